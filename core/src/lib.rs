@@ -1,0 +1,11 @@
+//! The contract of synod and everything that is built on it. Knows no backend and no network.
+//!
+//! Read it from the ground up: [`path`], [`error`], then the floor, [`store`].
+
+pub mod chance;
+pub mod error;
+pub mod layer;
+pub mod name;
+pub mod path;
+pub mod store;
+pub mod task;

@@ -1,0 +1,137 @@
+//! The floor: what a store is. Whoever implements [`Backend`] and [`Store`] has a backend.
+//!
+//! A backend opens sessions; a session reads, observes and commits. Nothing else. What follows is
+//! the contract that recipes rely on; `synod-conformance` checks every line of it. A backend may
+//! be stronger, silently.
+//!
+//! # The tree
+//!
+//! - A node has a path, data and a [`Stat`], and may have children.
+//! - **Ancestors are never missing.** A create makes them as *containers*: places that exist
+//!   exactly while something is below them. A container holds no data and reads as absent. Listings
+//!   name it, with no stat. Nothing can be set there, and creating a node where a container has
+//!   children is refused as [`Why::Exists`]. An empty container gives way to a create; it may go
+//!   at once or after a while, and until then a listing of its parent may name it and a delete of
+//!   it may succeed.
+//! - A node with children is not deleted: [`Why::HasChildren`].
+//! - Nothing is created below an ephemeral node, at any depth: [`Why::BelowEphemeral`].
+//! - A node with [`Lifetime::Ttl`] is gone when it was not written for its time, or later. Give it
+//!   no children: a store may refuse them as [`Why::BelowEphemeral`], and may not.
+//! - Data of zero bytes is data: a node without any is not absent.
+//!
+//! # Reading
+//!
+//! - [`Freshness::Latest`] reflects every write that had been answered, to anybody, before the
+//!   read was called.
+//! - [`Freshness::Local`] may lag, but never goes back within a session: not behind its own
+//!   writes, its earlier reads, or the events it was given, across reconnects too.
+//! - A view is of one moment. Listings are complete and sorted by path; a windowed listing is
+//!   sorted by sequence.
+//!
+//! # Writing
+//!
+//! - All writes go through [`Store::commit`]. A [`Txn`] applies whole or not at all, at one
+//!   revision; its operations see the effects of those before them.
+//! - [`Outcome::Rejected`] names the *first* operation that could not be done, and why; nothing
+//!   was changed.
+//! - An error with [`Effect::None`](crate::error::Effect::None) means that the write never happens,
+//!   [`Effect::Unknown`](crate::error::Effect::Unknown) that it happens at most once, now or later.
+//! - **Sequential creates**: the caller gives a path that no other call gives (it ends in an id of
+//!   its own choosing). The store may add to the name, and gives the node a [`Sequence`]. Once
+//!   anybody saw a sequence, no lower one appears in that directory while the directory lives; there
+//!   may be gaps. After a directory was empty its sequences may start again. When a store runs out
+//!   of sequences it says [`Why::SequenceExhausted`], and goes on saying so.
+//! - **Repeating a sequential create** whose effect is unknown makes no second node, if a
+//!   [`Freshness::Latest`] read in the same session did not show the first.
+//! - Writing to an ephemeral node leaves it with its owner.
+//! - What [`Txn::validate`] refuses is refused before anything is sent, by every store.
+//!
+//! # Observing
+//!
+//! - [`Store::observe`] reads and watches as one step: every change after the view is reported, or
+//!   [`Event::Resync`] is.
+//! - Events are hints that carry facts. Changes of one path may join into one event, which then
+//!   tells of the last; an event may come late; a change that did not happen is never reported.
+//! - Between two events of one path revisions do not fall, and no change is reported twice without
+//!   a `Resync` in between.
+//! - A watch ends with exactly one [`Event::Ended`], then nothing.
+//! - A read may run ahead of a watch: nobody relies on their order.
+//! - Dropping a [`Watch`] frees what the server keeps for it.
+//!
+//! # Sessions
+//!
+//! - [`Status::Live`] tells until when the session *certainly* lives at the server, counted from
+//!   the sending of the last answered request: see [`certain_until`].
+//! - [`Status::Lost`] is final: from then on no call on the session succeeds, or hangs.
+//! - When the server ends a session, its ephemeral nodes go, all at one revision. Nothing of an
+//!   ended session appears later.
+//! - [`Store::close`] ends the session; when it returned, its ephemeral nodes are gone.
+//! - Dropping a store without closing it leaves the session to its time to live.
+//! - Every call returns or fails by itself: no call waits longer than the session's time to live.
+//! - Calls are cancel safe in the plain sense: a dropped call may have happened or not, and breaks
+//!   nothing else.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use crate::error::Result;
+
+mod facts;
+mod judge;
+mod node;
+mod query;
+mod session;
+mod txn;
+mod watching;
+
+pub use facts::{Facts, Found};
+pub use judge::judge;
+pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};
+pub use query::{Detail, Freshness, Query, Scope, View, Window};
+pub use session::{
+    Gap, Limits, Loss, SessionInfo, SessionOptions, Status, certain_until, clamp_ttl,
+};
+pub use txn::{Commit, Done, Expect, Lifetime, Op, Outcome, Rejected, Txn, Why};
+pub use watching::{Change, End, Event, Feed, Kind, Watch};
+
+/// Opens sessions on one store.
+#[async_trait]
+pub trait Backend: Debug + Send + Sync + 'static {
+    /// Opens a session. It is [`Status::Live`] when this returns.
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>>;
+}
+
+/// One session on one store. The [module](self) has the contract.
+#[async_trait]
+pub trait Store: Debug + Send + Sync + 'static {
+    /// Who this session is, and what its store can and cannot do.
+    fn session(&self) -> &SessionInfo;
+
+    /// Whether the session lives, and until when for certain. The receiver always holds the
+    /// latest.
+    fn status(&self) -> watch::Receiver<Status>;
+
+    /// Answers a query.
+    async fn read(&self, query: Query) -> Result<View>;
+
+    /// Answers a query, and reports every change of what it covers from then on.
+    ///
+    /// The freshness of the query is that of the view. A window does not narrow what is observed.
+    async fn observe(&self, query: Query) -> Result<(View, Watch)>;
+
+    /// Applies a transaction, whole or not at all.
+    async fn commit(&self, txn: Txn) -> Result<Outcome>;
+
+    /// Ends the session. Closing twice is no error.
+    async fn close(&self) -> Result<()>;
+}
+
+#[async_trait]
+impl<B: Backend + ?Sized> Backend for Arc<B> {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        (**self).open(options).await
+    }
+}

@@ -1,0 +1,236 @@
+//! [`judge`]: which operation of a transaction is the first that cannot be done. Pure, and shared by
+//! every store that has to find out by itself.
+
+use crate::path::Path;
+use crate::store::facts::{Facts, Found};
+use crate::store::node::Version;
+use crate::store::txn::{Expect, Lifetime, Op, Rejected, Why};
+
+/// Decides whether `ops` can be done, in order, on the tree that `facts` tells of.
+///
+/// Each operation sees the effects of those before it: a child may be created below a parent that
+/// is created beside it, and a parent deleted behind its last child. That a *sequential* create
+/// finds a free name is the store's affair; everything else about it is judged like any create.
+///
+/// # Errors
+///
+/// The first operation that cannot be done, and why.
+pub fn judge(ops: &[Op], facts: &impl Facts) -> Result<(), Rejected> {
+    let mut world = World { facts, changes: Vec::new() };
+    for (index, op) in ops.iter().enumerate() {
+        world.apply(op).map_err(|why| Rejected::new(index, op.path().clone(), why))?;
+    }
+    Ok(())
+}
+
+/// The tree as the operations so far have left it.
+struct World<'a, F> {
+    facts: &'a F,
+    changes: Vec<Changed<'a>>,
+}
+
+/// A path that the transaction wrote. One write a path, so the first is the last.
+struct Changed<'a> {
+    path: &'a Path,
+    /// What stands there now. Nobody can expect the version of a node that this very transaction
+    /// wrote, so that is any.
+    now: Option<Found>,
+    /// Whether `path` is only the start of the name.
+    sequential: bool,
+}
+
+impl<'a, F: Facts> World<'a, F> {
+    fn apply(&mut self, op: &'a Op) -> Result<(), Why> {
+        match op {
+            Op::Check { path, expect } => self.expect(path, *expect),
+            Op::Create { path, lifetime, sequential, .. } => {
+                if !sequential && (self.node(path).is_some() || self.occupied(path)) {
+                    return Err(Why::Exists);
+                }
+                if self.is_below_leased(path) {
+                    return Err(Why::BelowEphemeral);
+                }
+                if *lifetime != Lifetime::Container {
+                    self.record(path, Some(made(*lifetime)), *sequential);
+                }
+                Ok(())
+            }
+            Op::Set { path, expect, .. } => {
+                self.expect(path, *expect)?;
+                self.record(path, self.node(path), false);
+                Ok(())
+            }
+            Op::Delete { path, expect } => {
+                // A container with children is refused for its children: that is what a server says
+                // to whom the container is a node.
+                if self.node(path).is_none() && self.occupied(path) {
+                    return Err(Why::HasChildren);
+                }
+                self.expect(path, *expect)?;
+                if self.occupied(path) {
+                    return Err(Why::HasChildren);
+                }
+                self.record(path, None, false);
+                Ok(())
+            }
+        }
+    }
+
+    fn expect(&self, path: &Path, expect: Expect) -> Result<(), Why> {
+        match (expect, self.node(path)) {
+            (Expect::Absent, None) if !self.occupied(path) => Ok(()),
+            (Expect::Absent, _) => Err(Why::Exists),
+            (_, None) => Err(Why::Missing),
+            (Expect::Version(version), Some(found)) if found.version != version => {
+                Err(Why::OtherVersion)
+            }
+            (Expect::Any | Expect::Version(_), Some(_)) => Ok(()),
+        }
+    }
+
+    fn node(&self, path: &Path) -> Option<Found> {
+        match self.changes.iter().find(|change| !change.sequential && change.path == path) {
+            Some(change) => change.now,
+            None => self.facts.node(path),
+        }
+    }
+
+    fn occupied(&self, path: &Path) -> bool {
+        let made_below =
+            self.changes.iter().any(|change| change.now.is_some() && change.path.is_below(path));
+        made_below || self.facts.occupied(path, &|below| self.is_gone(below))
+    }
+
+    fn is_gone(&self, path: &Path) -> bool {
+        self.changes.iter().any(|change| change.now.is_none() && change.path == path)
+    }
+
+    fn is_below_leased(&self, path: &Path) -> bool {
+        path.ancestors().any(|above| self.node(&above).is_some_and(|found| found.leased))
+    }
+
+    fn record(&mut self, path: &'a Path, now: Option<Found>, sequential: bool) {
+        self.changes.push(Changed { path, now, sequential });
+    }
+}
+
+fn made(lifetime: Lifetime) -> Found {
+    let leased = matches!(lifetime, Lifetime::Session | Lifetime::Ttl(_));
+    Found { version: Version::new(u64::MAX), leased }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::store::Txn;
+
+    /// A tree of nodes, each in version 1; those whose name starts with `e` are ephemeral.
+    struct Tree(BTreeMap<Path, Found>);
+
+    impl Facts for Tree {
+        fn node(&self, path: &Path) -> Option<Found> {
+            self.0.get(path).copied()
+        }
+
+        fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> bool {
+            self.0.keys().any(|node| node.is_below(path) && !gone(node))
+        }
+    }
+
+    fn path(text: &str) -> Path {
+        Path::new(text).expect("valid")
+    }
+
+    fn tree(nodes: &[&str]) -> Tree {
+        Tree(
+            nodes
+                .iter()
+                .map(|node| {
+                    let path = path(node);
+                    let leased = path.name().starts_with('e');
+                    (path, Found { version: Version::new(1), leased })
+                })
+                .collect(),
+        )
+    }
+
+    #[track_caller]
+    fn says(nodes: &[&str], txn: &Txn, expected: Option<(usize, Why)>) {
+        let verdict = judge(&txn.ops, &tree(nodes)).err().map(|no| (no.index, no.why));
+        assert_eq!(verdict, expected, "{txn:?} on {nodes:?}");
+    }
+
+    fn create(text: &str) -> Txn {
+        Txn::new().create(path(text), "", Lifetime::Persistent)
+    }
+
+    fn delete(text: &str) -> Txn {
+        Txn::new().delete(path(text), Expect::Any)
+    }
+
+    const ONE: Expect = Expect::Version(Version::new(1));
+    const TWO: Expect = Expect::Version(Version::new(2));
+
+    #[test]
+    fn one_operation_is_judged_by_what_stands_there() {
+        says(&[], &create("/a/b/c"), None);
+        says(&["/a"], &create("/a"), Some((0, Why::Exists)));
+        says(&["/a/b"], &create("/a"), Some((0, Why::Exists)));
+        says(&["/ab"], &create("/a"), None);
+        says(&["/e"], &create("/e/b"), Some((0, Why::BelowEphemeral)));
+        says(&["/e"], &create("/e/b/c"), Some((0, Why::BelowEphemeral)));
+        says(&[], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, Why::Missing)));
+        says(&["/a/b"], &Txn::new().set(path("/a"), "", Expect::Any), Some((0, Why::Missing)));
+        says(&["/a"], &Txn::new().set(path("/a"), "", ONE), None);
+        says(&["/a"], &Txn::new().set(path("/a"), "", TWO), Some((0, Why::OtherVersion)));
+        says(&[], &delete("/a"), Some((0, Why::Missing)));
+        says(&["/a", "/a/b"], &delete("/a"), Some((0, Why::HasChildren)));
+        says(&["/a/b"], &delete("/a"), Some((0, Why::HasChildren)));
+        says(&["/a"], &Txn::new().delete(path("/a"), TWO), Some((0, Why::OtherVersion)));
+        says(&["/a"], &Txn::new().check(path("/a"), Expect::Absent), Some((0, Why::Exists)));
+        says(&["/a/b"], &Txn::new().check(path("/a"), Expect::Absent), Some((0, Why::Exists)));
+        says(&[], &Txn::new().check(path("/a"), Expect::Absent), None);
+        says(&["/a"], &Txn::new().check(path("/a"), Expect::Any), None);
+    }
+
+    #[test]
+    fn operations_see_those_before_them() {
+        says(&[], &create("/a").create(path("/a/b"), "", Lifetime::Persistent), None);
+        says(
+            &[],
+            &create("/a/b").create(path("/a"), "", Lifetime::Persistent),
+            Some((1, Why::Exists)),
+        );
+        says(&["/a", "/a/b"], &delete("/a/b").delete(path("/a"), Expect::Any), None);
+        says(
+            &["/a", "/a/b", "/a/c"],
+            &delete("/a/b").delete(path("/a"), Expect::Any),
+            Some((1, Why::HasChildren)),
+        );
+        says(
+            &[],
+            &Txn::new().create(path("/e"), "", Lifetime::Session).create(
+                path("/e/x"),
+                "",
+                Lifetime::Persistent,
+            ),
+            Some((1, Why::BelowEphemeral)),
+        );
+        says(
+            &["/a"],
+            &Txn::new()
+                .create_sequential(path("/a/s-"), "", Lifetime::Session)
+                .delete(path("/a"), Expect::Any),
+            Some((1, Why::HasChildren)),
+        );
+        says(&["/a"], &delete("/a").check(path("/a/b"), Expect::Absent), None);
+    }
+
+    #[test]
+    fn the_first_that_fails_is_named() {
+        let txn = create("/x").check(path("/a"), TWO).delete(path("/missing"), Expect::Any);
+        says(&["/a"], &txn, Some((1, Why::OtherVersion)));
+    }
+}

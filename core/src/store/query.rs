@@ -1,0 +1,187 @@
+//! What a read asks, and what it answers.
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
+use crate::store::node::{Node, Revision, Sequence};
+
+/// A question to a store.
+///
+/// # Examples
+///
+/// ```
+/// use synod_core::store::Query;
+///
+/// # let dir = synod_core::path::Path::new("/q")?;
+/// let whole = Query::children(dir.clone());
+/// let names = Query::children(dir.clone()).names_only().local();
+/// let last_two = Query::children(dir).newest(2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Query {
+    /// Where to look.
+    pub path: Path,
+    /// How far below the path to look.
+    pub scope: Scope,
+    /// Whether data is wanted.
+    pub detail: Detail,
+    /// How old the answer may be.
+    pub freshness: Freshness,
+    /// Only children whose name starts so; empty for all.
+    pub prefix: String,
+    /// Only some of the sequential children.
+    pub window: Option<Window>,
+}
+
+/// How far below its path a query looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
+pub enum Scope {
+    /// The node itself.
+    Node,
+    /// Its children, not the node.
+    Children,
+    /// The node and all below it.
+    Subtree,
+}
+
+/// Whether data is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
+pub enum Detail {
+    /// Data and stat of every node.
+    Data,
+    /// Names are enough. A node query still tells the stat; a listing may.
+    Names,
+}
+
+/// How old an answer may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
+pub enum Freshness {
+    /// Not older than the call.
+    Latest,
+    /// Not older than what this session already knows.
+    Local,
+}
+
+/// A part of the sequential children, sorted by sequence. Children without a sequence are not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
+pub enum Window {
+    /// The `count` with the lowest sequences.
+    Oldest {
+        /// How many at most.
+        count: usize,
+    },
+    /// The `count` with the highest sequences, all below `before` if that is given. In the look of
+    /// a transaction that made a sequential child there, none above that child.
+    Newest {
+        /// How many at most.
+        count: usize,
+        /// Only sequences below this one.
+        before: Option<Sequence>,
+    },
+}
+
+impl Query {
+    /// About one node, with its data, as it is now.
+    pub fn node(path: impl Into<Path>) -> Self {
+        Self::about(path.into(), Scope::Node)
+    }
+
+    /// About the children of a node, with their data, as they are now.
+    pub fn children(path: impl Into<Path>) -> Self {
+        Self::about(path.into(), Scope::Children)
+    }
+
+    /// About a node and everything below it, with data, as they are now.
+    pub fn subtree(path: impl Into<Path>) -> Self {
+        Self::about(path.into(), Scope::Subtree)
+    }
+
+    fn about(path: Path, scope: Scope) -> Self {
+        let (detail, freshness) = (Detail::Data, Freshness::Latest);
+        Self { path, scope, detail, freshness, prefix: String::new(), window: None }
+    }
+
+    /// Names are enough.
+    pub fn names_only(mut self) -> Self {
+        self.detail = Detail::Names;
+        self
+    }
+
+    /// An answer may lag: see [`Freshness::Local`].
+    pub fn local(mut self) -> Self {
+        self.freshness = Freshness::Local;
+        self
+    }
+
+    /// Only children whose names start with `prefix`.
+    pub fn starting_with(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Only the `count` sequential children that were created first.
+    pub fn oldest(mut self, count: usize) -> Self {
+        self.window = Some(Window::Oldest { count });
+        self
+    }
+
+    /// Only the `count` sequential children that were created last.
+    pub fn newest(mut self, count: usize) -> Self {
+        self.window = Some(Window::Newest { count, before: None });
+        self
+    }
+
+    /// Only the `count` sequential children that were created last before `sequence`.
+    pub fn newest_before(mut self, count: usize, sequence: Sequence) -> Self {
+        self.window = Some(Window::Newest { count, before: Some(sequence) });
+        self
+    }
+
+    /// Refuses what no store can answer. Every store calls this before it sends anything.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if a prefix or a window is asked of anything but children.
+    pub fn validate(&self) -> Result<()> {
+        let narrowed = !self.prefix.is_empty() || self.window.is_some();
+        if narrowed && self.scope != Scope::Children {
+            return Err(Error::new(ErrorKind::Invalid, "query")
+                .at(&self.path)
+                .because("only a query about children takes a prefix or a window"));
+        }
+        Ok(())
+    }
+}
+
+/// The answer to a [`Query`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct View {
+    /// The view reflects every commit up to this revision, and may reflect later ones.
+    pub revision: Revision,
+    /// What was found: at most one for a node query; sorted by path, or by sequence if a window
+    /// was asked for.
+    pub nodes: Vec<Node>,
+}
+
+impl View {
+    /// A view of `nodes`.
+    pub fn new(revision: Revision, nodes: Vec<Node>) -> Self {
+        Self { revision, nodes }
+    }
+
+    /// The node that a node query found.
+    pub fn node(&self) -> Option<&Node> {
+        self.nodes.first()
+    }
+
+    /// [`View::node`] by value.
+    pub fn into_node(self) -> Option<Node> {
+        self.nodes.into_iter().next()
+    }
+}

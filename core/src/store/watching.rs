@@ -1,0 +1,342 @@
+//! What is told while something is watched, and the channel through which every store tells it.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+
+use crate::error::Error;
+use crate::path::Path;
+use crate::store::node::{Node, Revision};
+use crate::store::session::Loss;
+
+/// Something that a [`Watch`] tells.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "whoever forgets one of them misses changes")]
+pub enum Event {
+    /// Something changed.
+    Changed(Change),
+    /// Something may have been missed: read again. The watch goes on.
+    Resync,
+    /// The watch is over. This is the last event.
+    Ended(End),
+}
+
+/// One change, or several of one path that joined.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Change {
+    /// What changed.
+    pub path: Path,
+    /// How.
+    pub kind: Kind,
+    /// At which revision, if the store tells.
+    pub revision: Option<Revision>,
+    /// What the node was after the change, if the store tells. Without its sequence.
+    pub node: Option<Node>,
+}
+
+impl Change {
+    /// A change of the node at `path`.
+    pub fn new(path: Path, kind: Kind) -> Self {
+        Self { path, kind, revision: None, node: None }
+    }
+
+    /// Adds when it happened.
+    pub fn at(mut self, revision: Revision) -> Self {
+        self.revision = Some(revision);
+        self
+    }
+
+    /// Adds what the node is now.
+    pub fn with_node(mut self, node: Node) -> Self {
+        self.node = Some(node);
+        self
+    }
+}
+
+/// How a node changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kind {
+    /// It was created.
+    Created,
+    /// Its data was written.
+    Updated,
+    /// It was deleted.
+    Deleted,
+    /// Children of it came or went: all that some stores say to a query for names.
+    Children,
+}
+
+/// Why a watch is over.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum End {
+    /// Its session is.
+    SessionOver(Loss),
+    /// The store cannot go on with it.
+    Failed(Arc<Error>),
+}
+
+/// What a store tells of the things that are observed: a stream that ends with [`Event::Ended`].
+///
+/// Dropping it frees what the server keeps for it.
+#[must_use = "a watch that is dropped watches nothing"]
+pub struct Watch {
+    shared: Arc<Shared>,
+    guard: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// The end of a [`Watch`] that its store holds.
+///
+/// A feed never blocks and never loses silently: when nobody takes the events and the buffer is
+/// full, they give way to one [`Event::Resync`].
+#[derive(Clone)]
+pub struct Feed {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    capacity: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    queue: VecDeque<Event>,
+    waker: Option<Waker>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// The end is queued.
+    Ending,
+    /// The end was taken, or the watch was dropped.
+    Over,
+}
+
+impl Feed {
+    /// A watch and the feed that fills it, with room for `capacity` events.
+    pub fn new(capacity: usize) -> (Self, Watch) {
+        let state = State { queue: VecDeque::new(), waker: None, phase: Phase::Open };
+        let shared = Arc::new(Shared { capacity: capacity.max(1), state: Mutex::new(state) });
+        (Self { shared: shared.clone() }, Watch { shared, guard: None })
+    }
+
+    /// Tells of one change. `false` if nobody listens any more.
+    pub fn send(&self, change: Change) -> bool {
+        self.push([Event::Changed(change)])
+    }
+
+    /// Tells of all changes of one revision at once.
+    pub fn send_all(&self, changes: impl IntoIterator<Item = Change>) -> bool {
+        self.push(changes.into_iter().map(Event::Changed))
+    }
+
+    /// Tells that something may have been missed.
+    pub fn resync(&self) -> bool {
+        self.shared.change(|state| {
+            state.queue.clear();
+            state.queue.push_back(Event::Resync);
+        })
+    }
+
+    /// Ends the watch. What was sent before is still told; a second end is not.
+    pub fn end(&self, why: End) {
+        let _told = self.shared.change(|state| {
+            state.queue.push_back(Event::Ended(why));
+            state.phase = Phase::Ending;
+        });
+    }
+
+    /// Whether the watch ended, or was dropped.
+    pub fn is_over(&self) -> bool {
+        self.shared.lock().phase != Phase::Open
+    }
+
+    fn push(&self, events: impl IntoIterator<Item = Event>) -> bool {
+        let capacity = self.shared.capacity;
+        self.shared.change(|state| {
+            for event in events {
+                if state.queue.len() == capacity {
+                    state.queue.clear();
+                    state.queue.push_back(Event::Resync);
+                    break;
+                }
+                state.queue.push_back(event);
+            }
+        })
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state of an open watch and wakes whoever waits for it.
+    fn change(&self, change: impl FnOnce(&mut State)) -> bool {
+        let waker = {
+            let mut state = self.lock();
+            if state.phase != Phase::Open {
+                return false;
+            }
+            change(&mut state);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        true
+    }
+}
+
+impl Watch {
+    /// Keeps `guard` until this watch is dropped: its `Drop` is where a store frees what it keeps.
+    pub fn with_guard(mut self, guard: impl Send + Sync + 'static) -> Self {
+        self.guard = Some(match self.guard.take() {
+            Some(first) => Box::new((first, guard)),
+            None => Box::new(guard),
+        });
+        self
+    }
+
+    /// The next event; `None` after [`Event::Ended`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call takes no event.
+    pub async fn next(&mut self) -> Option<Event> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// The next event, if one is there already.
+    pub fn try_next(&mut self) -> Option<Event> {
+        self.shared.lock().take()
+    }
+}
+
+impl State {
+    fn take(&mut self) -> Option<Event> {
+        let event = self.queue.pop_front();
+        if matches!(event, Some(Event::Ended(_))) {
+            self.phase = Phase::Over;
+        }
+        event
+    }
+}
+
+impl Stream for Watch {
+    type Item = Event;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        let mut state = self.shared.lock();
+        if let Some(event) = state.take() {
+            return Poll::Ready(Some(event));
+        }
+        if state.phase == Phase::Over {
+            return Poll::Ready(None);
+        }
+        state.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.phase = Phase::Over;
+        state.queue.clear();
+        state.waker = None;
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let guarded = self.guard.is_some();
+        f.debug_struct("Watch")
+            .field("queued", &self.shared.lock().queue.len())
+            .field("guarded", &guarded)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Feed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Feed")
+            .field("queued", &self.shared.lock().queue.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn change(name: &str) -> Change {
+        Change::new(Path::new(name).expect("valid"), Kind::Updated)
+    }
+
+    fn told(watch: &mut Watch) -> Vec<String> {
+        std::iter::from_fn(|| watch.try_next())
+            .map(|event| match event {
+                Event::Changed(change) => change.path.to_string(),
+                Event::Resync => "resync".into(),
+                Event::Ended(_) => "ended".into(),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn overflow_is_told_once_and_the_watch_goes_on() {
+        let (feed, mut watch) = Feed::new(2);
+        for name in ["/a", "/b", "/c", "/d"] {
+            assert!(feed.send(change(name)));
+        }
+        assert_eq!(told(&mut watch), ["resync", "/d"]);
+        assert!(feed.send(change("/e")));
+        assert_eq!(told(&mut watch), ["/e"]);
+    }
+
+    #[tokio::test]
+    async fn the_end_is_told_exactly_once_and_then_nothing() {
+        let (feed, mut watch) = Feed::new(8);
+        feed.send(change("/a"));
+        feed.end(End::SessionOver(Loss::Expired));
+        feed.end(End::SessionOver(Loss::Closed));
+        assert!(!feed.send(change("/b")));
+
+        assert_eq!(told(&mut watch), ["/a", "ended"]);
+        assert!(watch.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_sleeping_reader_is_woken() {
+        let (feed, mut watch) = Feed::new(8);
+        let (event, sent) = futures_util::future::join(watch.next(), async {
+            tokio::task::yield_now().await;
+            feed.send(change("/a"))
+        })
+        .await;
+        assert!(sent && matches!(event, Some(Event::Changed(_))));
+    }
+
+    #[test]
+    fn dropping_a_watch_drops_what_the_store_keeps_for_it() {
+        let kept = Arc::new(());
+        let (feed, watch) = Feed::new(8);
+        let watch = watch.with_guard(kept.clone()).with_guard(kept.clone());
+        assert_eq!(Arc::strong_count(&kept), 3);
+
+        drop(watch);
+
+        assert_eq!(Arc::strong_count(&kept), 1);
+        assert!(feed.is_over());
+    }
+}
