@@ -5,6 +5,7 @@
 pub mod chance;
 pub mod error;
 pub mod layer;
+pub mod mutant;
 pub mod name;
 pub mod path;
 pub mod store;

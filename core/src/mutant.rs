@@ -1,0 +1,51 @@
+//! Known-wrong variants of stores and of the door, for testing the tests.
+//!
+//! A law that nothing was ever seen to break proves little. Each variant here is a mistake that
+//! somebody made in earnest; code that could make it asks [`is`] whether to. Without the feature
+//! `mutants` the answer is a constant no, and nothing of this is in the program.
+
+#[cfg(feature = "mutants")]
+mod active;
+#[cfg(not(feature = "mutants"))]
+mod inactive;
+
+#[cfg(feature = "mutants")]
+use active as state;
+#[cfg(feature = "mutants")]
+pub use active::with;
+#[cfg(not(feature = "mutants"))]
+use inactive as state;
+
+/// Whether this mistake is to be made now, on this thread.
+#[inline]
+pub fn is(mutant: Mutant) -> bool {
+    state::is(mutant)
+}
+
+/// Lists the mutants, each with what it gets wrong.
+macro_rules! mutants {
+    ($($name:ident = $what:literal,)*) => {
+        /// A mistake that somebody made in earnest.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        pub enum Mutant {
+            $(#[doc = $what] $name,)*
+        }
+
+        impl Mutant {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// What it gets wrong, in a sentence.
+            pub fn what(self) -> &'static str {
+                match self {
+                    $(Self::$name => $what,)*
+                }
+            }
+        }
+    };
+}
+
+mutants! {
+    SequenceBeforeCommit = "hands out a sequence number in one step and creates the node in the next",
+}

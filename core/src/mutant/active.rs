@@ -1,0 +1,28 @@
+//! With the feature: one mutant at a time, a thread.
+
+use std::cell::Cell;
+
+use super::Mutant;
+
+thread_local! {
+    static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
+}
+
+pub(super) fn is(mutant: Mutant) -> bool {
+    ACTIVE.get() == Some(mutant)
+}
+
+/// Runs `work` with this mistake switched on for everything that runs on this thread.
+pub fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
+    /// Switches the mistake off again, after a panic too.
+    struct Off;
+    impl Drop for Off {
+        fn drop(&mut self) {
+            ACTIVE.set(None);
+        }
+    }
+
+    ACTIVE.set(Some(mutant));
+    let _off = Off;
+    work()
+}
