@@ -6,16 +6,24 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How a [`Link`] behaves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How a [`Link`] behaves: how long things take, or that they do not arrive. What does not arrive
+/// waits until the link lets it through, or its sender has given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a plain description, made by whoever tests")]
 pub struct Weather {
-    /// Nothing gets through in either direction.
-    pub cut: bool,
     /// How long a request takes.
-    pub there: Duration,
+    pub there: Option<Duration>,
     /// How long an answer takes.
-    pub back: Duration,
+    pub back: Option<Duration>,
+}
+
+impl Weather {
+    /// Everything arrives at once.
+    pub const CLEAR: Self = Self { there: Some(Duration::ZERO), back: Some(Duration::ZERO) };
+    /// Nothing arrives.
+    pub const CUT: Self = Self { there: None, back: None };
+    /// Requests arrive and are done; no answer comes back.
+    pub const DEAF: Self = Self { there: Some(Duration::ZERO), back: None };
 }
 
 /// The way of one session's requests, and of the answers to them.
@@ -38,7 +46,7 @@ impl Link {
     pub(crate) fn new() -> Self {
         Self {
             troubled: AtomicBool::new(false),
-            weather: Mutex::default(),
+            weather: Mutex::new(Weather::CLEAR),
             changed: watch::Sender::new(()),
         }
     }
@@ -60,12 +68,21 @@ impl Link {
             return;
         }
         let mut changed = self.changed.subscribe();
-        while self.weather().cut {
+        loop {
+            if let Some(delay) = self.delay(way) {
+                return tokio::time::sleep(delay).await;
+            }
             // The sender lives as long as this link does.
             let _changed = changed.changed().await.is_ok();
         }
+    }
+
+    fn delay(&self, way: Way) -> Option<Duration> {
         let weather = self.weather();
-        tokio::time::sleep(if way == Way::There { weather.there } else { weather.back }).await;
+        match way {
+            Way::There => weather.there,
+            Way::Back => weather.back,
+        }
     }
 
     fn weather(&self) -> Weather {
