@@ -4,7 +4,7 @@
 use crate::tree::{File, catches, code, holds, spares};
 
 /// Needed everywhere, and standing on nothing.
-const BELOW: &[&str] = &["chance", "task", "mutant"];
+const BELOW: &[&str] = &["chance", "task", "sweep", "mutant"];
 /// What a store is.
 const FLOOR: &[&str] = &["name", "path", "error", "store"];
 /// Stores that wrap stores.
