@@ -8,5 +8,7 @@ pub mod layer;
 pub mod mutant;
 pub mod name;
 pub mod path;
+pub mod retry;
 pub mod store;
 pub mod task;
+pub mod value;
