@@ -9,6 +9,7 @@ pub mod mutant;
 pub mod name;
 pub mod path;
 pub mod retry;
+pub mod session;
 pub mod store;
 pub mod task;
 pub mod value;
