@@ -3,6 +3,7 @@
 //! Read it from the ground up: [`path`], [`error`], then the floor, [`store`].
 
 pub mod chance;
+pub mod client;
 pub mod error;
 pub mod layer;
 pub mod mutant;

@@ -279,7 +279,10 @@ impl Session {
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let status = self.reach.life.now();
-        f.debug_struct("Session").field("id", &self.info().id).field("status", &status).finish()
+        f.debug_struct("Session")
+            .field("id", &self.info().id)
+            .field("status", &status)
+            .finish_non_exhaustive()
     }
 }
 

@@ -104,7 +104,7 @@ impl Life {
 
     /// Waits until the session is over.
     pub(crate) async fn lost(&self) -> Loss {
-        self.until(|life| life.loss()).await
+        self.until(Self::loss).await
     }
 
     /// Waits until the status is another kind than `seen`.

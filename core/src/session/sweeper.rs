@@ -115,6 +115,6 @@ async fn next(
 
 async fn finish_one(running: &mut FuturesUnordered<Job>) {
     if running.next().await.is_none() {
-        pending().await
+        pending::<()>().await;
     }
 }
