@@ -48,4 +48,13 @@ macro_rules! mutants {
 
 mutants! {
     SequenceBeforeCommit = "hands out a sequence number in one step and creates the node in the next",
+    BlindRepeat = "repeats a sequential create of unknown effect under a new name",
+    ForeignAdopted = "takes a node of its name for its own though another session owns it",
+    LooksWithoutSync = "looks for its node with a read that may lag",
+    AmbiguousRepeated = "repeats a set that may have happened",
+    DroppedCreateStays = "leaves what a dropped create made",
+    DroppedWriteAborted = "abandons a write in flight when its caller goes",
+    DeadlinePerAttempt = "gives every repetition a deadline of its own",
+    LostTakenBack = "takes a lost session for alive when its store says so again",
+    CertainUntilTold = "is certain of its session until told otherwise",
 }
