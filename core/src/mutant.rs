@@ -48,4 +48,7 @@ macro_rules! mutants {
 
 mutants! {
     SequenceBeforeCommit = "hands out a sequence number in one step and creates the node in the next",
+    NamespaceStripsByText = "takes a namespace's root off a path as text, so that /a matches /ab",
+    NamespaceAddsTwice = "puts a transaction's look below the namespace's root twice",
+    NamespaceForgetsEvents = "hands out events with the paths of the store below the namespace",
 }
