@@ -16,6 +16,6 @@
 mod fake;
 
 //pub mod fault;
-//pub mod hesitant;
+pub mod hesitant;
 pub mod namespace;
-//pub mod trace;
+pub mod trace;

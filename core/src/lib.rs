@@ -9,4 +9,5 @@ pub mod mutant;
 pub mod name;
 pub mod path;
 pub mod store;
+pub mod sweep;
 pub mod task;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::error::Result;
 use crate::path::Path;
 use crate::store::{
-    Backend, Commit, Done, Feed, Limits, Loss, Outcome, Query, SessionId, SessionInfo,
+    Backend, Commit, Done, Feed, Limits, Loss, Op, Outcome, Query, SessionId, SessionInfo,
     SessionOptions, Status, Store, Txn, View, Watch,
 };
 
@@ -74,6 +74,15 @@ impl Fake {
 
     pub(super) fn feed(&self) -> Feed {
         self.feed.lock().unwrap().clone().expect("something was observed")
+    }
+
+    pub(super) fn suspend(&self, suspended: bool) {
+        let until = Instant::now() + TTL;
+        self.status.send_replace(if suspended {
+            Status::Suspended { until }
+        } else {
+            Status::Live { until }
+        });
     }
 
     pub(super) fn lose(&self, why: Loss) {
