@@ -15,7 +15,7 @@
 #[cfg(test)]
 mod fake;
 
-//pub mod fault;
+pub mod fault;
 pub mod hesitant;
 pub mod namespace;
 pub mod trace;

@@ -41,7 +41,7 @@ impl Heard {
     pub(super) fn paths(&self) -> Vec<&Path> {
         let looks = self.txns.iter().filter_map(|txn| txn.look.as_ref());
         let queried = self.queries.iter().chain(looks).map(|query| &query.path);
-        queried.chain(self.txns.iter().flat_map(|txn| &txn.ops).map(|op| op.path())).collect()
+        queried.chain(self.txns.iter().flat_map(|txn| &txn.ops).map(Op::path)).collect()
     }
 }
 
