@@ -1,1 +1,3 @@
 //! synod
+mod address;
+pub use address::{Address, Credentials, Scheme};

@@ -106,16 +106,17 @@ impl Path {
 
     /// [`Path::parent`] as text, without an allocation.
     pub fn parent_str(&self) -> Option<&str> {
-        if self.is_root() {
-            return None;
-        }
-        let cut = self.as_str().rfind('/').unwrap_or(0);
-        Some(if cut == 0 { "/" } else { &self.as_str()[..cut] })
+        parent_of(self.as_str())
+    }
+
+    /// The paths above this one as text, nearest first, the root last.
+    pub fn above(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(parent_of(self.as_str()), |path| parent_of(path))
     }
 
     /// The paths above this one, nearest first, without the root.
-    pub fn ancestors(&self) -> impl Iterator<Item = Self> + use<> {
-        std::iter::successors(self.parent(), Self::parent).filter(|path| !path.is_root())
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> {
+        self.above().filter(|path| *path != "/").map(|path| Self(Arc::from(path)))
     }
 
     /// The segments from the top down.
@@ -292,6 +293,14 @@ fn is_invisible(c: char) -> bool {
     matches!(c,
         '\u{00AD}' | '\u{061C}' | '\u{180E}' | '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}'
         | '\u{2060}'..='\u{206F}' | '\u{FEFF}')
+}
+
+fn parent_of(path: &str) -> Option<&str> {
+    match path.rfind('/')? {
+        0 if path == "/" => None,
+        0 => Some("/"),
+        cut => Some(&path[..cut]),
+    }
 }
 
 fn check(text: &str) -> Result<(), InvalidPath> {
