@@ -51,14 +51,14 @@ async fn settle() {
 
 #[tokio::test(start_paused = true)]
 async fn the_root_of_a_namespace_is_no_node_even_where_it_is_one() {
-    let plain = open(&MemBackend::new()).await;
-    let inside = Namespaced::new(plain.clone(), path("/app"));
-    commit(&*plain, create("/apple")).await;
-    commit(&*plain, create("/app")).await;
+    let outer = open(&MemBackend::new()).await;
+    let inside = Namespaced::new(outer.clone(), path("/app"));
+    commit(&*outer, create("/apple")).await;
+    commit(&*outer, create("/app")).await;
     let (view, mut watch) = inside.observe(Query::subtree(Path::root())).await.expect("answered");
     assert_eq!(names(&view), [""; 0]);
 
-    commit(&*plain, Txn::new().set(path("/app"), "more", Expect::Any)).await;
+    commit(&*outer, Txn::new().set(path("/app"), "more", Expect::Any)).await;
     commit(&inside, create("/a/b")).await;
     settle().await;
 
@@ -68,14 +68,14 @@ async fn the_root_of_a_namespace_is_no_node_even_where_it_is_one() {
     let children = inside.read(Query::children(Path::root())).await.expect("answered");
     assert_eq!(names(&children), ["/a"]);
     assert_eq!(names(&subtree(&inside, "/").await), ["/a", "/a/b"]);
-    assert_eq!(names(&subtree(&*plain, "/").await), ["/app", "/app/a", "/app/a/b", "/apple"]);
+    assert_eq!(names(&subtree(&*outer, "/").await), ["/app", "/app/a", "/app/a/b", "/apple"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_whose_reply_is_lost_is_found_by_its_name_with_and_without_a_namespace() {
-    let plain = open(&MemBackend::new()).await;
+    let outer = open(&MemBackend::new()).await;
     let plan = Plan::scripted([]);
-    let faulty: Arc<dyn Store> = Arc::new(Faulty::new(plain, plan.clone(), Actor::new(1)));
+    let faulty: Arc<dyn Store> = Arc::new(Faulty::new(outer, plan.clone(), Actor::new(1)));
     let inside: Arc<dyn Store> = Arc::new(Namespaced::new(faulty.clone(), path("/app")));
     for store in [&faulty, &inside] {
         plan.cue(Cue::new(Site::ReplyLost).of(Verb::Create));
@@ -133,8 +133,8 @@ async fn a_held_call_outlives_the_session_no_more_than_any_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sweep_drops_a_call_before_and_after_it_happened() {
-    let plain = open(&MemBackend::new()).await;
-    let store = Hesitant::new(plain.clone());
+    let outer = open(&MemBackend::new()).await;
+    let store = Hesitant::new(outer.clone());
     let mut made = Vec::new();
 
     let drops = cancel_at_every_await(|| {
@@ -146,27 +146,27 @@ async fn a_sweep_drops_a_call_before_and_after_it_happened() {
     .await;
 
     assert_eq!(drops, 2);
-    assert_eq!(names(&subtree(&*plain, "/").await), ["/n1", "/n2"]);
+    assert_eq!(names(&subtree(&*outer, "/").await), ["/n1", "/n2"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_storm_answers_is_true() {
     let mut unknown = 0;
     for seed in 0..50 {
-        let plain = open(&MemBackend::new()).await;
+        let outer = open(&MemBackend::new()).await;
         let fates =
             [Site::Denied, Site::Unsent, Site::RequestLost, Site::ReplyLost, Site::ReplyHeld];
         let faults = fates.into_iter().fold(Faults::none(), |faults, site| faults.with(site, 100));
         let faults = faults.with(Site::AppliedLate, 100).with(Site::RequestSlow, 300);
         let plan = Plan::new(faults, Choice::seeded(seed));
-        let store = Faulty::new(plain.clone(), plan, Actor::new(1));
+        let store = Faulty::new(outer.clone(), plan, Actor::new(1));
         let mut answers = Vec::new();
         for n in 0..40 {
             answers.push(store.commit(create(&format!("/n{n:02}"))).await.map(Outcome::committed));
         }
         sleep(Duration::from_secs(60)).await;
 
-        let there = subtree(&*plain, "/").await;
+        let there = subtree(&*outer, "/").await;
         for (n, answer) in answers.into_iter().enumerate() {
             let is_there = names(&there).contains(&format!("/n{n:02}").as_str());
             match answer {
@@ -218,22 +218,37 @@ async fn played_twice(root: &str, whole_stack: bool, program: &[Txn]) -> (String
     commit(&*alone, Txn::new().delete(path("/z"), Expect::Any)).await;
 
     let shared = MemBackend::new();
-    let plain = open(&shared).await;
+    let outer = open(&shared).await;
     let neighbours = [format!("{root}b/n"), format!("{root}%/n")];
     for neighbour in &neighbours {
-        commit(&*plain, create(neighbour)).await;
+        commit(&*outer, create(neighbour)).await;
     }
     let inside = if whole_stack {
         stacked(shared, root).await
     } else {
-        Arc::new(Namespaced::new(plain.clone(), path(root)))
+        Arc::new(Namespaced::new(outer.clone(), path(root)))
     };
 
     let said = (played(alone, program).await, played(inside, program).await);
     for neighbour in &neighbours {
-        assert_eq!(subtree(&*plain, neighbour).await.nodes[0].data, "data", "{neighbour}");
+        assert_eq!(subtree(&*outer, neighbour).await.nodes[0].data, "data", "{neighbour}");
     }
     said
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_dropped_through_all_layers_is_freed_below() {
+    let backend = MemBackend::new();
+    let store = stacked(backend.clone(), "/a").await;
+    let (_view, watch) = store.observe(Query::subtree(Path::root())).await.expect("answered");
+    assert_eq!(backend.census().watches, 1);
+
+    drop(watch);
+    settle().await;
+    assert_eq!(backend.census().watches, 0);
+
+    store.close().await.expect("closed");
+    assert_eq!(backend.census().sessions, 0);
 }
 
 fn any_op() -> impl Strategy<Value = Op> {
