@@ -51,4 +51,13 @@ mutants! {
     NamespaceStripsByText = "takes a namespace's root off a path as text, so that /a matches /ab",
     NamespaceAddsTwice = "puts a transaction's look below the namespace's root twice",
     NamespaceForgetsEvents = "hands out events with the paths of the store below the namespace",
+    BlindRepeat = "repeats a sequential create of unknown effect under a new name",
+    ForeignAdopted = "takes a node of its name for its own though another session owns it",
+    LooksWithoutSync = "looks for its node with a read that may lag",
+    AmbiguousRepeated = "repeats a set that may have happened",
+    DroppedCreateStays = "leaves what a dropped create made",
+    DroppedWriteAborted = "abandons a write in flight when its caller goes",
+    DeadlinePerAttempt = "gives every repetition a deadline of its own",
+    LostTakenBack = "takes a lost session for alive when its store says so again",
+    CertainUntilTold = "is certain of its session until told otherwise",
 }
