@@ -7,6 +7,8 @@ mod absent;
 mod etcd;
 #[cfg(feature = "mem")]
 mod mem;
+#[cfg(test)]
+mod tests;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 

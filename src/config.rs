@@ -108,16 +108,16 @@ impl Config {
     /// Cancel safe: a dropped call leaves no session behind for longer than its time to live.
     pub async fn connect(&self) -> Result<Client> {
         let plan = Plan::of(self)?;
-        let client = Client::open(plan.target.open()?, plan.options).await?;
-        Ok(if plan.namespace.is_root() { client } else { client.namespace(&plan.namespace) })
+        let options = plan.options.clone();
+        Client::open(plan.open()?, options).await
     }
 
-    /// The backend alone, for those who open sessions themselves. The namespace is not applied.
+    /// The backend alone, for those who open sessions themselves.
     ///
     /// # Errors
     ///
     /// As [`Config::connect`], short of connecting.
     pub fn backend(&self) -> Result<Arc<dyn Backend>> {
-        Plan::of(self)?.target.open()
+        Plan::of(self)?.open()
     }
 }

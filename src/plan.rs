@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use synod_core::client::ClientOptions;
 use synod_core::error::Result;
+use synod_core::layer::namespace::NamespacedBackend;
 use synod_core::path::Path;
 use synod_core::store::{Backend, SessionOptions};
 
@@ -26,6 +27,7 @@ pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<Credentials>,
+    #[expect(dead_code, reason = "for backends beyond this process, and there are none yet")]
     pub(crate) tls: Tls,
     /// Parameters of the URL that only this backend can know.
     pub(crate) parameters: Vec<(String, String)>,
@@ -68,9 +70,21 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The backend, below the namespace if there is one.
+    pub(crate) fn open(self) -> Result<Arc<dyn Backend>> {
+        let backend = self.target.open()?;
+        Ok(if self.namespace.is_root() {
+            backend
+        } else {
+            Arc::new(NamespacedBackend::new(backend, self.namespace))
+        })
+    }
+}
+
 impl Target {
     /// The backend, if it is compiled in.
-    pub(crate) fn open(self) -> Result<Arc<dyn Backend>> {
+    fn open(self) -> Result<Arc<dyn Backend>> {
         match self.scheme {
             Scheme::Mem => backend::mem(self),
             Scheme::ZooKeeper { .. } => backend::zookeeper(self),
@@ -143,5 +157,69 @@ impl fmt::Debug for Plan {
             .field("target", &self.target)
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::error::ErrorKind;
+
+    use super::*;
+
+    fn plan(json: &str) -> Result<Plan, String> {
+        let config: Config = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        Plan::of(&config).map_err(|error| format!("{error} {error:?}"))
+    }
+
+    #[track_caller]
+    fn refused(json: &str, because: &str) {
+        let why = plan(json).expect_err(json);
+        assert!(why.contains(because), "{json}: {why}");
+        assert!(!why.contains("canary"), "{why}");
+    }
+
+    #[test]
+    fn what_is_said_in_the_url_and_in_the_config_comes_together() {
+        let said = r#"{ "url": "mem://name/app?session=2s&connect=1s", "deadline": "3s",
+            "retry": { "policy": "never" } }"#;
+        let plan = plan(said).expect("fine");
+        assert_eq!(plan.options.session.ttl, Duration::from_secs(2));
+        assert_eq!(plan.options.connect_deadline, Duration::from_secs(1));
+        assert_eq!(plan.options.deadline, Duration::from_secs(3));
+        assert_eq!(plan.namespace.as_str(), "/app");
+        assert_eq!(plan.target.hosts, ["name"]);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        refused(r#"{ "url": "mem://?session=1s", "session": "1s" }"#, "session is said");
+        refused(r#"{ "url": "mem:///a", "namespace": "/b" }"#, "namespace is said");
+        refused(
+            r#"{ "url": "zk://u:canary-7f3a@h", "credentials": { "user": "u", "password": "canary" } }"#,
+            "credentials is said",
+        );
+        refused(r#"{ "url": "mem://", "tls": {} }"#, "does not use TLS");
+        refused(r#"{ "url": "zks://h", "tls": { "key": "k" } }"#, "needs its");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        refused(r#"{ "url": "mem://?session=0s" }"#, "more than zero");
+        refused(r#"{ "url": "mem://?session=soon" }"#, "is a duration");
+        refused(r#"{ "url": "mem://", "colour": 1 }"#, "unknown field");
+        refused(r#"{ "url": "ftp://h" }"#, "starts with mem://");
+        refused(r#"{ "url": "mem://", "namespace": "/a/" }"#, "does not end with /");
+        refused(r#"{ "url": "mem://", "retry": { "policy": "times", "times": 0 } }"#, "zero");
+        refused(r#"{ "url": "mem://", "credentials": { "user": "u" } }"#, "password");
+    }
+
+    #[test]
+    fn only_the_backend_refuses_parameters_that_it_does_not_know() {
+        let plan = plan(r#"{ "url": "mem://?colour=blue" }"#).expect("not known before");
+        let error = plan.target.no_more_parameters(&[]).expect_err("nobody knows colours");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("\"colour\"; it knows session, deadline, connect"));
     }
 }

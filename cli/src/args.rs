@@ -20,8 +20,15 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
-    /// The store: mem://name, zk://host:2181/path, etcd://host:2379/path
-    #[arg(long, global = true, env = "SYNOD_STORE", hide_env_values = true, value_name = "URL")]
+    /// The store
+    #[arg(
+        help = "The store: mem://name, zk://host:2181/path, etcd://host:2379/path",
+        long,
+        global = true,
+        env = "SYNOD_STORE",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
     pub(crate) store: Option<String>,
 
     /// Print JSON, one object a line

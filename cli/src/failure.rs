@@ -29,7 +29,9 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         let text = match self {
             // Nobody reads any more, as behind `| head`: that is how it was meant.
-            Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => return ExitCode::SUCCESS,
+            Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return ExitCode::SUCCESS;
+            }
             Self::Io(error) => error.to_string(),
             Self::Store(error) => sentence(error),
             Self::Plain(text) => text.clone(),

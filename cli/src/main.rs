@@ -15,7 +15,8 @@ mod progress;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let done = match runtime {
         Ok(runtime) => runtime.block_on(run(cli.command, &cli.common)),
         Err(error) => Err(error.into()),

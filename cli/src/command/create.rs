@@ -46,7 +46,7 @@ async fn hold(client: &Client) -> Result<(), Failure> {
 
 fn print(common: &Common, done: &Done) -> Result<(), Failure> {
     if !common.json {
-        return Ok(output::line(&done.path.to_string())?);
+        return Ok(output::line(done.path.as_str())?);
     }
     let mut object = done.stat.as_ref().map(output::facts).unwrap_or_default();
     object.insert("path".into(), done.path.as_str().into());

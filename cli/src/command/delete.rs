@@ -65,10 +65,11 @@ async fn remove_batch(client: &Client, batch: &[Path]) -> Result<u64, Failure> {
     }
     let mut deleted = 0;
     for path in batch {
-        match client.delete(path, Expect::Any).await? {
-            Outcome::Committed(_) => deleted += 1,
+        let outcome = client.delete(path, Expect::Any).await?;
+        match &outcome {
+            Outcome::Committed(()) => deleted += 1,
             Outcome::Rejected(no) if matches!(no.why, Why::Missing | Why::HasChildren) => {}
-            refused => drop(refused.required()?),
+            Outcome::Rejected(_) => drop(outcome.required()?),
         }
     }
     Ok(deleted)

@@ -37,16 +37,23 @@ pub(crate) async fn run(common: &Common) -> Result<(), Failure> {
         members.push(Member::new(name, client, group.clone(), teller.clone()));
     }
     let lives = join_all(members.iter().map(Member::live));
-    let (lived, directed) = join(lives, direct(&members, &backend, &teller)).await;
-    lived.into_iter().collect::<Result<(), Failure>>()?;
+    let (ends, directed) = join(lives, direct(&members, &backend, &teller)).await;
+    ends.into_iter().collect::<Result<(), Failure>>()?;
     directed?;
     let left = backend.census();
-    teller.tell("store", &format!("has {} nodes, {} sessions and {} watches left", left.nodes, left.sessions, left.watches), None)
+    teller.tell(
+        "store",
+        &format!(
+            "has {} nodes, {} sessions and {} watches left",
+            left.nodes, left.sessions, left.watches
+        ),
+        None,
+    )
 }
 
 /// What happens to whom.
 async fn direct(members: &[Member], backend: &MemBackend, teller: &Teller) -> Result<(), Failure> {
-    let [ann, bob, cat] = members else { unreachable!("there are three") };
+    let [ann, bob, cat] = members else { return Err(Failure::plain("the demo has three members")) };
     for member in members {
         member.come();
         sleep(Duration::from_millis(400)).await;
@@ -57,7 +64,7 @@ async fn direct(members: &[Member], backend: &MemBackend, teller: &Teller) -> Re
     backend.expire(bob.session().await?);
 
     sleep(Duration::from_millis(1_500)).await;
-    teller.tell("network", "cuts cat off, for less than a session lives", None)?;
+    teller.tell("network", "cuts cat off, for less time than a session lives", None)?;
     let id = cat.session().await?;
     backend.set_weather(id, Weather::CUT);
     sleep(TTL * 2 / 3).await;
@@ -65,7 +72,7 @@ async fn direct(members: &[Member], backend: &MemBackend, teller: &Teller) -> Re
     backend.set_weather(id, Weather::CLEAR);
 
     sleep(Duration::from_millis(1_500)).await;
-    teller.tell("network", "cuts ann off, for longer than a session lives", None)?;
+    teller.tell("network", "cuts this session of ann's off for good", None)?;
     backend.set_weather(ann.session().await?, Weather::CUT);
     sleep(TTL * 2).await;
 

@@ -34,7 +34,7 @@ pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
     for node in &nodes {
         root.place(path, node);
     }
-    output::line(&label(&path.to_string(), root.node))?;
+    output::line(&label(&format!("{path}"), root.node))?;
     Ok(root.draw("")?)
 }
 
@@ -51,7 +51,8 @@ impl<'a> Branch<'a> {
     fn draw(&self, indent: &str) -> io::Result<()> {
         let last = self.below.len().saturating_sub(1);
         for (index, (segment, branch)) in self.below.iter().enumerate() {
-            let (turn, deeper) = if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let (turn, deeper) =
+                if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
             let shown = branch.node.map_or_else(|| (*segment).to_owned(), |node| name(&node.path));
             output::line(&format!("{indent}{turn}{}", label(&shown, branch.node)))?;
             branch.draw(&format!("{indent}{deeper}"))?;
@@ -65,9 +66,9 @@ fn label(name: &str, node: Option<&Node>) -> String {
     let Some((node, stat)) = node.and_then(|node| Some((node, node.stat.as_ref()?))) else {
         return if name == "/" { name.to_owned() } else { format!("{name}/") };
     };
-    let star = if stat.owner.is_some() { " *" } else { "" };
+    let mark = if stat.owner.is_some() { " *" } else { "" };
     match output::glimpse(&node.data) {
-        data if data.is_empty() => format!("{name}{star}"),
-        data => format!("{name}{star} = {data}"),
+        data if data.is_empty() => format!("{name}{mark}"),
+        data => format!("{name}{mark} = {data}"),
     }
 }

@@ -66,9 +66,8 @@ fn tell(common: &Common, verb: &str, change: &Change) -> Result<(), Failure> {
 }
 
 fn resync(common: &Common) -> Result<(), Failure> {
-    Ok(if common.json {
-        output::object(&json!({ "event": "resync" }))?
-    } else {
-        output::line("resync   changes may have been missed here")?
-    })
+    if common.json {
+        return Ok(output::object(&json!({ "event": "resync" }))?);
+    }
+    Ok(output::line("resync   changes may have been missed here")?)
 }

@@ -78,34 +78,40 @@ impl Member {
     /// Watches the group.
     async fn look(&self) -> Result<(), Failure> {
         let group = Query::children(&self.group).names_only();
-        let (_view, mut watch) = self.client.watch(group.clone()).await?;
+        let (mut view, mut watch) = self.client.watch(group.clone()).await?;
         let mut seen = Vec::new();
-        while let Some(Event::Changed(_) | Event::Resync) = watch.next().await {
-            // Events are hints: what counts is what is there.
-            let Ok(view) = self.client.read(group.clone()).await else { continue };
+        loop {
             let names = view.nodes.iter().map(|node| node.path.name().to_owned());
             let names = names.collect::<Vec<_>>();
             if names != seen {
                 self.teller.tell(self.name, "", Some(&names))?;
                 seen = names;
             }
+            let Some(Event::Changed(_) | Event::Resync) = watch.next().await else { return Ok(()) };
+            // Events are hints: what counts is what is there.
+            if let Ok(now) = self.client.read(group.clone()).await {
+                view = now;
+            }
         }
-        Ok(())
     }
 
     /// Notices how the connection is.
     async fn listen(&self) -> Result<(), Failure> {
         let mut state = self.client.state();
+        let mut before = Connection::Connected;
         loop {
             let now = *state.borrow_and_update();
             match now {
                 Connection::Suspended => {
                     self.tell("hears nothing from the store; what it holds is still its own")?;
                 }
-                Connection::Reconnected => self.tell("is connected again")?,
+                Connection::Reconnected if before == Connection::Suspended => {
+                    self.tell("is connected again, with the same session")?;
+                }
                 Connection::Closed => return Ok(()),
                 _ => {}
             }
+            before = now;
             if state.changed().await.is_err() {
                 return Ok(());
             }

@@ -49,7 +49,8 @@ impl Teller {
         }
         let group = group.map(|names| format!("[{}] ", names.join(" "))).unwrap_or_default();
         let who = self.painted(&format!("{who:<8}"), who);
-        Ok(output::line(&format!("{:>5.1}s  {who}{group}{what}", at.as_secs_f32()))?)
+        let told = format!("{:>5.1}s  {who}{group}{what}", at.as_secs_f32());
+        Ok(output::line(told.trim_end())?)
     }
 
     fn painted(&self, text: &str, who: &str) -> String {
