@@ -1,7 +1,6 @@
 //! `tree`: everything below a node, drawn.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use synod::path::Path;
 use synod::store::{Node, Query};
@@ -30,12 +29,17 @@ pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
         }
         return Ok(());
     }
+    Ok(output::line(&drawn(path, &nodes))?)
+}
+
+fn drawn(path: &Path, nodes: &[Node]) -> String {
     let mut root = Branch::default();
-    for node in &nodes {
+    for node in nodes {
         root.place(path, node);
     }
-    output::line(&label(&format!("{path}"), root.node))?;
-    Ok(root.draw("")?)
+    let mut drawing = label(&format!("{path}"), root.node);
+    root.draw("", &mut drawing);
+    drawing
 }
 
 impl<'a> Branch<'a> {
@@ -48,16 +52,15 @@ impl<'a> Branch<'a> {
         branch.node = Some(node);
     }
 
-    fn draw(&self, indent: &str) -> io::Result<()> {
+    fn draw(&self, indent: &str, drawing: &mut String) {
         let last = self.below.len().saturating_sub(1);
         for (index, (segment, branch)) in self.below.iter().enumerate() {
             let (turn, deeper) =
                 if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
             let shown = branch.node.map_or_else(|| (*segment).to_owned(), |node| name(&node.path));
-            output::line(&format!("{indent}{turn}{}", label(&shown, branch.node)))?;
-            branch.draw(&format!("{indent}{deeper}"))?;
+            drawing.extend(["\n", indent, turn, &label(&shown, branch.node)]);
+            branch.draw(&format!("{indent}{deeper}"), drawing);
         }
-        Ok(())
     }
 }
 
@@ -70,5 +73,32 @@ fn label(name: &str, node: Option<&Node>) -> String {
     match output::glimpse(&node.data) {
         data if data.is_empty() => format!("{name}{mark}"),
         data => format!("{name}{mark} = {data}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod::store::{Revision, SessionId, Stat, Version};
+
+    use super::*;
+
+    fn node(path: &str, data: &'static str, owner: Option<SessionId>) -> Node {
+        let stat = Stat::new(Revision::new(1), Revision::new(1), Version::new(0), owner);
+        Node::new(Path::new(path).expect("valid")).with(data.into(), stat)
+    }
+
+    #[test]
+    fn a_tree_is_drawn_with_what_it_holds() {
+        let nodes = [
+            node("/app/config", "blue", None),
+            Node::new(Path::new("/app/group").expect("valid")),
+            node("/app/group/ann", "", Some(SessionId::new(1))),
+            node("/app/group-x", "", None),
+        ];
+        assert_eq!(
+            drawn(&Path::new("/app").expect("valid"), &nodes),
+            "/app/\n├── config = blue\n├── group/\n│   └── ann *\n└── group-x"
+        );
+        assert_eq!(drawn(&Path::root(), &[]), "/");
     }
 }
