@@ -51,7 +51,7 @@ impl Plan {
             options = options.deadline(deadline);
         }
         if let Some(connect) = once("connect", config.connect, said.connect)? {
-            options = options.connect(connect);
+            options = options.connect_deadline(connect);
         }
         if let Some(retry) = &config.retry {
             retry.validate()?;
@@ -124,8 +124,7 @@ fn once<T>(what: &str, config: Option<T>, url: Option<T>) -> Result<Option<T>> {
 }
 
 fn tls(scheme: Scheme, tls: Option<Tls>) -> Result<Tls> {
-    let secure =
-        matches!(scheme, Scheme::ZooKeeper { tls: true } | Scheme::Etcd { tls: true });
+    let secure = matches!(scheme, Scheme::ZooKeeper { tls: true } | Scheme::Etcd { tls: true });
     match tls {
         Some(_) if !secure => Err(invalid(format!(
             "there are TLS files, and {}:// does not use TLS; write zks:// or etcds://",

@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
 use crate::store::{
-    Backend, Change, Commit, Done, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits, Loss,
-    Node, Op, Outcome, Query, Revision, Scope, Sequence, SessionId, SessionInfo, SessionOptions,
-    Stat, Status, Store, Txn, Version, View, Watch, judge,
+    Backend, Change, Commit, Done, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits,
+    Loss, Node, Op, Outcome, Query, Revision, Scope, Sequence, SessionId, SessionInfo,
+    SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, judge,
 };
 
 /// What becomes of the next call of its sort.
