@@ -12,10 +12,25 @@
 //! | [`fault`] | loses, delays, refuses and holds calls, by a seed or by a script |
 //! | [`hesitant`] | pauses around every call, so that a call can be dropped at each of them |
 
-#[cfg(test)]
-mod fake;
-
 pub mod fault;
 pub mod hesitant;
 pub mod namespace;
 pub mod trace;
+
+// Parts of `fault`.
+mod choice;
+mod plan;
+mod script;
+
+// Parts of `trace`.
+mod call;
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+mod unmetered;
+
+#[cfg(test)]
+mod fake;
+
+#[cfg(not(feature = "metrics"))]
+use unmetered as meter;

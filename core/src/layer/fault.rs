@@ -55,21 +55,17 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::sleep;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::layer::plan::Course;
+use crate::layer::script::Asked;
 use crate::path::Path;
 use crate::store::{
     Backend, Op, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 use crate::task::{self, Task};
 
-mod choice;
-mod plan;
-mod script;
-
-pub use choice::{Actor, Choice, Site, Spot};
-use plan::Course;
-pub use plan::{Faults, Fired, Plan};
-use script::Call;
-pub use script::{Cue, Verb};
+pub use crate::layer::choice::{Actor, Choice, Site, Spot};
+pub use crate::layer::plan::{Faults, Fired, Plan};
+pub use crate::layer::script::{Cue, Verb};
 
 /// A session on which calls go wrong as planned. The [module](self) tells how.
 #[derive(Debug)]
@@ -95,7 +91,7 @@ impl Faulty {
         Self { store, plan, actor, sent: Mutex::default() }
     }
 
-    fn course(&self, call: &Call<'_>) -> Course {
+    fn course(&self, call: &Asked<'_>) -> Course {
         self.plan.decide(self.actor, call)
     }
 
@@ -162,7 +158,7 @@ impl<B: Backend> FaultyBackend<B> {
 #[deny(clippy::missing_trait_methods)]
 impl<B: Backend> Backend for FaultyBackend<B> {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
-        let course = self.plan.decide(self.actor, &Call::bare(Verb::Open));
+        let course = self.plan.decide(self.actor, &Asked::bare(Verb::Open));
         let request = Request::new("opening a session", None, options.ttl);
         let opening = course.carry(&request, self.backend.open(options));
         let store = if course.is_plain() {
@@ -188,7 +184,7 @@ impl Store for Faulty {
 
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
-        let course = self.course(&Call::query(Verb::Read, &query));
+        let course = self.course(&Asked::query(Verb::Read, &query));
         let request = self.request("read", Some(&query.path));
         let call = course.carry(&request, self.store.read(query));
         self.bounded(course, &request, call).await
@@ -196,7 +192,7 @@ impl Store for Faulty {
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
         query.validate()?;
-        let course = self.course(&Call::query(Verb::Observe, &query));
+        let course = self.course(&Asked::query(Verb::Observe, &query));
         let request = self.request("observe", Some(&query.path));
         let call = course.carry(&request, self.store.observe(query));
         self.bounded(course, &request, call).await
@@ -204,7 +200,7 @@ impl Store for Faulty {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.store.session().limits)?;
-        let course = self.course(&Call::commit(&txn));
+        let course = self.course(&Asked::commit(&txn));
         let request = self.request("commit", txn.ops.first().map(Op::path)).write();
         let store = self.store.clone();
         let call = self.send(course, request.clone(), async move { store.commit(txn).await });
@@ -212,7 +208,7 @@ impl Store for Faulty {
     }
 
     async fn close(&self) -> Result<()> {
-        let course = self.course(&Call::bare(Verb::Close));
+        let course = self.course(&Asked::bare(Verb::Close));
         let request = self.request("close", None).write();
         let store = self.store.clone();
         let call = self.send(course, request.clone(), async move { store.close().await });

@@ -30,23 +30,14 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::error::Result;
+use crate::layer::call::Call;
+use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{
     Backend, Event, Loss, Op, Outcome, Query, SessionId, SessionInfo, SessionOptions, Status,
     Store, Txn, View, Watch,
 };
 use crate::task::{self, Task};
-
-mod call;
-#[cfg(feature = "metrics")]
-mod meter;
-#[cfg(not(feature = "metrics"))]
-mod unmetered;
-
-#[cfg(not(feature = "metrics"))]
-use unmetered as meter;
-
-use call::Call;
 
 /// A session whose calls are logged and counted. The [module](self) tells how.
 #[derive(Debug)]

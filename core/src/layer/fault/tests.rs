@@ -133,10 +133,21 @@ async fn a_held_call_ends_when_the_session_does() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delay_never_outlasts_the_time_to_live() {
+    let slow = |verb| Cue::new(Site::ReplySlow).of(verb).lasting(TTL * 3);
+    let plan = Plan::scripted([Verb::Open, Verb::Commit, Verb::Close].map(slow));
+    let backend = FaultyBackend::new(FakeBackend, plan.clone(), ANN);
     let start = Instant::now();
-    let (_fake, _plan, store) = scripted(Cue::new(Site::ReplySlow).lasting(TTL * 3));
-    assert!(store.commit(create()).await.is_err_and(|error| error.is_ambiguous()));
-    assert_eq!(start.elapsed(), TTL);
+
+    let error = backend.open(&SessionOptions::new(TTL)).await.expect_err("slow");
+    assert_eq!((error.kind(), start.elapsed()), (ErrorKind::Unreachable, TTL));
+    let store = backend.open(&SessionOptions::new(TTL)).await.expect("nothing planned");
+    let late = told(store.commit(create())).await;
+    assert_eq!(late, Some((ErrorKind::Unreachable, Effect::Unknown)));
+    assert_eq!(start.elapsed(), TTL * 2);
+    let error = store.close().await.expect_err("slow");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
+    assert_eq!(start.elapsed(), TTL * 3);
+    assert_eq!(plan.pending(), 0);
 }
 
 #[tokio::test]

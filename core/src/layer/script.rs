@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::choice::{Actor, Site};
+use crate::layer::choice::{Actor, Site};
 use crate::path::Path;
 use crate::store::{Op, Query, Txn};
 
@@ -86,14 +86,14 @@ impl Cue {
     }
 
     /// How long what is slow or late is; otherwise, as long as the plan's
-    /// [`Faults`](super::Faults) allow.
+    /// [`Faults`](super::fault::Faults) allow.
     pub fn lasting(mut self, lasting: Duration) -> Self {
         self.lasting = Some(lasting);
         self
     }
 
     /// Whether this is the call that it waits for.
-    pub(super) fn meets(&mut self, actor: Actor, call: &Call<'_>) -> bool {
+    pub(super) fn meets(&mut self, actor: Actor, call: &Asked<'_>) -> bool {
         let fits = call.takes(self.site)
             && self.verb.is_none_or(|verb| call.is(verb))
             && self.actor.is_none_or(|wanted| wanted == actor)
@@ -108,13 +108,13 @@ impl Cue {
 
 /// What is called.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct Asked<'a> {
     verb: Verb,
     path: Option<&'a Path>,
     ops: &'a [Op],
 }
 
-impl<'a> Call<'a> {
+impl<'a> Asked<'a> {
     /// Opening or closing a session.
     pub(super) fn bare(verb: Verb) -> Self {
         Self { verb, path: None, ops: &[] }

@@ -1,11 +1,11 @@
-//! One call, from its start to its end or to where it is dropped.
+//! One call as [`trace`](super::trace) sees it, from its start to its end or to where it is dropped.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::meter;
 use crate::error::{Error, ErrorKind, Result};
+use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{Outcome, Rejected};
 

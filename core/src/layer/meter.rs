@@ -1,4 +1,4 @@
-//! With the feature: counters and durations, through the `metrics` facade.
+//! The metrics of [`trace`](super::trace), with the feature: counters and durations, through the `metrics` facade.
 
 use std::time::Duration;
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::choice::{Actor, Choice, Site, Spot};
-use super::script::{Call, Cue, Verb};
 use crate::chance::mix;
+use crate::layer::choice::{Actor, Choice, Site, Spot};
+use crate::layer::script::{Asked, Cue, Verb};
 use crate::path::Path;
 
 /// How often things go wrong by chance, and how badly. By default, never.
@@ -162,7 +162,7 @@ impl Plan {
     }
 
     /// What becomes of a call.
-    pub(super) fn decide(&self, actor: Actor, call: &Call<'_>) -> Course {
+    pub(super) fn decide(&self, actor: Actor, call: &Asked<'_>) -> Course {
         let mut state = self.lock();
         let cues = state.cued(actor, call);
         let mut ask = |site| self.ask(&mut state, site, actor, &cues);
@@ -205,7 +205,7 @@ impl Plan {
 
 impl State {
     /// Takes the cues out of the script that wait for this call.
-    fn cued(&mut self, actor: Actor, call: &Call<'_>) -> Vec<Cue> {
+    fn cued(&mut self, actor: Actor, call: &Asked<'_>) -> Vec<Cue> {
         self.cues.extract_if(.., |cue| cue.meets(actor, call)).collect()
     }
 }
@@ -218,7 +218,7 @@ struct Hit {
 }
 
 impl Hit {
-    fn fired(self, call: &Call<'_>) -> Fired {
+    fn fired(self, call: &Asked<'_>) -> Fired {
         let (verb, path) = (call.telling_verb(), call.path().cloned());
         Fired { spot: self.spot, verb, path, lasting: self.lasting }
     }

@@ -1,4 +1,4 @@
-//! Without the feature: nothing is counted.
+//! The metrics of [`trace`](super::trace), without the feature: nothing is counted.
 
 use std::time::Duration;
 
