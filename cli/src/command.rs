@@ -13,7 +13,6 @@ use crate::failure::Failure;
 pub(crate) mod conformance;
 pub(crate) mod create;
 pub(crate) mod delete;
-pub(crate) mod demo;
 pub(crate) mod list;
 pub(crate) mod node;
 pub(crate) mod tree;

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 
 mod args;
 mod command;
+mod demo;
 mod failure;
 mod output;
 mod progress;
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
 
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
     match command {
-        Command::Demo => command::demo::run(common).await,
+        Command::Demo => demo::run(common).await,
         Command::Get { path, raw } => command::node::get(common, &path, raw).await,
         Command::Set { path, data, version } => {
             command::node::set(common, &path, &data, version).await
