@@ -3,10 +3,15 @@
 //! Read it from the ground up: [`path`], [`error`], then the floor, [`store`].
 
 pub mod chance;
+pub mod client;
 pub mod error;
 pub mod layer;
 pub mod mutant;
 pub mod name;
 pub mod path;
+pub mod retry;
+pub mod session;
 pub mod store;
+pub mod sweep;
 pub mod task;
+pub mod value;

@@ -106,16 +106,17 @@ impl Path {
 
     /// [`Path::parent`] as text, without an allocation.
     pub fn parent_str(&self) -> Option<&str> {
-        if self.is_root() {
-            return None;
-        }
-        let cut = self.as_str().rfind('/').unwrap_or(0);
-        Some(if cut == 0 { "/" } else { &self.as_str()[..cut] })
+        parent_of(self.as_str())
+    }
+
+    /// The paths above this one as text, nearest first, the root last.
+    pub fn above(&self) -> impl Iterator<Item = &str> {
+        std::iter::successors(parent_of(self.as_str()), |path| parent_of(path))
     }
 
     /// The paths above this one, nearest first, without the root.
-    pub fn ancestors(&self) -> impl Iterator<Item = Self> + use<> {
-        std::iter::successors(self.parent(), Self::parent).filter(|path| !path.is_root())
+    pub fn ancestors(&self) -> impl Iterator<Item = Self> {
+        self.above().filter(|path| *path != "/").map(|path| Self(Arc::from(path)))
     }
 
     /// The segments from the top down.
@@ -133,7 +134,7 @@ impl Path {
     }
 
     /// This path as seen below `root`: the inverse of [`Path::within`]. `None` if it is neither
-    /// `root` nor below it.
+    /// `root` nor below it, and for what would be `/zookeeper` there, which is no path.
     pub fn relative_to(&self, root: &Self) -> Option<Self> {
         if root.is_root() {
             return Some(self.clone());
@@ -141,7 +142,9 @@ impl Path {
         let rest = self.as_str().strip_prefix(root.as_str())?;
         match rest {
             "" => Some(Self::root()),
-            below if below.starts_with('/') => Some(Self(Arc::from(below))),
+            below if below.starts_with('/') => {
+                check_whole(below).ok().map(|()| Self(Arc::from(below)))
+            }
             _ => None,
         }
     }
@@ -292,6 +295,14 @@ fn is_invisible(c: char) -> bool {
         | '\u{2060}'..='\u{206F}' | '\u{FEFF}')
 }
 
+fn parent_of(path: &str) -> Option<&str> {
+    match path.rfind('/')? {
+        0 if path == "/" => None,
+        0 => Some("/"),
+        cut => Some(&path[..cut]),
+    }
+}
+
 fn check(text: &str) -> Result<(), InvalidPath> {
     let bad = |at, why| Err(InvalidPath::new(text, at, why));
     if text.is_empty() {
@@ -423,6 +434,7 @@ mod tests {
         assert_eq!(ab.relative_to(&a), None);
         assert_eq!(a_b.relative_to(&a), Some(Path::new("/b").expect("valid")));
         assert_eq!(a.relative_to(&a), Some(Path::root()));
+        assert_eq!(a.join("zookeeper").expect("valid").relative_to(&a), None);
     }
 
     #[test]

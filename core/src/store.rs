@@ -94,7 +94,7 @@ pub use query::{Detail, Freshness, Query, Scope, View, Window};
 pub use session::{
     Gap, Limits, Loss, SessionInfo, SessionOptions, Status, certain_until, clamp_ttl,
 };
-pub use txn::{Commit, Done, Expect, Lifetime, Op, Outcome, Rejected, Txn, Why};
+pub use txn::{Commit, Done, Expect, Lifetime, Op, Outcome, Rejected, SEQUENCE_ROOM, Txn, Why};
 pub use watching::{Change, End, Event, Feed, Kind, Watch};
 
 /// Opens sessions on one store.

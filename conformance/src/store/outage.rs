@@ -17,7 +17,7 @@ cases![
     "L-SEQ-8 C-WRITE-5" needs [Links] catches [LateAfterRead] => a_repeated_ticket_is_there_once,
     "L-SES-3 C-SES-1" needs [Links] catches [NeverSuspended] => a_session_that_is_cut_off_says_so,
     "L-SES-3 C-SES-2" needs [Links] catches [NeverLost] => a_session_that_is_cut_off_is_lost_in_time,
-    "L-SES-3 C-SES-2" needs [Links] catches [LostTakenBack] => a_lost_session_does_not_come_back,
+    "L-SES-3 C-SES-2" needs [Links] catches [LostSessionRevived] => a_lost_session_does_not_come_back,
     "L-SES-2 C-SES-1" needs [Links] catches [LeaseExtendedByHope] => a_session_that_is_certain_to_live_lives,
     "L-SES-1 C-SES-1" needs [Links] catches [LeaseFromReply] => a_session_counts_from_the_sending,
     "L-SES-3" needs [Links] catches [SuspendedForGood] => a_short_outage_is_survived,

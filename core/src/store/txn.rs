@@ -6,10 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::path::Path;
+use crate::name::MAX_NAME_BYTES;
+use crate::path::{MAX_PATH_BYTES, Path};
 use crate::store::node::{Revision, Sequence, SessionId, Stat, Version};
 use crate::store::query::{Query, View};
 use crate::store::session::{Gap, Limits};
+
+/// How many bytes a store may add to the name of a sequential node.
+pub const SEQUENCE_ROOM: usize = 20;
 
 /// Operations that happen together or not at all, in order.
 ///
@@ -160,7 +164,8 @@ impl Txn {
     /// - [`ErrorKind::Invalid`]: no operation at all; two writes to one path; a check behind a
     ///   write of the same path; two sequential creates in one directory; a set or delete of what
     ///   is expected to be absent; a write to the root; a lifetime of zero; a container with data or
-    ///   with a sequence; a look that [`Query::validate`] refuses.
+    ///   with a sequence; a sequential create whose name leaves no room for what the store adds
+    ///   ([`SEQUENCE_ROOM`]); a look that [`Query::validate`] refuses.
     /// - [`ErrorKind::TooLarge`]: more operations or more data than `limits` allows.
     /// - [`ErrorKind::Unsupported`]: a TTL node where `limits` has [`Gap::TtlNodes`].
     pub fn validate(&self, limits: &Limits) -> Result<()> {
@@ -268,10 +273,18 @@ impl Op {
             {
                 Err(invalid("a container has no data and no sequence").at(path))
             }
+            Self::Create { sequential: true, .. } if !has_sequence_room(path) => {
+                Err(invalid("a sequential name leaves 20 bytes for what the store adds").at(path))
+            }
             Self::Create { lifetime: Lifetime::Ttl(ttl), .. } => validate_ttl(*ttl, limits, path),
             _ => Ok(()),
         }
     }
+}
+
+fn has_sequence_room(path: &Path) -> bool {
+    path.name().len() + SEQUENCE_ROOM <= MAX_NAME_BYTES
+        && path.as_str().len() + SEQUENCE_ROOM <= MAX_PATH_BYTES
 }
 
 fn validate_ttl(ttl: Duration, limits: &Limits, path: &Path) -> Result<()> {

@@ -1,0 +1,143 @@
+//! What a judged transaction does to a [`Tree`].
+
+use bytes::Bytes;
+use synod_core::chance::mix;
+use synod_core::path::Path;
+use synod_core::store::{
+    Change, Done, Kind, Lifetime, Op, Rejected, Revision, Sequence, SessionId, Stat, Why,
+};
+
+use crate::tree::{Body, LAST_SEQUENCE, Tree};
+
+/// One node after a write; `None` if it is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Effect {
+    pub(crate) path: Path,
+    pub(crate) kind: Kind,
+    pub(crate) body: Option<Body>,
+    /// The session that owns the node, or owned it.
+    pub(crate) owner: Option<SessionId>,
+}
+
+impl Effect {
+    /// Takes a node away.
+    pub(crate) fn remove(tree: &mut Tree, path: Path) -> Option<Self> {
+        let owner = tree.remove(&path)?.stat.owner;
+        Some(Self { path, kind: Kind::Deleted, body: None, owner })
+    }
+
+    /// The effect as a watch tells it.
+    pub(crate) fn to_change(&self, at: Revision) -> Change {
+        let change = Change::new(self.path.clone(), self.kind).at(at);
+        match &self.body {
+            Some(body) => change.with_node(body.to_node(&self.path).with_sequence(None)),
+            None => change,
+        }
+    }
+}
+
+/// What a transaction did.
+#[derive(Debug, Default)]
+pub(crate) struct Applied {
+    pub(crate) done: Vec<Done>,
+    pub(crate) effects: Vec<Effect>,
+    /// The sequential node that it made last.
+    pub(crate) own: Option<(Path, Sequence)>,
+}
+
+/// An operation, and the sequence that it was given.
+pub(crate) type Named = (Op, Option<Sequence>);
+
+/// Gives the sequential creates of a transaction their names.
+///
+/// # Errors
+///
+/// The first operation whose directory has no sequence left.
+pub(crate) fn name(tree: &Tree, mut ops: Vec<Op>, at: Revision) -> Result<Vec<Named>, Rejected> {
+    let mut sequences = vec![None; ops.len()];
+    for index in 0..ops.len() {
+        if ops[index].is_sequential() {
+            let (path, sequence) = next_name(tree, &ops, index, at)?;
+            sequences[index] = Some(sequence);
+            if let Op::Create { path: prefix, .. } = &mut ops[index] {
+                *prefix = path;
+            }
+        }
+    }
+    Ok(ops.into_iter().zip(sequences).collect())
+}
+
+/// The next name for the sequential create at `index` that nothing else has, in the tree or in the
+/// transaction.
+fn next_name(
+    tree: &Tree,
+    ops: &[Op],
+    index: usize,
+    at: Revision,
+) -> Result<(Path, Sequence), Rejected> {
+    let prefix = ops[index].path();
+    let dir = prefix.parent().unwrap_or_else(Path::root);
+    let mut number = tree.next_sequence(&dir, mix(at.get()) ^ index as u64);
+    while number <= LAST_SEQUENCE {
+        let name = format!("{}{number:010}", prefix.name());
+        let path = dir.join(&name).expect("the transaction was validated to leave room");
+        if !tree.contains(&path) && ops.iter().all(|op| *op.path() != path) {
+            return Ok((path, Sequence::new(number)));
+        }
+        number += 1;
+    }
+    Err(Rejected::new(index, prefix.clone(), Why::SequenceExhausted))
+}
+
+/// Applies operations that were judged to be possible.
+pub(crate) fn apply(tree: &mut Tree, ops: Vec<Named>, at: Revision, session: SessionId) -> Applied {
+    let mut applied = Applied::default();
+    for (op, sequence) in ops {
+        let (path, stat) = match op {
+            Op::Check { path, .. } | Op::Create { path, lifetime: Lifetime::Container, .. } => {
+                (path, None)
+            }
+            Op::Create { path, data, lifetime, .. } => {
+                let body = Body::new(data, at, lifetime, session, sequence);
+                applied.own = sequence.map(|sequence| (path.clone(), sequence)).or(applied.own);
+                applied.write(tree, path, Kind::Created, body)
+            }
+            Op::Set { path, data, .. } => {
+                let body = rewritten(tree, &path, data, at);
+                applied.write(tree, path, Kind::Updated, body)
+            }
+            Op::Delete { path, .. } => {
+                applied.effects.extend(Effect::remove(tree, path.clone()));
+                (path, None)
+            }
+        };
+        applied.done.push(done(path, sequence, stat));
+    }
+    applied
+}
+
+fn rewritten(tree: &Tree, path: &Path, data: Bytes, at: Revision) -> Body {
+    tree.body(path).expect("the operation was judged possible").rewritten(data, at)
+}
+
+fn done(path: Path, sequence: Option<Sequence>, stat: Option<Stat>) -> Done {
+    let mut done = Done::new(path);
+    done.sequence = sequence;
+    done.stat = stat;
+    done
+}
+
+impl Applied {
+    fn write(
+        &mut self,
+        tree: &mut Tree,
+        path: Path,
+        kind: Kind,
+        body: Body,
+    ) -> (Path, Option<Stat>) {
+        let stat = body.stat;
+        tree.put(&path, body.clone());
+        self.effects.push(Effect { path: path.clone(), kind, body: Some(body), owner: stat.owner });
+        (path, Some(stat))
+    }
+}

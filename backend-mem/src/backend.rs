@@ -1,0 +1,164 @@
+//! [`MemBackend`]: a store in this process, and what a test may do to it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Backend, SessionId, SessionOptions, Store, clamp_ttl};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::link::{Link, Weather};
+use crate::session::MemStore;
+use crate::world::World;
+
+/// The shortest and the longest session that memory keeps.
+const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3_600));
+
+/// A store in this process. Clones are the same store; it is gone with the last of them and of its
+/// sessions.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// use synod_core::path::Path;
+/// use synod_core::store::{Backend, Lifetime, Query, SessionOptions, Store, Txn};
+/// use synod_mem::MemBackend;
+///
+/// let session = MemBackend::new().open(&SessionOptions::default()).await?;
+/// let path = Path::new("/config/colour")?;
+/// let made = Txn::new().create(path.clone(), "blue", Lifetime::Persistent);
+/// session.commit(made).await?.required()?;
+///
+/// let view = session.read(Query::node(path)).await?;
+/// assert_eq!(view.node().expect("just made").data, "blue");
+/// # Ok::<(), synod_core::error::Error>(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct MemBackend(Arc<Shared>);
+
+/// What the sessions of one store share.
+pub(crate) struct Shared {
+    world: Mutex<World>,
+    links: Mutex<BTreeMap<SessionId, Weak<Link>>>,
+    /// Rings when something may end earlier than it did before.
+    pub(crate) sooner: Notify,
+}
+
+/// How much there is in a store: all of it goes back when what needs it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Census {
+    /// Nodes, containers not counted.
+    pub nodes: usize,
+    /// Sessions that the store has not ended.
+    pub sessions: usize,
+    /// Watches of all sessions.
+    pub watches: usize,
+}
+
+impl MemBackend {
+    /// A new, empty store that nobody else has.
+    pub fn new() -> Self {
+        Self(Arc::new(Shared {
+            world: Mutex::new(World::new()),
+            links: Mutex::default(),
+            sooner: Notify::new(),
+        }))
+    }
+
+    /// The store of this process with that name: the same for everybody who says it, while anybody
+    /// holds it.
+    pub fn named(name: &str) -> Self {
+        static STORES: Mutex<BTreeMap<String, Weak<Shared>>> = Mutex::new(BTreeMap::new());
+
+        let mut stores = STORES.lock().unwrap_or_else(PoisonError::into_inner);
+        stores.retain(|_, store| store.strong_count() > 0);
+        if let Some(store) = stores.get(name).and_then(Weak::upgrade) {
+            return Self(store);
+        }
+        let store = Self::new();
+        stores.insert(name.to_owned(), Arc::downgrade(&store.0));
+        store
+    }
+
+    /// Ends a session as if the store had not heard of it for too long. It finds out by itself.
+    pub fn expire(&self, id: SessionId) {
+        self.0.world().end(id, Instant::now());
+    }
+
+    /// Changes what lies between the store and one of its sessions.
+    pub fn set_weather(&self, id: SessionId, weather: Weather) {
+        if let Some(link) = self.0.links().get(&id).and_then(Weak::upgrade) {
+            link.set(weather);
+        }
+    }
+
+    /// Lets the sequences of a directory that exists go on from `next`.
+    pub fn skip_sequences(&self, dir: &Path, next: u64) {
+        self.0.world().skip_sequences(dir, next);
+    }
+
+    /// Counts what there is.
+    pub fn census(&self) -> Census {
+        let mut world = self.0.world();
+        world.tick(Instant::now());
+        let (nodes, sessions, watches) = world.counts();
+        Census { nodes, sessions, watches }
+    }
+}
+
+impl Shared {
+    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn links(&self) -> MutexGuard<'_, BTreeMap<SessionId, Weak<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Backend for MemBackend {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
+        let sent = Instant::now();
+        let id = self.0.world().open(ttl, sent);
+        let link = Arc::new(Link::new());
+        let mut links = self.0.links();
+        links.retain(|_, link| link.strong_count() > 0);
+        links.insert(id, Arc::downgrade(&link));
+        drop(links);
+        self.0.sooner.notify_waiters();
+        Ok(Box::new(MemStore::start(self.0.clone(), link, id, ttl, sent)))
+    }
+}
+
+impl Default for MemBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for MemBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (nodes, sessions, watches) = self.world().counts();
+        f.debug_struct("MemBackend")
+            .field("nodes", &nodes)
+            .field("sessions", &sessions)
+            .field("watches", &watches)
+            .finish_non_exhaustive()
+    }
+}

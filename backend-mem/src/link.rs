@@ -1,0 +1,91 @@
+//! [`Link`]: what lies between a session and its store. Perfect, until somebody says otherwise.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// How a [`Link`] behaves: how long things take, or that they do not arrive. What does not arrive
+/// waits until the link lets it through, or its sender has given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a plain description, made by whoever tests")]
+pub struct Weather {
+    /// How long a request takes.
+    pub there: Option<Duration>,
+    /// How long an answer takes.
+    pub back: Option<Duration>,
+}
+
+impl Weather {
+    /// Everything arrives at once.
+    pub const CLEAR: Self = Self { there: Some(Duration::ZERO), back: Some(Duration::ZERO) };
+    /// Nothing arrives.
+    pub const CUT: Self = Self { there: None, back: None };
+    /// Requests arrive and are done; no answer comes back.
+    pub const DEAF: Self = Self { there: Some(Duration::ZERO), back: None };
+}
+
+/// The way of one session's requests, and of the answers to them.
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Whether the weather was ever anything but perfect. Most links never ask further.
+    troubled: AtomicBool,
+    weather: Mutex<Weather>,
+    changed: watch::Sender<()>,
+}
+
+/// Which way something goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    There,
+    Back,
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        Self {
+            troubled: AtomicBool::new(false),
+            weather: Mutex::new(Weather::CLEAR),
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    pub(crate) fn set(&self, weather: Weather) {
+        *self.weather.lock().unwrap_or_else(PoisonError::into_inner) = weather;
+        self.troubled.store(true, Ordering::Release);
+        self.changed.send_replace(());
+    }
+
+    /// Whether everything gets across at once.
+    pub(crate) fn is_clear(&self) -> bool {
+        !self.troubled.load(Ordering::Acquire)
+    }
+
+    /// Takes something across, however long that takes.
+    pub(crate) async fn cross(&self, way: Way) {
+        if self.is_clear() {
+            return;
+        }
+        let mut changed = self.changed.subscribe();
+        loop {
+            if let Some(delay) = self.delay(way) {
+                return tokio::time::sleep(delay).await;
+            }
+            // The sender lives as long as this link does.
+            let _changed = changed.changed().await.is_ok();
+        }
+    }
+
+    fn delay(&self, way: Way) -> Option<Duration> {
+        let weather = self.weather();
+        match way {
+            Way::There => weather.there,
+            Way::Back => weather.back,
+        }
+    }
+
+    fn weather(&self) -> Weather {
+        *self.weather.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,74 @@
+//! [`Replica`]: a copy of the tree that lags, for [`Freshness::Local`](synod_core::store::Freshness)
+//! reads.
+
+use std::collections::VecDeque;
+
+use synod_core::chance::mix;
+use synod_core::store::Revision;
+
+use crate::apply::Effect;
+use crate::tree::Tree;
+
+/// How many commits the copy lags at most.
+const LAG: usize = 32;
+
+/// A tree as it was some commits ago, and those commits.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    tree: Tree,
+    at: Revision,
+    ahead: VecDeque<(Revision, Vec<Effect>)>,
+    /// How often it was asked, so that no lag lasts.
+    asked: u64,
+}
+
+impl Replica {
+    /// A copy that does not lag yet.
+    pub(crate) fn new(tree: &Tree, at: Revision) -> Self {
+        Self { tree: tree.clone(), at, ahead: VecDeque::new(), asked: 0 }
+    }
+
+    /// Learns of a commit.
+    pub(crate) fn learn(&mut self, at: Revision, effects: &[Effect]) {
+        self.ahead.push_back((at, effects.to_vec()));
+        if self.ahead.len() > LAG {
+            self.step();
+        }
+    }
+
+    /// Moves on to `seen` at least, so that whoever saw that does not go back, and perhaps further.
+    pub(crate) fn reach(&mut self, seen: Revision) {
+        self.asked += 1;
+        let lucky = |at: Revision, asked| mix(at.get() ^ mix(asked)).is_multiple_of(3);
+        while let Some((at, _)) = self.ahead.front()
+            && (*at <= seen || lucky(*at, self.asked))
+        {
+            self.step();
+        }
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(crate) fn at(&self) -> Revision {
+        self.at
+    }
+
+    /// The commits that are not in the copy yet.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = (Revision, &[Effect])> {
+        self.ahead.iter().map(|(at, effects)| (*at, effects.as_slice()))
+    }
+
+    fn step(&mut self) {
+        let Some((at, effects)) = self.ahead.pop_front() else { return };
+        for effect in effects {
+            match effect.body {
+                Some(body) => self.tree.put(&effect.path, body),
+                None => drop(self.tree.remove(&effect.path)),
+            }
+        }
+        self.tree.collect(at.get());
+        self.at = at;
+    }
+}

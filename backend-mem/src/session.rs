@@ -1,0 +1,225 @@
+//! [`MemStore`]: one session, as its application sees it.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{Either, select};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{
+    Feed, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn, View, Watch,
+};
+use synod_core::task::{Task, spawn};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::backend::Shared;
+use crate::life::Life;
+use crate::link::{Link, Way};
+use crate::watches::WatchId;
+use crate::world::SessionOver;
+
+/// How many events a watch keeps for a reader who is slow.
+const EVENTS: usize = 4_096;
+
+/// One session on a store in memory.
+pub(crate) struct MemStore {
+    info: SessionInfo,
+    shared: Arc<Shared>,
+    link: Arc<Link>,
+    life: Arc<Life>,
+    _heart: Task,
+}
+
+/// Forgets a watch at the store when its reader drops it.
+struct Unwatch {
+    shared: Arc<Shared>,
+    life: Arc<Life>,
+    watch: WatchId,
+}
+
+impl MemStore {
+    /// The session `id`, which the store opened for a request that left at `sent`.
+    pub(crate) fn start(
+        shared: Arc<Shared>,
+        link: Arc<Link>,
+        id: SessionId,
+        ttl: Duration,
+        sent: Instant,
+    ) -> Self {
+        let life = Arc::new(Life::new(ttl, sent));
+        let heart = spawn(beat(shared.clone(), link.clone(), life.clone(), id));
+        let info = SessionInfo::new(id, ttl, Limits::default());
+        Self { info, shared, link, life, _heart: heart }
+    }
+
+    /// Sends a request across the link and brings back the answer. `Err` in time if there is none.
+    async fn ask<T: Send>(
+        &self,
+        doing: &'static str,
+        request: impl FnOnce(&Shared, Instant) -> Result<T, SessionOver> + Send,
+    ) -> Result<T> {
+        if let Some(why) = self.life.loss() {
+            return Err(lost(doing, why));
+        }
+        // A loop of calls that are all answered at once must not keep the thread to itself.
+        tokio::task::coop::consume_budget().await;
+        if !self.crosses(Way::There).await {
+            return Err(self.unanswered(doing));
+        }
+        let answer = request(&self.shared, Instant::now());
+        if !self.crosses(Way::Back).await {
+            return Err(self.unanswered(doing).with_unknown_effect());
+        }
+        answer.map_err(|SessionOver| {
+            self.life.lose(Loss::Expired);
+            lost(doing, Loss::Expired)
+        })
+    }
+
+    /// Takes something across the link. `false` if it did not arrive while the session lives, and
+    /// within its time to live.
+    async fn crosses(&self, way: Way) -> bool {
+        if self.link.is_clear() {
+            return true;
+        }
+        let over = pin!(async {
+            let limit = pin!(tokio::time::sleep(self.info.ttl));
+            let _first = select(limit, pin!(self.life.lost())).await;
+        });
+        matches!(select(pin!(self.link.cross(way)), over).await, Either::Left(_))
+    }
+
+    fn unanswered(&self, doing: &'static str) -> Error {
+        match self.life.loss() {
+            Some(why) => lost(doing, why),
+            None => Error::new(ErrorKind::Unreachable, doing)
+                .because("the memory store did not answer within the session's time to live"),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for MemStore {
+    fn session(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.life.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        query.validate()?;
+        let id = self.info.id;
+        self.ask("read", move |shared, now| shared.world().read(id, &query, now)).await
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        query.validate()?;
+        let (feed, watch) = Feed::new(EVENTS);
+        let (id, life) = (self.info.id, self.life.clone());
+        let observe = move |shared: &Shared, now| {
+            let (view, watch) = shared.world().observe(id, &query, feed.clone(), now)?;
+            life.keep(watch, feed);
+            Ok((view, watch))
+        };
+        let (view, id) = self.ask("observe", observe).await?;
+        let (shared, life) = (self.shared.clone(), self.life.clone());
+        Ok((view, watch.with_guard(Unwatch { shared, life, watch: id })))
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        txn.validate(&self.info.limits)?;
+        let id = self.info.id;
+        let commit = move |shared: &Shared, now| {
+            let mut world = shared.world();
+            let before = world.next_end();
+            let outcome = world.commit(id, txn, now);
+            if world.next_end() < before {
+                shared.sooner.notify_waiters();
+            }
+            outcome
+        };
+        self.ask("commit", commit).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        if self.life.loss().is_some() {
+            return Ok(());
+        }
+        let id = self.info.id;
+        let end = move |shared: &Shared, now| {
+            shared.world().end(id, now);
+            Ok(())
+        };
+        let closed = self.ask("close", end).await;
+        self.life.lose(Loss::Closed);
+        closed
+    }
+}
+
+impl Drop for MemStore {
+    /// The store is left to find out by itself; whoever watched is told now.
+    fn drop(&mut self) {
+        self.life.lose(Loss::Closed);
+    }
+}
+
+impl Drop for Unwatch {
+    fn drop(&mut self) {
+        self.shared.world().unwatch(self.watch);
+        self.life.forget(self.watch);
+    }
+}
+
+impl fmt::Debug for MemStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemStore")
+            .field("session", &self.info.id)
+            .field("status", &*self.life.status().borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells the store that the session lives, a third of its time apart, and lets time pass in the
+/// store: whoever lives keeps the clock for all.
+async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life>, id: SessionId) {
+    let third = life.ttl() / 3;
+    while life.loss().is_none() {
+        let sent = Instant::now();
+        let answer = pin!(async {
+            link.cross(Way::There).await;
+            let answer = shared.world().touch(id, Instant::now());
+            link.cross(Way::Back).await;
+            answer
+        });
+        match select(answer, pin!(keep_time(&shared, &life, sent + third))).await {
+            Either::Left((Ok(()), _)) => life.renew(sent),
+            Either::Left((Err(SessionOver), _)) => life.lose(Loss::Expired),
+            Either::Right(_) => life.suspend(),
+        }
+        keep_time(&shared, &life, sent + third).await;
+    }
+}
+
+/// Waits until `until`, or the end of the session's certain life, and does what time does
+/// meanwhile.
+async fn keep_time(shared: &Shared, life: &Life, until: Instant) {
+    let until = life.until().map_or(until, |certain| until.min(certain));
+    while Instant::now() < until && life.loss().is_none() {
+        let sooner = pin!(shared.sooner.notified());
+        let next = shared.world().next_end().map_or(until, |end| end.min(until));
+        let _first = select(pin!(tokio::time::sleep_until(next)), sooner).await;
+        shared.world().tick(Instant::now());
+    }
+    if life.until().is_none_or(|certain| certain <= Instant::now()) {
+        life.lose(Loss::Expired);
+    }
+}
+
+fn lost(doing: &'static str, why: Loss) -> Error {
+    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
+}

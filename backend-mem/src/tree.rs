@@ -1,0 +1,204 @@
+//! [`Tree`]: the nodes, and what a transaction does to them. Knows no sessions, no watches, no time
+//! but what it is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustc_hash::FxHashMap;
+use synod_core::chance::mix;
+use synod_core::path::Path;
+use synod_core::store::{
+    Facts, Found, Lifetime, Node, Revision, Sequence, SessionId, Stat, Version,
+};
+
+/// Sequences end where those of `ZooKeeper` do.
+pub(crate) const LAST_SEQUENCE: u64 = i32::MAX as u64;
+
+/// All nodes of a store, by path.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    // Looked up, never iterated: its order means nothing.
+    entries: FxHashMap<Path, Entry>,
+    /// Containers that became empty and were not collected yet.
+    empties: BTreeSet<Path>,
+    nodes: usize,
+}
+
+/// A node, or a container.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entry {
+    /// `None` for a container.
+    pub(crate) node: Option<Body>,
+    children: BTreeSet<Path>,
+    /// The sequential ones among the children, in order.
+    line: BTreeMap<Sequence, Path>,
+    next_sequence: u64,
+}
+
+/// What makes an entry a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Body {
+    pub(crate) data: Bytes,
+    pub(crate) stat: Stat,
+    pub(crate) sequence: Option<Sequence>,
+    pub(crate) ttl: Option<Duration>,
+}
+
+impl Body {
+    pub(crate) fn new(
+        data: Bytes,
+        at: Revision,
+        lifetime: Lifetime,
+        session: SessionId,
+        sequence: Option<Sequence>,
+    ) -> Self {
+        let owner = (lifetime == Lifetime::Session).then_some(session);
+        let ttl = match lifetime {
+            Lifetime::Ttl(ttl) => Some(ttl),
+            _ => None,
+        };
+        Self { data, stat: Stat::new(at, at, Version::new(0), owner), sequence, ttl }
+    }
+
+    /// The same node with other data.
+    pub(crate) fn rewritten(&self, data: Bytes, at: Revision) -> Self {
+        let version = Version::new(self.stat.version.get() + 1);
+        let stat = Stat::new(self.stat.created, at, version, self.stat.owner);
+        Self { data, stat, sequence: self.sequence, ttl: self.ttl }
+    }
+
+    pub(crate) fn to_node(&self, path: &Path) -> Node {
+        Node::new(path.clone()).with(self.data.clone(), self.stat).with_sequence(self.sequence)
+    }
+}
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        let mut entries = FxHashMap::default();
+        entries.insert(Path::root(), Entry::default());
+        Self { entries, empties: BTreeSet::new(), nodes: 0 }
+    }
+
+    /// How many nodes there are, containers not counted.
+    pub(crate) fn len(&self) -> usize {
+        self.nodes
+    }
+
+    pub(crate) fn body(&self, path: &Path) -> Option<&Body> {
+        self.entries.get(path)?.node.as_ref()
+    }
+
+    /// The children of a node or container, sorted by name.
+    pub(crate) fn children(&self, path: &Path) -> impl Iterator<Item = &Path> {
+        self.entries.get(path).into_iter().flat_map(|entry| &entry.children)
+    }
+
+    /// The sequential children, oldest first.
+    pub(crate) fn line(&self, path: &Path) -> impl DoubleEndedIterator<Item = (Sequence, &Path)> {
+        let line = self.entries.get(path).map(|entry| &entry.line);
+        line.into_iter().flatten().map(|(sequence, path)| (*sequence, path))
+    }
+
+    /// Puts a node, new or rewritten, and the containers above it.
+    pub(crate) fn put(&mut self, path: &Path, body: Body) {
+        let sequence = body.sequence;
+        let entry = self.entries.entry(path.clone()).or_default();
+        let was = entry.node.replace(body);
+        if was.is_some() {
+            return;
+        }
+        self.nodes += 1;
+        self.empties.remove(path);
+        self.link(path, sequence);
+    }
+
+    /// Makes an entry known to its parent, and the parent to its own.
+    fn link(&mut self, path: &Path, sequence: Option<Sequence>) {
+        let Some(parent) = path.parent() else { return };
+        let is_new = !self.entries.contains_key(&parent);
+        let entry = self.entries.entry(parent.clone()).or_default();
+        entry.children.insert(path.clone());
+        if let Some(sequence) = sequence {
+            entry.line.insert(sequence, path.clone());
+            entry.next_sequence = entry.next_sequence.max(sequence.get() + 1);
+        }
+        self.empties.remove(&parent);
+        if is_new {
+            self.link(&parent, None);
+        }
+    }
+
+    /// Takes a node away. A container that is left empty is collected later.
+    pub(crate) fn remove(&mut self, path: &Path) -> Option<Body> {
+        let entry = self.entries.get_mut(path)?;
+        let body = entry.node.take()?;
+        self.nodes -= 1;
+        if entry.children.is_empty() {
+            self.drop_entry(path, body.sequence);
+        }
+        Some(body)
+    }
+
+    /// Takes an entry without children away, and marks its parent if that was its last child.
+    fn drop_entry(&mut self, path: &Path, sequence: Option<Sequence>) {
+        self.entries.remove(path);
+        self.empties.remove(path);
+        let Some(parent) = path.parent() else { return };
+        if let Some(entry) = self.entries.get_mut(&parent) {
+            entry.children.remove(path);
+            if let Some(sequence) = sequence {
+                entry.line.remove(&sequence);
+            }
+            if entry.children.is_empty() && entry.node.is_none() && !parent.is_root() {
+                self.empties.insert(parent);
+            }
+        }
+    }
+
+    /// Collects about half of the empty containers: at once or after a while, as the contract has
+    /// it, and the same ones for the same `salt`.
+    pub(crate) fn collect(&mut self, salt: u64) {
+        if self.empties.is_empty() {
+            return;
+        }
+        let chosen =
+            |(index, path): (u64, &Path)| (mix(salt ^ index) & 1 == 0).then(|| path.clone());
+        let doomed: Vec<Path> = (0..).zip(&self.empties).filter_map(chosen).collect();
+        for path in doomed {
+            self.drop_entry(&path, None);
+        }
+    }
+
+    /// Whether there is a node or a container at `path`.
+    pub(crate) fn contains(&self, path: &Path) -> bool {
+        self.entries.contains_key(path)
+    }
+
+    /// The next sequence of a directory. There may be gaps, so now and then there are.
+    pub(crate) fn next_sequence(&self, dir: &Path, salt: u64) -> u64 {
+        let next = self.entries.get(dir).map_or(0, |entry| entry.next_sequence);
+        let gap = u64::from(mix(salt).is_multiple_of(4));
+        if next + gap <= LAST_SEQUENCE { next + gap } else { next }
+    }
+
+    /// Lets the sequences of an existing directory go on from `next`.
+    pub(crate) fn skip_sequences(&mut self, dir: &Path, next: u64) {
+        if let Some(entry) = self.entries.get_mut(dir) {
+            entry.next_sequence = entry.next_sequence.max(next);
+        }
+    }
+}
+
+impl Facts for Tree {
+    fn node(&self, path: &Path) -> Option<Found> {
+        let body = self.body(path)?;
+        let leased = body.stat.owner.is_some() || body.ttl.is_some();
+        Some(Found { version: body.stat.version, leased })
+    }
+
+    fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> bool {
+        self.children(path)
+            .any(|child| (self.body(child).is_some() && !gone(child)) || self.occupied(child, gone))
+    }
+}

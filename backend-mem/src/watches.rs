@@ -1,0 +1,136 @@
+//! [`Watches`]: who is told of what.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use synod_core::path::Path;
+use synod_core::store::{Change, Detail, Feed, Kind, Query, Revision, Scope, SessionId};
+
+use crate::apply::Effect;
+
+/// Every watch of a store, found by the path that it looks at.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    all: BTreeMap<WatchId, Watching>,
+    // Looked up, never iterated: its order means nothing.
+    by_path: FxHashMap<Path, Vec<WatchId>>,
+    next: u64,
+    /// How many of them look at whole subtrees: while there are none, nobody climbs to the root.
+    subtrees: usize,
+}
+
+/// A watch, as its store calls it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WatchId(u64);
+
+#[derive(Debug)]
+struct Watching {
+    session: SessionId,
+    query: Query,
+    feed: Feed,
+}
+
+impl Watching {
+    /// Whether this watch, found at one of the paths that concern `effect`, is to be told of it.
+    fn covers(&self, effect: &Effect) -> bool {
+        let own = effect.path == self.query.path;
+        match self.query.scope {
+            Scope::Node => own,
+            Scope::Children => {
+                effect.path.parent_str() == Some(self.query.path.as_str())
+                    && effect.path.name().starts_with(&self.query.prefix)
+                    && (self.query.detail == Detail::Data || effect.kind != Kind::Updated)
+            }
+            Scope::Subtree => own || effect.path.is_below(&self.query.path),
+        }
+    }
+}
+
+impl Watches {
+    pub(crate) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(crate) fn add(&mut self, session: SessionId, query: Query, feed: Feed) -> WatchId {
+        let id = WatchId(self.next);
+        self.next += 1;
+        self.subtrees += usize::from(query.scope == Scope::Subtree);
+        self.by_path.entry(query.path.clone()).or_default().push(id);
+        self.all.insert(id, Watching { session, query, feed });
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: WatchId) {
+        let Some(watching) = self.all.remove(&id) else { return };
+        self.subtrees -= usize::from(watching.query.scope == Scope::Subtree);
+        if let Some(ids) = self.by_path.get_mut(&watching.query.path) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_path.remove(&watching.query.path);
+            }
+        }
+    }
+
+    /// Forgets all watches of a session. Whoever speaks for it tells them that it is over.
+    pub(crate) fn remove_session(&mut self, session: SessionId) {
+        let mine =
+            |(id, watching): (&WatchId, &Watching)| (watching.session == session).then_some(*id);
+        let ids: Vec<WatchId> = self.all.iter().filter_map(mine).collect();
+        for id in ids {
+            self.remove(id);
+        }
+    }
+
+    /// Tells everybody whom it concerns of what one commit did, each watch at once. Gives the
+    /// sessions that were told.
+    pub(crate) fn tell(&self, effects: &[Effect], at: Revision) -> Vec<SessionId> {
+        if self.all.is_empty() {
+            return Vec::new();
+        }
+        if let [effect] = effects {
+            return self.tell_one(effect, at);
+        }
+        let mut news: BTreeMap<WatchId, Vec<Change>> = BTreeMap::new();
+        for effect in effects {
+            for id in self.concerned(effect) {
+                news.entry(id).or_default().push(effect.to_change(at));
+            }
+        }
+        news.into_iter().map(|(id, changes)| self.send(id, changes)).collect()
+    }
+
+    fn tell_one(&self, effect: &Effect, at: Revision) -> Vec<SessionId> {
+        let concerned = self.concerned(effect);
+        if concerned.is_empty() {
+            return Vec::new();
+        }
+        let change = effect.to_change(at);
+        concerned.into_iter().map(|id| self.send(id, vec![change.clone()])).collect()
+    }
+
+    /// Tells one watch what it would have been told, had it been there.
+    pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) {
+        let Some(watching) = self.all.get(&id) else { return };
+        let mine = effects.iter().filter(|effect| watching.covers(effect));
+        let _told = watching.feed.send_all(mine.map(|effect| effect.to_change(at)));
+    }
+
+    fn send(&self, id: WatchId, changes: Vec<Change>) -> SessionId {
+        let watching = &self.all[&id];
+        let _told = watching.feed.send_all(changes);
+        watching.session
+    }
+
+    fn concerned(&self, effect: &Effect) -> Vec<WatchId> {
+        let mut found = Vec::new();
+        let mut look = |path: &str| {
+            let ids = self.by_path.get(path).into_iter().flatten();
+            found.extend(ids.filter(|id| self.all[id].covers(effect)));
+        };
+        look(effect.path.as_str());
+        // Beyond the parent only a watch of a whole subtree can be concerned.
+        let far = if self.subtrees == 0 { 1 } else { usize::MAX };
+        effect.path.above().take(far).for_each(look);
+        found
+    }
+}

@@ -1,0 +1,269 @@
+//! [`World`]: the server. A tree, its sessions and its watches, moved by calls that tell it the
+//! time. It starts nothing and waits for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use synod_core::chance::mix;
+use synod_core::path::Path;
+use synod_core::store::{
+    Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, SessionId, Txn, View, judge,
+};
+use tokio::time::Instant;
+
+use crate::apply::{self, Applied, Effect};
+use crate::look::look;
+use crate::replica::Replica;
+use crate::tree::Tree;
+use crate::watches::{WatchId, Watches};
+
+/// The whole state of one store.
+#[derive(Debug)]
+pub(crate) struct World {
+    tree: Tree,
+    revision: Revision,
+    sessions: BTreeMap<SessionId, Session>,
+    last_session: u64,
+    watches: Watches,
+    /// Made by the first read that may lag.
+    replica: Option<Replica>,
+    /// When which session ends, unless it is heard of before.
+    session_ends: BTreeSet<(Instant, SessionId)>,
+    /// When which node with a time to live ends, unless it is written before.
+    node_ends: BTreeSet<(Instant, Path)>,
+    node_end_of: BTreeMap<Path, Instant>,
+}
+
+#[derive(Debug)]
+struct Session {
+    ttl: Duration,
+    ends: Instant,
+    ephemerals: BTreeSet<Path>,
+    /// The newest that it was told of, in a view, an outcome or an event.
+    seen: Revision,
+}
+
+/// The answer to whoever speaks for a session that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SessionOver;
+
+impl World {
+    pub(crate) fn new() -> Self {
+        Self {
+            tree: Tree::new(),
+            revision: Revision::ZERO,
+            sessions: BTreeMap::new(),
+            last_session: 0,
+            watches: Watches::default(),
+            replica: None,
+            session_ends: BTreeSet::new(),
+            node_ends: BTreeSet::new(),
+            node_end_of: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn open(&mut self, ttl: Duration, now: Instant) -> SessionId {
+        self.tick(now);
+        self.last_session += 1;
+        let id = SessionId::new(mix(self.last_session) >> 1);
+        let (ends, ephemerals) = (later(now, ttl), BTreeSet::new());
+        self.sessions.insert(id, Session { ttl, ends, ephemerals, seen: Revision::ZERO });
+        self.session_ends.insert((ends, id));
+        id
+    }
+
+    /// A sign of life: the session's time starts again.
+    pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> Result<(), SessionOver> {
+        self.tick(now);
+        let session = self.sessions.get_mut(&id).ok_or(SessionOver)?;
+        self.session_ends.remove(&(session.ends, id));
+        session.ends = later(now, session.ttl);
+        self.session_ends.insert((session.ends, id));
+        Ok(())
+    }
+
+    /// Ends a session: its watches go, and its ephemeral nodes at one revision. Ending twice is no
+    /// error.
+    pub(crate) fn end(&mut self, id: SessionId, now: Instant) {
+        self.tick(now);
+        self.end_now(id);
+    }
+
+    fn end_now(&mut self, id: SessionId) {
+        let Some(session) = self.sessions.remove(&id) else { return };
+        self.session_ends.remove(&(session.ends, id));
+        self.watches.remove_session(id);
+        self.remove_all(session.ephemerals);
+    }
+
+    /// Removes nodes that nobody asked to remove, at one revision.
+    fn remove_all(&mut self, paths: impl IntoIterator<Item = Path>) {
+        let at = Revision::new(self.revision.get() + 1);
+        let removed = paths.into_iter().filter_map(|path| Effect::remove(&mut self.tree, path));
+        let effects: Vec<Effect> = removed.collect();
+        if !effects.is_empty() {
+            self.record(at, &effects);
+        }
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        id: SessionId,
+        query: &Query,
+        now: Instant,
+    ) -> Result<View, SessionOver> {
+        self.tick(now);
+        let session = self.sessions.get_mut(&id).ok_or(SessionOver)?;
+        let view = match query.freshness {
+            Freshness::Latest => look(&self.tree, query, self.revision, None),
+            Freshness::Local => {
+                let replica =
+                    self.replica.get_or_insert_with(|| Replica::new(&self.tree, self.revision));
+                replica.reach(session.seen);
+                look(replica.tree(), query, replica.at(), None)
+            }
+        };
+        session.seen = session.seen.max(view.revision);
+        Ok(view)
+    }
+
+    /// Reads and watches as one step. What a lagging view does not show yet is told at once.
+    pub(crate) fn observe(
+        &mut self,
+        id: SessionId,
+        query: &Query,
+        feed: Feed,
+        now: Instant,
+    ) -> Result<(View, WatchId), SessionOver> {
+        let view = self.read(id, query, now)?;
+        let watch = self.watches.add(id, query.clone(), feed);
+        if query.freshness == Freshness::Local
+            && let Some(replica) = &self.replica
+        {
+            for (at, effects) in replica.ahead() {
+                self.watches.tell_late(watch, effects, at);
+            }
+        }
+        Ok((view, watch))
+    }
+
+    pub(crate) fn unwatch(&mut self, watch: WatchId) {
+        self.watches.remove(watch);
+    }
+
+    /// Applies a transaction that was validated.
+    pub(crate) fn commit(
+        &mut self,
+        id: SessionId,
+        txn: Txn,
+        now: Instant,
+    ) -> Result<Outcome, SessionOver> {
+        self.tick(now);
+        if !self.sessions.contains_key(&id) {
+            return Err(SessionOver);
+        }
+        let at = Revision::new(self.revision.get() + 1);
+        Ok(match self.judged(txn.ops, at) {
+            Err(rejected) => Outcome::Rejected(rejected),
+            Ok(ops) => {
+                let applied = apply::apply(&mut self.tree, ops, at, id);
+                self.settle(&applied.effects, now);
+                self.record(at, &applied.effects);
+                Outcome::Committed(self.answer(id, txn.look.as_ref(), applied))
+            }
+        })
+    }
+
+    fn judged(&self, ops: Vec<Op>, at: Revision) -> Result<Vec<apply::Named>, Rejected> {
+        judge(&ops, &self.tree)?;
+        apply::name(&self.tree, ops, at)
+    }
+
+    fn answer(&mut self, id: SessionId, query: Option<&Query>, applied: Applied) -> Commit {
+        let own = applied.own.as_ref().map(|(path, sequence)| (path, *sequence));
+        let view = query.map(|query| look(&self.tree, query, self.revision, own));
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.seen = session.seen.max(self.revision);
+        }
+        Commit::new(Some(self.revision), applied.done, view)
+    }
+
+    /// Keeps the books of who owns what, and what ends when.
+    fn settle(&mut self, effects: &[Effect], now: Instant) {
+        for effect in effects {
+            if let Some(owner) = effect.owner
+                && let Some(session) = self.sessions.get_mut(&owner)
+            {
+                match &effect.body {
+                    Some(_) => session.ephemerals.insert(effect.path.clone()),
+                    None => session.ephemerals.remove(&effect.path),
+                };
+            }
+            self.forget_end(&effect.path);
+            if let Some(ttl) = effect.body.as_ref().and_then(|body| body.ttl) {
+                let ends = later(now, ttl);
+                self.node_ends.insert((ends, effect.path.clone()));
+                self.node_end_of.insert(effect.path.clone(), ends);
+            }
+        }
+    }
+
+    fn forget_end(&mut self, path: &Path) {
+        if let Some(ends) = self.node_end_of.remove(path) {
+            self.node_ends.remove(&(ends, path.clone()));
+        }
+    }
+
+    /// Makes what was done to the tree known: the revision, the watches, the lagging copy.
+    fn record(&mut self, at: Revision, effects: &[Effect]) {
+        if effects.is_empty() {
+            return;
+        }
+        self.revision = at;
+        self.tree.collect(at.get());
+        if let Some(replica) = &mut self.replica {
+            replica.learn(at, effects);
+        }
+        for id in self.watches.tell(effects, at) {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.seen = session.seen.max(at);
+            }
+        }
+    }
+
+    /// Does what time has done. Every other call begins with this.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        while let Some((ends, id)) = self.session_ends.first().copied()
+            && ends <= now
+        {
+            self.end_now(id);
+        }
+        while let Some((ends, path)) = self.node_ends.pop_first() {
+            if ends > now {
+                self.node_ends.insert((ends, path));
+                break;
+            }
+            self.node_end_of.remove(&path);
+            self.remove_all([path]);
+        }
+    }
+
+    /// When time will next do something by itself.
+    pub(crate) fn next_end(&self) -> Option<Instant> {
+        let session = self.session_ends.first().map(|(ends, _)| *ends);
+        let node = self.node_ends.first().map(|(ends, _)| *ends);
+        session.into_iter().chain(node).min()
+    }
+
+    pub(crate) fn skip_sequences(&mut self, dir: &Path, next: u64) {
+        self.tree.skip_sequences(dir, next);
+    }
+
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        (self.tree.len(), self.sessions.len(), self.watches.len())
+    }
+}
+
+fn later(now: Instant, by: Duration) -> Instant {
+    now.checked_add(by).unwrap_or(now)
+}
