@@ -54,7 +54,7 @@ impl Actor {
     async fn in_time<T>(&self, what: &str, limit: Duration, work: impl Future<Output = T>) -> T {
         match timeout(limit, work).await {
             Ok(done) => done,
-            Err(_) => panic!("{what}: no end within {limit:?}"),
+            Err(_elapsed) => panic!("{what}: no end within {limit:?}"),
         }
     }
 
@@ -181,7 +181,7 @@ impl Watcher {
         match timeout(self.patience, self.watch.next()).await {
             Ok(Some(event)) => event,
             Ok(None) => panic!("the watch fell silent without an end, waiting for {waiting_for}"),
-            Err(_) => panic!("nothing was told of {waiting_for} within {:?}", self.patience),
+            Err(_elapsed) => panic!("nothing was told of {waiting_for} within {:?}", self.patience),
         }
     }
 

@@ -65,7 +65,7 @@ impl World {
         let patience = self.profile.patience;
         match timeout(patience, work).await {
             Ok(done) => done,
-            Err(_) => panic!("{what}: no end within {patience:?}"),
+            Err(_elapsed) => panic!("{what}: no end within {patience:?}"),
         }
     }
 

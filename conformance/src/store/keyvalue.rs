@@ -225,9 +225,10 @@ async fn revisions_rise_with_every_write(world: World) {
     for round in 0..10 {
         let actor = if round % 2 == 0 { &ann } else { &bob };
         let path = world.at(&format!("n{}", round % 3));
-        let stat = match actor.exists(&path).await {
-            true => actor.set(&path, "x").await,
-            false => actor.create(&path, "").await,
+        let stat = if actor.exists(&path).await {
+            actor.set(&path, "x").await
+        } else {
+            actor.create(&path, "").await
         };
         assert!(Some(stat.modified) > last, "{} after {last:?}", stat.modified);
         last = Some(stat.modified);
