@@ -52,10 +52,8 @@ impl Actor {
     }
 
     async fn in_time<T>(&self, what: &str, limit: Duration, work: impl Future<Output = T>) -> T {
-        match timeout(limit, work).await {
-            Ok(done) => done,
-            Err(_) => panic!("{what}: no end within {limit:?}"),
-        }
+        let done = timeout(limit, work).await;
+        done.unwrap_or_else(|_elapsed| panic!("{what}: no end within {limit:?}"))
     }
 
     /// A commit that may fail, but ends.
@@ -178,11 +176,11 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// The next event, which must come.
     pub(crate) async fn next(&mut self, waiting_for: &str) -> Event {
-        match timeout(self.patience, self.watch.next()).await {
-            Ok(Some(event)) => event,
-            Ok(None) => panic!("the watch fell silent without an end, waiting for {waiting_for}"),
-            Err(_) => panic!("nothing was told of {waiting_for} within {:?}", self.patience),
-        }
+        let patience = self.patience;
+        let told = timeout(patience, self.watch.next()).await.unwrap_or_else(|_elapsed| {
+            panic!("nothing was told of {waiting_for} within {patience:?}")
+        });
+        told.unwrap_or_else(|| panic!("the watch was over, waiting for {waiting_for}"))
     }
 
     /// Waits until `found` says so of a change, or something may have been missed.

@@ -105,6 +105,7 @@ impl Call {
     }
 
     /// The value that it writes, if it writes and may have happened.
+    #[expect(clippy::option_option, reason = "to write nothing is to write")]
     pub(crate) fn written(&self) -> Option<Option<Value>> {
         match (self.action, self.answer) {
             (_, Answer::Failed | Answer::Refused) | (Action::Read, _) => None,
@@ -147,7 +148,11 @@ impl Recorder {
         Pending { recorder: self.clone(), call: Some(call) }
     }
 
-    /// What was taken down so far. Calls that did not return yet are not in it.
+    /// What was taken down.
+    ///
+    /// # Panics
+    ///
+    /// If a call did not end yet: the history would lack it.
     pub fn history(&self) -> History {
         let state = self.lock();
         assert_eq!(state.open, 0, "a history is read when every call has ended");

@@ -104,7 +104,13 @@ impl Suite {
         let suite = match parsed {
             None => self,
             Some(Ok(seed)) => self.seeded(seed),
-            Some(Err(_)) => return ExitCode::FAILURE,
+            Some(Err(error)) => {
+                #[expect(clippy::print_stderr, reason = "a test binary says why it does not run")]
+                {
+                    eprintln!("SYNOD_SEED is not a number in hexadecimal: {error}");
+                }
+                return ExitCode::FAILURE;
+            }
         };
         let obstacle = suite.obstacles();
         let trials = cases().map(|case| suite.trial(case, obstacle(case))).collect();

@@ -63,10 +63,8 @@ impl World {
     /// Waits for what must come to an end.
     pub(crate) async fn in_time<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
         let patience = self.profile.patience;
-        match timeout(patience, work).await {
-            Ok(done) => done,
-            Err(_) => panic!("{what}: no end within {patience:?}"),
-        }
+        let done = timeout(patience, work).await;
+        done.unwrap_or_else(|_elapsed| panic!("{what}: no end within {patience:?}"))
     }
 
     /// Asks again and again, until it is so.

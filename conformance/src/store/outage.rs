@@ -67,7 +67,7 @@ async fn a_write_that_certainly_failed_never_happens(world: World) {
             Ok(Outcome::Committed(_)) => assert_eq!(there, 1, "{link:?}"),
             Ok(Outcome::Rejected(no)) => panic!("{link:?}: {no}"),
             Err(error) if error.effect() == Effect::None => {
-                assert_eq!(there, 0, "{link:?}: {error}")
+                assert_eq!(there, 0, "{link:?}: {error}");
             }
             Err(_) => assert!(there <= 1, "{link:?}: {there} nodes"),
         }
@@ -278,8 +278,9 @@ async fn a_local_read_does_not_go_back_after_an_outage(world: World) {
 
         during_an_outage(&world, &ann, async {}).await;
 
-        let again = async || ann.ask(Query::node(&node).local()).await.is_ok();
-        world.eventually("reads are answered again", again).await;
+        let live = async || matches!(ann.status(), Status::Live { .. });
+        world.eventually("a session that is reachable again is live", live).await;
+        sleep(ann.ttl() / 2).await;
         let local = ann.read(Query::node(&node).local()).await;
         let modified = local.node().and_then(|node| node.stat).map(|stat| stat.modified);
         assert!(modified >= Some(stat.modified), "{modified:?} after {}", stat.modified);

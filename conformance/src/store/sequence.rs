@@ -143,8 +143,8 @@ async fn rejected_tickets_leave_the_order_as_it_is(world: World) {
     let mut last = None;
 
     for round in 0..5 {
-        let lost = world.at(&format!("d/lost{round}-"));
-        let txn = Txn::new().create_sequential(&lost, "", Lifetime::Session);
+        let burnt = world.at(&format!("d/burnt{round}-"));
+        let txn = Txn::new().create_sequential(&burnt, "", Lifetime::Session);
         ann.rejected(txn.check(&missing, Expect::Any)).await;
         let done = ann.draw(&world.at(&format!("d/{round}-")), Lifetime::Session).await;
         assert!(done.sequence > last, "{done:?} after {last:?}");

@@ -221,8 +221,8 @@ async fn a_look_reflects_its_own_commit(world: World) {
     let view = ann.commit(gone).await.look.expect("a look was asked for");
     assert!(view.nodes.iter().all(|seen| seen.path != node), "{view:?}");
 
-    let none = ann.commit(writes(&node)).await;
-    assert_eq!(none.look, None, "no look was asked for");
+    let without = ann.commit(writes(&node)).await;
+    assert_eq!(without.look, None, "no look was asked for");
 }
 
 async fn a_look_shows_nothing_above_its_own_ticket(world: World) {
