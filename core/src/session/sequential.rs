@@ -74,11 +74,13 @@ pub(super) async fn create(
             },
         };
         let delay = if may_repeat(&error) && !flight.is_abandoned() { delays.next() } else { None };
-        match (delay, unsure.is_some()) {
-            (Some(delay), _) => tokio::time::sleep(delay).await,
-            (None, true) => return Err(error.with_unknown_effect()),
-            (None, false) => return Err(error),
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
+            if !flight.is_abandoned() {
+                continue;
+            }
         }
+        return Err(if unsure.is_some() { error.with_unknown_effect() } else { error });
     }
 }
 

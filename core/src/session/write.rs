@@ -116,10 +116,10 @@ impl Write {
         self.flight.abandoned.store(true, Ordering::Relaxed);
         let retract = retract && !mutant::is(Mutant::DroppedCreateStays);
         let undo = if retract { std::mem::take(&mut self.undo) } else { Undo::default() };
-        let reach = self.reach.clone();
+        let (reach, flight) = (self.reach.clone(), self.flight.clone());
         self.send(Box::pin(async move {
             let result = call.await;
-            undo.after(result, reach).await;
+            undo.after(result, &flight, reach).await;
         }));
     }
 
@@ -176,17 +176,19 @@ impl Undo {
     }
 
     /// Takes back what the transaction did, now that it came to its end.
-    async fn after(self, result: Result<Outcome>, reach: Reach) {
-        match (result, self.trail) {
-            (Ok(Outcome::Committed(commit)), _) => {
-                for (index, made) in self.creates.into_iter().rev() {
-                    if let Some(own) = own(&commit, index, made) {
-                        own.remove(&reach).await;
-                    }
+    async fn after(self, result: Result<Outcome>, flight: &Flight, reach: Reach) {
+        if let Ok(Outcome::Committed(commit)) = result {
+            for (index, made) in self.creates.into_iter().rev() {
+                if let Some(own) = own(&commit, index, made) {
+                    own.remove(&reach).await;
                 }
             }
-            (Err(error), Some(trail)) if error.is_ambiguous() => trail.erase(reach).await,
-            _ => {}
+        }
+        // Also when a repetition was answered: the first one may come late.
+        if let Some(trail) = self.trail
+            && flight.is_unsure()
+        {
+            trail.erase(reach).await;
         }
     }
 }
