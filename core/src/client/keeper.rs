@@ -70,7 +70,7 @@ impl Opener {
                 Ok(session) => return Ok(session),
                 Err(error) => error,
             };
-            tracing::debug!(%error, "could not open a session");
+            tracing::warn!(%error, "could not open a session");
             if matches!(
                 error.kind(),
                 ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported

@@ -173,9 +173,10 @@ async fn a_dropped_create_leaves_nothing_behind() {
         for lifetime in [Lifetime::Session, Lifetime::Persistent] {
             let (script, session) = opened().await;
             script.commits([Fault::SlowReply(Duration::from_secs(1))]);
-            let txn = match plain {
-                true => Txn::new().create(path("/a"), "", lifetime),
-                false => Txn::new().create_sequential(path("/a-me-"), "", lifetime),
+            let txn = if plain {
+                Txn::new().create(path("/a"), "", lifetime)
+            } else {
+                Txn::new().create_sequential(path("/a-me-"), "", lifetime)
             };
 
             assert!(timeout(MOMENT, session.commit(txn)).await.is_err());
