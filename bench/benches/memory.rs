@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use synod_core::path::Path;
-use synod_core::store::{
+use synod::mem::MemBackend;
+use synod::path::Path;
+use synod::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Watch,
 };
-use synod_mem::MemBackend;
 use tokio::runtime::Runtime;
 
 const ROUND: usize = 1_000;

@@ -12,5 +12,6 @@ pub mod path;
 pub mod retry;
 pub mod session;
 pub mod store;
+pub mod sweep;
 pub mod task;
 pub mod value;

@@ -48,6 +48,9 @@ macro_rules! mutants {
 
 mutants! {
     SequenceBeforeCommit = "hands out a sequence number in one step and creates the node in the next",
+    NamespaceStripsByText = "takes a namespace's root off a path as text, so that /a matches /ab",
+    NamespaceAddsTwice = "puts a transaction's look below the namespace's root twice",
+    NamespaceForgetsEvents = "hands out events with the paths of the store below the namespace",
     BlindRepeat = "repeats a sequential create of unknown effect under a new name",
     ForeignAdopted = "takes a node of its name for its own though another session owns it",
     LooksWithoutSync = "looks for its node with a read that may lag",
