@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
 use crate::session::Session;
 use crate::session::life::Turn;
 
@@ -105,16 +106,17 @@ impl Generations {
         self.state.send_replace(Connection::Closed);
     }
 
-    /// Waits for a session that is not lost.
-    pub(super) async fn session(&self) -> Result<Session> {
-        self.until(|current| match current {
+    /// Waits for a session that is not lost, and gives it as seen from below `root`.
+    pub(super) async fn session(&self, root: &Path) -> Result<Session> {
+        let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
             Current::Live(_) | Current::Between => None,
             Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")
                 .because("the client is closed")
                 .caused_by(why.clone()))),
-        })
-        .await
+        });
+        let session = found.await?;
+        Ok(if root.is_root() { session } else { session.namespace(root.clone()) })
     }
 
     /// Waits until there will be no other session.

@@ -413,15 +413,50 @@ async fn plain_verbs_do_what_they_say() {
     assert_eq!(error.expect_err("too long").kind(), ErrorKind::Invalid);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_a_client_of_its_own_paths() {
+    let (script, client) = opened().await;
+    let nested =
+        client.namespace(&path("/app")).expect("short").namespace(&path("/x")).expect("short");
+    script.commits([Fault::ReplyLost]);
+    let drawn = nested.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
+    let drawn = drawn.expect("reachable").required().expect("free");
+
+    assert_eq!(drawn.path.parent(), Some(path("/q")));
+    let session = nested.session().await.expect("open");
+    assert_eq!(drawn.owner(), Some(session.info().id));
+    assert_eq!(script.nodes(), [format!("/app/x{}", drawn.path)]);
+    let children = nested.children(&path("/q")).await.expect("reachable");
+    assert_eq!(children[0].path, drawn.path);
+
+    let (_view, mut watch) = nested.watch(Query::children(path("/q"))).await.expect("reachable");
+    lose(&script, 1).await;
+    assert!(matches!(watch.next().await, Some(Event::Resync)));
+    script.change(&path("/app/x/q/a"));
+    assert!(
+        matches!(watch.next().await, Some(Event::Changed(change)) if change.path == path("/q/a"))
+    );
+
+    let session = nested.session().await.expect("opened again");
+    let drawn = session.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
+    session.remove(&drawn.expect("reachable").required().expect("free")).await.expect("reachable");
+    assert_eq!(script.nodes().len(), 0);
+    drop(session);
+    drop(client);
+    sleep(LONG).await;
+    assert_eq!(*nested.state().borrow(), Connection::Reconnected, "a view keeps the client");
+}
+
 #[test]
 fn everything_can_be_moved_to_another_task() {
     fn sendable(_: &impl Send) {}
     fn shared<T: Send + Sync + 'static>() {}
     fn moved<T: Send + Unpin + 'static>() {}
+    fn compiles(_: impl Fn(Client, Session, Path)) {}
     shared::<Client>();
     shared::<Session>();
     moved::<ClientWatch>();
-    let _never_called = |client: Client, session: Session, at: Path| {
+    compiles(|client, session, at| {
         sendable(&client.get(&at));
         sendable(&client.create(&at, "", Lifetime::Session));
         sendable(&client.create_sequential(&at, "", Lifetime::Session));
@@ -434,5 +469,5 @@ fn everything_can_be_moved_to_another_task() {
         sendable(&session.commit(Txn::new()));
         sendable(&session.lost());
         sendable(&Client::open(Script::default(), options()));
-    };
+    });
 }

@@ -61,6 +61,24 @@ async fn a_create_whose_answer_was_lost_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_ticket_tells_of_what_was_done_beside_it() {
+    let (script, session) = opened().await;
+    script.put(&path("/a"), None);
+    let ticket = session.unique(&path("/q/t-")).expect("short");
+    let txn = Txn::new().set(path("/a"), "b", Expect::Any).create_sequential(
+        ticket,
+        "",
+        Lifetime::Session,
+    );
+    script.commits([Fault::ReplyLost]);
+
+    let commit = session.commit(txn.clone()).await.expect("found").committed().expect("free");
+
+    assert_eq!((script.count("set"), script.nodes().len()), (1, 2));
+    assert_eq!((commit.done.len(), commit.done[1].owner()), (2, Some(session.info().id)));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_create_that_is_not_found_is_repeated_under_the_same_path() {
     let (script, session) = opened().await;
     script.commits([Fault::RequestLost, Fault::RequestLost]);
@@ -384,6 +402,10 @@ async fn removing_takes_one_request_and_does_not_give_up() {
     script.commits([Fault::ReplyLost, Fault::Refused, Fault::RequestLost]);
     session.remove(&done).await.expect("reachable in the end");
     assert_eq!(script.nodes().len(), 0);
+
+    session.abandon(&draw(&session).await);
+    sleep(MOMENT).await;
+    assert_eq!((script.nodes().len(), script.count("read")), (0, 0));
 
     let done = draw(&session).await;
     script.commits([Fault::Refused; 200]);

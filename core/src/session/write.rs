@@ -160,19 +160,23 @@ impl Flight {
 
 impl Undo {
     fn of(txn: &Txn, reach: &Reach) -> Self {
-        let only_creates = txn.ops.iter().filter(|op| op.is_write()).all(is_create);
-        if !only_creates {
+        if txn.ops.iter().any(|op| op.is_write() && !matches!(op, Op::Create { .. })) {
             return Self::default();
         }
         let creates = txn.ops.iter().enumerate().filter_map(|(index, op)| match op {
-            Op::Create { lifetime: Lifetime::Container, .. } => None,
-            Op::Create { lifetime, sequential, .. } => {
+            Op::Create { lifetime, sequential, .. } if *lifetime != Lifetime::Container => {
                 let ephemeral = *lifetime == Lifetime::Session;
                 Some((index, Made { sequential: *sequential, ephemeral }))
             }
             _ => None,
         });
-        Self { creates: creates.collect(), trail: Trail::of(txn, reach.store.session().id) }
+        let creates: Vec<_> = creates.collect();
+        // Found by its name, a node tells of itself, and not of others made beside it.
+        let trail = match creates[..] {
+            [(only, _)] => Trail::of(&txn.ops[only], reach.store.session().id),
+            _ => None,
+        };
+        Self { creates, trail }
     }
 
     /// Takes back what the transaction did, now that it came to its end.
@@ -203,10 +207,6 @@ fn own(commit: &Commit, index: usize, made: Made) -> Option<Own> {
         (false, Some(created)) => Own::incarnation(path, created, made.ephemeral),
         (false, None) => return None,
     })
-}
-
-fn is_create(op: &Op) -> bool {
-    matches!(op, Op::Create { .. })
 }
 
 /// Commits anything, and repeats it as long as it certainly did not happen.
