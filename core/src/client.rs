@@ -76,6 +76,9 @@ impl Client {
     }
 
     /// How the client stands with its store. The receiver always holds the latest.
+    ///
+    /// Who looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
+    /// session is still the same is for [`Session::is_lost`] to say.
     pub fn state(&self) -> watch::Receiver<Connection> {
         self.generations.state()
     }

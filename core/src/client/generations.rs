@@ -1,6 +1,5 @@
 //! [`Generations`]: which session a client has now, and how it stands.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
@@ -135,8 +134,8 @@ impl Generations {
 
     async fn until<T>(&self, is: impl Fn(&Current) -> Option<T>) -> T {
         loop {
-            let mut turned = pin!(self.turned.notified());
-            turned.as_mut().enable();
+            // Listens from here on, so that a turn between the look and the wait wakes too.
+            let turned = self.turned.notified();
             let found = is(&self.lock());
             if let Some(found) = found {
                 return found;

@@ -208,6 +208,19 @@ async fn a_dropped_create_leaves_nothing_behind() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dropped_create_is_not_repeated() {
+    let (script, session) = opened().await;
+    script.commits([Fault::RequestLost]);
+    let prefix = path("/q/t-");
+
+    let draw = session.create_sequential(&prefix, "", Lifetime::Session);
+    assert!(timeout(MOMENT, draw).await.is_err());
+    sleep(LONG).await;
+
+    assert_eq!((script.nodes().len(), script.count("create")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_write_is_driven_to_its_end() {
     let (script, session) = opened().await;
     script.put(&path("/a"), None);
@@ -339,17 +352,14 @@ async fn an_answer_that_comes_after_the_loss_is_none() {
     script.reads([Fault::SlowReply(MOMENT)]);
     script.commits([Fault::SlowReply(MOMENT)]);
 
+    // At the very moment of the answers, but before them.
     let lose = async {
-        sleep(MOMENT / 2).await;
+        sleep(MOMENT).await;
         script.lose(1);
     };
     let txn = Txn::new().create(path("/a"), "", Lifetime::Persistent);
-    let (read, write, ()) = futures_util::future::join3(
-        session.read(Query::node(path("/a"))),
-        session.commit(txn),
-        lose,
-    )
-    .await;
+    let (read, write) = (session.read(Query::node(path("/a"))), session.commit(txn));
+    let ((), read, write) = futures_util::future::join3(lose, read, write).await;
 
     assert_eq!(read.expect_err("lost").kind(), ErrorKind::SessionLost);
     let write = write.expect_err("lost");
