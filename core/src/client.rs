@@ -138,7 +138,13 @@ impl Client {
         let session = self.generations.session(&self.root);
         match select(pin!(session), pin!(deadline.passed())).await {
             Either::Left((session, _)) => session,
-            Either::Right(_) => Err(deadline.error("waiting for a session")),
+            Either::Right(_) => {
+                let error = deadline.error("waiting for a session");
+                Err(match self.generations.failure() {
+                    Some(why) => error.caused_by(why),
+                    None => error,
+                })
+            }
         }
     }
 

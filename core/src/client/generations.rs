@@ -54,7 +54,8 @@ pub(super) struct Generations {
 enum Current {
     /// It may be lost already, and the keeper not have heard of it.
     Live(Session),
-    Between,
+    /// Why the last attempt to open the next one failed, if one did.
+    Between(Option<Arc<Error>>),
     /// There will be no other. What calls fail with, and whether the last session's end was heard
     /// of, once all is done.
     Over(Arc<Error>, Option<bool>),
@@ -85,8 +86,21 @@ impl Generations {
     }
 
     pub(super) fn between(&self) {
-        self.set(Current::Between);
+        self.set(Current::Between(None));
         self.tell(Turn::Lost);
+    }
+
+    /// Remembers why there is no next session yet.
+    pub(super) fn failing(&self, error: Error) {
+        self.set(Current::Between(Some(Arc::new(error))));
+    }
+
+    /// Why there is no next session yet.
+    pub(super) fn failure(&self) -> Option<Arc<Error>> {
+        match &*self.lock() {
+            Current::Between(why) => why.clone(),
+            _ => None,
+        }
     }
 
     pub(super) fn next(&self, session: Session) {
@@ -109,7 +123,7 @@ impl Generations {
     pub(super) async fn session(&self, root: &Path) -> Result<Session> {
         let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
-            Current::Live(_) | Current::Between => None,
+            Current::Live(_) | Current::Between(_) => None,
             Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")
                 .because("the client is closed")
                 .caused_by(why.clone()))),

@@ -1,5 +1,6 @@
 //! The promises of a client.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use futures_util::future::{join, join3};
@@ -118,12 +119,13 @@ async fn a_call_waits_for_the_next_session_within_its_deadline() {
     lose(&script, 1).await;
     assert!(client.get(&path("/a")).await.expect("opened again").is_some());
 
-    script.opens([Fault::Silence]);
+    script.opens([Fault::Refused, Fault::Silence]);
     script.lose(2);
     let started = Instant::now();
     let error = client.get(&path("/a")).await.expect_err("no session");
     assert_eq!(started.elapsed(), LIMIT);
     assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert_eq!(error.source().expect("known").to_string(), "open failed: store unreachable");
 }
 
 #[tokio::test(start_paused = true)]
