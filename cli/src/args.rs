@@ -8,7 +8,7 @@ use synod::path::Path;
 /// Locks, elections and more over ZooKeeper, etcd or memory: look into a store, try a cluster in
 /// one process, hold a store to its laws.
 #[derive(Debug, Parser)]
-#[command(name = "synod", version, propagate_version = true)]
+#[command(name = "synod", version)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

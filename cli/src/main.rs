@@ -9,24 +9,29 @@ use crate::failure::Failure;
 
 mod args;
 mod command;
+mod conformance;
+mod demo;
 mod failure;
 mod output;
 mod progress;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let done = match runtime {
-        Ok(runtime) => runtime.block_on(run(cli.command, &cli.common)),
-        Err(error) => Err(error.into()),
-    };
+    let done = on_runtime(run(cli.command, &cli.common));
     done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+}
+
+fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
     match command {
-        Command::Demo => command::demo::run(common).await,
+        Command::Demo => demo::run(common).await,
         Command::Get { path, raw } => command::node::get(common, &path, raw).await,
         Command::Set { path, data, version } => {
             command::node::set(common, &path, &data, version).await
@@ -41,6 +46,6 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Watch { path, children, subtree, count } => {
             command::watch::run(common, &path, children, subtree, count).await
         }
-        Command::Conformance { only } => command::conformance::run(common, only.as_deref()).await,
+        Command::Conformance { only } => conformance::run(common, only.as_deref()),
     }
 }

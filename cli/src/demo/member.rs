@@ -9,7 +9,7 @@ use synod::{Client, Connection, Lifetime, Query, Txn};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use crate::command::demo::teller::Teller;
+use crate::demo::teller::Teller;
 use crate::failure::Failure;
 
 /// A member of the group.

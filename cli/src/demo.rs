@@ -10,8 +10,8 @@ use synod::{Client, ClientOptions};
 use tokio::time::sleep;
 
 use crate::args::Common;
-use crate::command::demo::member::Member;
-use crate::command::demo::teller::Teller;
+use crate::demo::member::Member;
+use crate::demo::teller::Teller;
 use crate::failure::Failure;
 
 mod member;
