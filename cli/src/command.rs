@@ -10,7 +10,6 @@ use synod::store::{Expect, Version};
 use crate::args::Common;
 use crate::failure::Failure;
 
-pub(crate) mod conformance;
 pub(crate) mod create;
 pub(crate) mod delete;
 pub(crate) mod list;
@@ -22,7 +21,7 @@ const NO_STORE: &str = "no store was named; say --store URL or set SYNOD_STORE, 
     --store zk://localhost:2181";
 
 /// The URL of the store that was named.
-fn store(common: &Common) -> Result<&str, Failure> {
+pub(crate) fn store(common: &Common) -> Result<&str, Failure> {
     common.store.as_deref().ok_or_else(|| Failure::plain(NO_STORE))
 }
 

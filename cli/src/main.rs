@@ -9,6 +9,7 @@ use crate::failure::Failure;
 
 mod args;
 mod command;
+mod conformance;
 mod demo;
 mod failure;
 mod output;
@@ -16,13 +17,16 @@ mod progress;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let done = match runtime {
-        Ok(runtime) => runtime.block_on(run(cli.command, &cli.common)),
-        Err(error) => Err(error.into()),
-    };
+    let done = on_runtime(run(cli.command, &cli.common));
     done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+}
+
+fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(work)
 }
 
 async fn run(command: Command, common: &Common) -> Result<(), Failure> {
@@ -42,6 +46,6 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Watch { path, children, subtree, count } => {
             command::watch::run(common, &path, children, subtree, count).await
         }
-        Command::Conformance { only } => command::conformance::run(common, only.as_deref()).await,
+        Command::Conformance { only } => conformance::run(common, only.as_deref()),
     }
 }

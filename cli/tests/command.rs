@@ -79,6 +79,17 @@ fn a_node_is_made_and_told() {
 }
 
 #[test]
+fn memory_keeps_the_laws_and_the_last_line_counts_them() {
+    let laws = synod(&["conformance", "--store", "mem://", "--only", "keyvalue"]);
+    assert!(laws.status.success());
+    let said = text(&laws.stdout);
+    assert!(said.contains("(L-KV-5"), "{said}");
+    let last = said.lines().last().expect("there is a count");
+    assert!(last.ends_with(" passed, 0 failed, 0 skipped") && !last.starts_with('0'), "{last}");
+    assert!(failing(&["conformance", "--store", "mem://", "--only", "nosuch"]).contains("--only"));
+}
+
+#[test]
 fn the_demo_ends_by_itself_and_leaves_nothing() {
     let demo = synod(&["demo", "--json"]);
     assert!(demo.status.success(), "{}", text(&demo.stderr));

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use crate::client::generations::Generations;
 use crate::client::keeper::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::path::Path;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
 use crate::session::reach::Tuning;
@@ -44,6 +45,8 @@ pub struct Client {
     tuning: Arc<Tuning>,
     /// The keeper ends when the last of these is gone.
     close: mpsc::UnboundedSender<Close>,
+    /// What is `/` to whoever holds this one.
+    root: Path,
 }
 
 impl Client {
@@ -69,12 +72,25 @@ impl Client {
         let keeper = Keeper { opener, generations: generations.clone(), close: asked };
         // It ends by itself: when the client is closed, or nobody holds it any more.
         task::spawn(keeper.run(session)).let_go();
-        Ok(Self { generations, tuning, close })
+        Ok(Self { generations, tuning, close, root: Path::root() })
     }
 
     /// How the client stands with its store. The receiver always holds the latest.
+    ///
+    /// Who looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
+    /// session is still the same is for [`Session::is_lost`] to say.
     pub fn state(&self) -> watch::Receiver<Connection> {
         self.generations.state()
+    }
+
+    /// This client as seen from below `root`: what it calls `/x` is `/root/x` here, and it cannot
+    /// name anything outside. It shares all else with this one, and counts as a clone of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if `root` gets too long, being within this client's own root.
+    pub fn namespace(&self, root: &Path) -> Result<Self> {
+        Ok(Self { root: root.within(&self.root)?, ..self.clone() })
     }
 
     /// The session that lives now; waits for the next one while there is none.
@@ -119,9 +135,16 @@ impl Client {
     }
 
     async fn session_by(&self, deadline: Deadline) -> Result<Session> {
-        match select(pin!(self.generations.session()), pin!(deadline.passed())).await {
+        let session = self.generations.session(&self.root);
+        match select(pin!(session), pin!(deadline.passed())).await {
             Either::Left((session, _)) => session,
-            Either::Right(_) => Err(deadline.error("waiting for a session")),
+            Either::Right(_) => {
+                let error = deadline.error("waiting for a session");
+                Err(match self.generations.failure() {
+                    Some(why) => error.caused_by(why),
+                    None => error,
+                })
+            }
         }
     }
 

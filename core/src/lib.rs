@@ -1,6 +1,7 @@
 //! The contract of synod and everything that is built on it. Knows no backend and no network.
 //!
-//! Read it from the ground up: [`path`], [`error`], then the floor, [`store`].
+//! Read it from the ground up: [`path`], [`error`], then the floor, [`store`],
+//! then the door, [`session`] and [`client`].
 
 pub mod chance;
 pub mod client;

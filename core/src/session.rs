@@ -10,6 +10,7 @@ use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::layer::namespace::Namespaced;
 use crate::path::Path;
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
@@ -45,9 +46,10 @@ mod tests;
 ///
 /// - Reads, when the store was unreachable.
 /// - Writes that certainly did not happen because it was.
-/// - A transaction that is one sequential create, also when nobody knows whether it happened: it
-///   is looked for, and taken for this call's if it is this session's; if it is not there, it is
-///   sent again under the same name. The look of such a transaction is then left unanswered.
+/// - A transaction with a sequential create, also when nobody knows whether it happened: the node is
+///   looked for, and taken for this call's if it is this session's; if it is not there, the
+///   transaction is sent again, with the same name. When the node was found so, the look of the
+///   transaction is left unanswered, and what it did beside is not told.
 ///
 /// Nothing else: an error with an unknown effect is the caller's to resolve. One deadline covers a
 /// call and all of its repetitions.
@@ -55,9 +57,10 @@ mod tests;
 /// # What a dropped call leaves behind
 ///
 /// A write that is on its way is driven to its end in the background, also when nobody waits for it
-/// any more. If the transaction only creates nodes, they are then removed again. A set, a delete or a
-/// mixed transaction stays done. The same is done for a sequential create that fails without anybody
-/// knowing whether it happened. What cannot be undone: a plain create whose *answer* was lost too.
+/// any more. If the transaction only checks and creates, its nodes are then removed again. A set, a
+/// delete or a mixed transaction stays done. The node of a single sequential create is removed too when
+/// the call fails without anybody knowing whether it happened. What cannot be undone: a plain create
+/// whose *answer* was lost.
 #[derive(Clone)]
 pub struct Session {
     reach: Reach,
@@ -76,6 +79,13 @@ impl Session {
         // It ends by itself: when the session is over, or nobody holds it any more.
         task::spawn(sweeper.run()).let_go();
         Self { reach: Reach { store, life, tuning }, jobs }
+    }
+
+    /// This session as seen from below `root`: what it calls `/x` is `/root/x` here, and it cannot
+    /// name anything outside. It counts as a clone of this one.
+    pub fn namespace(&self, root: Path) -> Self {
+        let store = Arc::new(Namespaced::new(self.reach.store.clone(), root));
+        Self { reach: Reach { store, ..self.reach.clone() }, jobs: self.jobs.clone() }
     }
 
     /// Who this session is, and what its store can and cannot do.
@@ -205,6 +215,16 @@ impl Session {
             Either::Right((stop, _)) => Err(stop.error(DOING, deadline).with_unknown_effect()),
         };
         result.map_err(|error| error.at(&node.path))
+    }
+
+    /// [`Session::remove`] in the background. Costs the caller nothing, so it may be called in a
+    /// `Drop`.
+    pub fn abandon(&self, node: &Done) {
+        let reach = self.reach.clone();
+        match Own::of(node) {
+            Ok(own) => self.send(Box::pin(async move { own.remove(&reach).await })),
+            Err(error) => tracing::warn!(%error, "could not remove a node that was given up"),
+        }
     }
 
     /// Removes a node that was made on this session, in the background: only the incarnation that

@@ -7,6 +7,7 @@ use synod_core::store::Backend;
 
 use crate::plan::Target;
 
+#[expect(clippy::needless_pass_by_value, reason = "the same shape as the other backends")]
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     target.no_more_parameters(&[])?;
     Err(Error::new(ErrorKind::Unsupported, "connecting")

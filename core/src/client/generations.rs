@@ -1,11 +1,11 @@
 //! [`Generations`]: which session a client has now, and how it stands.
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
 use crate::session::Session;
 use crate::session::life::Turn;
 
@@ -54,7 +54,8 @@ pub(super) struct Generations {
 enum Current {
     /// It may be lost already, and the keeper not have heard of it.
     Live(Session),
-    Between,
+    /// Why the last attempt to open the next one failed, if one did.
+    Between(Option<Arc<Error>>),
     /// There will be no other. What calls fail with, and whether the last session's end was heard
     /// of, once all is done.
     Over(Arc<Error>, Option<bool>),
@@ -85,8 +86,21 @@ impl Generations {
     }
 
     pub(super) fn between(&self) {
-        self.set(Current::Between);
+        self.set(Current::Between(None));
         self.tell(Turn::Lost);
+    }
+
+    /// Remembers why there is no next session yet.
+    pub(super) fn failing(&self, error: Error) {
+        self.set(Current::Between(Some(Arc::new(error))));
+    }
+
+    /// Why there is no next session yet.
+    pub(super) fn failure(&self) -> Option<Arc<Error>> {
+        match &*self.lock() {
+            Current::Between(why) => why.clone(),
+            _ => None,
+        }
     }
 
     pub(super) fn next(&self, session: Session) {
@@ -105,16 +119,17 @@ impl Generations {
         self.state.send_replace(Connection::Closed);
     }
 
-    /// Waits for a session that is not lost.
-    pub(super) async fn session(&self) -> Result<Session> {
-        self.until(|current| match current {
+    /// Waits for a session that is not lost, and gives it as seen from below `root`.
+    pub(super) async fn session(&self, root: &Path) -> Result<Session> {
+        let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
-            Current::Live(_) | Current::Between => None,
+            Current::Live(_) | Current::Between(_) => None,
             Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")
                 .because("the client is closed")
                 .caused_by(why.clone()))),
-        })
-        .await
+        });
+        let session = found.await?;
+        Ok(if root.is_root() { session } else { session.namespace(root.clone()) })
     }
 
     /// Waits until there will be no other session.
@@ -133,8 +148,8 @@ impl Generations {
 
     async fn until<T>(&self, is: impl Fn(&Current) -> Option<T>) -> T {
         loop {
-            let mut turned = pin!(self.turned.notified());
-            turned.as_mut().enable();
+            // Listens from here on, so that a turn between the look and the wait wakes too.
+            let turned = self.turned.notified();
             let found = is(&self.lock());
             if let Some(found) = found {
                 return found;

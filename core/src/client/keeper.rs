@@ -51,7 +51,7 @@ impl Opener {
         let deadline = Deadline::within(self.options.connect_deadline);
         let mut last = None;
         let opened = {
-            let attempts = pin!(self.repeat(self.delays(), &mut last));
+            let attempts = pin!(self.repeat(self.delays(), |error| last = Some(error)));
             match select(attempts, pin!(deadline.passed())).await {
                 Either::Left((result, _)) => Some(result),
                 Either::Right(_) => None,
@@ -64,13 +64,13 @@ impl Opener {
         }
     }
 
-    async fn repeat(&self, mut delays: Delays, last: &mut Option<Error>) -> Result<Session> {
+    async fn repeat(&self, mut delays: Delays, mut note: impl FnMut(Error)) -> Result<Session> {
         loop {
             let error = match self.once().await {
                 Ok(session) => return Ok(session),
                 Err(error) => error,
             };
-            tracing::debug!(%error, "could not open a session");
+            tracing::warn!(%error, "could not open a session");
             if matches!(
                 error.kind(),
                 ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported
@@ -78,7 +78,7 @@ impl Opener {
                 return Err(error);
             }
             let Some(delay) = delays.next() else { return Err(error) };
-            *last = Some(error);
+            note(error);
             sleep(delay).await;
         }
     }
@@ -121,7 +121,8 @@ impl Keeper {
                     if let Some(pause) = pause {
                         sleep(pause).await;
                     }
-                    self.opener.repeat(self.opener.delays(), &mut None).await
+                    let note = |error| self.generations.failing(error);
+                    self.opener.repeat(self.opener.delays(), note).await
                 });
                 match select(open, pin!(self.close.recv())).await {
                     Either::Left((opened, _)) => opened,

@@ -188,7 +188,8 @@ impl Client {
             self.on_session(async |session, by| session.observe_by(query.clone(), by).await);
         let (view, watch) = observed.await?;
         let (generations, tuning) = (self.generations.clone(), self.tuning.clone());
-        Ok((view, ClientWatch::new(Again { generations, tuning, query }, watch)))
+        let again = Again { generations, tuning, root: self.root.clone(), query };
+        Ok((view, ClientWatch::new(again, watch)))
     }
 
     /// The value that the node at `path` holds as JSON.

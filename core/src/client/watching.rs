@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::client::generations::Generations;
 use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
 use crate::session::reach::Tuning;
 use crate::store::{End, Event, Loss, Query, Watch};
 
@@ -37,6 +38,7 @@ enum Phase {
 pub(super) struct Again {
     pub(super) generations: Arc<Generations>,
     pub(super) tuning: Arc<Tuning>,
+    pub(super) root: Path,
     pub(super) query: Query,
 }
 
@@ -93,7 +95,7 @@ impl Again {
     async fn observe(self) -> Result<Watch, End> {
         let mut delays = self.tuning.retry.delays(&self.tuning.chance);
         loop {
-            let Ok(session) = self.generations.session().await else {
+            let Ok(session) = self.generations.session(&self.root).await else {
                 return Err(End::SessionOver(Loss::Closed));
             };
             let deadline = session.deadline();

@@ -1,6 +1,5 @@
 //! [`Life`]: whether a session lives, told by its store and never taken back.
 
-use std::pin::pin;
 use std::sync::OnceLock;
 
 use tokio::sync::{Notify, watch};
@@ -124,9 +123,8 @@ impl Life {
 
     async fn until<T>(&self, is: impl Fn(&Self) -> Option<T>) -> T {
         loop {
-            let mut turned = pin!(self.turned.notified());
-            // Listening first: a turn between the look and the wait must wake.
-            turned.as_mut().enable();
+            // Listens from here on, so that a turn between the look and the wait wakes too.
+            let turned = self.turned.notified();
             if let Some(found) = is(self) {
                 return found;
             }

@@ -112,11 +112,9 @@ impl Own {
 }
 
 impl Trail {
-    /// The trail of a transaction that is one sequential create, sent by the session `me`.
-    pub(super) fn of(txn: &Txn, me: SessionId) -> Option<Self> {
-        let [Op::Create { path, lifetime, sequential: true, .. }] = txn.ops.as_slice() else {
-            return None;
-        };
+    /// The trail of a sequential create that the session `me` sends.
+    pub(super) fn of(op: &Op, me: SessionId) -> Option<Self> {
+        let Op::Create { path, lifetime, sequential: true, .. } = op else { return None };
         let owner = (*lifetime == Lifetime::Session).then_some(me);
         Some(Self { path: path.clone(), owner })
     }

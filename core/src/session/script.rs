@@ -13,8 +13,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
 use crate::store::{
     Backend, Change, Commit, Done, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits,
-    Loss, Node, Op, Outcome, Query, Revision, Scope, Sequence, SessionId, SessionInfo,
-    SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, judge,
+    Loss, Node, Op, Outcome, Query, Rejected, Revision, Scope, Sequence, SessionId, SessionInfo,
+    SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, Why, judge,
 };
 
 /// What becomes of the next call of its sort.
@@ -32,6 +32,10 @@ pub(crate) enum Fault {
     Late(Duration),
     /// It happens and is answered after so long.
     SlowReply(Duration),
+    /// It happens after so long.
+    SlowRequest(Duration),
+    /// Its first operation is refused because there is something already.
+    Exists,
     /// It is never answered, and does not happen.
     Silence,
     /// The credentials are not accepted.
@@ -256,6 +260,7 @@ impl Backend for Script {
             Fault::Silence => pending().await,
             Fault::Refused => return Err(unreachable("open")),
             Fault::Denied => return Err(Error::new(ErrorKind::Denied, "open")),
+            Fault::SlowReply(delay) => sleep(delay).await,
             _ => {}
         }
         let mut world = self.lock();
@@ -341,6 +346,11 @@ impl Store for Scripted {
             Fault::RequestLost => return Err(lost),
             Fault::Denied => return Err(Error::new(ErrorKind::Denied, "commit")),
             Fault::Silence => pending().await,
+            Fault::SlowRequest(delay) => sleep(delay).await,
+            Fault::Exists => {
+                let no = Rejected::new(0, txn.ops[0].path().clone(), Why::Exists);
+                return Ok(Outcome::Rejected(no));
+            }
             Fault::Late(delay) => {
                 let due = Instant::now() + delay;
                 self.script.lock().late.push((due, number, txn));

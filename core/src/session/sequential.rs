@@ -8,11 +8,14 @@ use crate::path::Path;
 use crate::session::reach::{Reach, may_repeat};
 use crate::session::removal::Trail;
 use crate::session::write::Flight;
-use crate::store::{Commit, Op, Outcome, Rejected, Txn, Why};
+use crate::store::{Commit, Done, Op, Outcome, Rejected, Txn};
 
-/// A transaction that is one sequential create, and how to find what it made.
+/// A transaction with a sequential create, and how to find what that made: it tells whether the
+/// whole transaction happened.
 pub(super) struct Sequential {
     txn: Txn,
+    /// Which of its operations it is.
+    index: usize,
     trail: Trail,
 }
 
@@ -26,8 +29,17 @@ enum Next {
 
 impl Sequential {
     pub(super) fn of(txn: &Txn, reach: &Reach) -> Option<Self> {
-        let trail = Trail::of(txn, reach.store.session().id)?;
-        Some(Self { txn: txn.clone(), trail })
+        let index = txn.ops.iter().position(Op::is_sequential)?;
+        let trail = Trail::of(&txn.ops[index], reach.store.session().id)?;
+        Some(Self { txn: txn.clone(), index, trail })
+    }
+
+    /// What is known of the transaction, now that its node was found.
+    fn found(&self, node: Done) -> Commit {
+        let mut done: Vec<_> = self.txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let revision = node.stat.map(|stat| stat.created);
+        done[self.index] = node;
+        Commit::new(revision, done, None)
     }
 }
 
@@ -44,7 +56,7 @@ pub(super) async fn create(
     loop {
         let error = match next {
             Next::Create => match flight.send(reach.store.commit(create.txn.clone())).await {
-                Ok(Outcome::Rejected(no)) if unsure.is_some() && no.why == Why::Exists => {
+                Ok(Outcome::Rejected(no)) if unsure.is_some() => {
                     next = Next::Look(Some(no));
                     continue;
                 }
@@ -59,9 +71,7 @@ pub(super) async fn create(
                 Err(error) => error,
             },
             Next::Look(refused) => match (create.trail.find(&reach).await, refused) {
-                (Ok(Some(done)), _) => {
-                    return Ok(Outcome::Committed(Commit::new(None, vec![done], None)));
-                }
+                (Ok(Some(node)), _) => return Ok(Outcome::Committed(create.found(node))),
                 (Ok(None), Some(no)) => return Ok(Outcome::Rejected(no)),
                 (Ok(None), None) => {
                     next = Next::Create;
@@ -74,21 +84,23 @@ pub(super) async fn create(
             },
         };
         let delay = if may_repeat(&error) && !flight.is_abandoned() { delays.next() } else { None };
-        match (delay, unsure.is_some()) {
-            (Some(delay), _) => tokio::time::sleep(delay).await,
-            (None, true) => return Err(error.with_unknown_effect()),
-            (None, false) => return Err(error),
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
+            if !flight.is_abandoned() {
+                continue;
+            }
         }
+        return Err(if unsure.is_some() { error.with_unknown_effect() } else { error });
     }
 }
 
 impl Sequential {
     /// The same create under a name that the store has not heard of: a mistake.
     fn renamed(self, reach: &Reach) -> Result<Self> {
-        let mut txn = self.txn;
-        if let Some(Op::Create { path, .. }) = txn.ops.first_mut() {
+        let mut txn = self.txn.clone();
+        if let Some(Op::Create { path, .. }) = txn.ops.get_mut(self.index) {
             *path = Path::new(&format!("{path}{}-", reach.tuning.chance.id()))?;
         }
-        Ok(Self { txn, trail: self.trail })
+        Ok(Self { txn, ..self })
     }
 }

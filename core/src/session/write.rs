@@ -116,10 +116,10 @@ impl Write {
         self.flight.abandoned.store(true, Ordering::Relaxed);
         let retract = retract && !mutant::is(Mutant::DroppedCreateStays);
         let undo = if retract { std::mem::take(&mut self.undo) } else { Undo::default() };
-        let reach = self.reach.clone();
+        let (reach, flight) = (self.reach.clone(), self.flight.clone());
         self.send(Box::pin(async move {
             let result = call.await;
-            undo.after(result, reach).await;
+            undo.after(result, &flight, reach).await;
         }));
     }
 
@@ -160,33 +160,39 @@ impl Flight {
 
 impl Undo {
     fn of(txn: &Txn, reach: &Reach) -> Self {
-        let only_creates = txn.ops.iter().filter(|op| op.is_write()).all(is_create);
-        if !only_creates {
+        if txn.ops.iter().any(|op| op.is_write() && !matches!(op, Op::Create { .. })) {
             return Self::default();
         }
         let creates = txn.ops.iter().enumerate().filter_map(|(index, op)| match op {
-            Op::Create { lifetime: Lifetime::Container, .. } => None,
-            Op::Create { lifetime, sequential, .. } => {
+            Op::Create { lifetime, sequential, .. } if *lifetime != Lifetime::Container => {
                 let ephemeral = *lifetime == Lifetime::Session;
                 Some((index, Made { sequential: *sequential, ephemeral }))
             }
             _ => None,
         });
-        Self { creates: creates.collect(), trail: Trail::of(txn, reach.store.session().id) }
+        let creates: Vec<_> = creates.collect();
+        // Found by its name, a node tells of itself, and not of others made beside it.
+        let trail = match creates[..] {
+            [(only, _)] => Trail::of(&txn.ops[only], reach.store.session().id),
+            _ => None,
+        };
+        Self { creates, trail }
     }
 
     /// Takes back what the transaction did, now that it came to its end.
-    async fn after(self, result: Result<Outcome>, reach: Reach) {
-        match (result, self.trail) {
-            (Ok(Outcome::Committed(commit)), _) => {
-                for (index, made) in self.creates.into_iter().rev() {
-                    if let Some(own) = own(&commit, index, made) {
-                        own.remove(&reach).await;
-                    }
+    async fn after(self, result: Result<Outcome>, flight: &Flight, reach: Reach) {
+        if let Ok(Outcome::Committed(commit)) = result {
+            for (index, made) in self.creates.into_iter().rev() {
+                if let Some(own) = own(&commit, index, made) {
+                    own.remove(&reach).await;
                 }
             }
-            (Err(error), Some(trail)) if error.is_ambiguous() => trail.erase(reach).await,
-            _ => {}
+        }
+        // Also when a repetition was answered: the first one may come late.
+        if let Some(trail) = self.trail
+            && flight.is_unsure()
+        {
+            trail.erase(reach).await;
         }
     }
 }
@@ -201,10 +207,6 @@ fn own(commit: &Commit, index: usize, made: Made) -> Option<Own> {
         (false, Some(created)) => Own::incarnation(path, created, made.ephemeral),
         (false, None) => return None,
     })
-}
-
-fn is_create(op: &Op) -> bool {
-    matches!(op, Op::Create { .. })
 }
 
 /// Commits anything, and repeats it as long as it certainly did not happen.
