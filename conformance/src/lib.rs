@@ -1,1 +1,3 @@
 //! Empty.
+
+pub mod server;
