@@ -123,6 +123,15 @@ impl Scheme {
         })
     }
 
+    /// The feature of this crate that switches it on.
+    pub fn feature(self) -> &'static str {
+        match self {
+            Self::Mem => "mem",
+            Self::ZooKeeper { .. } => "zookeeper",
+            Self::Etcd { .. } => "etcd",
+        }
+    }
+
     /// How it is written.
     pub fn as_str(self) -> &'static str {
         match self {

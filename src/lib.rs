@@ -1,3 +1,32 @@
-//! synod
+#![doc = include_str!("../README.md")]
+
 mod address;
+mod backend;
+mod config;
+mod plan;
+
 pub use address::{Address, Credentials, Scheme};
+pub use config::{Config, Tls};
+pub use synod_core::client::{Client, ClientOptions, ClientWatch, Connection};
+pub use synod_core::error::{Effect, Error, ErrorKind, Result};
+pub use synod_core::name::Name;
+pub use synod_core::path::Path;
+pub use synod_core::retry::Retry;
+pub use synod_core::session::Session;
+pub use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, Txn, Why};
+pub use synod_core::{chance, client, error, layer, name, path, retry, session, store, value};
+#[cfg(feature = "mem")]
+pub use synod_mem as mem;
+
+/// Connects to the store at `url`: [`Config::new`] and [`Config::connect`] in one.
+///
+/// # Errors
+///
+/// As [`Config::connect`].
+///
+/// # Cancel safety
+///
+/// As [`Config::connect`].
+pub async fn connect(url: &str) -> Result<Client> {
+    Config::new(url)?.connect().await
+}

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 use crate::path::{InvalidPath, Path};
 
@@ -17,17 +18,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// [`Outcome`](crate::store::Outcome).
 ///
 /// `Display` is one line without the cause. No error holds a secret.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Error(Box<Facts>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Facts {
     kind: ErrorKind,
     effect: Effect,
     doing: Cow<'static, str>,
     path: Option<Path>,
     detail: Option<Cow<'static, str>>,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// What a caller can do about an [`Error`].
@@ -93,6 +94,12 @@ impl Error {
         self
     }
 
+    /// Names the node as `f` does, or not at all: for stores that wrap stores.
+    pub fn map_path(mut self, f: impl FnOnce(&Path) -> Option<Path>) -> Self {
+        self.0.path = self.0.path.as_ref().and_then(f);
+        self
+    }
+
     /// Adds what a person needs to know, best with what to do.
     pub fn because(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.0.detail = Some(detail.into());
@@ -101,7 +108,7 @@ impl Error {
 
     /// Keeps the error that this one was made of.
     pub fn caused_by(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        self.0.source = Some(Arc::from(source.into()));
         self
     }
 

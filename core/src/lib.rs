@@ -1,12 +1,18 @@
 //! The contract of synod and everything that is built on it. Knows no backend and no network.
 //!
-//! Read it from the ground up: [`path`], [`error`], then the floor, [`store`].
+//! Read it from the ground up: [`path`], [`error`], then the floor, [`store`],
+//! then the door, [`session`] and [`client`].
 
 pub mod chance;
+pub mod client;
 pub mod error;
 pub mod layer;
 pub mod mutant;
 pub mod name;
 pub mod path;
+pub mod retry;
+pub mod session;
 pub mod store;
+pub mod sweep;
 pub mod task;
+pub mod value;

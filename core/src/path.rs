@@ -134,7 +134,7 @@ impl Path {
     }
 
     /// This path as seen below `root`: the inverse of [`Path::within`]. `None` if it is neither
-    /// `root` nor below it.
+    /// `root` nor below it, and for what would be `/zookeeper` there, which is no path.
     pub fn relative_to(&self, root: &Self) -> Option<Self> {
         if root.is_root() {
             return Some(self.clone());
@@ -142,7 +142,9 @@ impl Path {
         let rest = self.as_str().strip_prefix(root.as_str())?;
         match rest {
             "" => Some(Self::root()),
-            below if below.starts_with('/') => Some(Self(Arc::from(below))),
+            below if below.starts_with('/') => {
+                check_whole(below).ok().map(|()| Self(Arc::from(below)))
+            }
             _ => None,
         }
     }
@@ -432,6 +434,7 @@ mod tests {
         assert_eq!(ab.relative_to(&a), None);
         assert_eq!(a_b.relative_to(&a), Some(Path::new("/b").expect("valid")));
         assert_eq!(a.relative_to(&a), Some(Path::root()));
+        assert_eq!(a.join("zookeeper").expect("valid").relative_to(&a), None);
     }
 
     #[test]

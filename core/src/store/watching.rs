@@ -90,7 +90,11 @@ pub enum End {
 pub struct Watch {
     shared: Arc<Shared>,
     guard: Option<Box<dyn Any + Send + Sync>>,
+    lens: Option<Lens>,
 }
+
+/// What stands between the events that a store tells and those that are taken.
+type Lens = Box<dyn FnMut(Event) -> Option<Event> + Send + Sync>;
 
 /// The end of a [`Watch`] that its store holds.
 ///
@@ -126,7 +130,7 @@ impl Feed {
     pub fn new(capacity: usize) -> (Self, Watch) {
         let state = State { queue: VecDeque::new(), waker: None, phase: Phase::Open };
         let shared = Arc::new(Shared { capacity: capacity.max(1), state: Mutex::new(state) });
-        (Self { shared: shared.clone() }, Watch { shared, guard: None })
+        (Self { shared: shared.clone() }, Watch { shared, guard: None, lens: None })
     }
 
     /// Tells of one change. `false` if nobody listens any more.
@@ -207,6 +211,21 @@ impl Watch {
         self
     }
 
+    /// Passes every event through `f` when it is taken; those that it makes nothing of are skipped.
+    /// For stores that wrap stores. The end is told even if `f` makes nothing of it.
+    ///
+    /// What is put on last sees what those before it have left.
+    pub fn map(
+        mut self,
+        mut f: impl FnMut(Event) -> Option<Event> + Send + Sync + 'static,
+    ) -> Self {
+        self.lens = Some(match self.lens.take() {
+            Some(mut first) => Box::new(move |event| first(event).and_then(&mut f)),
+            None => Box::new(f),
+        });
+        self
+    }
+
     /// The next event; `None` after [`Event::Ended`].
     ///
     /// # Cancel safety
@@ -218,7 +237,22 @@ impl Watch {
 
     /// The next event, if one is there already.
     pub fn try_next(&mut self) -> Option<Event> {
-        self.shared.lock().take()
+        loop {
+            let event = self.shared.lock().take()?;
+            if let Some(event) = self.through_lens(event) {
+                return Some(event);
+            }
+        }
+    }
+
+    /// Called without the lock: what stands in between may be slow.
+    fn through_lens(&mut self, event: Event) -> Option<Event> {
+        let Some(lens) = &mut self.lens else { return Some(event) };
+        let end = match &event {
+            Event::Ended(end) => Some(end.clone()),
+            Event::Changed(_) | Event::Resync => None,
+        };
+        lens(event).or(end.map(Event::Ended))
     }
 }
 
@@ -235,16 +269,23 @@ impl State {
 impl Stream for Watch {
     type Item = Event;
 
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let mut state = self.shared.lock();
-        if let Some(event) = state.take() {
-            return Poll::Ready(Some(event));
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        loop {
+            let event = {
+                let mut state = self.shared.lock();
+                match state.take() {
+                    Some(event) => event,
+                    None if state.phase == Phase::Over => return Poll::Ready(None),
+                    None => {
+                        state.waker = Some(cx.waker().clone());
+                        return Poll::Pending;
+                    }
+                }
+            };
+            if let Some(event) = self.through_lens(event) {
+                return Poll::Ready(Some(event));
+            }
         }
-        if state.phase == Phase::Over {
-            return Poll::Ready(None);
-        }
-        state.waker = Some(cx.waker().clone());
-        Poll::Pending
     }
 }
 
@@ -325,6 +366,38 @@ mod tests {
         })
         .await;
         assert!(sent && matches!(event, Some(Event::Changed(_))));
+    }
+
+    #[test]
+    fn a_map_turns_and_skips_events_but_never_the_end() {
+        let (feed, watch) = Feed::new(8);
+        let mut watch = watch
+            .map(|event| match event {
+                Event::Changed(change) if change.path.as_str() == "/a" => None,
+                other => Some(other),
+            })
+            .map(|event| match event {
+                Event::Changed(_) => Some(Event::Resync),
+                Event::Resync | Event::Ended(_) => None,
+            });
+        feed.send_all(["/a", "/b"].map(change));
+        feed.end(End::SessionOver(Loss::Expired));
+        assert_eq!(told(&mut watch), ["resync", "ended"]);
+    }
+
+    #[tokio::test]
+    async fn a_reader_sleeps_on_when_all_that_came_is_skipped() {
+        let (feed, watch) = Feed::new(8);
+        let mut watch = watch.map(|event| (!matches!(event, Event::Resync)).then_some(event));
+        let (event, ()) = futures_util::future::join(watch.next(), async {
+            for _ in 0..3 {
+                feed.resync();
+                tokio::task::yield_now().await;
+            }
+            feed.send(change("/a"));
+        })
+        .await;
+        assert!(matches!(event, Some(Event::Changed(_))));
     }
 
     #[test]

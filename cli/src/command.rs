@@ -1,0 +1,53 @@
+//! One module a command, and what they share: the way to the store.
+
+use std::io::Read as _;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use synod::client::Client;
+use synod::store::{Expect, Version};
+
+use crate::args::Common;
+use crate::failure::Failure;
+
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod list;
+pub(crate) mod node;
+pub(crate) mod tree;
+pub(crate) mod watch;
+
+const NO_STORE: &str = "no store was named; say --store URL or set SYNOD_STORE, for example \
+    --store zk://localhost:2181";
+
+/// The URL of the store that was named.
+pub(crate) fn store(common: &Common) -> Result<&str, Failure> {
+    common.store.as_deref().ok_or_else(|| Failure::plain(NO_STORE))
+}
+
+async fn connect(common: &Common) -> Result<Client, Failure> {
+    Ok(synod::connect(store(common)?).await?)
+}
+
+/// The data that was given, or standard input for `-`.
+fn given(data: &str) -> Result<Vec<u8>, Failure> {
+    if data != "-" {
+        return Ok(data.as_bytes().to_vec());
+    }
+    let mut input = Vec::new();
+    std::io::stdin().read_to_end(&mut input)?;
+    Ok(input)
+}
+
+/// The version that was asked for, or any.
+fn expected(version: Option<u64>) -> Expect {
+    version.map_or(Expect::Any, |version| Expect::Version(Version::new(version)))
+}
+
+/// Waits for `work`, or until somebody presses Ctrl-C.
+async fn until_interrupted<T>(work: impl Future<Output = T>) -> Option<T> {
+    match select(pin!(work), pin!(tokio::signal::ctrl_c())).await {
+        Either::Left((done, _)) => Some(done),
+        Either::Right(_) => None,
+    }
+}

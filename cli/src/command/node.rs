@@ -1,0 +1,58 @@
+//! `get`, `set`, `delete`: one node.
+
+use serde_json::json;
+use synod::path::Path;
+
+use crate::args::Common;
+use crate::command::{connect, expected, given};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) async fn get(common: &Common, path: &Path, raw: bool) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let node = client.get(path).await?;
+    client.close().await?;
+    let node = node.ok_or_else(|| Failure::plain(format!("there is no node at {path}")))?;
+    if common.json {
+        return Ok(output::object(&output::node(&node))?);
+    }
+    output::bytes(&node.data)?;
+    if !raw {
+        output::bytes(b"\n")?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn set(
+    common: &Common,
+    path: &Path,
+    data: &str,
+    version: Option<u64>,
+) -> Result<(), Failure> {
+    let data = given(data)?;
+    let client = connect(common).await?;
+    let done = client.set(path, data, expected(version)).await;
+    client.close().await?;
+    let done = done?.required()?;
+    if common.json {
+        let mut object = done.stat.as_ref().map(output::facts).unwrap_or_default();
+        object.insert("path".into(), done.path.as_str().into());
+        output::object(&object.into())?;
+    }
+    Ok(())
+}
+
+pub(crate) async fn delete(
+    common: &Common,
+    path: &Path,
+    version: Option<u64>,
+) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let done = client.delete(path, expected(version)).await;
+    client.close().await?;
+    done?.required()?;
+    if common.json {
+        output::object(&json!({ "deleted": path.as_str() }))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! `tree`: everything below a node, drawn.
+
+use std::collections::BTreeMap;
+
+use synod::path::Path;
+use synod::store::{Node, Query};
+
+use crate::args::Common;
+use crate::command::connect;
+use crate::command::list::name;
+use crate::failure::Failure;
+use crate::output;
+
+/// A place in the tree: a node, or what is above nodes.
+#[derive(Default)]
+struct Branch<'a> {
+    node: Option<&'a Node>,
+    below: BTreeMap<&'a str, Self>,
+}
+
+pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let view = client.read(Query::subtree(path)).await;
+    client.close().await?;
+    let nodes = view?.nodes;
+    if common.json {
+        for node in &nodes {
+            output::object(&output::node(node))?;
+        }
+        return Ok(());
+    }
+    Ok(output::line(&drawn(path, &nodes))?)
+}
+
+fn drawn(path: &Path, nodes: &[Node]) -> String {
+    let mut root = Branch::default();
+    for node in nodes {
+        root.place(path, node);
+    }
+    let mut drawing = label(&format!("{path}"), root.node);
+    root.draw("", &mut drawing);
+    drawing
+}
+
+impl<'a> Branch<'a> {
+    fn place(&mut self, root: &Path, node: &'a Node) {
+        let depth = root.segments().count();
+        let mut branch = self;
+        for segment in node.path.segments().skip(depth) {
+            branch = branch.below.entry(segment).or_default();
+        }
+        branch.node = Some(node);
+    }
+
+    fn draw(&self, indent: &str, drawing: &mut String) {
+        let last = self.below.len().saturating_sub(1);
+        for (index, (segment, branch)) in self.below.iter().enumerate() {
+            let (turn, deeper) =
+                if index == last { ("└── ", "    ") } else { ("├── ", "│   ") };
+            let shown = branch.node.map_or_else(|| (*segment).to_owned(), |node| name(&node.path));
+            drawing.extend(["\n", indent, turn, &label(&shown, branch.node)]);
+            branch.draw(&format!("{indent}{deeper}"), drawing);
+        }
+    }
+}
+
+/// A name with what it holds: containers end in a slash, ephemeral nodes carry a star.
+fn label(name: &str, node: Option<&Node>) -> String {
+    let Some((node, stat)) = node.and_then(|node| Some((node, node.stat.as_ref()?))) else {
+        return if name == "/" { name.to_owned() } else { format!("{name}/") };
+    };
+    let mark = if stat.owner.is_some() { " *" } else { "" };
+    match output::glimpse(&node.data) {
+        data if data.is_empty() => format!("{name}{mark}"),
+        data => format!("{name}{mark} = {data}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod::store::{Revision, SessionId, Stat, Version};
+
+    use super::*;
+
+    fn node(path: &str, data: &'static str, owner: Option<SessionId>) -> Node {
+        let stat = Stat::new(Revision::new(1), Revision::new(1), Version::new(0), owner);
+        Node::new(Path::new(path).expect("valid")).with(data.into(), stat)
+    }
+
+    #[test]
+    fn a_tree_is_drawn_with_what_it_holds() {
+        let nodes = [
+            node("/app/config", "blue", None),
+            Node::new(Path::new("/app/group").expect("valid")),
+            node("/app/group/ann", "", Some(SessionId::new(1))),
+            node("/app/group-x", "", None),
+        ];
+        assert_eq!(
+            drawn(&Path::new("/app").expect("valid"), &nodes),
+            "/app/\n├── config = blue\n├── group/\n│   └── ann *\n└── group-x"
+        );
+        assert_eq!(drawn(&Path::root(), &[]), "/");
+    }
+}

@@ -1,0 +1,73 @@
+//! `watch`: every change of a node as it happens.
+
+use serde_json::{Value, json};
+use synod::path::Path;
+use synod::store::{Change, Event, Kind, Query};
+
+use crate::args::Common;
+use crate::command::{connect, until_interrupted};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) async fn run(
+    common: &Common,
+    path: &Path,
+    children: bool,
+    subtree: bool,
+    count: Option<usize>,
+) -> Result<(), Failure> {
+    let query = match (children, subtree) {
+        (true, _) => Query::children(path),
+        (_, true) => Query::subtree(path),
+        _ => Query::node(path),
+    };
+    let client = connect(common).await?;
+    let (view, mut watch) = client.watch(query).await?;
+    for node in view.nodes {
+        let change = Change::new(node.path.clone(), Kind::Created).with_node(node);
+        tell(common, "found", &change)?;
+    }
+    let mut left = count.unwrap_or(usize::MAX);
+    while left > 0 {
+        match until_interrupted(watch.next()).await {
+            Some(Some(Event::Changed(change))) => tell(common, verb(change.kind), &change)?,
+            Some(Some(Event::Resync)) => resync(common)?,
+            Some(Some(Event::Ended(_)) | None) => {
+                return Err(Failure::plain("the watch ended; try again"));
+            }
+            None => break,
+        }
+        left -= 1;
+    }
+    Ok(client.close().await?)
+}
+
+fn verb(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Created => "created",
+        Kind::Updated => "updated",
+        Kind::Deleted => "deleted",
+        _ => "children",
+    }
+}
+
+fn tell(common: &Common, verb: &str, change: &Change) -> Result<(), Failure> {
+    if common.json {
+        let revision = change.revision.map(synod::store::Revision::get);
+        let mut told = json!({ "event": verb, "path": change.path.as_str(), "revision": revision });
+        if let (Some(node), Value::Object(told)) = (&change.node, &mut told) {
+            let (key, data) = output::data(&node.data);
+            told.insert(key.into(), data.into());
+        }
+        return Ok(output::object(&told)?);
+    }
+    let data = change.node.as_ref().map(|node| output::glimpse(&node.data)).unwrap_or_default();
+    Ok(output::line(format!("{verb:<8} {}  {data}", change.path).trim_end())?)
+}
+
+fn resync(common: &Common) -> Result<(), Failure> {
+    if common.json {
+        return Ok(output::object(&json!({ "event": "resync" }))?);
+    }
+    Ok(output::line("resync   changes may have been missed here")?)
+}

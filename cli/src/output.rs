@@ -1,0 +1,124 @@
+//! How things are printed: for a person, or as JSON for a program.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+use synod::store::{Node, Stat};
+
+/// Prints one line.
+///
+/// # Errors
+///
+/// When nobody reads any more, as behind `| head`.
+pub(crate) fn line(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// Prints bytes as they are.
+///
+/// # Errors
+///
+/// When nobody reads any more.
+pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(data)?;
+    out.flush()
+}
+
+/// Prints one JSON object on a line.
+///
+/// # Errors
+///
+/// When nobody reads any more.
+pub(crate) fn object(value: &Value) -> io::Result<()> {
+    line(&value.to_string())
+}
+
+/// A node for a program.
+pub(crate) fn node(node: &Node) -> Value {
+    let mut object = Map::new();
+    object.insert("path".into(), node.path.as_str().into());
+    match &node.stat {
+        None => {
+            object.insert("kind".into(), "container".into());
+        }
+        Some(stat) => {
+            let (key, value) = data(&node.data);
+            object.insert(key.into(), value.into());
+            object.extend(facts(stat));
+        }
+    }
+    if let Some(sequence) = node.sequence {
+        object.insert("sequence".into(), sequence.get().into());
+    }
+    Value::Object(object)
+}
+
+/// What a stat says, for a program.
+pub(crate) fn facts(stat: &Stat) -> Map<String, Value> {
+    let facts = json!({
+        "kind": kind(Some(stat)),
+        "created": stat.created.get(),
+        "modified": stat.modified.get(),
+        "version": stat.version.get(),
+        "owner": stat.owner.map(|owner| owner.to_string()),
+    });
+    match facts {
+        Value::Object(facts) => facts,
+        _ => Map::new(),
+    }
+}
+
+/// What a node is, in a word.
+pub(crate) fn kind(stat: Option<&Stat>) -> &'static str {
+    match stat {
+        None => "container",
+        Some(stat) if stat.owner.is_some() => "ephemeral",
+        Some(_) => "persistent",
+    }
+}
+
+/// Text as text, anything else in base64 under another key.
+pub(crate) fn data(data: &[u8]) -> (&'static str, String) {
+    match std::str::from_utf8(data) {
+        Ok(text) => ("data", text.to_owned()),
+        Err(_) => ("data_base64", STANDARD.encode(data)),
+    }
+}
+
+/// Data for a person, on one line and not too long.
+pub(crate) fn glimpse(data: &[u8]) -> String {
+    const SHOWN: usize = 60;
+    match std::str::from_utf8(data) {
+        Err(_) => format!("<{} bytes>", data.len()),
+        Ok(text) => {
+            let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+            let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
+            format!("{shown}{more}")
+        }
+    }
+}
+
+/// Whether a person looks at standard output and wants colours.
+pub(crate) fn wants_colour() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_told_apart_from_text() {
+        assert_eq!(data(b"blue"), ("data", "blue".to_owned()));
+        assert_eq!(data(&[0xFF, 0]), ("data_base64", "/wA=".to_owned()));
+        assert_eq!(glimpse(b"a\nb"), "a\\nb");
+        assert_eq!(glimpse(&[0xFF]), "<1 bytes>");
+        assert_eq!(glimpse("x".repeat(61).as_bytes()), format!("{}…", "x".repeat(60)));
+    }
+}

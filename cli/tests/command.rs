@@ -1,0 +1,102 @@
+//! The command as a person types it.
+
+use std::process::{Command, Output};
+
+fn synod(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
+    command.env_remove("SYNOD_STORE").args(arguments);
+    command.output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a command that fails says, which is one line.
+#[track_caller]
+fn failing(arguments: &[&str]) -> String {
+    let output = synod(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    assert!(said.starts_with("error: "), "{said}");
+    said
+}
+
+#[test]
+fn a_missing_store_is_told_with_what_to_say() {
+    assert!(failing(&["get", "/a"]).contains("--store URL or set SYNOD_STORE"));
+}
+
+#[test]
+fn a_wrong_url_is_told_with_what_is_right() {
+    assert!(failing(&["ls", "--store", "localhost"]).contains("starts with mem://"));
+    assert!(failing(&["ls", "--store", "mem://?colour=1"]).contains("it knows session"));
+    let missing = failing(&["ls", "--store", "etcd://localhost:2379"]);
+    assert!(missing.contains("etcd"), "{missing}");
+}
+
+#[test]
+fn a_password_is_in_no_output() {
+    for url in
+        ["zk://ann:canary-7f3a@127.0.0.1:1", "mem://ann:canary-7f3a@x", "xx://a:canary-7f3a@h"]
+    {
+        for command in ["ls", "tree", "conformance"] {
+            let output = synod(&[command, "--store", url]);
+            let said = text(&output.stdout) + &text(&output.stderr);
+            assert!(!said.contains("canary"), "{command} {url}: {said}");
+        }
+        let mut help = Command::new(env!("CARGO_BIN_EXE_synod"));
+        let help = help.env("SYNOD_STORE", url).arg("--help").output().expect("it starts");
+        assert!(!text(&help.stdout).contains("canary"));
+    }
+}
+
+#[test]
+fn a_wrong_path_is_refused_where_it_is_typed() {
+    let output = synod(&["get", "--store", "mem://", "/a/../b"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("a name is not . or .. at byte 3"));
+}
+
+#[test]
+fn what_is_not_there_is_a_failure() {
+    assert!(failing(&["get", "--store", "mem://", "/a"]).contains("there is no node at /a"));
+    assert!(failing(&["set", "--store", "mem://", "/a", "x"]).contains("it does not exist"));
+    assert!(failing(&["delete", "--store", "mem://", "/a"]).contains("it does not exist"));
+    assert!(failing(&["delete", "-r", "--store", "mem://", "/a"]).contains("nothing at /a"));
+}
+
+#[test]
+fn a_node_is_made_and_told() {
+    let made = synod(&["create", "--store", "mem://", "/a/b", "data", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&made.stdout).expect("JSON");
+    assert_eq!(told["path"], "/a/b");
+    assert_eq!(told["kind"], "persistent");
+
+    let ticket = synod(&["create", "--store", "mem://", "/q/t-", "--sequential", "--ttl", "30s"]);
+    assert!(text(&ticket.stdout).starts_with("/q/t-"), "{}", text(&ticket.stdout));
+}
+
+#[test]
+fn memory_keeps_the_laws_and_the_last_line_counts_them() {
+    let laws = synod(&["conformance", "--store", "mem://", "--only", "keyvalue"]);
+    assert!(laws.status.success());
+    let said = text(&laws.stdout);
+    assert!(said.contains("(L-KV-5"), "{said}");
+    let last = said.lines().last().expect("there is a count");
+    assert!(last.ends_with(" passed, 0 failed, 0 skipped") && !last.starts_with('0'), "{last}");
+    assert!(failing(&["conformance", "--store", "mem://", "--only", "nosuch"]).contains("--only"));
+}
+
+#[test]
+fn the_demo_ends_by_itself_and_leaves_nothing() {
+    let demo = synod(&["demo", "--json"]);
+    assert!(demo.status.success(), "{}", text(&demo.stderr));
+    let told: Vec<serde_json::Value> =
+        text(&demo.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let said = |what: &str| told.iter().any(|line| line["what"] == what);
+    assert!(said("has lost its session, and all that hung on it"));
+    assert!(said("is connected again, with the same session"));
+    assert!(said("has 0 nodes, 0 sessions and 0 watches left"));
+}

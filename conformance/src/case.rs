@@ -1,0 +1,119 @@
+//! [`Case`]: one sentence that a store keeps or breaks.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use synod_core::mutant::Mutant;
+
+use crate::harness::Ability;
+use crate::law::{self, Law};
+use crate::world::World;
+
+/// A sentence about stores, and the code that tries it on one.
+#[derive(Clone, Copy)]
+pub struct Case {
+    name: &'static str,
+    laws: &'static str,
+    needs: &'static [Ability],
+    catches: &'static [Mutant],
+    pub(crate) act: Act,
+}
+
+pub(crate) type Act = fn(World) -> Pin<Box<dyn Future<Output = ()>>>;
+
+impl Case {
+    pub(crate) const fn new(
+        name: &'static str,
+        laws: &'static str,
+        needs: &'static [Ability],
+        catches: &'static [Mutant],
+        act: Act,
+    ) -> Self {
+        Self { name, laws, needs, catches, act }
+    }
+
+    /// Its module and its sentence, like `store::txn::a_look_reflects_its_own_commit`.
+    pub fn name(&self) -> &'static str {
+        self.name.split_once("::").map_or(self.name, |(_, rest)| rest)
+    }
+
+    /// The laws that it checks.
+    pub fn laws(&self) -> impl Iterator<Item = &'static Law> + use<> {
+        self.laws.split(' ').filter_map(law::by_id)
+    }
+
+    /// What a harness must be able to do for it.
+    pub fn needs(&self) -> &'static [Ability] {
+        self.needs
+    }
+
+    /// The known mistakes that it must notice.
+    pub fn catches(&self) -> &'static [Mutant] {
+        self.catches
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Case")
+            .field("name", &self.name())
+            .field("laws", &self.laws)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Lists the cases of a module. One that is left out is dead code, and does not build.
+macro_rules! cases {
+    ($($laws:literal $(needs [$($need:ident)*])? $(catches [$($mutant:ident)*])? => $case:ident,)*) => {
+        pub(crate) const CASES: &[$crate::case::Case] = &[$($crate::case::Case::new(
+            concat!(module_path!(), "::", stringify!($case)),
+            $laws,
+            &[$($($crate::harness::Ability::$need,)*)?],
+            &[$($(synod_core::mutant::Mutant::$mutant,)*)?],
+            |world| Box::pin($case(world)),
+        ),)*];
+    };
+}
+/// Every case, in the order of the laws.
+pub fn cases() -> impl Iterator<Item = &'static Case> {
+    crate::store::ALL.iter().copied().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::law::{LAWS, UNCHECKED};
+
+    #[test]
+    fn every_case_names_laws_that_exist_and_has_a_name_of_its_own() {
+        let mut names = BTreeSet::new();
+        for case in cases() {
+            assert!(names.insert(case.name()), "{case:?} has the name of another");
+            for id in case.laws.split(' ') {
+                assert!(law::by_id(id).is_some(), "{case:?} names {id}, which is no law");
+            }
+        }
+    }
+
+    #[test]
+    fn every_law_is_checked_by_a_case_or_listed_as_not_checked() {
+        for law in LAWS {
+            let checked = cases().any(|case| case.laws().any(|other| other.id == law.id));
+            let listed = UNCHECKED.iter().any(|(id, _)| *id == law.id);
+            assert!(checked || listed, "{law} is neither checked nor listed");
+        }
+        for (id, _) in UNCHECKED {
+            assert!(law::by_id(id).is_some(), "{id} is listed and is no law");
+        }
+    }
+
+    #[test]
+    fn every_case_is_known_to_catch_something() {
+        for case in cases() {
+            assert!(!case.catches().is_empty(), "{case:?} was never seen to fail");
+        }
+    }
+}

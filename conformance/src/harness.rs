@@ -1,0 +1,175 @@
+//! [`Harness`]: how a backend lets itself be tested.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use synod_core::store::{Backend, Change, SessionId};
+
+/// One store, and what can be done to it from outside.
+///
+/// Two methods make a harness. The others stand for abilities: whoever offers one in his
+/// [`Profile`] implements its method too; the cases that need one that is not offered say so and
+/// are counted as not run.
+#[async_trait]
+pub trait Harness: Debug + Send + Sync + 'static {
+    /// The backend under test. Every session that it opens is on the same store.
+    fn backend(&self) -> Arc<dyn Backend>;
+
+    /// Its pace, and what can be done with it.
+    fn profile(&self) -> Profile;
+
+    /// Ends a session at the server as if it had not been heard of for its time to live, and
+    /// returns when the server has done so. For [`Ability::Expiry`].
+    async fn expire(&self, session: SessionId) {
+        unreachable!("{session} cannot be expired: the profile does not offer it");
+    }
+
+    /// Changes the link between a session and its server, from now on. For [`Ability::Links`].
+    async fn link(&self, session: SessionId, link: Link) {
+        unreachable!("{session} cannot have a link {link:?}: the profile does not offer it");
+    }
+
+    /// How many watches the server keeps, for everybody. For [`Ability::WatchCount`].
+    async fn watches(&self) -> usize {
+        unreachable!("watches cannot be counted: the profile does not offer it");
+    }
+
+    /// Every change that was ever committed, in order, each with its revision. For
+    /// [`Ability::Truth`].
+    async fn truth(&self) -> Vec<Change> {
+        unreachable!("the truth is not known: the profile does not offer it");
+    }
+}
+
+/// Something that only some harnesses can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Ability {
+    /// Sessions can be ended at the server: [`Harness::expire`].
+    Expiry,
+    /// The store keeps nodes with a time to live.
+    TtlNodes,
+    /// Links can be cut and slowed: [`Harness::link`].
+    Links,
+    /// The server's watches can be counted: [`Harness::watches`].
+    WatchCount,
+    /// What was really committed is known: [`Harness::truth`].
+    Truth,
+}
+
+impl Ability {
+    /// Every one of them.
+    pub const ALL: &'static [Self] =
+        &[Self::Expiry, Self::TtlNodes, Self::Links, Self::WatchCount, Self::Truth];
+
+    /// What it means to lack it.
+    pub fn lack(self) -> &'static str {
+        match self {
+            Self::Expiry => "sessions cannot be ended at the server",
+            Self::TtlNodes => "no nodes with a time to live",
+            Self::Links => "links cannot be cut or slowed",
+            Self::WatchCount => "the server's watches cannot be counted",
+            Self::Truth => "what was really committed is not known",
+        }
+    }
+}
+
+/// The link between a session and its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Link {
+    /// As good as it gets.
+    Open,
+    /// Nothing goes through, in either direction.
+    Cut,
+    /// Requests arrive and are done; no answer and no event comes back.
+    Deaf,
+    /// Everything goes through, late.
+    Slow {
+        /// How late requests arrive.
+        there: Duration,
+        /// How late answers and events arrive.
+        back: Duration,
+    },
+}
+
+/// How a store is to be tested.
+///
+/// No verdict depends on the machine's speed: [`patience`](Profile::patience) bounds only waits for
+/// what must happen in the end, and laws about safety have no clock.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Profile {
+    /// The time to live that sessions are asked for.
+    pub ttl: Duration,
+    /// How long a case waits for what must happen in the end. Scale it with the machine.
+    pub patience: Duration,
+    /// How many children a crowded directory has. More than 65,536 is a test of something.
+    pub crowd: usize,
+    offers: Vec<Ability>,
+    lacks: Vec<(Ability, Cow<'static, str>)>,
+}
+
+impl Profile {
+    /// Sessions of `ttl`, waits of up to `patience`, and no abilities yet.
+    pub fn new(ttl: Duration, patience: Duration) -> Self {
+        Self { ttl, patience, crowd: 70_000, offers: Vec::new(), lacks: Vec::new() }
+    }
+
+    /// Makes a crowded directory smaller, or larger.
+    pub fn crowd(mut self, children: usize) -> Self {
+        self.crowd = children;
+        self
+    }
+
+    /// Offers these abilities.
+    pub fn offers(mut self, abilities: &[Ability]) -> Self {
+        self.offers.extend(abilities);
+        self
+    }
+
+    /// Says why an ability is not offered.
+    pub fn lacks(mut self, ability: Ability, reason: impl Into<Cow<'static, str>>) -> Self {
+        self.lacks.push((ability, reason.into()));
+        self
+    }
+
+    /// Why a case with these needs cannot run; `None` if it can.
+    pub fn obstacle(&self, needs: &[Ability]) -> Option<String> {
+        let missing = needs.iter().find(|need| !self.can(**need))?;
+        let said = self.lacks.iter().find(|(ability, _)| ability == missing);
+        Some(said.map_or_else(|| missing.lack().to_owned(), |(_, reason)| reason.to_string()))
+    }
+
+    /// Whether this ability is offered.
+    pub fn can(&self, ability: Ability) -> bool {
+        self.offers.contains(&ability) && !self.lacks.iter().any(|(lacking, _)| *lacking == ability)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_obstacle_is_the_first_need_that_is_not_met_with_its_reason() {
+        let second = Duration::from_secs(1);
+        let profile = Profile::new(second, second)
+            .offers(&[Ability::Expiry, Ability::TtlNodes])
+            .lacks(Ability::TtlNodes, "the server was started without extended types");
+
+        assert_eq!(profile.obstacle(&[]), None);
+        assert_eq!(profile.obstacle(&[Ability::Expiry]), None);
+        assert_eq!(
+            profile.obstacle(&[Ability::Expiry, Ability::TtlNodes]).as_deref(),
+            Some("the server was started without extended types")
+        );
+        assert_eq!(
+            profile.obstacle(&[Ability::Links]).as_deref(),
+            Some("links cannot be cut or slowed")
+        );
+    }
+}

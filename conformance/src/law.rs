@@ -1,0 +1,199 @@
+//! The laws, each in a sentence, and those that no case checks yet.
+
+use std::fmt;
+
+/// A sentence that a store keeps or breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Law {
+    /// By what it is cited. `L-` are the laws; `C-` the lines of the contract of a store, which is
+    /// in the documentation of `synod_core::store`.
+    pub id: &'static str,
+    /// What it says.
+    pub sentence: &'static str,
+}
+
+impl fmt::Display for Law {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.id, self.sentence)
+    }
+}
+
+/// The law with this id.
+pub fn by_id(id: &str) -> Option<&'static Law> {
+    LAWS.iter().find(|law| law.id == id)
+}
+
+/// Lists the laws in force.
+const fn law(id: &'static str, sentence: &'static str) -> Law {
+    Law { id, sentence }
+}
+
+/// Every law about stores.
+pub const LAWS: &[Law] = &[
+    law("L-OUT-1", "a write that failed for certain never happens"),
+    law("L-OUT-2", "a write that is answered happened exactly once, during the call"),
+    law("L-OUT-3", "a write whose effect is unknown happens at most once"),
+    law("L-OUT-4", "the library itself repeats an ambiguous call only where that changes nothing"),
+    law("L-OUT-5", "every call returns within its deadline, whatever the network does"),
+    law("L-OUT-6", "once a session is over, no call on it succeeds or hangs"),
+    law("L-OUT-7", "an error says what failed and on which path, and never a secret"),
+    law("L-OUT-8", "whatever the server answers, nothing panics and no task is left behind"),
+    law("L-KV-1", "writes are linearizable"),
+    law("L-KV-2", "a latest read is not older than anything answered before it was called"),
+    law("L-KV-3", "what a session is shown never goes back"),
+    law("L-KV-4", "a session reads its own writes, or something newer"),
+    law("L-KV-5", "a write that expects another version changes nothing"),
+    law(
+        "L-KV-6",
+        "each write of an incarnation has a version of its own, and no incarnation is taken for another",
+    ),
+    law("L-KV-7", "of many concurrent creates of one path exactly one succeeds"),
+    law("L-KV-8", "a delete that names an incarnation removes no other"),
+    law("L-KV-9", "a transaction happens whole, at one revision, for every reader"),
+    law(
+        "L-KV-10",
+        "a rejected transaction names the first operation that failed, and changes nothing",
+    ),
+    law("L-KV-11", "what one transaction may do to one node is the same on every store"),
+    law("L-KV-12", "a listing is of one moment, sorted, complete, and of nothing else"),
+    law("L-KV-13", "a listing of more than 65,536 children is complete, or said to be too large"),
+    law("L-KV-14", "bytes come out as they went in, and none is not absent"),
+    law("L-KV-15", "a sequential program has the same outcomes on every store"),
+    law("L-KV-16", "a create never fails for a parent that is missing, or that goes just then"),
+    law("L-SEQ-1", "among siblings, names are unique"),
+    law("L-SEQ-2", "the order of sequences is the order of creation"),
+    law("L-SEQ-3", "once a sequence was seen, no lower one appears"),
+    law("L-SEQ-4", "sequences may have gaps"),
+    law("L-SEQ-5", "two incarnations of a directory are told apart"),
+    law("L-SEQ-6", "the order does not depend on how names are spelled"),
+    law("L-SEQ-7", "a directory that is out of sequences says so, for ever"),
+    law("L-SEQ-8", "a sequential create that is repeated as told makes no second node"),
+    law("L-SEQ-9", "a sequential node tells which session owns it"),
+    law("L-SEQ-10", "a sequential create that is dropped leaves nothing behind"),
+    law("L-WAT-1", "every change after the view is told"),
+    law("L-WAT-2", "a watch begins where its view ends"),
+    law("L-WAT-3", "events of one path come in the order of the changes"),
+    law("L-WAT-4", "no change is told twice"),
+    law("L-WAT-5", "the events of one revision come together"),
+    law("L-WAT-6", "between two resyncs the events explain every change"),
+    law(
+        "L-WAT-7",
+        "after a disconnection a watch continues, or says that it may have missed something",
+    ),
+    law("L-WAT-8", "a change that did not happen is not told"),
+    law("L-WAT-9", "a session is told of a change before it reads it"),
+    law("L-WAT-10", "what comes and goes during a disconnection wakes whoever waits for it"),
+    law("L-WAT-11", "a node that was made again is seen to be another"),
+    law("L-WAT-12", "a watch ends with one reason, and then nothing"),
+    law(
+        "L-WAT-13",
+        "a slow reader of events costs bounded memory, is told so, and holds up nobody",
+    ),
+    law("L-WAT-14", "a watch that is dropped costs the server nothing"),
+    law("L-WAT-15", "of two watches on one path, one ends without the other"),
+    law("L-WAT-16", "more than 10,000 watches survive a reconnection"),
+    law(
+        "L-SES-1",
+        "a session counts its life from the sending of what was answered, with a margin",
+    ),
+    law("L-SES-2", "a session that is certain to live, lives"),
+    law("L-SES-3", "a session that is cut off says so, is lost in time, and never comes back"),
+    law("L-SES-4", "who asks late is told the latest status"),
+    law("L-SES-5", "when a session ends all its ephemeral nodes go, at one revision"),
+    law("L-SES-6", "nothing of an ended session appears"),
+    law("L-SES-7", "a session that is closed releases at once"),
+    law("L-SES-8", "the death of a process releases within the time to live"),
+    law("L-SES-9", "heartbeats do not depend on what else the session does"),
+    law("L-SES-10", "a new session inherits nothing"),
+    law("L-SES-11", "what counts is the time to live that was negotiated"),
+    law("L-SES-12", "a time to live of any size is negotiated, or refused"),
+    law("L-SES-13", "an ephemeral node stays with its owner, whoever writes it"),
+    law("L-SES-14", "two clients with one session do not fight for ever"),
+    law("L-X-4", "a call lets others run"),
+    law("L-X-5", "what is dropped leaves nothing running"),
+    law("L-X-9", "a path is not a prefix: nothing of /ab shows in /a"),
+    law("L-X-10", "what a store cannot do it refuses"),
+    law("B-PATH", "what no store could hold is refused before anything is sent"),
+    law("B-SIZE", "what is too large is refused before anything is sent, and the session lives on"),
+    law("C-TREE-1", "a node has a path, data and a stat, and may have children"),
+    law("C-TREE-2", "ancestors are never missing: a create makes them as containers"),
+    law("C-TREE-3", "a node with children is not deleted"),
+    law("C-TREE-4", "nothing is created below an ephemeral node"),
+    law(
+        "C-TREE-5",
+        "a node with a time to live is gone when it was not written for its time, or later",
+    ),
+    law("C-TREE-6", "data of zero bytes is data"),
+    law("C-READ-1", "a latest read reflects every write that was answered before"),
+    law("C-READ-2", "a local read may lag, but never goes back"),
+    law("C-READ-3", "a view is of one moment, complete and sorted"),
+    law("C-WRITE-1", "a transaction applies whole or not at all; operations see those before them"),
+    law("C-WRITE-2", "a rejection names the first operation that could not be done, and why"),
+    law("C-WRITE-3", "an error tells whether the write may have happened"),
+    law("C-WRITE-4", "sequences rise, with gaps, while the directory lives"),
+    law("C-WRITE-5", "a repeated sequential create makes no second node"),
+    law("C-WRITE-6", "writing to an ephemeral node leaves it with its owner"),
+    law("C-WRITE-7", "what validation refuses is refused before anything is sent"),
+    law("C-OBS-1", "to observe is to read and to watch as one step"),
+    law("C-OBS-2", "events may join and come late; none is invented"),
+    law("C-OBS-3", "revisions of one path do not fall, and nothing is told twice"),
+    law("C-OBS-4", "a watch ends with exactly one end, then nothing"),
+    law("C-OBS-5", "a read may run ahead of a watch"),
+    law("C-OBS-6", "dropping a watch frees what the server keeps for it"),
+    law("C-SES-1", "a live session tells until when it certainly lives"),
+    law("C-SES-2", "a lost session stays lost"),
+    law("C-SES-3", "ephemeral nodes go with their session, all at one revision"),
+    law("C-SES-4", "close ends the session; its ephemeral nodes are gone when it returns"),
+    law("C-SES-5", "a store that is dropped leaves its session to its time to live"),
+    law("C-SES-6", "no call waits longer than the time to live"),
+    law("C-SES-7", "a dropped call breaks nothing else"),
+];
+
+/// Laws that no case checks yet, each with the reason.
+pub const UNCHECKED: &[(&str, &str)] = &[
+    ("L-OUT-4", "the floor repeats nothing by itself; it is the door that does"),
+    ("L-KV-8", "the floor compares versions; recognising an incarnation is up to the door"),
+    ("L-KV-15", "needs two stores side by side"),
+    ("L-SEQ-5", "what compares tickets of two incarnations is a recipe"),
+    ("L-SEQ-7", "a directory cannot be brought near its last sequence from outside"),
+    ("L-SEQ-10", "undoing what was dropped is up to the door"),
+    ("L-WAT-5", "the floor does not tell where the events of a revision end"),
+    ("L-WAT-9", "only ZooKeeper can promise it, so the floor does not"),
+    ("L-WAT-16", "needs a real connection with a limit on the size of its frames"),
+    ("L-SES-8", "needs processes that can be killed"),
+    ("L-SES-9", "needs a runtime with a worker that is hogged"),
+    ("L-SES-14", "no session can be shared through the floor"),
+    ("C-OBS-5", "it allows, and forbids nothing"),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_law_has_an_id_of_its_own() {
+        let ids: BTreeSet<_> = LAWS.iter().map(|law| law.id).collect();
+        assert_eq!(ids.len(), LAWS.len());
+    }
+
+    #[test]
+    fn no_law_about_stores_is_left_out() {
+        for (family, last) in [("OUT", 8), ("KV", 16), ("SEQ", 10), ("WAT", 16), ("SES", 14)] {
+            for number in 1..=last {
+                let id = format!("L-{family}-{number}");
+                assert!(by_id(&id).is_some(), "{id} is not in the list");
+            }
+        }
+    }
+
+    #[test]
+    fn the_contract_has_as_many_lines_here_as_in_its_own_words() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/src/store.rs");
+        let source = std::fs::read_to_string(file).expect("the core lies beside this crate");
+        let lines = source.lines().filter(|line| line.starts_with("//! - ")).count();
+        assert_eq!(LAWS.iter().filter(|law| law.id.starts_with("C-")).count(), lines);
+    }
+}

@@ -1,0 +1,246 @@
+//! [`Suite`]: runs the cases against a backend, as tests or from a program.
+
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use libtest_mimic::{Arguments, Failed, Trial};
+use synod_core::chance::{Chance, mix};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::sleep;
+
+use crate::case::{Case, cases};
+use crate::harness::Harness;
+use crate::world::World;
+
+mod panics;
+mod watchdog;
+
+/// All cases, and how to make the harness that each gets for itself.
+#[derive(Clone)]
+pub struct Suite {
+    build: Arc<Build>,
+    paused: bool,
+    seed: Option<u64>,
+    hang: Duration,
+}
+
+type Build = dyn Fn() -> Result<Arc<dyn Harness>, String> + Send + Sync;
+
+/// What became of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "what did not run is never shown as passed")]
+pub enum Verdict {
+    /// The store keeps the sentence.
+    Passed,
+    /// It does not, or something panicked on the way.
+    Failed {
+        /// What was expected and what was found, and the seed.
+        why: String,
+    },
+    /// It was not tried.
+    Skipped {
+        /// What the harness lacks.
+        why: String,
+    },
+}
+
+/// What became of all cases.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Report {
+    /// Each case that ran or not, in order, and what became of it.
+    pub results: Vec<(&'static Case, Verdict)>,
+}
+
+impl Suite {
+    /// Each case gets a harness from `build`, which is called within the case's own runtime.
+    pub fn new<H: Harness>(build: impl Fn() -> H + Send + Sync + 'static) -> Self {
+        Self::fallible(move || Ok(build()))
+    }
+
+    /// [`Suite::new`] where a harness may be missing: the error is why no case can run.
+    pub fn fallible<H: Harness>(
+        build: impl Fn() -> Result<H, String> + Send + Sync + 'static,
+    ) -> Self {
+        let build = move || build().map(|harness| Arc::new(harness) as Arc<dyn Harness>);
+        let hang = Duration::from_secs(120);
+        Self { build: Arc::new(build), paused: false, seed: None, hang }
+    }
+
+    /// Runs on virtual time, which jumps ahead whenever everybody waits. Only for a store that
+    /// lives in the process.
+    pub fn on_paused_time(mut self) -> Self {
+        self.paused = true;
+        self
+    }
+
+    /// Makes every choice from this seed. Otherwise each run has a new one, which failures tell.
+    pub fn seeded(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// How long one case may keep a processor before it is given up, in real time. No verdict on
+    /// a store that comes to an end depends on it.
+    pub fn give_up_after(mut self, hang: Duration) -> Self {
+        self.hang = hang;
+        self
+    }
+
+    /// The whole of a test binary: lists or runs the cases as the arguments say, like any Rust test.
+    ///
+    /// The environment variable `SYNOD_SEED` repeats the choices of a run that failed.
+    pub fn main(self) -> ExitCode {
+        let given = std::env::var("SYNOD_SEED").ok();
+        let parsed = given.as_deref().map(|text| {
+            let digits = text.strip_prefix("0x").unwrap_or(text);
+            u64::from_str_radix(digits, 16)
+        });
+        let suite = match parsed {
+            None => self,
+            Some(Ok(seed)) => self.seeded(seed),
+            Some(Err(error)) => {
+                #[expect(clippy::print_stderr, reason = "a test binary says why it does not run")]
+                {
+                    eprintln!("SYNOD_SEED is not a number in hexadecimal: {error}");
+                }
+                return ExitCode::FAILURE;
+            }
+        };
+        let obstacle = suite.obstacles();
+        let trials = cases().map(|case| suite.trial(case, obstacle(case))).collect();
+        libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    }
+
+    fn trial(&self, case: &'static Case, obstacle: Option<String>) -> Trial {
+        let suite = self.clone();
+        let trial = Trial::test(case.name(), move || match suite.run(case) {
+            Verdict::Passed => Ok(()),
+            Verdict::Failed { why } => Err(Failed::from(why)),
+            Verdict::Skipped { why } => Err(Failed::from(format!("cannot run: {why}"))),
+        });
+        match obstacle {
+            Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
+            None => trial,
+        }
+    }
+
+    /// Runs every case that can run, and tells of each when it ended.
+    pub fn run_all(&self, mut on_result: impl FnMut(&'static Case, &Verdict)) -> Report {
+        let mut report = Report::default();
+        for case in cases() {
+            let verdict = self.run(case);
+            on_result(case, &verdict);
+            report.results.push((case, verdict));
+        }
+        report
+    }
+
+    /// Runs one case, on this thread.
+    ///
+    /// A case that waits for ever ends with what it waited for. A panic, the case's own or one in
+    /// a task of the store, is caught and becomes the reason; nothing is printed.
+    pub fn run(&self, case: &Case) -> Verdict {
+        let seed = self.seed.unwrap_or_else(|| Chance::from_system().number());
+        let (returned, said) = panics::capture(|| {
+            let work = || self.run_on(case, &Chance::seeded(seed ^ hash(case.name())));
+            catch_unwind(AssertUnwindSafe(work))
+        });
+        match (returned, said.first()) {
+            (Ok(Verdict::Skipped { why }), _) => Verdict::Skipped { why },
+            (Ok(verdict), None) => with_seed(verdict, seed),
+            (_, Some(message)) => with_seed(Verdict::Failed { why: message.clone() }, seed),
+            (Err(_), None) => {
+                with_seed(Verdict::Failed { why: "it panicked without a word".into() }, seed)
+            }
+        }
+    }
+
+    fn run_on(&self, case: &Case, chance: &Chance) -> Verdict {
+        let runtime = self.runtime();
+        let verdict = runtime.block_on(async {
+            let harness = match (self.build)() {
+                Ok(harness) => harness,
+                Err(why) => return Verdict::Skipped { why },
+            };
+            let profile = harness.profile();
+            if let Some(why) = profile.obstacle(case.needs()) {
+                return Verdict::Skipped { why };
+            }
+            // Every wait of a case is bounded, so only one that keeps coming back lasts so long.
+            let limit = (profile.patience + profile.ttl) * 50;
+            let act = watchdog::guard(self.hang, (case.act)(World::new(harness, chance.fork(1))));
+            match select(pin!(act), pin!(sleep(limit))).await {
+                Either::Left((Ok(()), _)) => Verdict::Passed,
+                Either::Left((Err(watchdog::Hung), _)) => Verdict::Failed {
+                    why: format!("still busy after {:?} of real time", self.hang),
+                },
+                Either::Right(_) => Verdict::Failed { why: format!("no end within {limit:?}") },
+            }
+        });
+        // What is left is dropped here; a thread that does not end is not waited for.
+        runtime.shutdown_background();
+        verdict
+    }
+
+    /// Why a case cannot run, found out once for all of them.
+    fn obstacles(&self) -> impl Fn(&Case) -> Option<String> + use<> {
+        let profile = self.runtime().block_on(async { Ok((self.build)()?.profile()) });
+        move |case| match &profile {
+            Ok(profile) => profile.obstacle(case.needs()),
+            Err(why) => Some(String::clone(why)),
+        }
+    }
+
+    fn runtime(&self) -> Runtime {
+        let runtime = Builder::new_current_thread().enable_all().start_paused(self.paused).build();
+        runtime.expect("the operating system lets a runtime start")
+    }
+}
+
+impl Report {
+    /// How many cases passed.
+    pub fn passed(&self) -> usize {
+        self.count(|verdict| *verdict == Verdict::Passed)
+    }
+
+    /// How many failed.
+    pub fn failed(&self) -> usize {
+        self.count(|verdict| matches!(verdict, Verdict::Failed { .. }))
+    }
+
+    /// How many could not run.
+    pub fn skipped(&self) -> usize {
+        self.count(|verdict| matches!(verdict, Verdict::Skipped { .. }))
+    }
+
+    fn count(&self, which: impl Fn(&Verdict) -> bool) -> usize {
+        self.results.iter().filter(|(_, verdict)| which(verdict)).count()
+    }
+}
+
+impl fmt::Debug for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Suite").field("paused", &self.paused).finish_non_exhaustive()
+    }
+}
+
+fn with_seed(verdict: Verdict, seed: u64) -> Verdict {
+    match verdict {
+        Verdict::Failed { why } => Verdict::Failed { why: format!("{why} [seed {seed:#x}]") },
+        other => other,
+    }
+}
+
+/// So that no two cases draw the same.
+fn hash(name: &str) -> u64 {
+    name.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
+}
+
+#[cfg(test)]
+mod tests;

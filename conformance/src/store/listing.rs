@@ -1,0 +1,188 @@
+//! Children and trees: complete, sorted, and nothing else.
+
+use bytes::Bytes;
+use synod_core::error::ErrorKind;
+use synod_core::path::Path;
+use synod_core::store::{Lifetime, Op, Query, Sequence, Txn};
+
+use crate::actor::{Actor, names, told};
+use crate::world::World;
+
+cases![
+    "L-KV-12 C-READ-3" catches [ListingUnsorted] => children_are_complete_and_sorted,
+    "L-KV-12 C-READ-3" catches [TreeLeavesOutItsRoot] => a_tree_is_a_node_and_all_below_it,
+    "L-KV-12 C-READ-3" catches [ChildrenIncludeGrandchildren] => children_are_one_level_below,
+    "L-X-9 L-KV-12" catches [RangeEndIncludesSibling] => a_path_that_starts_alike_is_not_below,
+    "L-KV-12 C-READ-3" catches [PrefixIgnored] => a_prefix_narrows_the_children,
+    "L-KV-12 C-READ-3" catches [WindowUnsorted] => the_oldest_children_come_in_order,
+    "L-KV-12 C-READ-3" catches [NewestFromTheWrongEnd] => the_newest_children_come_in_order,
+    "L-KV-12 C-READ-3" catches [WindowIgnoresBefore] => the_newest_before_one_are_all_before_it,
+    "L-KV-13 C-READ-3" catches [ListingTruncated] => a_crowded_directory_is_listed_whole,
+];
+
+async fn create_all(actor: &Actor, paths: impl IntoIterator<Item = Path>) {
+    let mut txn = Txn::new();
+    for path in paths {
+        if txn.ops.len() == actor.store.session().limits.operations.min(128) {
+            let _done = actor.commit(std::mem::take(&mut txn)).await;
+        }
+        let (data, lifetime) = (Bytes::from_static(b"x"), Lifetime::Persistent);
+        txn = txn.op(Op::Create { path, data, lifetime, sequential: false });
+    }
+    let _done = actor.commit(txn).await;
+}
+
+async fn children_are_complete_and_sorted(world: World) {
+    let ann = world.ann().await;
+    // Sorted as bytes, which is neither how people nor how UTF-16 would sort them.
+    let sorted =
+        ["!", "-", ".a", "0", "10", "9", "A", "Z", "_", "a", "a b", "aa", "b", "~", "é", "中"];
+    let mut shuffled = sorted;
+    shuffled.reverse();
+    shuffled.swap(3, 9);
+
+    for name in shuffled {
+        ann.create(&world.at(&format!("d/{name}")), "x").await;
+    }
+
+    let dir = world.at("d");
+    assert_eq!(names(&ann.read(Query::children(&dir)).await), sorted);
+    assert_eq!(names(&ann.read(Query::children(&dir).local()).await), sorted);
+    assert_eq!(ann.names(&dir).await, sorted);
+    let mut tree = ann.read(Query::subtree(&dir)).await;
+    // The directory itself is a container: named or not.
+    tree.nodes.retain(|node| node.stat.is_some());
+    assert_eq!(names(&tree), sorted);
+    assert!(ann.children(&dir).await.iter().all(|node| node.data == "x" && node.stat.is_some()));
+}
+
+async fn a_tree_is_a_node_and_all_below_it(world: World) {
+    let ann = world.ann().await;
+    let mut expected = ["t", "t/a", "t/a!", "t/a/b/c", "t/z"].map(|path| world.at(path)).to_vec();
+    create_all(&ann, expected.iter().cloned()).await;
+    expected.sort();
+
+    for query in [Query::subtree(world.at("t")), Query::subtree(world.at("t")).local()] {
+        let view = ann.read(query).await;
+
+        assert!(view.nodes.is_sorted_by_key(|node| &node.path), "{view:?}");
+        let nodes = view.nodes.iter().filter(|node| node.stat.is_some());
+        assert_eq!(nodes.map(|node| node.path.clone()).collect::<Vec<_>>(), expected);
+        for container in view.nodes.iter().filter(|node| node.stat.is_none()) {
+            assert_eq!(container.path, world.at("t/a/b"), "nothing else was made on the way");
+        }
+    }
+}
+
+async fn children_are_one_level_below(world: World) {
+    let ann = world.ann().await;
+    create_all(&ann, ["d", "d/a", "d/a/x", "d/a/x/y", "d/b"].map(|path| world.at(path))).await;
+
+    assert_eq!(ann.names(&world.at("d")).await, ["a", "b"]);
+    assert_eq!(names(&ann.read(Query::children(world.at("d"))).await), ["a", "b"]);
+    assert_eq!(ann.names(&world.at("d/a")).await, ["x"]);
+    assert_eq!(ann.names(&world.at("d/b")).await, Vec::<String>::new());
+}
+
+async fn a_path_that_starts_alike_is_not_below(world: World) {
+    let ann = world.ann().await;
+    let alike = ["a", "a!", "a0", "ab", "ab/c", "a-b", "a.b/c", "b"];
+    create_all(&ann, alike.map(|path| world.at(path))).await;
+    ann.create(&world.at("a/own"), "").await;
+
+    assert_eq!(ann.names(&world.at("a")).await, ["own"]);
+    assert_eq!(names(&ann.read(Query::children(world.at("a"))).await), ["own"]);
+    assert_eq!(names(&ann.read(Query::subtree(world.at("a"))).await), ["a", "own"]);
+    ann.delete(&world.at("a/own")).await;
+    ann.delete(&world.at("a")).await;
+}
+
+async fn a_prefix_narrows_the_children(world: World) {
+    let ann = world.ann().await;
+    let all = ["a", "ab", "ab-1", "ab-2/below", "abc", "b", "ab!"];
+    create_all(&ann, all.map(|path| world.at(&format!("d/{path}")))).await;
+    let having = |prefix: &str| Query::children(world.at("d")).starting_with(prefix);
+
+    assert_eq!(names(&ann.read(having("ab-")).await), ["ab-1", "ab-2"]);
+    assert_eq!(
+        names(&ann.read(having("ab").names_only()).await),
+        ["ab", "ab!", "ab-1", "ab-2", "abc"]
+    );
+    assert_eq!(names(&ann.read(having("x")).await), Vec::<String>::new());
+    assert_eq!(ann.read(having("")).await.nodes.len(), 7);
+}
+
+/// Five tickets in a line, with names that sort in another order, and something that is no ticket.
+async fn line(world: &World, actor: &Actor) -> Vec<(String, Sequence)> {
+    create_all(actor, ["!no-ticket", "~no-ticket/x"].map(|path| world.at(&format!("line/{path}"))))
+        .await;
+    let mut line = Vec::new();
+    for name in ["e", "b", "d", "a", "c"] {
+        let done = actor.draw(&world.at(&format!("line/{name}-")), Lifetime::Session).await;
+        line.push((done.path.name().to_owned(), done.sequence.expect("a ticket has a sequence")));
+    }
+    line
+}
+
+/// The names and sequences of the tickets that a query finds.
+async fn tickets(actor: &Actor, query: Query) -> Vec<(String, Sequence)> {
+    let view = actor.read(query).await;
+    let ours = view.nodes.iter().filter(|node| !node.path.name().contains("no-ticket"));
+    let known = ours
+        .map(|node| (node.path.name().to_owned(), node.sequence.expect("a ticket has a sequence")));
+    known.collect()
+}
+
+async fn the_oldest_children_come_in_order(world: World) {
+    let ann = world.ann().await;
+    let line = line(&world, &ann).await;
+    let query = || Query::children(world.at("line"));
+
+    assert_eq!(tickets(&ann, query().oldest(100)).await, line);
+    assert_eq!(tickets(&ann, query().starting_with("").oldest(100).local()).await, line);
+    assert_eq!(tickets(&ann, query().oldest(100).names_only()).await, line);
+    assert_eq!(tickets(&ann, query().starting_with("d-").oldest(2)).await, line[2..3]);
+    assert_eq!(tickets(&ann, query().oldest(0)).await, []);
+}
+
+async fn the_newest_children_come_in_order(world: World) {
+    let ann = world.ann().await;
+    let line = line(&world, &ann).await;
+    let query = || Query::children(world.at("line"));
+
+    assert_eq!(tickets(&ann, query().newest(2)).await, line[3..]);
+    assert_eq!(tickets(&ann, query().newest(100).names_only()).await, line);
+    assert_eq!(tickets(&ann, query().newest(2).local()).await, line[3..]);
+}
+
+async fn the_newest_before_one_are_all_before_it(world: World) {
+    let ann = world.ann().await;
+    let line = line(&world, &ann).await;
+    let before =
+        |count, place: usize| Query::children(world.at("line")).newest_before(count, line[place].1);
+
+    assert_eq!(tickets(&ann, before(1, 3)).await, line[2..3]);
+    assert_eq!(tickets(&ann, before(2, 3).names_only()).await, line[1..3]);
+    assert_eq!(tickets(&ann, before(100, 4)).await, line[..4]);
+    assert_eq!(tickets(&ann, before(1, 0)).await, []);
+}
+
+async fn a_crowded_directory_is_listed_whole(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let crowd = world.profile.crowd;
+    let name = |number| format!("n{number:06}");
+    create_all(&ann, (0..crowd).map(|number| world.at(&format!("crowd/{}", name(number))))).await;
+
+    for query in
+        [Query::children(world.at("crowd")).names_only(), Query::children(world.at("crowd"))]
+    {
+        match bob.ask(query).await {
+            Ok(view) => {
+                assert_eq!(view.nodes.len(), crowd);
+                let mut listed = view.nodes.iter().enumerate();
+                assert!(listed.all(|(number, node)| node.path.name() == name(number)));
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::TooLarge, "{}", told(&error)),
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What happens while a session cannot reach its server.
+
+use futures_util::future::join;
+use synod_core::error::{Effect, Error};
+use synod_core::path::Path;
+use synod_core::store::{Lifetime, Loss, Outcome, Query, Status, Txn};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::actor::Actor;
+use crate::harness::Link;
+use crate::world::World;
+
+cases![
+    "L-OUT-5 C-SES-6" needs [Links] catches [CallsHangWhenCut] => no_call_waits_longer_than_the_time_to_live,
+    "L-OUT-1 C-WRITE-3" needs [Links] catches [LostReplyIsNone] => a_write_that_certainly_failed_never_happens,
+    "L-OUT-2 L-OUT-3 C-WRITE-3" needs [Links] catches [RetriesBlindly] => a_write_whose_answer_is_lost_happens_at_most_once,
+    "L-SEQ-8 C-WRITE-5" needs [Links] catches [LateAfterRead] => a_repeated_ticket_is_there_once,
+    "L-SES-3 C-SES-1" needs [Links] catches [NeverSuspended] => a_session_that_is_cut_off_says_so,
+    "L-SES-3 C-SES-2" needs [Links] catches [NeverLost] => a_session_that_is_cut_off_is_lost_in_time,
+    "L-SES-3 C-SES-2" needs [Links] catches [LostSessionRevived] => a_lost_session_does_not_come_back,
+    "L-SES-2 C-SES-1" needs [Links] catches [LeaseExtendedByHope] => a_session_that_is_certain_to_live_lives,
+    "L-SES-1 C-SES-1" needs [Links] catches [LeaseFromReply] => a_session_counts_from_the_sending,
+    "L-SES-3" needs [Links] catches [SuspendedForGood] => a_short_outage_is_survived,
+    "L-WAT-7 L-WAT-10" needs [Links] catches [WatchSilentAfterOutage] => a_change_during_an_outage_is_told,
+    "L-WAT-10 L-WAT-7" needs [Links] catches [WatchSilentAfterOutage] => what_comes_and_goes_during_an_outage_wakes_the_waiter,
+    "L-KV-3" needs [Links] catches [LocalGoesBackAfterOutage] => a_local_read_does_not_go_back_after_an_outage,
+];
+
+async fn no_call_waits_longer_than_the_time_to_live(world: World) {
+    let node = world.at("n");
+    for link in [Link::Cut, Link::Deaf] {
+        let ann = world.ann().await;
+        let limit = ann.ttl() + world.profile.patience;
+        world.link(ann.id(), link).await;
+        let store = &ann.store;
+        let create = Txn::new().create(&node, "", Lifetime::Persistent);
+
+        let calls = async {
+            let _read = timeout(limit, store.read(Query::node(&node))).await.expect("read");
+            let _observe =
+                timeout(limit, store.observe(Query::node(&node))).await.expect("observe");
+            let _commit = timeout(limit, store.commit(create)).await.expect("commit");
+            let _close = timeout(limit, store.close()).await.expect("close");
+        };
+        calls.await;
+    }
+}
+
+/// What a write under this link came to, and whether it is there when the dust has settled.
+async fn write_under(world: &World, link: Link, node: &Path) -> (Result<Outcome, Error>, usize) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    ann.read(Query::node(node)).await;
+    world.link(ann.id(), link).await;
+    let parent = node.parent().expect("not the root");
+    let txn = Txn::new().create_sequential(node, "", Lifetime::Persistent);
+    let limit = ann.ttl() + world.profile.patience;
+    let outcome = timeout(limit, ann.store.commit(txn)).await.expect("it ends");
+    world.link(ann.id(), Link::Open).await;
+    sleep(ann.ttl() * 3).await;
+    (outcome, bob.names(&parent).await.len())
+}
+
+async fn a_write_that_certainly_failed_never_happens(world: World) {
+    for (link, name) in [(Link::Cut, "cut/n-"), (Link::Deaf, "deaf/n-")] {
+        let (outcome, there) = write_under(&world, link, &world.at(name)).await;
+        match outcome {
+            Ok(Outcome::Committed(_)) => assert_eq!(there, 1, "{link:?}"),
+            Ok(Outcome::Rejected(no)) => panic!("{link:?}: {no}"),
+            Err(error) if error.effect() == Effect::None => {
+                assert_eq!(there, 0, "{link:?}: {error}");
+            }
+            Err(_) => assert!(there <= 1, "{link:?}: {there} nodes"),
+        }
+    }
+}
+
+async fn a_write_whose_answer_is_lost_happens_at_most_once(world: World) {
+    for round in 0..2 {
+        let node = world.at(&format!("d{round}/n-"));
+        let (outcome, there) = write_under(&world, Link::Deaf, &node).await;
+        assert!(there <= 1, "{there} nodes of one create: {outcome:?}");
+    }
+}
+
+async fn a_repeated_ticket_is_there_once(world: World) {
+    for round in 0..5 {
+        let (ann, bob) = (world.ann().await, world.bob().await);
+        let dir = world.at(&format!("d{round}"));
+        let ticket = dir.join("id-").expect("valid");
+        let draw = || Txn::new().create_sequential(&ticket, "", Lifetime::Session);
+        let link = if round % 2 == 0 { Link::Deaf } else { Link::Cut };
+        world.link(ann.id(), link).await;
+        let first = ann.store.commit(draw());
+        let (outcome, ()) = join(first, async {
+            sleep(ann.ttl() / 4).await;
+            world.link(ann.id(), Link::Open).await;
+        })
+        .await;
+
+        if outcome.is_err() && !ann.status().is_lost() {
+            let seen = repeat_if_unseen(&ann, &dir, draw()).await;
+            if !ann.status().is_lost() {
+                assert!(seen, "it was seen, or drawn again");
+            }
+        }
+        sleep(ann.ttl() / 2).await;
+        let there = bob.names(&dir).await;
+        assert!(there.len() <= 1, "{there:?}");
+    }
+}
+
+/// As the contract says: reads the latest, and repeats what it does not see.
+async fn repeat_if_unseen(actor: &Actor, dir: &Path, txn: Txn) -> bool {
+    match actor.ask(Query::children(dir)).await {
+        Ok(view) if view.nodes.is_empty() => actor.attempt(txn).await.is_ok(),
+        Ok(_) => true,
+        Err(_) => false,
+    }
+}
+
+async fn a_session_that_is_cut_off_says_so(world: World) {
+    let ann = world.ann().await;
+
+    world.link(ann.id(), Link::Cut).await;
+
+    let mut status = ann.store.status();
+    let suspended = status.wait_for(|status| matches!(status, Status::Suspended { .. }));
+    let told = timeout(ann.ttl(), suspended).await;
+    assert!(told.is_ok(), "cut off for its time to live, and it is {:?}", ann.status());
+}
+
+async fn a_session_that_is_cut_off_is_lost_in_time(world: World) {
+    let ann = world.ann().await;
+    world.link(ann.id(), Link::Cut).await;
+    let mut promised = Instant::now();
+
+    let end = Instant::now() + ann.ttl() + world.profile.patience;
+    while !ann.status().is_lost() {
+        promised = promised.max(ann.status().until().unwrap_or(promised));
+        assert!(Instant::now() < end, "cut off for so long, and it is {:?}", ann.status());
+        sleep(ann.ttl() / 50).await;
+    }
+
+    let late = Instant::now().saturating_duration_since(promised);
+    assert!(late <= ann.ttl() / 10 + world.profile.patience, "lost {late:?} after it may be over");
+    assert_eq!(ann.lost().await, Loss::Expired);
+}
+
+async fn a_lost_session_does_not_come_back(world: World) {
+    let ann = world.ann().await;
+    world.link(ann.id(), Link::Cut).await;
+    ann.lost().await;
+
+    world.link(ann.id(), Link::Open).await;
+
+    for _ in 0..20 {
+        sleep(ann.ttl() / 5).await;
+        assert!(ann.status().is_lost(), "it was lost, and is {:?}", ann.status());
+    }
+    let create = Txn::new().create(world.at("n"), "", Lifetime::Persistent);
+    assert!(ann.attempt(create).await.is_err());
+    assert!(!world.bob().await.exists(&world.at("n")).await);
+}
+
+async fn a_session_that_is_certain_to_live_lives(world: World) {
+    let bob = world.bob().await;
+    for link in [Link::Cut, Link::Deaf] {
+        let ann = world.ann().await;
+        let node = world.at(&format!("{}", ann.id()));
+        ann.ephemeral(&node).await;
+        sleep(ann.ttl() * 2).await;
+
+        world.link(ann.id(), link).await;
+
+        let end = Instant::now() + ann.ttl() * 3 + world.profile.patience;
+        loop {
+            let there = bob.exists(&node).await;
+            // Read after the node: whoever is certain now was certain when it was there no more.
+            let certain = ann.status().is_certain();
+            assert!(there || !certain, "it is gone, and its owner is certain to hold it");
+            if !there || Instant::now() > end {
+                break;
+            }
+            sleep(ann.ttl() / 500).await;
+        }
+        world.link(ann.id(), Link::Open).await;
+    }
+}
+
+async fn a_session_counts_from_the_sending(world: World) {
+    let ann = world.ann().await;
+    let (there, back) = (ann.ttl() / 20, ann.ttl() / 8);
+    world.link(ann.id(), Link::Slow { there, back }).await;
+    sleep(ann.ttl()).await;
+
+    let certain = ann.ttl() / 1_000 * 981;
+    for _ in 0..100 {
+        sleep(ann.ttl() / 100).await;
+        let Some(until) = ann.status().until() else { panic!("slow is not lost") };
+        // Whatever was answered by now was sent that long ago.
+        let sent = Instant::now().checked_sub(there + back).expect("the clock runs for a while");
+        assert!(until <= sent + certain, "certain for {:?} after the sending", until - sent);
+    }
+}
+
+async fn a_short_outage_is_survived(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    ann.ephemeral(&world.at("e")).await;
+    let mut status = ann.store.status();
+    world.link(ann.id(), Link::Cut).await;
+    let told = status.wait_for(|status| !matches!(status, Status::Live { .. }));
+    let told = *world.in_time("word of the outage", told).await.expect("the store is here");
+    assert!(!told.is_lost(), "a session is suspended before it is lost");
+
+    world.link(ann.id(), Link::Open).await;
+
+    let live = async || matches!(ann.status(), Status::Live { .. });
+    world.eventually("a session that is reachable again is live", live).await;
+    assert!(bob.exists(&world.at("e")).await);
+    ann.create(&world.at("n"), "").await;
+}
+
+/// Cuts a session off, has something done meanwhile, and connects it again.
+async fn during_an_outage(world: &World, actor: &Actor, work: impl Future<Output = ()>) {
+    world.link(actor.id(), Link::Cut).await;
+    sleep(actor.ttl() / 10).await;
+    work.await;
+    sleep(actor.ttl() / 10).await;
+    world.link(actor.id(), Link::Open).await;
+}
+
+async fn a_change_during_an_outage_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [node, child] = ["n", "d/c"].map(|name| world.at(name));
+    bob.create(&node, "0").await;
+    let (_view, mut of_node) = ann.observe(Query::node(&node)).await;
+    let (_view, mut of_children) = ann.observe(Query::children(world.at("d"))).await;
+
+    let changes = async {
+        bob.set(&node, "1").await;
+        bob.create(&child, "").await;
+    };
+    during_an_outage(&world, &ann, changes).await;
+
+    of_node.hears_of(&node).await;
+    of_children.hears_of(&child).await;
+    // And they go on.
+    bob.set(&node, "2").await;
+    of_node.hears_of(&node).await;
+}
+
+async fn what_comes_and_goes_during_an_outage_wakes_the_waiter(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let (missing, made_again) = (world.at("missing"), world.at("again"));
+    let first = bob.create(&made_again, "").await;
+    let (_view, mut of_missing) = ann.observe(Query::node(&missing)).await;
+    let (_view, mut of_made_again) = ann.observe(Query::node(&made_again)).await;
+
+    let changes = async {
+        bob.create(&missing, "").await;
+        bob.delete(&missing).await;
+        bob.delete(&made_again).await;
+        bob.create(&made_again, "").await;
+    };
+    during_an_outage(&world, &ann, changes).await;
+
+    of_missing.hears_of(&missing).await;
+    of_made_again.hears_of(&made_again).await;
+    let now = ann.get(&made_again).await.and_then(|node| node.stat).expect("it exists");
+    assert_ne!(now.created, first.created);
+}
+
+async fn a_local_read_does_not_go_back_after_an_outage(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    bob.create(&node, "0").await;
+    for round in 1..=5 {
+        let stat = bob.set(&node, round.to_string()).await;
+        let seen = ann.get(&node).await.and_then(|node| node.stat);
+        assert_eq!(seen, Some(stat));
+
+        during_an_outage(&world, &ann, async {}).await;
+
+        let live = async || matches!(ann.status(), Status::Live { .. });
+        world.eventually("a session that is reachable again is live", live).await;
+        sleep(ann.ttl() / 2).await;
+        let local = ann.read(Query::node(&node).local()).await;
+        let modified = local.node().and_then(|node| node.stat).map(|stat| stat.modified);
+        assert!(modified >= Some(stat.modified), "{modified:?} after {}", stat.modified);
+    }
+}

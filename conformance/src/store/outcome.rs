@@ -1,0 +1,90 @@
+//! What an answer says about what happened.
+
+use futures_util::future::join_all;
+use synod_core::store::{Expect, Lifetime, Query, Txn};
+
+use crate::actor::{only, told};
+use crate::world::World;
+
+cases![
+    "L-OUT-1 C-WRITE-2" catches [RejectedAppliesLater] => what_was_rejected_never_happens,
+    "L-OUT-2" needs [Truth] catches [AppliesTwice] => what_was_answered_happened_once,
+    "L-OUT-7" catches [ErrorWithoutPath] => an_error_is_one_line_that_names_its_path,
+    "L-OUT-8 L-X-4" catches [OneCallAtATime] => many_calls_at_once_are_all_answered,
+];
+
+async fn what_was_rejected_never_happens(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [node, other] = ["n", "m"].map(|name| world.at(name));
+    ann.create(&node, "right").await;
+    let txn = Txn::new().create(&other, "wrong", Lifetime::Persistent);
+    bob.rejected(Txn::new().create(&node, "wrong", Lifetime::Persistent)).await;
+    bob.rejected(txn.check(world.at("missing"), Expect::Any)).await;
+
+    for _ in 0..20 {
+        world.think().await;
+        bob.set(&node, "right").await;
+        assert_eq!(ann.text(&node).await.as_deref(), Some("right"));
+        assert!(!ann.exists(&other).await);
+    }
+    tokio::time::sleep(ann.ttl() * 2).await;
+    assert_eq!(ann.names(&world.dir).await, ["n"]);
+}
+
+async fn what_was_answered_happened_once(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let mut done = Vec::new();
+    for round in 0..10 {
+        let actor = if round % 2 == 0 { &ann } else { &bob };
+        let node = world.at(&format!("n{round}"));
+        done.push((node.clone(), actor.create(&node, "").await.created));
+        done.push((node.clone(), actor.set(&node, "x").await.modified));
+    }
+
+    let truth = world.harness.truth().await;
+    for (path, revision) in &done {
+        let mut entries = truth.iter().filter(|change| change.path == *path);
+        let found = entries.clone().filter(|change| change.revision == Some(*revision)).count();
+        assert_eq!(found, 1, "{path} was written at {revision}, once");
+        assert_eq!(entries.by_ref().count(), 2, "{path} was written twice");
+    }
+}
+
+async fn an_error_is_one_line_that_names_its_path(world: World) {
+    let ann = world.ann().await;
+    let node = world.at("n");
+    let large = vec![0; ann.store.session().limits.data + 1];
+    let errors = [
+        ann.attempt(Txn::new().create(&node, large, Lifetime::Persistent)).await.err(),
+        ann.attempt(Txn::new().set(&node, "", Expect::Absent)).await.err(),
+        ann.ask(Query::node(&node).starting_with("x")).await.err(),
+    ];
+    for error in errors {
+        let error = error.expect("it cannot be done");
+        let shown = told(&error);
+        assert_eq!(error.path(), Some(&node), "{shown}");
+        assert!(shown.contains(node.as_str()) && !shown.contains('\n'), "{shown}");
+    }
+}
+
+async fn many_calls_at_once_are_all_answered(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let calls = (0..200).map(|number| {
+        let (ann, bob, world) = (&ann, &bob, &world);
+        async move {
+            let node = world.at(&format!("n{}", number % 20));
+            let actor = if number % 2 == 0 { ann } else { bob };
+            let txn = Txn::new().create(&node, "", Lifetime::Persistent);
+            let made = actor.attempt(txn).await.expect("the store answers").committed().is_some();
+            assert!(actor.exists(&node).await, "a create was answered: it exists");
+            usize::from(made)
+        }
+    });
+
+    let made: usize = join_all(calls).await.into_iter().sum();
+
+    assert_eq!(made, 20);
+    assert_eq!(ann.names(&world.dir).await.len(), 20);
+    let view = bob.read(Query::node(world.at("n0"))).await;
+    only(view.nodes);
+}

@@ -1,0 +1,259 @@
+//! Several operations as one, and what their answers tell.
+
+use futures_util::future::{join, join_all};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Query, Rejected, Txn, Why};
+
+use crate::actor::{names, text};
+use crate::world::World;
+
+cases![
+    "L-KV-9 C-WRITE-1" catches [AppliesOneByOne] => a_transaction_happens_at_one_revision,
+    "L-KV-9 C-READ-3" catches [ListingMixesRevisions] => nobody_sees_half_of_a_transaction,
+    "L-KV-10 L-OUT-1 C-WRITE-1" catches [AppliesHalf] => a_rejected_transaction_changes_nothing,
+    "L-KV-10 C-WRITE-2" catches [RejectedNamesLast] => the_first_operation_that_fails_is_named,
+    "L-KV-10 C-WRITE-2" catches [RejectedWithoutPlace] => a_rejection_names_the_place_of_its_operation,
+    "C-WRITE-1" catches [OpsBlindToEachOther] => operations_see_those_before_them,
+    "C-WRITE-1" catches [OpsBlindToEachOther] => children_of_what_goes_before_are_gone,
+    "C-WRITE-1" catches [AnswerLeavesOutChecks] => the_answer_has_one_entry_for_each_operation,
+    "C-WRITE-1" catches [StatOfBefore] => a_write_is_answered_with_what_the_node_is_now,
+    "C-WRITE-1" catches [LookBeforeCommit] => a_look_reflects_its_own_commit,
+    "C-WRITE-1" catches [LookShowsLater] => a_look_shows_nothing_above_its_own_ticket,
+    "C-WRITE-1" catches [CheckWrites] => a_transaction_of_checks_changes_nothing,
+];
+
+fn writes(path: &Path) -> Txn {
+    Txn::new().create(path, "", Lifetime::Persistent)
+}
+
+async fn a_transaction_happens_at_one_revision(world: World) {
+    let ann = world.ann().await;
+    let [a, b, c, d] = ["a", "b/b", "c", "d"].map(|name| world.at(name));
+    ann.create(&c, "old").await;
+    ann.create(&d, "").await;
+
+    let txn = writes(&a).create(&b, "", Lifetime::Session).set(&c, "new", Expect::Any);
+    let commit = ann.commit(txn.delete(&d, Expect::Any)).await;
+
+    let mut revisions = Vec::new();
+    for path in [&a, &b, &c] {
+        let stat = ann.get(path).await.and_then(|node| node.stat);
+        revisions.push(stat.expect("it was just written").modified);
+    }
+    revisions.extend(commit.revision);
+    revisions.extend(commit.done.iter().filter_map(|done| done.stat).map(|stat| stat.modified));
+    assert!(revisions.iter().all(|revision| *revision == revisions[0]), "{revisions:?}");
+    assert!(!ann.exists(&d).await);
+}
+
+async fn nobody_sees_half_of_a_transaction(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [left, right] = ["a-left", "z-right"].map(|name| world.at(name));
+    for filler in 0..20 {
+        ann.create(&world.at(&format!("m{filler}")), "").await;
+    }
+    ann.create(&left, "").await;
+
+    let moving = async {
+        for round in 0..40 {
+            let (from, to) = if round % 2 == 0 { (&left, &right) } else { (&right, &left) };
+            let _moved = ann.commit(writes(to).delete(from, Expect::Any)).await;
+            world.think().await;
+        }
+    };
+    let looking = async {
+        for round in 0..40 {
+            let query = match round % 3 {
+                0 => Query::children(&world.dir),
+                1 => Query::children(&world.dir).names_only().local(),
+                _ => Query::subtree(&world.dir),
+            };
+            let seen = names(&bob.read(query).await);
+            let both = ["a-left", "z-right"].map(|name| seen.iter().any(|seen| seen == name));
+            assert!(both[0] != both[1], "it is in one place at a time: {seen:?}");
+            world.think().await;
+        }
+    };
+    join(moving, looking).await;
+}
+
+async fn a_rejected_transaction_changes_nothing(world: World) {
+    let ann = world.ann().await;
+    let [made, kept, gone] = ["deep/made", "kept", "gone"].map(|name| world.at(name));
+    let stat = ann.create(&kept, "old").await;
+    ann.create(&gone, "").await;
+
+    let txn = writes(&made).set(&kept, "new", Expect::Any).delete(&gone, Expect::Any);
+    let txn = txn.create_sequential(world.at("s-"), "", Lifetime::Session);
+    let no = ann.rejected(txn.check(world.at("missing"), Expect::Any)).await;
+
+    assert_eq!((no.index, no.why), (4, Why::Missing));
+    let node = ann.get(&kept).await.expect("it still exists");
+    assert_eq!((text(&node).as_str(), node.stat), ("old", Some(stat)));
+    assert!(!ann.exists(&made).await);
+    assert_eq!(ann.names(&world.dir).await, ["gone", "kept"], "nor is a container left");
+}
+
+async fn the_first_operation_that_fails_is_named(world: World) {
+    let ann = world.ann().await;
+    let here = world.at("here");
+    ann.create(&here, "").await;
+
+    let txn = Txn::new().check(&here, Expect::Any).check(world.at("x"), Expect::Absent);
+    let txn = txn.create(&here, "", Lifetime::Persistent).delete(world.at("y"), Expect::Any);
+    let no = ann.rejected(txn.set(world.at("z"), "", Expect::Any)).await;
+
+    assert_eq!(no, Rejected::new(2, here, Why::Exists));
+}
+
+async fn a_rejection_names_the_place_of_its_operation(world: World) {
+    let ann = world.ann().await;
+    let [node, leaf, missing] = ["node", "node/leaf", "missing"].map(|name| world.at(name));
+    let old = ann.create(&node, "").await;
+    ann.set(&node, "").await;
+    ann.create(&leaf, "").await;
+    ann.ephemeral(&world.at("e")).await;
+    let stale = Expect::Version(old.version);
+    let table: [(Txn, &Path, Why); 9] = [
+        (writes(&node), &node, Why::Exists),
+        (Txn::new().set(&missing, "", Expect::Any), &missing, Why::Missing),
+        (Txn::new().set(&missing, "", stale), &missing, Why::Missing),
+        (Txn::new().set(&node, "", stale), &node, Why::OtherVersion),
+        (Txn::new().delete(&missing, Expect::Any), &missing, Why::Missing),
+        (Txn::new().delete(&node, Expect::Any), &node, Why::HasChildren),
+        (Txn::new().check(&missing, stale), &missing, Why::Missing),
+        (Txn::new().check(&node, stale), &node, Why::OtherVersion),
+        (writes(&world.at("e/x")), &world.at("e/x"), Why::BelowEphemeral),
+    ];
+
+    for (failing, path, why) in table {
+        let failing = failing.ops.into_iter().next().expect("one operation");
+        let before = writes(&world.at("new")).check(&leaf, Expect::Any);
+        let no = ann.rejected(before.op(failing.clone()).delete(&leaf, Expect::Any)).await;
+        assert_eq!(no, Rejected::new(2, path.clone(), why), "{failing:?}");
+        assert!(!ann.exists(&world.at("new")).await, "{failing:?}");
+    }
+}
+
+async fn operations_see_those_before_them(world: World) {
+    let ann = world.ann().await;
+    let [parent, child, lonely] = ["p", "p/c", "q/c"].map(|name| world.at(name));
+
+    let _both = ann.commit(writes(&parent).create(&child, "", Lifetime::Persistent)).await;
+    assert!(ann.exists(&parent).await && ann.exists(&child).await);
+
+    let no = ann.rejected(writes(&lonely).create(world.at("q"), "", Lifetime::Persistent)).await;
+    assert_eq!((no.index, no.why), (1, Why::Exists), "its child has made it a container");
+
+    let ephemeral = Txn::new().create(world.at("e"), "", Lifetime::Session);
+    let no = ann.rejected(ephemeral.create(world.at("e/x"), "", Lifetime::Persistent)).await;
+    assert_eq!((no.index, no.why), (1, Why::BelowEphemeral));
+    assert_eq!(ann.names(&world.dir).await, ["p"]);
+}
+
+async fn children_of_what_goes_before_are_gone(world: World) {
+    let ann = world.ann().await;
+    let [parent, child, other] = ["p", "p/c", "p/d"].map(|name| world.at(name));
+    let _both = ann.commit(writes(&parent).create(&child, "", Lifetime::Persistent)).await;
+    let upwards = || Txn::new().delete(&child, Expect::Any).delete(&parent, Expect::Any);
+
+    ann.create(&other, "").await;
+    let no = ann.rejected(upwards()).await;
+    assert_eq!((no.index, no.why), (1, Why::HasChildren));
+
+    ann.delete(&other).await;
+    let downwards = Txn::new().delete(&parent, Expect::Any).delete(&child, Expect::Any);
+    let no = ann.rejected(downwards).await;
+    assert_eq!((no.index, no.why), (0, Why::HasChildren));
+
+    let _gone = ann.commit(upwards()).await;
+    assert!(!ann.exists(&parent).await && !ann.exists(&child).await);
+}
+
+async fn the_answer_has_one_entry_for_each_operation(world: World) {
+    let ann = world.ann().await;
+    let [a, b, c] = ["a", "b", "c"].map(|name| world.at(name));
+    ann.create(&b, "").await;
+    ann.create(&c, "").await;
+
+    let txn = Txn::new().check(&b, Expect::Any).create(&a, "", Lifetime::Persistent);
+    let txn = txn.set(&b, "x", Expect::Any).delete(&c, Expect::Any);
+    let commit = ann.commit(txn).await;
+
+    let paths: Vec<_> = commit.done.iter().map(|done| &done.path).collect();
+    assert_eq!(paths, [&b, &a, &b, &c]);
+    let stats = [&a, &b].map(|path| async { ann.get(path).await.and_then(|node| node.stat) });
+    for (done, stat) in [&commit.done[1], &commit.done[2]].into_iter().zip(join_all(stats).await) {
+        assert!(done.stat.is_none() || done.stat == stat, "what it tells is true: {done:?}");
+    }
+}
+
+async fn a_write_is_answered_with_what_the_node_is_now(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [node, ephemeral] = ["n", "e"].map(|name| world.at(name));
+
+    let created = ann.create(&node, "").await;
+    assert_eq!(created.owner, None);
+    assert_eq!(bob.get(&node).await.and_then(|node| node.stat), Some(created));
+
+    let set = ann.set(&node, "x").await;
+    assert_ne!(set.version, created.version);
+    assert_eq!(bob.get(&node).await.and_then(|node| node.stat), Some(set));
+
+    let owned = ann.ephemeral(&ephemeral).await;
+    assert_eq!(owned.owner, Some(ann.id()));
+    assert_eq!(bob.get(&ephemeral).await.and_then(|node| node.stat), Some(owned));
+}
+
+async fn a_look_reflects_its_own_commit(world: World) {
+    let ann = world.ann().await;
+    let node = world.at("n");
+
+    let commit = ann.commit(writes(&node).look(Query::node(&node))).await;
+    let seen = commit.look.expect("a look was asked for").into_node();
+    assert_eq!(seen.and_then(|node| node.stat), commit.done[0].stat);
+
+    let set = Txn::new().set(&node, "x", Expect::Any).look(Query::children(&world.dir).local());
+    let view = ann.commit(set).await.look.expect("a look was asked for");
+    assert_eq!(view.nodes.iter().map(text).collect::<Vec<_>>(), ["x"]);
+
+    let gone = Txn::new().delete(&node, Expect::Any).look(Query::subtree(&world.dir));
+    let view = ann.commit(gone).await.look.expect("a look was asked for");
+    assert!(view.nodes.iter().all(|seen| seen.path != node), "{view:?}");
+
+    let without = ann.commit(writes(&node)).await;
+    assert_eq!(without.look, None, "no look was asked for");
+}
+
+async fn a_look_shows_nothing_above_its_own_ticket(world: World) {
+    let actors = join_all((0..4).map(|_| world.ann())).await;
+    let line = world.at("line");
+    let drawing = actors.iter().map(|actor| async {
+        for round in 0..10 {
+            world.think().await;
+            let path = line.join(&format!("{}-{round}-", actor.id())).expect("valid");
+            let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
+            let commit = actor.commit(txn.look(Query::children(&line).newest(2))).await;
+
+            let mine = commit.done[0].sequence.expect("a ticket has a sequence");
+            let view = commit.look.expect("a look was asked for");
+            let last = view.nodes.last().expect("at least the own ticket");
+            assert_eq!((&last.path, last.sequence), (&commit.done[0].path, Some(mine)));
+            assert!(view.nodes[0].sequence <= Some(mine));
+        }
+    });
+    join_all(drawing).await;
+}
+
+async fn a_transaction_of_checks_changes_nothing(world: World) {
+    let ann = world.ann().await;
+    let node = world.at("n");
+    let stat = ann.create(&node, "x").await;
+
+    let txn = Txn::new().check(&node, Expect::Version(stat.version)).check(&node, Expect::Any);
+    let commit = ann.commit(txn.check(world.at("missing"), Expect::Absent)).await;
+
+    assert_eq!(commit.done.len(), 3);
+    assert_eq!(ann.get(&node).await.and_then(|node| node.stat), Some(stat));
+    assert_eq!(ann.names(&world.dir).await, ["n"]);
+}

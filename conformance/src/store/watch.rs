@@ -1,0 +1,322 @@
+//! What is told while something is observed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join;
+use synod_core::path::Path;
+use synod_core::store::{Change, Event, Expect, Kind, Lifetime, Query, Stat, Txn};
+
+use crate::actor::{Actor, Watcher, text};
+use crate::world::World;
+
+cases![
+    "L-WAT-1 C-OBS-1" catches [WatchMissesUpdate] => a_write_of_an_observed_node_is_told,
+    "L-WAT-1 C-OBS-1" catches [WatchNeedsNode] => the_creation_of_a_missing_node_is_told,
+    "L-WAT-1 C-OBS-1" catches [WatchMissesDelete] => the_deletion_of_an_observed_node_is_told,
+    "L-WAT-1 C-OBS-1" catches [WatchMissesChildUpdate] => whatever_happens_to_children_is_told,
+    "L-WAT-1 C-OBS-1" catches [NamesWatchIsSilent] => who_asked_for_names_is_told_of_coming_and_going,
+    "L-WAT-1 C-OBS-1" catches [WatchIsShallow] => whatever_happens_in_a_tree_is_told,
+    "L-WAT-1 C-OBS-1" catches [WindowNarrowsWatch] => a_window_does_not_narrow_what_is_observed,
+    "L-WAT-1 C-OBS-1" catches [WatchIgnoresOwnWrites] => a_session_is_told_of_its_own_writes,
+    "L-WAT-1 L-WAT-2 C-OBS-1" catches [WatchArmedAfterRead] => nothing_is_lost_between_the_view_and_the_watch,
+    "L-WAT-1 C-OBS-1" catches [WatchFiresOnce] => a_watch_goes_on_after_its_first_event,
+    "L-WAT-8 C-OBS-2" catches [EventTellsOldNode] => what_an_event_tells_of_a_node_is_true,
+    "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_told,
+    "L-X-9 L-WAT-8" catches [EventForWrongPath] => what_is_not_observed_is_not_told,
+    "L-WAT-11" catches [RecreationUntold] => a_node_that_was_made_again_is_told_of,
+    "L-WAT-3 C-OBS-3" catches [EventsOutOfOrder] => revisions_of_one_path_do_not_fall,
+    "L-WAT-4 C-OBS-3" catches [EventTwice] => no_change_is_told_twice,
+];
+
+async fn a_write_of_an_observed_node_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "0").await;
+    for query in [Query::node(&node), Query::node(&node).names_only(), Query::node(&node).local()] {
+        let (_view, mut watcher) = bob.observe(query).await;
+
+        let stat = ann.set(&node, "1").await;
+
+        watcher.hears("the write", |change| change.path == node && not_before(change, stat)).await;
+    }
+}
+
+async fn the_creation_of_a_missing_node_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    for deep in ["n", "no/such/place"] {
+        let node = world.at(deep);
+        let (view, mut watcher) = bob.observe(Query::node(&node)).await;
+        assert_eq!(view.node(), None);
+
+        ann.create(&node, "").await;
+
+        watcher.hears_of(&node).await;
+        assert!(bob.exists(&node).await);
+    }
+}
+
+async fn the_deletion_of_an_observed_node_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "").await;
+    let (view, mut watcher) = bob.observe(Query::node(&node)).await;
+    assert!(view.node().is_some());
+
+    ann.delete(&node).await;
+
+    let deleted = |change: &Change| change.path == node && change.kind == Kind::Deleted;
+    watcher.hears("the deletion", deleted).await;
+    assert!(!bob.exists(&node).await);
+}
+
+async fn whatever_happens_to_children_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [old, new] = ["d/old", "d/new"].map(|name| world.at(name));
+    ann.create(&old, "").await;
+    let (view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+    assert_eq!(view.nodes.len(), 1);
+
+    ann.create(&new, "").await;
+    watcher.hears_of(&new).await;
+    let stat = ann.set(&old, "x").await;
+    watcher.hears("the write", |change| change.path == old && not_before(change, stat)).await;
+    ann.delete(&old).await;
+    watcher.hears_of(&old).await;
+    ann.delete(&new).await;
+    watcher.hears_of(&new).await;
+}
+
+async fn who_asked_for_names_is_told_of_coming_and_going(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let (first, second) = (world.at("d/first"), world.at("d/second"));
+    let (view, mut watcher) = bob.observe(Query::children(world.at("d")).names_only()).await;
+    assert_eq!(view.nodes, []);
+
+    ann.create(&first, "").await;
+    watcher.hears_of(&first).await;
+    assert_eq!(bob.names(&world.at("d")).await, ["first"]);
+    ann.ephemeral(&second).await;
+    watcher.hears_of(&second).await;
+    ann.delete(&first).await;
+    watcher.hears_of(&first).await;
+}
+
+async fn whatever_happens_in_a_tree_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [root, child, deep] = ["t", "t/c", "t/c/x/y/z"].map(|name| world.at(name));
+    let (_view, mut watcher) = bob.observe(Query::subtree(&root)).await;
+
+    for node in [&root, &child, &deep] {
+        ann.create(node, "").await;
+        watcher.hears_of(node).await;
+        let stat = ann.set(node, "x").await;
+        watcher.hears("the write", |change| change.path == *node && not_before(change, stat)).await;
+    }
+    for node in [&deep, &child, &root] {
+        ann.delete(node).await;
+        let deleted = |change: &Change| change.path == *node && change.kind == Kind::Deleted;
+        watcher.hears("the deletion", deleted).await;
+    }
+}
+
+async fn a_window_does_not_narrow_what_is_observed(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let first = ann.draw(&world.at("d/a-"), Lifetime::Session).await;
+    ann.draw(&world.at("d/b-"), Lifetime::Session).await;
+    let (view, mut watcher) = bob.observe(Query::children(world.at("d")).newest(1)).await;
+    assert!(view.nodes.iter().all(|node| node.path != first.path));
+
+    ann.delete(&first.path).await;
+
+    watcher.hears_of(&first.path).await;
+}
+
+async fn a_session_is_told_of_its_own_writes(world: World) {
+    let ann = world.ann().await;
+    let node = world.at("n");
+    let (_view, mut watcher) = ann.observe(Query::node(&node)).await;
+
+    ann.create(&node, "").await;
+    watcher.hears_of(&node).await;
+    ann.delete(&node).await;
+    watcher.hears("the deletion", |change| change.kind == Kind::Deleted).await;
+}
+
+async fn nothing_is_lost_between_the_view_and_the_watch(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "0").await;
+    let mut waited = 0;
+    for round in 1..=40 {
+        let writing = async {
+            world.think().await;
+            ann.set(&node, round.to_string()).await
+        };
+        let observing = async {
+            world.think().await;
+            bob.observe(Query::node(&node)).await
+        };
+        let (stat, (view, mut watcher)) = join(writing, observing).await;
+
+        let seen = view.node().map(text).expect("the node exists");
+        if seen != round.to_string() {
+            waited += 1;
+            watcher.hears("what the view does not show", |change| not_before(change, stat)).await;
+        }
+    }
+    // Not a law, but if it is never so the case tries nothing.
+    assert!(waited > 0, "every view came after its write");
+}
+
+async fn a_watch_goes_on_after_its_first_event(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    let (_view, mut watcher) = bob.observe(Query::node(&node)).await;
+    ann.create(&node, "0").await;
+
+    for round in 1..=20 {
+        let stat = ann.set(&node, round.to_string()).await;
+        watcher.hears("the write", |change| not_before(change, stat)).await;
+    }
+}
+
+async fn what_an_event_tells_of_a_node_is_true(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("d/n");
+    let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+    let mut facts = vec![("0".to_owned(), ann.create(&node, "0").await)];
+    for round in 1..=10 {
+        facts.push((round.to_string(), ann.set(&node, round.to_string()).await));
+    }
+    ann.delete(&node).await;
+    ann.create(&world.at("d/last"), "").await;
+
+    for event in watcher.up_to(&world.at("d/last")).await {
+        let Event::Changed(change) = event else { continue };
+        if change.path != node {
+            continue;
+        }
+        if let Some(told) = change.node {
+            let stat = told.stat.expect("a node that is told comes with its stat");
+            let fact = (text(&told), stat);
+            assert_eq!(told.path, change.path);
+            assert_ne!(change.kind, Kind::Deleted, "what is gone is not shown");
+            assert!(facts.contains(&fact), "{fact:?} was never so");
+        }
+    }
+}
+
+async fn a_change_that_did_not_happen_is_not_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("d/n");
+    let stat = ann.create(&node, "").await;
+    let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+
+    bob.read(Query::children(world.at("d"))).await;
+    let again = Txn::new().create(&node, "x", Lifetime::Persistent);
+    ann.rejected(again).await;
+    let checks = Txn::new().check(&node, Expect::Any);
+    let _checked = ann.commit(checks).await;
+    let last = world.at("d/last");
+    ann.create(&last, "").await;
+
+    for event in watcher.up_to(&last).await {
+        let Event::Changed(change) = event else { continue };
+        let late = change.kind == Kind::Created && change.revision <= Some(stat.created);
+        assert!(change.path == last || late, "that did not happen: {change:?}");
+    }
+}
+
+async fn what_is_not_observed_is_not_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let watched = world.at("a");
+    let (_view, mut node) = bob.observe(Query::node(&watched)).await;
+    let (_view, mut children) = bob.observe(Query::children(&watched)).await;
+    let (_view, mut tree) = bob.observe(Query::subtree(&watched)).await;
+
+    ann.create(&watched, "").await;
+    for elsewhere in ["ab", "a!", "a0/x", "b", "a/c/d"] {
+        ann.create(&world.at(elsewhere), "").await;
+    }
+    let [child, last] = ["a/c", "a/last"].map(|name| world.at(name));
+    ann.create(&last, "").await;
+    ann.delete(&last).await;
+    ann.set(&watched, "x").await;
+
+    only_about(&mut node, &watched, |path| *path == watched).await;
+    let near = |path: &Path| [&child, &last, &watched].contains(&path);
+    only_about(&mut children, &last, near).await;
+    only_about(&mut tree, &last, |path| *path == watched || path.is_below(&watched)).await;
+}
+
+async fn only_about(watcher: &mut Watcher, last: &Path, covered: impl Fn(&Path) -> bool) {
+    let mut events = watcher.up_to(last).await;
+    events.extend(std::iter::from_fn(|| watcher.watch.try_next()));
+    for event in events {
+        if let Event::Changed(change) = event {
+            assert!(covered(&change.path), "{change:?} was not asked for");
+        }
+    }
+}
+
+async fn a_node_that_was_made_again_is_told_of(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "same").await;
+    let (view, mut watcher) = bob.observe(Query::node(&node)).await;
+    let before = view.node().and_then(|node| node.stat).expect("it exists");
+
+    ann.delete(&node).await;
+    let after = ann.create(&node, "same").await;
+
+    watcher.hears("the new node", |change| not_before(change, after)).await;
+    let now = bob.get(&node).await.and_then(|node| node.stat).expect("it exists");
+    assert_ne!(now.created, before.created);
+}
+
+/// Lets two sessions write two nodes, and returns what a third was told of it.
+async fn told_of_a_busy_directory(world: &World) -> Vec<Event> {
+    let (ann, bob, eve) = (world.ann().await, world.bob().await, world.ann().await);
+    let dir = world.at("d");
+    let (_view, mut watcher) = eve.observe(Query::children(&dir)).await;
+    let writing = async |actor: &Actor, name: &str| {
+        let node = dir.join(name).expect("valid");
+        for round in 0..15 {
+            actor.create(&node, round.to_string()).await;
+            world.think().await;
+            actor.set(&node, "x").await;
+            actor.delete(&node).await;
+        }
+    };
+    join(writing(&ann, "a"), writing(&bob, "b")).await;
+    ann.create(&world.at("d/last"), "").await;
+    watcher.up_to(&world.at("d/last")).await
+}
+
+async fn revisions_of_one_path_do_not_fall(world: World) {
+    let mut last = BTreeMap::new();
+    for event in told_of_a_busy_directory(&world).await {
+        if let Event::Changed(Change { path, revision: Some(revision), .. }) = event {
+            let before = last.insert(path.clone(), revision);
+            assert!(before <= Some(revision), "{path} at {revision} after {before:?}");
+        }
+    }
+}
+
+async fn no_change_is_told_twice(world: World) {
+    let mut told = BTreeSet::new();
+    for event in told_of_a_busy_directory(&world).await {
+        match event {
+            Event::Changed(Change { path, revision: Some(revision), .. }) => {
+                assert!(told.insert((path.clone(), revision)), "{path} at {revision} twice");
+            }
+            Event::Changed(_) => {}
+            Event::Resync | Event::Ended(_) => told.clear(),
+        }
+    }
+}
+
+/// Whether an event may be the one of a write with this stat: it is not older, if it says so.
+fn not_before(change: &Change, stat: Stat) -> bool {
+    change.revision.is_none_or(|revision| revision >= stat.modified)
+}

@@ -1,0 +1,156 @@
+//! How watches end, and what they cost.
+
+use futures_util::future::join_all;
+use synod_core::store::{End, Event, Loss, Query};
+
+use crate::actor::{Actor, Watcher};
+use crate::world::World;
+
+cases![
+    "L-WAT-12 C-OBS-4" catches [WatchHasNoEnd] => a_watch_ends_when_its_session_is_closed,
+    "L-WAT-12 C-OBS-4" needs [Expiry] catches [WatchHasNoEnd] => a_watch_ends_when_its_session_expires,
+    "L-WAT-13" catches [FullChannelDropsEvent] => who_reads_events_slowly_misses_nothing_unknowingly,
+    "L-WAT-13" catches [SlowWatcherBlocks] => who_reads_no_events_holds_up_nobody,
+    "L-WAT-15" catches [DropRemovesOtherWatches] => of_two_watches_on_one_path_one_can_go,
+    "L-WAT-14 C-OBS-6 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => a_watch_that_is_dropped_is_freed,
+    "L-WAT-14 L-X-5" needs [WatchCount] catches [CloseLeavesWatches] => a_session_that_is_closed_frees_its_watches,
+];
+
+async fn silent_after(watcher: &mut Watcher) {
+    for _ in 0..3 {
+        assert!(watcher.watch.next().await.is_none(), "nothing is told after the end");
+    }
+}
+
+async fn a_watch_ends_when_its_session_is_closed(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let (_view, mut quiet) = ann.observe(Query::node(world.at("n"))).await;
+    let (_view, mut busy) = ann.observe(Query::subtree(&world.dir)).await;
+    bob.create(&world.at("n"), "").await;
+
+    ann.close().await;
+
+    for watcher in [&mut quiet, &mut busy] {
+        let (_events, end) = watcher.rest().await;
+        assert!(matches!(end, End::SessionOver(Loss::Closed)), "{end:?}");
+        silent_after(watcher).await;
+    }
+}
+
+async fn a_watch_ends_when_its_session_expires(world: World) {
+    let ann = world.ann().await;
+    let (_view, mut watcher) = ann.observe(Query::children(&world.dir)).await;
+
+    world.expire(ann.id()).await;
+
+    ann.lost().await;
+    let (_events, end) = watcher.rest().await;
+    assert!(matches!(end, End::SessionOver(Loss::Expired)), "{end:?}");
+    silent_after(&mut watcher).await;
+}
+
+async fn flood(actor: &Actor, world: &World, changes: usize) {
+    let nodes: Vec<_> = (0..10).map(|number| world.at(&format!("d/n{number}"))).collect();
+    for node in &nodes {
+        actor.create(node, "").await;
+    }
+    for round in 0..changes {
+        actor.set(&nodes[round % nodes.len()], round.to_string()).await;
+    }
+}
+
+async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
+    const CHANGES: usize = 3_000;
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
+
+    flood(&ann, &world, CHANGES).await;
+    let last = ann.create(&world.at("d/last"), "").await;
+
+    let mut events = 0;
+    loop {
+        match watcher.next("the last change").await {
+            // From here on one reads again, and has missed nothing.
+            Event::Resync => break,
+            Event::Changed(change) if change.path == world.at("d/last") => {
+                assert!(change.revision.is_none_or(|revision| revision == last.created));
+                assert!(events >= 10, "{CHANGES} changes of ten nodes, and {events} events");
+                break;
+            }
+            Event::Changed(_) => events += 1,
+            Event::Ended(end) => panic!("slowness is no reason to end: {end:?}"),
+        }
+    }
+    let shown = bob.names(&world.at("d")).await;
+    assert_eq!(shown.len(), 11);
+    ann.delete(&world.at("d/n0")).await;
+    watcher.hears_of(&world.at("d/n0")).await;
+}
+
+async fn who_reads_no_events_holds_up_nobody(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let (_view, unread) = bob.observe(Query::children(world.at("d"))).await;
+    let (_view, mut read) = bob.observe(Query::node(world.at("other"))).await;
+
+    flood(&ann, &world, 3_000).await;
+    ann.create(&world.at("other"), "").await;
+
+    read.hears_of(&world.at("other")).await;
+    assert!(bob.exists(&world.at("d/n0")).await);
+    drop(unread);
+}
+
+async fn of_two_watches_on_one_path_one_can_go(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "").await;
+    let (_view, first) = bob.observe(Query::node(&node)).await;
+    let (_view, mut second) = bob.observe(Query::node(&node)).await;
+    let (_view, mut children) = bob.observe(Query::children(&node)).await;
+    let (_view, other) = bob.observe(Query::children(&node)).await;
+
+    drop((first, other));
+    tokio::task::yield_now().await;
+    ann.set(&node, "x").await;
+    ann.create(&world.at("n/c"), "").await;
+
+    second.hears_of(&node).await;
+    children.hears_of(&world.at("n/c")).await;
+}
+
+async fn a_watch_that_is_dropped_is_freed(world: World) {
+    let ann = world.ann().await;
+    let before = world.harness.watches().await;
+    let mut held = Vec::new();
+    for round in 0..50 {
+        let query = match round % 3 {
+            0 => Query::node(world.at("n")),
+            1 => Query::children(world.at("n")),
+            _ => Query::subtree(world.at("n")),
+        };
+        held.push(ann.observe(query).await.1);
+    }
+    assert!(world.harness.watches().await > before, "the harness counts no watches");
+
+    drop(held);
+
+    let freed = async || world.harness.watches().await <= before;
+    world.eventually("the server keeps nothing for a dropped watch", freed).await;
+    assert!(ann.names(&world.dir).await.is_empty());
+}
+
+async fn a_session_that_is_closed_frees_its_watches(world: World) {
+    let bob = world.bob().await;
+    let before = world.harness.watches().await;
+    let ann = world.ann().await;
+    let observing = (0..10).map(|_| ann.observe(Query::subtree(&world.dir)));
+    let held = join_all(observing).await;
+    assert!(world.harness.watches().await > before, "the harness counts no watches");
+
+    ann.close().await;
+
+    let freed = async || world.harness.watches().await <= before;
+    world.eventually("the server keeps nothing for a closed session", freed).await;
+    drop(held);
+    assert!(bob.names(&world.dir).await.is_empty());
+}

@@ -1,0 +1,174 @@
+//! [`Client`]: what an application holds.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::{Either, select};
+use tokio::sync::{mpsc, watch};
+
+use crate::client::generations::Generations;
+use crate::client::keeper::{Close, Keeper, Opener};
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::path::Path;
+use crate::session::Session;
+use crate::session::deadline::Deadline;
+use crate::session::reach::Tuning;
+use crate::store::Backend;
+use crate::task;
+
+mod generations;
+mod keeper;
+mod options;
+mod verbs;
+mod watching;
+
+#[cfg(test)]
+mod tests;
+
+pub use generations::Connection;
+pub use options::ClientOptions;
+pub use watching::ClientWatch;
+
+/// A store as an application holds it: alive across sessions.
+///
+/// Cheap to clone; clones share everything. When a session is lost the next one is opened in the
+/// background, with the retry policy of the [`ClientOptions`]. When the last clone is dropped,
+/// no more are opened, and the last session is closed in the background once nobody holds it any
+/// more. [`Client::close`] does that at once, and tells when it is done.
+///
+/// What is repeated, and what a dropped call leaves behind, is as on a [`Session`]. A call that
+/// certainly did nothing before its session was lost goes on in the next one, within its deadline.
+#[derive(Clone)]
+pub struct Client {
+    generations: Arc<Generations>,
+    tuning: Arc<Tuning>,
+    /// The keeper ends when the last of these is gone.
+    close: mpsc::UnboundedSender<Close>,
+    /// What is `/` to whoever holds this one.
+    root: Path,
+}
+
+impl Client {
+    /// Opens a client: its first session lives when this returns.
+    ///
+    /// It starts one task for the client and one a session, so it needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for options that cannot be meant, [`ErrorKind::Unreachable`] if no
+    /// session could be opened in time, and what the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call may leave a session to its time to live.
+    pub async fn open(backend: impl Backend, options: ClientOptions) -> Result<Self> {
+        options.validate()?;
+        let opener = Opener::new(Arc::new(backend), options);
+        let session = opener.first().await?;
+        let tuning = opener.tuning();
+        let generations = Arc::new(Generations::new(session.clone()));
+        let (close, asked) = mpsc::unbounded_channel();
+        let keeper = Keeper { opener, generations: generations.clone(), close: asked };
+        // It ends by itself: when the client is closed, or nobody holds it any more.
+        task::spawn(keeper.run(session)).let_go();
+        Ok(Self { generations, tuning, close, root: Path::root() })
+    }
+
+    /// How the client stands with its store. The receiver always holds the latest.
+    ///
+    /// Who looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
+    /// session is still the same is for [`Session::is_lost`] to say.
+    pub fn state(&self) -> watch::Receiver<Connection> {
+        self.generations.state()
+    }
+
+    /// This client as seen from below `root`: what it calls `/x` is `/root/x` here, and it cannot
+    /// name anything outside. It shares all else with this one, and counts as a clone of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if `root` gets too long, being within this client's own root.
+    pub fn namespace(&self, root: &Path) -> Result<Self> {
+        Ok(Self { root: root.within(&self.root)?, ..self.clone() })
+    }
+
+    /// The session that lives now; waits for the next one while there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`] if there was none in time, [`ErrorKind::SessionLost`] once the
+    /// client is closed, and what the store said if it gave up.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn session(&self) -> Result<Session> {
+        self.session_by(self.deadline()).await
+    }
+
+    /// Closes the client: its session, and with it all that hung on it, and its tasks. Every
+    /// pending call fails. Closing twice is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`] if the store could not be told in time: ephemeral nodes then go
+    /// when the session's time to live is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background: the client is closed.
+    pub async fn close(&self) -> Result<()> {
+        const DOING: &str = "closing a client";
+        let _asked = self.close.send(Close).is_ok();
+        let deadline = self.deadline();
+        match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {
+            Either::Left((true, _)) => Ok(()),
+            Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
+                .because("the store does not answer; the session ends with its time to live")),
+            Either::Right(_) => Err(deadline.error(DOING)),
+        }
+    }
+
+    fn deadline(&self) -> Deadline {
+        Deadline::within(self.tuning.deadline)
+    }
+
+    async fn session_by(&self, deadline: Deadline) -> Result<Session> {
+        let session = self.generations.session(&self.root);
+        match select(pin!(session), pin!(deadline.passed())).await {
+            Either::Left((session, _)) => session,
+            Either::Right(_) => {
+                let error = deadline.error("waiting for a session");
+                Err(match self.generations.failure() {
+                    Some(why) => error.caused_by(why),
+                    None => error,
+                })
+            }
+        }
+    }
+
+    /// Calls on the session that lives now, and on the next one if the call did nothing because
+    /// the session was over.
+    async fn on_session<T, F>(&self, mut call: impl FnMut(Session, Deadline) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let deadline = self.deadline();
+        loop {
+            let session = self.session_by(deadline).await?;
+            match call(session, deadline).await {
+                Err(error)
+                    if error.kind() == ErrorKind::SessionLost && error.effect() == Effect::None => {
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("state", &*self.state().borrow()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,203 @@
+//! [`Generations`]: which session a client has now, and how it stands.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, watch};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
+use crate::session::Session;
+use crate::session::life::Turn;
+
+/// How a client stands with its store.
+///
+/// A session that is lost is told as `Lost` before the next one is told as `Reconnected`, always.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Connection {
+    /// The first session lives, and was never in doubt.
+    Connected,
+    /// The store does not answer just now. The session may still live: see
+    /// [`Session::is_certain`].
+    Suspended,
+    /// The store answers again: in the same session, or in the next one if `Lost` came in between.
+    Reconnected,
+    /// The session is over, and with it all that hung on it. The next one is being opened.
+    Lost,
+    /// The client was closed, or gave up opening sessions. Final.
+    Closed,
+}
+
+impl Connection {
+    /// What comes after this when a session is heard of that is in that state; nothing if that is
+    /// no news. Pure.
+    pub(super) fn then(self, session: Turn) -> Option<Self> {
+        match (self, session) {
+            (Self::Closed, _) | (Self::Connected | Self::Reconnected, Turn::Live) => None,
+            (_, Turn::Live) => Some(Self::Reconnected),
+            (_, Turn::Suspended) => Some(Self::Suspended),
+            (_, Turn::Lost) => Some(Self::Lost),
+        }
+        .filter(|next| *next != self)
+    }
+}
+
+/// Which session a client has now. Shared by its clones, its keeper and its watches.
+#[derive(Debug)]
+pub(super) struct Generations {
+    current: Mutex<Current>,
+    turned: Notify,
+    state: watch::Sender<Connection>,
+}
+
+#[derive(Clone, Debug)]
+enum Current {
+    /// It may be lost already, and the keeper not have heard of it.
+    Live(Session),
+    /// Why the last attempt to open the next one failed, if one did.
+    Between(Option<Arc<Error>>),
+    /// There will be no other. What calls fail with, and whether the last session's end was heard
+    /// of, once all is done.
+    Over(Arc<Error>, Option<bool>),
+}
+
+impl Generations {
+    pub(super) fn new(first: Session) -> Self {
+        Self {
+            current: Mutex::new(Current::Live(first)),
+            turned: Notify::new(),
+            state: watch::Sender::new(Connection::Connected),
+        }
+    }
+
+    pub(super) fn state(&self) -> watch::Receiver<Connection> {
+        self.state.subscribe()
+    }
+
+    /// Tells how the current session stands.
+    pub(super) fn tell(&self, session: Turn) {
+        self.state.send_if_modified(|state| match state.then(session) {
+            Some(next) => {
+                *state = next;
+                true
+            }
+            None => false,
+        });
+    }
+
+    pub(super) fn between(&self) {
+        self.set(Current::Between(None));
+        self.tell(Turn::Lost);
+    }
+
+    /// Remembers why there is no next session yet.
+    pub(super) fn failing(&self, error: Error) {
+        self.set(Current::Between(Some(Arc::new(error))));
+    }
+
+    /// Why there is no next session yet.
+    pub(super) fn failure(&self) -> Option<Arc<Error>> {
+        match &*self.lock() {
+            Current::Between(why) => why.clone(),
+            _ => None,
+        }
+    }
+
+    pub(super) fn next(&self, session: Session) {
+        self.set(Current::Live(session));
+        self.tell(Turn::Live);
+    }
+
+    /// From now on there is no session, for that reason.
+    pub(super) fn end(&self, why: &Arc<Error>) {
+        self.set(Current::Over(why.clone(), None));
+    }
+
+    /// The last session is closed too.
+    pub(super) fn ended(&self, why: &Arc<Error>, cleanly: bool) {
+        self.set(Current::Over(why.clone(), Some(cleanly)));
+        self.state.send_replace(Connection::Closed);
+    }
+
+    /// Waits for a session that is not lost, and gives it as seen from below `root`.
+    pub(super) async fn session(&self, root: &Path) -> Result<Session> {
+        let found = self.until(|current| match current {
+            Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
+            Current::Live(_) | Current::Between(_) => None,
+            Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")
+                .because("the client is closed")
+                .caused_by(why.clone()))),
+        });
+        let session = found.await?;
+        Ok(if root.is_root() { session } else { session.namespace(root.clone()) })
+    }
+
+    /// Waits until there will be no other session.
+    pub(super) async fn over(&self) {
+        self.until(|current| matches!(current, Current::Over(..)).then_some(())).await;
+    }
+
+    /// Waits until the last session is closed. Whether its end was heard of.
+    pub(super) async fn closed(&self) -> bool {
+        self.until(|current| match current {
+            Current::Over(_, cleanly) => *cleanly,
+            _ => None,
+        })
+        .await
+    }
+
+    async fn until<T>(&self, is: impl Fn(&Current) -> Option<T>) -> T {
+        loop {
+            // Listens from here on, so that a turn between the look and the wait wakes too.
+            let turned = self.turned.notified();
+            let found = is(&self.lock());
+            if let Some(found) = found {
+                return found;
+            }
+            turned.await;
+        }
+    }
+
+    fn set(&self, next: Current) {
+        let last = std::mem::replace(&mut *self.lock(), next);
+        // Dropping a session wakes its task: not under the lock.
+        drop(last);
+        self.turned.notify_waiters();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the calls of a client fail with once it is closed.
+pub(super) fn closed() -> Arc<Error> {
+    Arc::new(Error::new(ErrorKind::SessionLost, "opening a session").because("it was closed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lost_comes_before_reconnected_and_closed_is_final() {
+        use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
+        let table = [
+            (Connected, Turn::Live, None),
+            (Connected, Turn::Suspended, Some(Suspended)),
+            (Connected, Turn::Lost, Some(Lost)),
+            (Suspended, Turn::Live, Some(Reconnected)),
+            (Suspended, Turn::Suspended, None),
+            (Suspended, Turn::Lost, Some(Lost)),
+            (Lost, Turn::Lost, None),
+            (Lost, Turn::Live, Some(Reconnected)),
+            (Reconnected, Turn::Live, None),
+            (Reconnected, Turn::Suspended, Some(Suspended)),
+            (Closed, Turn::Live, None),
+            (Closed, Turn::Lost, None),
+        ];
+        for (state, session, next) in table {
+            assert_eq!(state.then(session), next, "{state:?} and {session:?}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The one task of a client: keeps it in sessions.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::{Either, select};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::client::generations::{Generations, closed};
+use crate::client::options::ClientOptions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::retry::Delays;
+use crate::session::Session;
+use crate::session::deadline::Deadline;
+use crate::session::life::Turn;
+use crate::session::reach::Tuning;
+use crate::store::Backend;
+
+/// Asks the keeper to close the client. When nobody can ask any more, it does so too.
+pub(super) struct Close;
+
+pub(super) struct Opener {
+    backend: Arc<dyn Backend>,
+    options: ClientOptions,
+    tuning: Arc<Tuning>,
+}
+
+pub(super) struct Keeper {
+    pub(super) opener: Opener,
+    pub(super) generations: Arc<Generations>,
+    pub(super) close: mpsc::UnboundedReceiver<Close>,
+}
+
+impl Opener {
+    pub(super) fn new(backend: Arc<dyn Backend>, options: ClientOptions) -> Self {
+        let tuning = Arc::new(Tuning {
+            deadline: options.deadline,
+            retry: options.retry.clone(),
+            chance: options.chance.clone(),
+        });
+        Self { backend, options, tuning }
+    }
+
+    pub(super) fn tuning(&self) -> Arc<Tuning> {
+        self.tuning.clone()
+    }
+
+    /// Opens the first session: all attempts within one deadline.
+    pub(super) async fn first(&self) -> Result<Session> {
+        let deadline = Deadline::within(self.options.connect_deadline);
+        let mut last = None;
+        let opened = {
+            let attempts = pin!(self.repeat(self.delays(), |error| last = Some(error)));
+            match select(attempts, pin!(deadline.passed())).await {
+                Either::Left((result, _)) => Some(result),
+                Either::Right(_) => None,
+            }
+        };
+        match (opened, last) {
+            (Some(result), _) => result,
+            (None, Some(last)) => Err(deadline.error(OPENING).caused_by(last)),
+            (None, None) => Err(deadline.error(OPENING)),
+        }
+    }
+
+    async fn repeat(&self, mut delays: Delays, mut note: impl FnMut(Error)) -> Result<Session> {
+        loop {
+            let error = match self.once().await {
+                Ok(session) => return Ok(session),
+                Err(error) => error,
+            };
+            tracing::warn!(%error, "could not open a session");
+            if matches!(
+                error.kind(),
+                ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported
+            ) {
+                return Err(error);
+            }
+            let Some(delay) = delays.next() else { return Err(error) };
+            note(error);
+            sleep(delay).await;
+        }
+    }
+
+    async fn once(&self) -> Result<Session> {
+        let limit = self.options.connect_deadline;
+        match timeout(limit, self.backend.open(&self.options.session)).await {
+            Ok(opened) => Ok(Session::start(opened?, self.tuning.clone())),
+            Err(_late) => Err(Deadline::within(limit).error(OPENING)),
+        }
+    }
+
+    fn delays(&self) -> Delays {
+        self.tuning.retry.delays(&self.tuning.chance)
+    }
+}
+
+const OPENING: &str = "opening a session";
+
+impl Keeper {
+    /// Opens the next session when one is lost, until the client is closed, nobody holds it any
+    /// more, or the retry policy gives up.
+    pub(super) async fn run(mut self, mut session: Session) {
+        let mut delays = self.opener.delays();
+        loop {
+            let born = Instant::now();
+            if let Some(asked) = self.until_lost(&session).await {
+                return self.end(session, asked).await;
+            }
+            self.generations.between();
+            let ttl = session.info().ttl;
+            drop(session);
+            // Sessions that die young are not opened in a storm.
+            let pause = if born.elapsed() >= ttl { None } else { delays.next() };
+            if pause.is_none() {
+                delays = self.opener.delays();
+            }
+            let opened = {
+                let open = pin!(async {
+                    if let Some(pause) = pause {
+                        sleep(pause).await;
+                    }
+                    let note = |error| self.generations.failing(error);
+                    self.opener.repeat(self.opener.delays(), note).await
+                });
+                match select(open, pin!(self.close.recv())).await {
+                    Either::Left((opened, _)) => opened,
+                    Either::Right(_) => {
+                        let why = closed();
+                        self.generations.end(&why);
+                        return self.generations.ended(&why, true);
+                    }
+                }
+            };
+            session = match opened {
+                Ok(session) => session,
+                Err(error) => {
+                    tracing::warn!(%error, "gave up opening sessions");
+                    let why = Arc::new(error);
+                    self.generations.end(&why);
+                    return self.generations.ended(&why, true);
+                }
+            };
+            self.generations.next(session.clone());
+        }
+    }
+
+    /// Tells how the session stands until it is lost; or whether closing was asked for, or nobody
+    /// can ask any more.
+    async fn until_lost(&mut self, session: &Session) -> Option<bool> {
+        let mut seen = Turn::Live;
+        loop {
+            let turned = session.life().turned(seen);
+            match select(pin!(self.close.recv()), pin!(turned)).await {
+                Either::Left((asked, _)) => return Some(asked.is_some()),
+                Either::Right((Turn::Lost, _)) => return None,
+                Either::Right((turn, _)) => {
+                    seen = turn;
+                    self.generations.tell(turn);
+                }
+            }
+        }
+    }
+
+    async fn end(self, session: Session, asked: bool) {
+        let why = closed();
+        self.generations.end(&why);
+        if !asked {
+            // Whoever still holds the session keeps it.
+            drop(session);
+            return self.generations.ended(&why, true);
+        }
+        let cleanly = session.close().await;
+        self.generations.ended(&why, cleanly.is_ok());
+    }
+}

@@ -1,0 +1,475 @@
+//! The promises of a client.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use futures_util::future::{join, join3};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::chance::Chance;
+use crate::client::{Client, ClientOptions, ClientWatch, Connection};
+use crate::error::{Effect, ErrorKind};
+use crate::path::Path;
+use crate::retry::{Backoff, Retry};
+use crate::session::Session;
+use crate::session::script::{Fault, Script};
+use crate::store::{End, Event, Expect, Lifetime, Loss, Query, Status, Txn};
+
+const LIMIT: Duration = Duration::from_secs(5);
+const MOMENT: Duration = Duration::from_millis(10);
+const LONG: Duration = Duration::from_secs(60);
+
+fn path(text: &str) -> Path {
+    Path::new(text).expect("valid")
+}
+
+fn options() -> ClientOptions {
+    let backoff = Backoff::default().jitter(0.0);
+    ClientOptions::default()
+        .deadline(LIMIT)
+        .chance(Chance::seeded(7))
+        .retry(Retry::Forever { backoff })
+}
+
+async fn opened() -> (Script, Client) {
+    let script = Script::default();
+    let client = Client::open(script.clone(), options()).await.expect("opens");
+    (script, client)
+}
+
+/// Loses the current session, and takes a moment to open the next.
+async fn lose(script: &Script, number: u64) {
+    script.opens([Fault::SlowReply(MOMENT)]);
+    script.lose(number);
+    sleep(MOMENT / 2).await;
+}
+
+/// Everything that is told until the client is closed.
+async fn told(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
+    let mut told = vec![*state.borrow_and_update()];
+    while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {
+        told.push(*state.borrow_and_update());
+    }
+    told
+}
+
+/// No task is left but the test.
+async fn idle() {
+    tokio::task::yield_now().await;
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn states_are_told_in_order_and_once() {
+    use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
+
+    let (script, client) = opened().await;
+    let until = Instant::now() + LIMIT;
+
+    let events = async {
+        for status in [
+            Status::Live { until },
+            Status::Suspended { until },
+            Status::Suspended { until: until + MOMENT },
+            Status::Live { until: until + MOMENT },
+        ] {
+            sleep(MOMENT).await;
+            script.say(1, status);
+        }
+        sleep(MOMENT).await;
+        lose(&script, 1).await;
+        let next = client.session().await.expect("opened again");
+        assert!(!next.is_lost());
+        sleep(MOMENT).await;
+        client.close().await.expect("reachable");
+    };
+    let (told, ()) = join(told(client.state()), events).await;
+
+    assert_eq!(told, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
+    assert_eq!(*client.state().borrow(), Closed, "told to whoever asks late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_session_is_opened_when_one_is_lost() {
+    let (script, client) = opened().await;
+    let first = client.session().await.expect("open");
+    lose(&script, 1).await;
+    assert_eq!(*client.state().borrow(), Connection::Lost);
+
+    let second = client.session().await.expect("opened again");
+
+    assert!(first.is_lost() && !second.is_lost());
+    assert_ne!(first.info().id, second.info().id);
+    let old = first.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
+    assert_eq!(old.expect_err("lost").kind(), ErrorKind::SessionLost);
+    client
+        .create(&path("/a"), "", Lifetime::Session)
+        .await
+        .expect("reachable")
+        .required()
+        .expect("free");
+    assert_eq!(script.nodes(), ["/a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_the_next_session_within_its_deadline() {
+    let (script, client) = opened().await;
+    script.put(&path("/a"), None);
+    lose(&script, 1).await;
+    assert!(client.get(&path("/a")).await.expect("opened again").is_some());
+
+    script.opens([Fault::Refused, Fault::Silence]);
+    script.lose(2);
+    let started = Instant::now();
+    let error = client.get(&path("/a")).await.expect_err("no session");
+    assert_eq!(started.elapsed(), LIMIT);
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert_eq!(error.source().expect("known").to_string(), "open failed: store unreachable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_did_nothing_goes_on_in_the_next_session() {
+    let (script, client) = opened().await;
+    script.commits([Fault::Refused, Fault::None, Fault::SlowReply(LIMIT)]);
+
+    let prefix = path("/q/t-");
+    let create = client.create_sequential(&prefix, "", Lifetime::Session);
+    let (created, ()) = join(create, lose(&script, 1)).await;
+    let done = created.expect("opened again").required().expect("free");
+    let session = client.session().await.expect("open");
+    assert_eq!(done.owner(), Some(session.info().id));
+    assert_eq!(script.nodes().len(), 1);
+
+    let plain = path("/a");
+    let create = client.create(&plain, "", Lifetime::Persistent);
+    let (created, ()) = join(create, lose(&script, 2)).await;
+    let error = created.expect_err("nobody knows");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::SessionLost, Effect::Unknown));
+    assert_eq!(script.count("create /a"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_session_is_tried_for_until_the_deadline() {
+    let script = Script::default();
+    script.opens([Fault::Refused, Fault::Refused]);
+    Client::open(script.clone(), options()).await.expect("the third time");
+    assert_eq!(script.count("open"), 3);
+
+    for fault in [Fault::Refused, Fault::Silence] {
+        let script = Script::default();
+        script.opens([fault; 200]);
+        let started = Instant::now();
+        let error = Client::open(script.clone(), options()).await.expect_err("no store");
+        assert_eq!(error.kind(), ErrorKind::Unreachable);
+        assert_eq!(started.elapsed(), options().connect_deadline);
+    }
+
+    let script = Script::default();
+    script.opens([Fault::Denied]);
+    let error = Client::open(script.clone(), options()).await.expect_err("not let in");
+    assert_eq!((error.kind(), script.count("open")), (ErrorKind::Denied, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_cannot_be_meant_are_refused() {
+    let wrong = [
+        options().deadline(Duration::ZERO),
+        options().connect_deadline(Duration::ZERO),
+        options().retry(Retry::until_elapsed(Duration::ZERO)),
+        options().retry(Retry::Forever { backoff: Backoff::default().factor(f32::NAN) }),
+    ];
+    for options in wrong {
+        let error = Client::open(Script::default(), options).await.expect_err("cannot be meant");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_is_not_a_storm() {
+    let (script, client) = opened().await;
+    script.opens(vec![Fault::Refused; 2_000]);
+    script.lose(1);
+
+    sleep(LONG * 60).await;
+
+    // A doubling from 50 ms to 5 s, then one every 5 s.
+    let attempts = script.count("open");
+    assert!((700..740).contains(&attempts), "{attempts} attempts in an hour");
+    client.close().await.expect("nothing to close");
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_that_die_young_are_not_opened_in_a_storm() {
+    let script = Script::default();
+    let patient = options().deadline(LONG);
+    let client = Client::open(script.clone(), patient).await.expect("opens");
+    let started = Instant::now();
+    for number in 1..=50 {
+        script.lose(number);
+        let session = client.session().await.expect("opened again");
+        assert_eq!(session.info().id.get(), number + 1);
+    }
+    assert!(started.elapsed() > LONG, "{:?}", started.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_that_gives_up_closes_the_client() {
+    for (retry, fault) in [(Retry::Never, Fault::Refused), (Retry::forever(), Fault::Denied)] {
+        let script = Script::default();
+        let client = Client::open(script.clone(), options().retry(retry)).await.expect("opens");
+        script.opens([fault]);
+        script.lose(1);
+
+        let error = client.get(&path("/a")).await.expect_err("no session any more");
+
+        assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Denied));
+        assert_eq!(*client.state().borrow(), Connection::Closed);
+        client.close().await.expect("nothing to close");
+        idle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_sessions_tasks_and_pending_calls() {
+    let (script, client) = opened().await;
+    let held = client.session().await.expect("open");
+    client
+        .create(&path("/a"), "", Lifetime::Session)
+        .await
+        .expect("reachable")
+        .required()
+        .expect("free");
+    script.reads([Fault::Silence]);
+    script.commits([Fault::Silence]);
+    let (a, b) = (path("/a"), path("/b"));
+
+    let (read, write, closed) =
+        join3(client.get(&a), client.create(&b, "", Lifetime::Persistent), client.close()).await;
+
+    closed.expect("reachable");
+    assert_eq!(read.expect_err("closed").kind(), ErrorKind::SessionLost);
+    assert_eq!(write.expect_err("closed").effect(), Effect::Unknown);
+    assert_eq!((script.nodes().len(), script.count("close")), (0, 1));
+    assert!(held.is_lost());
+    idle().await;
+    client.clone().close().await.expect("no error");
+    let late = timeout(MOMENT, client.get(&a)).await.expect("at once");
+    assert_eq!(late.expect_err("closed").kind(), ErrorKind::SessionLost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_between_sessions_ends_the_wait() {
+    let (script, client) = opened().await;
+    script.opens([Fault::Silence]);
+    script.lose(1);
+    let a = path("/a");
+
+    let (read, closed) = join(client.get(&a), client.close()).await;
+
+    assert_eq!(read.expect_err("closed").kind(), ErrorKind::SessionLost);
+    closed.expect("nothing to close");
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_closes_in_the_background() {
+    let (script, client) = opened().await;
+    let state = client.state();
+    client
+        .create(&path("/a"), "", Lifetime::Session)
+        .await
+        .expect("reachable")
+        .required()
+        .expect("free");
+    let (_view, mut watch) = client.watch(Query::node(path("/a"))).await.expect("reachable");
+    drop(client.clone());
+    sleep(LONG).await;
+    assert_eq!(script.nodes(), ["/a"]);
+
+    drop(client);
+    sleep(MOMENT).await;
+
+    assert_eq!((script.nodes().len(), script.count("close")), (0, 1));
+    assert_eq!(*state.borrow(), Connection::Closed);
+    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+    assert!(watch.next().await.is_none());
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_holds_a_session_keeps_it() {
+    let (script, client) = opened().await;
+    let session = client.session().await.expect("open");
+    drop(client);
+    sleep(LONG).await;
+    assert!(session.read(Query::node(path("/a"))).await.is_ok());
+    assert_eq!(script.count("close"), 0);
+
+    drop(session);
+    sleep(MOMENT).await;
+
+    assert_eq!(script.count("close"), 1);
+    idle().await;
+}
+
+#[test]
+fn dropping_needs_no_runtime() {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_time().build().expect("builds");
+    let (client, session, watch) = runtime.block_on(async {
+        let (_script, client) = opened().await;
+        let session = client.session().await.expect("open");
+        let (_view, watch) = client.watch(Query::node(path("/a"))).await.expect("reachable");
+        (client, session, watch)
+    });
+    session.discard(path("/a"), crate::store::Revision::new(1));
+    drop(runtime);
+    session.discard(path("/a"), crate::store::Revision::new(1));
+    drop((client, session, watch));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_outlives_its_session() {
+    let (script, client) = opened().await;
+    let (view, mut watch) = client.watch(Query::children(path("/d"))).await.expect("reachable");
+    assert_eq!(view.nodes, []);
+    script.change(&path("/d/a"));
+    assert!(
+        matches!(watch.next().await, Some(Event::Changed(change)) if change.path == path("/d/a"))
+    );
+
+    script.reads([Fault::Refused]);
+    lose(&script, 1).await;
+    assert!(matches!(watch.next().await, Some(Event::Resync)));
+    script.change(&path("/d/b"));
+    assert!(
+        matches!(watch.next().await, Some(Event::Changed(change)) if change.path == path("/d/b"))
+    );
+    assert_eq!(script.watches(), 1);
+
+    client.close().await.expect("reachable");
+    assert!(matches!(watch.next().await, Some(Event::Ended(End::SessionOver(Loss::Closed)))));
+    assert!(watch.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_when_it_cannot_go_on() {
+    let (script, client) = opened().await;
+    let (_view, mut watch) = client.watch(Query::node(path("/a"))).await.expect("reachable");
+    script.reads([Fault::Denied]);
+
+    lose(&script, 1).await;
+
+    assert!(matches!(watch.next().await, Some(Event::Ended(End::Failed(_)))));
+    assert!(watch.next().await.is_none());
+    let (_view, watch) = client.watch(Query::node(path("/a"))).await.expect("reachable");
+    drop(watch);
+    assert_eq!(script.watches(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_are_written_and_read_as_json() {
+    let (_script, client) = opened().await;
+    let at = path("/limit");
+    assert_eq!(client.get_value::<u32>(&at).await.expect("reachable"), None);
+
+    let made = client.create_value(&at, &7_u32, Lifetime::Persistent).await.expect("reachable");
+    made.required().expect("free");
+    let seven = client.get_value::<u32>(&at).await.expect("a number").expect("there");
+    let set = client.set_value(&at, "nine", seven.unchanged()).await.expect("reachable");
+    set.required().expect("unchanged");
+    let again = client.set_value(&at, &8_u32, seven.unchanged()).await.expect("reachable");
+
+    assert_eq!(seven.value, 7);
+    assert!(again.rejected().is_some());
+    let error = client.get_value::<u32>(&at).await.expect_err("a text");
+    assert_eq!((error.kind(), error.path()), (ErrorKind::Corrupt, Some(&at)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn plain_verbs_do_what_they_say() {
+    let (script, client) = opened().await;
+    let (a, dir) = (path("/d/a"), path("/d"));
+    let made = client.create(&a, "1", Lifetime::Persistent).await.expect("reachable");
+    let version = made.required().expect("free").stat.expect("told").version;
+    let drawn = client.create_sequential(&path("/d/s-"), "", Lifetime::Session).await;
+    let drawn = drawn.expect("reachable").required().expect("free");
+
+    assert!(client.exists(&a).await.expect("reachable"));
+    assert!(!client.exists(&dir).await.expect("reachable"), "a container is no node");
+    let children = client.children(&dir).await.expect("reachable");
+    assert_eq!(children.iter().map(|node| &node.path).collect::<Vec<_>>(), [&a, &drawn.path]);
+    let set = client.set(&a, "2", Expect::Version(version)).await.expect("reachable");
+    set.required().expect("unchanged");
+    assert_eq!(client.get(&a).await.expect("reachable").expect("there").data, "2");
+    script.blind_local_reads();
+    assert_eq!(client.get_local(&a).await.expect("reachable"), None, "it may lag");
+    let stale = client.delete(&a, Expect::Version(version)).await.expect("reachable");
+    assert!(stale.rejected().is_some());
+    client.delete(&a, Expect::Any).await.expect("reachable").required().expect("there");
+    assert_eq!(client.get(&a).await.expect("reachable"), None);
+    let long = path(&format!("/{}", "n".repeat(230)));
+    let error = client.create_sequential(&long, "", Lifetime::Session).await;
+    assert_eq!(error.expect_err("too long").kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_is_a_client_of_its_own_paths() {
+    let (script, client) = opened().await;
+    let nested =
+        client.namespace(&path("/app")).expect("short").namespace(&path("/x")).expect("short");
+    script.commits([Fault::ReplyLost]);
+    let drawn = nested.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
+    let drawn = drawn.expect("reachable").required().expect("free");
+
+    assert_eq!(drawn.path.parent(), Some(path("/q")));
+    let session = nested.session().await.expect("open");
+    assert_eq!(drawn.owner(), Some(session.info().id));
+    assert_eq!(script.nodes(), [format!("/app/x{}", drawn.path)]);
+    let children = nested.children(&path("/q")).await.expect("reachable");
+    assert_eq!(children[0].path, drawn.path);
+
+    let (_view, mut watch) = nested.watch(Query::children(path("/q"))).await.expect("reachable");
+    lose(&script, 1).await;
+    assert!(matches!(watch.next().await, Some(Event::Resync)));
+    script.change(&path("/app/x/q/a"));
+    assert!(
+        matches!(watch.next().await, Some(Event::Changed(change)) if change.path == path("/q/a"))
+    );
+
+    let session = nested.session().await.expect("opened again");
+    let drawn = session.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
+    session.remove(&drawn.expect("reachable").required().expect("free")).await.expect("reachable");
+    assert_eq!(script.nodes().len(), 0);
+    drop(session);
+    drop(client);
+    sleep(LONG).await;
+    assert_eq!(*nested.state().borrow(), Connection::Reconnected, "a view keeps the client");
+}
+
+#[test]
+fn everything_can_be_moved_to_another_task() {
+    fn sendable(_: &impl Send) {}
+    fn shared<T: Send + Sync + 'static>() {}
+    fn moved<T: Send + Unpin + 'static>() {}
+    fn compiles(_: impl Fn(Client, Session, Path)) {}
+    shared::<Client>();
+    shared::<Session>();
+    moved::<ClientWatch>();
+    compiles(|client, session, at| {
+        sendable(&client.get(&at));
+        sendable(&client.create(&at, "", Lifetime::Session));
+        sendable(&client.create_sequential(&at, "", Lifetime::Session));
+        sendable(&client.watch(Query::node(at.clone())));
+        sendable(&client.set_value(&at, "", Expect::Any));
+        sendable(&client.get_value::<String>(&at));
+        sendable(&client.session());
+        sendable(&client.close());
+        sendable(&session.create_sequential(&at, "", Lifetime::Session));
+        sendable(&session.commit(Txn::new()));
+        sendable(&session.lost());
+        sendable(&Client::open(Script::default(), options()));
+    });
+}

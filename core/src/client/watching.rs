@@ -1,0 +1,139 @@
+//! [`ClientWatch`]: a watch that outlives the sessions it is made on.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_core::Stream;
+use futures_util::future::{Either, select};
+use tokio::time::sleep;
+
+use crate::client::generations::Generations;
+use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
+use crate::session::reach::Tuning;
+use crate::store::{End, Event, Loss, Query, Watch};
+
+/// What is told of the things that a client observes: a stream that ends with [`Event::Ended`].
+///
+/// When a session is lost, the things are observed again in the next one, and [`Event::Resync`] is
+/// told: read again. It ends when the client is closed, or the store cannot go on with it. It does
+/// not keep the client open. Dropping it frees what the server keeps for it.
+#[must_use = "a watch that is dropped watches nothing"]
+pub struct ClientWatch {
+    again: Again,
+    phase: Phase,
+}
+
+enum Phase {
+    Watching(Watch),
+    Reopening(Pin<Box<dyn Future<Output = Result<Watch, End>> + Send>>),
+    Over,
+}
+
+/// What it takes to observe again.
+#[derive(Clone)]
+pub(super) struct Again {
+    pub(super) generations: Arc<Generations>,
+    pub(super) tuning: Arc<Tuning>,
+    pub(super) root: Path,
+    pub(super) query: Query,
+}
+
+impl ClientWatch {
+    pub(super) fn new(again: Again, watch: Watch) -> Self {
+        Self { again, phase: Phase::Watching(watch) }
+    }
+
+    /// The next event; `None` after [`Event::Ended`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call takes no event.
+    pub async fn next(&mut self) -> Option<Event> {
+        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    fn end(&mut self, why: End) -> Event {
+        self.phase = Phase::Over;
+        Event::Ended(why)
+    }
+}
+
+impl Stream for ClientWatch {
+    type Item = Event;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        loop {
+            match &mut self.phase {
+                Phase::Watching(watch) => match ready!(Pin::new(watch).poll_next(cx)) {
+                    Some(Event::Ended(End::SessionOver(_))) => {
+                        let again = self.again.clone();
+                        self.phase = Phase::Reopening(Box::pin(again.observe()));
+                    }
+                    Some(Event::Ended(why)) => return Poll::Ready(Some(self.end(why))),
+                    Some(event) => return Poll::Ready(Some(event)),
+                    None => return Poll::Ready(Some(self.end(untold()))),
+                },
+                Phase::Reopening(observed) => match ready!(observed.as_mut().poll(cx)) {
+                    Ok(watch) => {
+                        self.phase = Phase::Watching(watch);
+                        return Poll::Ready(Some(Event::Resync));
+                    }
+                    Err(why) => return Poll::Ready(Some(self.end(why))),
+                },
+                Phase::Over => return Poll::Ready(None),
+            }
+        }
+    }
+}
+
+impl Again {
+    /// Observes in the next session that lets it.
+    async fn observe(self) -> Result<Watch, End> {
+        let mut delays = self.tuning.retry.delays(&self.tuning.chance);
+        loop {
+            let Ok(session) = self.generations.session(&self.root).await else {
+                return Err(End::SessionOver(Loss::Closed));
+            };
+            let deadline = session.deadline();
+            let error = match session.observe_by(self.query.clone(), deadline).await {
+                Ok((_view, watch)) => return Ok(watch),
+                Err(error) => error,
+            };
+            if error.kind() == ErrorKind::SessionLost {
+                continue;
+            }
+            if error.kind() != ErrorKind::Unreachable {
+                return Err(End::Failed(Arc::new(error)));
+            }
+            let Some(delay) = delays.next() else { return Err(End::Failed(Arc::new(error))) };
+            let (rest, over) = (pin!(sleep(delay)), pin!(self.generations.over()));
+            if let Either::Right(_) = select(rest, over).await {
+                return Err(End::SessionOver(Loss::Closed));
+            }
+        }
+    }
+}
+
+/// A store's watch always says why it ends, so this one broke its word.
+fn untold() -> End {
+    let error = Error::new(ErrorKind::Backend, "observe").because("the watch ended untold");
+    End::Failed(Arc::new(error))
+}
+
+impl fmt::Debug for ClientWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = match &self.phase {
+            Phase::Watching(_) => "watching",
+            Phase::Reopening(_) => "observing again",
+            Phase::Over => "over",
+        };
+        f.debug_struct("ClientWatch")
+            .field("query", &self.again.query)
+            .field("phase", &phase)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! A store that answers what it was told to, and remembers what it was asked.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::error::Result;
+use crate::path::Path;
+use crate::store::{
+    Backend, Commit, Done, Feed, Limits, Loss, Op, Outcome, Query, SessionId, SessionInfo,
+    SessionOptions, Status, Store, Txn, View, Watch,
+};
+
+pub(super) const TTL: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) struct Fake {
+    info: SessionInfo,
+    status: watch::Sender<Status>,
+    heard: Mutex<Heard>,
+    /// The feed of the last watch, with what it will be told as a view.
+    feed: Mutex<Option<Feed>>,
+    views: Mutex<VecDeque<Result<View>>>,
+    outcomes: Mutex<VecDeque<Result<Outcome>>>,
+}
+
+/// What it was asked.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Heard {
+    pub(super) queries: Vec<Query>,
+    pub(super) txns: Vec<Txn>,
+    pub(super) closes: usize,
+}
+
+impl Heard {
+    /// Every path of every call.
+    pub(super) fn paths(&self) -> Vec<&Path> {
+        let looks = self.txns.iter().filter_map(|txn| txn.look.as_ref());
+        let queried = self.queries.iter().chain(looks).map(|query| &query.path);
+        queried.chain(self.txns.iter().flat_map(|txn| &txn.ops).map(Op::path)).collect()
+    }
+}
+
+impl Fake {
+    pub(super) fn new() -> Arc<Self> {
+        let until = Instant::now() + TTL;
+        Arc::new(Self {
+            info: SessionInfo::new(SessionId::new(1), TTL, Limits::default()),
+            status: watch::Sender::new(Status::Live { until }),
+            heard: Mutex::default(),
+            feed: Mutex::default(),
+            views: Mutex::default(),
+            outcomes: Mutex::default(),
+        })
+    }
+
+    /// What the next read, or the next observe, answers; without it, an empty view.
+    pub(super) fn will_show(&self, view: Result<View>) {
+        self.views.lock().unwrap().push_back(view);
+    }
+
+    /// What the next commit answers; without it, that everything was done.
+    pub(super) fn will_answer(&self, outcome: Result<Outcome>) {
+        self.outcomes.lock().unwrap().push_back(outcome);
+    }
+
+    pub(super) fn heard(&self) -> Heard {
+        self.heard.lock().unwrap().clone()
+    }
+
+    pub(super) fn feed(&self) -> Feed {
+        self.feed.lock().unwrap().clone().expect("something was observed")
+    }
+
+    pub(super) fn suspend(&self, suspended: bool) {
+        let until = Instant::now() + TTL;
+        self.status.send_replace(if suspended {
+            Status::Suspended { until }
+        } else {
+            Status::Live { until }
+        });
+    }
+
+    pub(super) fn lose(&self, why: Loss) {
+        self.status.send_replace(Status::Lost { why });
+    }
+
+    fn show(&self, query: Query) -> Result<View> {
+        self.heard.lock().unwrap().queries.push(query);
+        self.views.lock().unwrap().pop_front().unwrap_or_else(|| Ok(View::default()))
+    }
+}
+
+#[async_trait]
+impl Store for Fake {
+    fn session(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.status.subscribe()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        self.show(query)
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        let (feed, watch) = Feed::new(16);
+        *self.feed.lock().unwrap() = Some(feed);
+        Ok((self.show(query)?, watch))
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let look = txn.look.as_ref().map(|_| View::default());
+        self.heard.lock().unwrap().txns.push(txn);
+        let scripted = self.outcomes.lock().unwrap().pop_front();
+        scripted.unwrap_or_else(|| Ok(Outcome::Committed(Commit::new(None, done, look))))
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.heard.lock().unwrap().closes += 1;
+        self.lose(Loss::Closed);
+        Ok(())
+    }
+}
+
+/// Opens fakes.
+#[derive(Debug)]
+pub(super) struct FakeBackend;
+
+#[async_trait]
+impl Backend for FakeBackend {
+    async fn open(&self, _options: &SessionOptions) -> Result<Box<dyn Store>> {
+        Ok(Box::new(Arc::into_inner(Fake::new()).expect("just made")))
+    }
+}
+
+pub(super) fn path(text: &str) -> Path {
+    Path::new(text).expect("valid")
+}

@@ -1,0 +1,320 @@
+//! [`Session`]: one generation of a client, for whoever needs to know that two things hang on one
+//! lease.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::layer::namespace::Namespaced;
+use crate::path::Path;
+use crate::session::deadline::Deadline;
+use crate::session::life::{Life, over};
+use crate::session::reach::{Reach, Tuning};
+use crate::session::removal::Own;
+use crate::session::sweeper::{Job, Sweeper};
+use crate::session::write::Write;
+use crate::store::{
+    Done, Lifetime, Loss, Outcome, Query, Revision, SessionInfo, Status, Store, Txn, View, Watch,
+};
+use crate::task;
+
+pub(crate) mod deadline;
+pub(crate) mod life;
+pub(crate) mod reach;
+mod removal;
+mod sequential;
+mod sweeper;
+mod write;
+
+#[cfg(test)]
+pub(crate) mod script;
+#[cfg(test)]
+mod tests;
+
+/// One session on a store, as a [`Client`](crate::client::Client) has one after the other.
+///
+/// Cheap to clone. Everything that was made with [`Lifetime::Session`] on it goes when it ends, and
+/// nothing of it carries over to the next. When its last clone is dropped it is closed in the
+/// background.
+///
+/// # What is repeated
+///
+/// - Reads, when the store was unreachable.
+/// - Writes that certainly did not happen because it was.
+/// - A transaction with a sequential create, also when nobody knows whether it happened: the node is
+///   looked for, and taken for this call's if it is this session's; if it is not there, the
+///   transaction is sent again, with the same name. When the node was found so, the look of the
+///   transaction is left unanswered, and what it did beside is not told.
+///
+/// Nothing else: an error with an unknown effect is the caller's to resolve. One deadline covers a
+/// call and all of its repetitions.
+///
+/// # What a dropped call leaves behind
+///
+/// A write that is on its way is driven to its end in the background, also when nobody waits for it
+/// any more. If the transaction only checks and creates, its nodes are then removed again. A set, a
+/// delete or a mixed transaction stays done. The node of a single sequential create is removed too when
+/// the call fails without anybody knowing whether it happened. What cannot be undone: a plain create
+/// whose *answer* was lost.
+#[derive(Clone)]
+pub struct Session {
+    reach: Reach,
+    jobs: mpsc::UnboundedSender<Job>,
+}
+
+impl Session {
+    /// A session over what a backend opened. It starts the session's one task, so it needs a
+    /// tokio runtime.
+    pub(crate) fn start(store: Box<dyn Store>, tuning: Arc<Tuning>) -> Self {
+        let store: Arc<dyn Store> = Arc::from(store);
+        let life = Arc::new(Life::new(store.status()));
+        let (jobs, queue) = mpsc::unbounded_channel();
+        let grace = store.session().ttl.min(tuning.deadline / 2);
+        let sweeper = Sweeper { store: store.clone(), life: life.clone(), jobs: queue, grace };
+        // It ends by itself: when the session is over, or nobody holds it any more.
+        task::spawn(sweeper.run()).let_go();
+        Self { reach: Reach { store, life, tuning }, jobs }
+    }
+
+    /// This session as seen from below `root`: what it calls `/x` is `/root/x` here, and it cannot
+    /// name anything outside. It counts as a clone of this one.
+    pub fn namespace(&self, root: Path) -> Self {
+        let store = Arc::new(Namespaced::new(self.reach.store.clone(), root));
+        Self { reach: Reach { store, ..self.reach.clone() }, jobs: self.jobs.clone() }
+    }
+
+    /// Who this session is, and what its store can and cannot do.
+    pub fn info(&self) -> &SessionInfo {
+        self.reach.store.session()
+    }
+
+    /// Whether the session lives, and until when for certain. The receiver always holds the
+    /// latest; [`Status::Lost`] is never taken back.
+    pub fn status(&self) -> watch::Receiver<Status> {
+        self.reach.life.subscribe()
+    }
+
+    /// Whether the session certainly lives at the server now. This, and nothing else, is what "I
+    /// still hold it" means: it is false as soon as nobody can know, before anybody is told.
+    pub fn is_certain(&self) -> bool {
+        self.reach.life.is_certain()
+    }
+
+    /// Whether the session is over for good.
+    pub fn is_lost(&self) -> bool {
+        self.reach.life.loss().is_some()
+    }
+
+    /// Waits until the session is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn lost(&self) -> Loss {
+        self.reach.life.lost().await
+    }
+
+    /// Answers a query.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] once the session is over, [`ErrorKind::Unreachable`] if there was
+    /// no answer in time, and what the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call read or did not.
+    pub async fn read(&self, query: Query) -> Result<View> {
+        self.read_by(query, self.deadline()).await
+    }
+
+    /// Answers a query, and reports every change of what it covers from then on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::read`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call observes nothing.
+    pub async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        self.observe_by(query, self.deadline()).await
+    }
+
+    /// Applies a transaction, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::read`]; [`Error::effect`] tells whether it may have happened all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: what a dropped call created is removed again, and what else it did stays done.
+    /// See the [type](Self).
+    pub async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        self.commit_by(txn, self.deadline()).await
+    }
+
+    /// Creates a sequential node at `prefix` and an id that nobody else has.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::commit`], and [`ErrorKind::Invalid`] if the path gets too long. If the effect is
+    /// unknown, the node is looked for and removed in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn create_sequential(
+        &self,
+        prefix: &Path,
+        data: impl Into<Bytes>,
+        lifetime: Lifetime,
+    ) -> Result<Outcome<Done>> {
+        let txn = Txn::new().create_sequential(self.unique(prefix)?, data, lifetime);
+        only(self.commit(txn).await?)
+    }
+
+    /// A path for a sequential create: `prefix` and an id that nobody else has.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if it gets too long.
+    pub fn unique(&self, prefix: &Path) -> Result<Path> {
+        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.reach.tuning.chance.id()))?)
+    }
+
+    /// Removes the node that a create on this session made, if it is still there: exactly that
+    /// incarnation, never one that somebody made in its place. Repeated, whatever the policy says,
+    /// until it is gone.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`] if that takes too long: it goes on in the background.
+    /// [`ErrorKind::SessionLost`] once the session is over, [`ErrorKind::Refused`] if there is
+    /// something below the node, and what the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background: the node is removed.
+    pub async fn remove(&self, node: &Done) -> Result<()> {
+        const DOING: &str = "removing a node";
+        let (own, reach, deadline) = (Own::of(node)?, self.reach.clone(), self.deadline());
+        let (tell, mut told) = oneshot::channel();
+        self.send(Box::pin(async move {
+            let _heard = tell.send(own.try_until_gone(&reach).await).is_ok();
+        }));
+        let result = match select(&mut told, pin!(self.reach.stopped(deadline))).await {
+            Either::Left((Ok(result), _)) => self.reach.judge(result, DOING),
+            Either::Left((Err(_unheard), _)) => Err(over(Loss::Closed, DOING)),
+            Either::Right((stop, _)) => Err(stop.error(DOING, deadline).with_unknown_effect()),
+        };
+        result.map_err(|error| error.at(&node.path))
+    }
+
+    /// [`Session::remove`] in the background. Costs the caller nothing, so it may be called in a
+    /// `Drop`.
+    pub fn abandon(&self, node: &Done) {
+        let reach = self.reach.clone();
+        match Own::of(node) {
+            Ok(own) => self.send(Box::pin(async move { own.remove(&reach).await })),
+            Err(error) => tracing::warn!(%error, "could not remove a node that was given up"),
+        }
+    }
+
+    /// Removes a node that was made on this session, in the background: only the incarnation that
+    /// was `created` then. Repeated until it is gone or the session is over. Costs the caller
+    /// nothing, so it may be called in a `Drop`.
+    pub fn discard(&self, path: Path, created: Revision) {
+        let (own, reach) = (Own::incarnation(path, created, false), self.reach.clone());
+        self.send(Box::pin(async move { own.remove(&reach).await }));
+    }
+
+    /// Ends the session: when this returned without an error, its ephemeral nodes are gone. Every
+    /// pending call fails. Closing twice is no error.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`] if the store could not be told in time: its ephemeral nodes then go
+    /// when its time to live is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background: the session is closed.
+    pub async fn close(&self) -> Result<()> {
+        const DOING: &str = "closing a session";
+        self.reach.life.end(Loss::Closed);
+        let deadline = self.deadline();
+        match select(pin!(self.reach.life.closed()), pin!(deadline.passed())).await {
+            Either::Left((true, _)) => Ok(()),
+            Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
+                .because("the store does not answer; the session ends with its time to live")),
+            Either::Right(_) => Err(deadline.error(DOING)),
+        }
+    }
+
+    /// The deadline of a call that starts now.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::within(self.reach.tuning.deadline)
+    }
+
+    pub(crate) fn life(&self) -> &Arc<Life> {
+        &self.reach.life
+    }
+
+    pub(crate) async fn read_by(&self, query: Query, deadline: Deadline) -> Result<View> {
+        let (store, call) = (&self.reach.store, ("read", &query.path));
+        self.reach.ask(call, deadline, || store.read(query.clone())).await
+    }
+
+    pub(crate) async fn observe_by(
+        &self,
+        query: Query,
+        deadline: Deadline,
+    ) -> Result<(View, Watch)> {
+        let (store, call) = (&self.reach.store, ("observe", &query.path));
+        self.reach.ask(call, deadline, || store.observe(query.clone())).await
+    }
+
+    pub(crate) async fn commit_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
+        let path = txn.ops.first().map(|op| op.path().clone());
+        let result = Write::new(&self.reach, &self.jobs, txn).ended(deadline).await;
+        result.map_err(|error| match (error.path(), path) {
+            (None, Some(path)) => error.at(&path),
+            _ => error,
+        })
+    }
+
+    fn send(&self, job: Job) {
+        // If nobody takes it, the session is over, and its nodes with it.
+        let _taken = self.jobs.send(job).is_ok();
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let status = self.reach.life.now();
+        f.debug_struct("Session")
+            .field("id", &self.info().id)
+            .field("status", &status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the only operation of a transaction did.
+pub(crate) fn only(outcome: Outcome) -> Result<Outcome<Done>> {
+    match outcome {
+        Outcome::Committed(commit) => match commit.done.into_iter().next() {
+            Some(done) => Ok(Outcome::Committed(done)),
+            None => Err(Error::new(ErrorKind::Backend, "commit")
+                .because("the store did not tell what it did")
+                .with_unknown_effect()),
+        },
+        Outcome::Rejected(no) => Ok(Outcome::Rejected(no)),
+    }
+}

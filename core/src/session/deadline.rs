@@ -1,0 +1,41 @@
+//! [`Deadline`]: one limit for a call and all of its retries.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+
+use crate::error::{Error, ErrorKind};
+
+/// When a call has to be over, whatever it still wants to try.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    limit: Duration,
+    /// `None` if it is beyond the end of time.
+    at: Option<Instant>,
+}
+
+impl Deadline {
+    /// So much time from now.
+    pub(crate) fn within(limit: Duration) -> Self {
+        Self { limit, at: Instant::now().checked_add(limit) }
+    }
+
+    /// Waits until the time is up.
+    pub(crate) async fn passed(self) {
+        match self.at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The same limit from now on.
+    pub(crate) fn anew(self) -> Self {
+        Self::within(self.limit)
+    }
+
+    /// What a call fails with when its time is up.
+    pub(crate) fn error(self, doing: &'static str) -> Error {
+        Error::new(ErrorKind::Unreachable, doing)
+            .because(format!("no answer within {:?}", self.limit))
+    }
+}

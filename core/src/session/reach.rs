@@ -1,0 +1,147 @@
+//! [`Reach`]: a session as its calls and its jobs see it: the store, and what is known of it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use tokio::time::sleep;
+
+use crate::chance::Chance;
+use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::retry::{Delays, Retry};
+use crate::session::deadline::Deadline;
+use crate::session::life::{Life, over};
+use crate::store::{Loss, Store};
+
+/// How a session's calls behave.
+#[derive(Clone, Debug)]
+pub(crate) struct Tuning {
+    pub(crate) deadline: Duration,
+    pub(crate) retry: Retry,
+    pub(crate) chance: Chance,
+}
+
+/// What it takes to call the store. It keeps no session open.
+#[derive(Clone, Debug)]
+pub(super) struct Reach {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) life: Arc<Life>,
+    pub(super) tuning: Arc<Tuning>,
+}
+
+/// Why a call ends that did not come to its end.
+pub(super) enum Stop {
+    Lost(Loss),
+    Late,
+}
+
+impl Stop {
+    pub(super) fn error(&self, doing: &'static str, deadline: Deadline) -> Error {
+        match self {
+            Self::Lost(why) => over(*why, doing),
+            Self::Late => deadline.error(doing),
+        }
+    }
+}
+
+impl Reach {
+    pub(super) fn delays(&self) -> Delays {
+        self.tuning.retry.delays(&self.tuning.chance)
+    }
+
+    /// Waits until the session is over or the time is up.
+    pub(super) async fn stopped(&self, deadline: Deadline) -> Stop {
+        match select(pin!(self.life.lost()), pin!(deadline.passed())).await {
+            Either::Left((why, _)) => Stop::Lost(why),
+            Either::Right(_) => Stop::Late,
+        }
+    }
+
+    /// Asks until there is an answer, it cannot be asked again, or the time is up.
+    pub(super) async fn ask<T, F>(
+        &self,
+        (doing, path): (&'static str, &Path),
+        mut deadline: Deadline,
+        mut call: impl FnMut() -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut delays = self.delays();
+        let mut last = None;
+        loop {
+            if let Some(why) = self.life.loss() {
+                return Err(over(why, doing).at(path));
+            }
+            let ended = {
+                let attempt = pin!(async {
+                    let result = call().await;
+                    match delay_after(&result, &mut delays) {
+                        Some(delay) => {
+                            last = result.err();
+                            sleep(delay).await;
+                            None
+                        }
+                        None => Some(result),
+                    }
+                });
+                match select(attempt, pin!(self.stopped(deadline))).await {
+                    Either::Left((ended, _)) => Ok(ended),
+                    Either::Right((stop, _)) => Err(stop),
+                }
+            };
+            match ended {
+                Ok(Some(result)) => return self.judge(result, doing),
+                Ok(None) => {}
+                Err(stop) => {
+                    let error = stop.error(doing, deadline).at(path);
+                    return Err(match last {
+                        Some(last) => error.caused_by(last),
+                        None => error,
+                    });
+                }
+            }
+            if mutant::is(Mutant::DeadlinePerAttempt) {
+                deadline = deadline.anew();
+            }
+        }
+    }
+
+    /// What an answer is worth: none is good that came after the session was lost, and a session
+    /// of which the store says in an answer that it is over is over.
+    pub(super) fn judge<T>(&self, result: Result<T>, doing: &'static str) -> Result<T> {
+        if let Err(error) = &result
+            && error.kind() == ErrorKind::SessionLost
+        {
+            self.life.end(Loss::Expired);
+        }
+        match (result, self.life.loss()) {
+            (Ok(_too_late), Some(why)) => Err(over(why, doing)),
+            (result, _) => result,
+        }
+    }
+
+    /// Waits, and is woken when the session ends meanwhile.
+    pub(super) async fn rest(&self, delay: Duration) {
+        if self.life.loss().is_some() {
+            return sleep(delay).await;
+        }
+        let _either = select(pin!(sleep(delay)), pin!(self.life.lost())).await;
+    }
+}
+
+/// How long to wait before a question is asked again; `None` if it is not.
+fn delay_after<T>(result: &Result<T>, delays: &mut Delays) -> Option<Duration> {
+    let error = result.as_ref().err()?;
+    if error.kind() == ErrorKind::Unreachable { delays.next() } else { None }
+}
+
+/// Whether a write may be sent again: it certainly did not happen, and may succeed later.
+pub(super) fn may_repeat(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unreachable
+        && (error.effect() == Effect::None || mutant::is(Mutant::AmbiguousRepeated))
+}

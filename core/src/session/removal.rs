@@ -1,0 +1,171 @@
+//! Removing exactly the nodes that a session made, however long that takes.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::retry::Retry;
+use crate::session::reach::Reach;
+use crate::store::{
+    Done, Expect, Lifetime, Node, Op, Outcome, Query, Revision, SessionId, Txn, Version, Why,
+};
+
+const DOING: &str = "removing a node";
+
+/// A node that this session made.
+pub(super) struct Own {
+    path: Path,
+    /// Its incarnation; `None` if no other node ever has its path.
+    created: Option<Revision>,
+    ephemeral: bool,
+}
+
+/// How to find the node of a sequential create of which nobody knows whether it happened.
+#[derive(Clone)]
+pub(super) struct Trail {
+    /// The path that was given; the store may have added to it.
+    path: Path,
+    /// Whose it must be.
+    owner: Option<SessionId>,
+}
+
+impl Own {
+    pub(super) fn unique(path: Path, ephemeral: bool) -> Self {
+        Self { path, created: None, ephemeral }
+    }
+
+    pub(super) fn incarnation(path: Path, created: Revision, ephemeral: bool) -> Self {
+        Self { path, created: Some(created), ephemeral }
+    }
+
+    pub(super) fn of(done: &Done) -> Result<Self> {
+        let (path, ephemeral) = (done.path.clone(), done.owner().is_some());
+        match (done.sequence, done.stat) {
+            (Some(_), _) => Ok(Self::unique(path, ephemeral)),
+            (None, Some(stat)) => Ok(Self::incarnation(path, stat.created, ephemeral)),
+            (None, None) => Err(Error::new(ErrorKind::Invalid, DOING)
+                .at(&path)
+                .because("nothing tells which incarnation of the path is meant")),
+        }
+    }
+
+    /// Removes it, and does not give up before it is gone, its session is, or the store says that
+    /// it never will be.
+    pub(super) async fn remove(self, reach: &Reach) {
+        let path = self.path.clone();
+        if let Err(error) = self.try_until_gone(reach).await {
+            tracing::warn!(%path, %error, "could not remove a node that was given up");
+        }
+    }
+
+    /// [`Own::remove`] for whoever wants to know.
+    pub(super) async fn try_until_gone(self, reach: &Reach) -> Result<()> {
+        let mut delays = Retry::forever().delays(&reach.tuning.chance);
+        loop {
+            if reach.life.is_gone() || (self.ephemeral && reach.life.loss().is_some()) {
+                // It goes with its session, or nothing can be done about it.
+                return Ok(());
+            }
+            match self.remove_once(reach).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(()),
+                Err(error) if error.kind() != ErrorKind::Unreachable => return Err(error),
+                Err(error) => {
+                    tracing::debug!(path = %self.path, %error, "trying again to remove a node");
+                }
+            }
+            if let Some(delay) = delays.next() {
+                reach.rest(delay).await;
+            }
+        }
+    }
+
+    /// Whether it is gone; `false` if it changed meanwhile.
+    async fn remove_once(&self, reach: &Reach) -> Result<bool> {
+        let expect = match self.created {
+            None => Expect::Any,
+            Some(created) => match self.version(reach, created).await? {
+                Some(version) => Expect::Version(version),
+                None => return Ok(true),
+            },
+        };
+        match reach.store.commit(Txn::new().delete(self.path.clone(), expect)).await? {
+            Outcome::Committed(_) => Ok(true),
+            Outcome::Rejected(no) if no.why == Why::Missing => Ok(true),
+            Outcome::Rejected(no) if no.why == Why::OtherVersion => Ok(false),
+            Outcome::Rejected(no) => {
+                Err(Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string()))
+            }
+        }
+    }
+
+    /// Which version this incarnation is in, if it still is.
+    async fn version(&self, reach: &Reach, created: Revision) -> Result<Option<Version>> {
+        let view = reach.store.read(Query::node(self.path.clone()).names_only()).await?;
+        let stat = view.into_node().and_then(|node| node.stat);
+        Ok(stat.filter(|stat| stat.created == created).map(|stat| stat.version))
+    }
+}
+
+impl Trail {
+    /// The trail of a sequential create that the session `me` sends.
+    pub(super) fn of(op: &Op, me: SessionId) -> Option<Self> {
+        let Op::Create { path, lifetime, sequential: true, .. } = op else { return None };
+        let owner = (*lifetime == Lifetime::Session).then_some(me);
+        Some(Self { path: path.clone(), owner })
+    }
+
+    /// The node, if it is there and this session's.
+    pub(super) async fn find(&self, reach: &Reach) -> Result<Option<Done>> {
+        let Some(dir) = self.path.parent() else { return Ok(None) };
+        let mut query = Query::children(dir).starting_with(self.path.name());
+        if mutant::is(Mutant::LooksWithoutSync) {
+            query = query.local();
+        }
+        let view = reach.store.read(query).await?;
+        Ok(view.nodes.into_iter().find_map(|node| self.adopt(node)))
+    }
+
+    /// A node of the same name may be a dying session's: it is not ours, and will not stay.
+    fn adopt(&self, node: Node) -> Option<Done> {
+        let stat = node.stat?;
+        let ours = stat.owner == self.owner || mutant::is(Mutant::ForeignAdopted);
+        if !ours || !node.path.as_str().starts_with(self.path.as_str()) {
+            return None;
+        }
+        let done = Done::new(node.path).with_stat(stat);
+        Some(match node.sequence {
+            Some(sequence) => done.with_sequence(sequence),
+            None => done,
+        })
+    }
+
+    /// Removes the node, and goes on looking for a while if it is not there: it may come late.
+    pub(super) async fn erase(self, reach: Reach) {
+        let last_look = Instant::now().checked_add(reach.store.session().ttl);
+        let mut delays = Retry::forever().delays(&reach.tuning.chance);
+        while !reach.life.is_gone() {
+            let over = reach.life.loss().is_some();
+            if over && self.owner.is_some() {
+                return;
+            }
+            match self.find(&reach).await {
+                Ok(Some(done)) => {
+                    return Own::unique(done.path, self.owner.is_some()).remove(&reach).await;
+                }
+                Ok(None) if over || last_look.is_none_or(|last| Instant::now() >= last) => return,
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Unreachable => {}
+                Err(error) => {
+                    tracing::warn!(path = %self.path, %error, "could not look for a node");
+                    return;
+                }
+            }
+            reach.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
+        }
+    }
+}

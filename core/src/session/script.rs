@@ -1,0 +1,393 @@
+//! A store for the door's own tests: one tree in memory, which fails exactly as it is told to.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::pending;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
+use crate::store::{
+    Backend, Change, Commit, Done, End, Facts, Feed, Found, Freshness, Kind, Lifetime, Limits,
+    Loss, Node, Op, Outcome, Query, Rejected, Revision, Scope, Sequence, SessionId, SessionInfo,
+    SessionOptions, Stat, Status, Store, Txn, Version, View, Watch, Why, judge,
+};
+
+/// What becomes of the next call of its sort.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    /// It succeeds.
+    None,
+    /// It does not happen, and says so.
+    Refused,
+    /// It happens, and its answer is lost.
+    ReplyLost,
+    /// It does not happen, and nobody knows.
+    RequestLost,
+    /// Nobody knows whether it happens, and it does, so much later.
+    Late(Duration),
+    /// It happens and is answered after so long.
+    SlowReply(Duration),
+    /// It happens after so long.
+    SlowRequest(Duration),
+    /// Its first operation is refused because there is something already.
+    Exists,
+    /// It is never answered, and does not happen.
+    Silence,
+    /// The credentials are not accepted.
+    Denied,
+}
+
+/// The world behind the store, as a test sees it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Script(Arc<Mutex<World>>);
+
+#[derive(Debug, Default)]
+struct World {
+    tree: Tree,
+    revision: u64,
+    sequence: u64,
+    commits: VecDeque<Fault>,
+    reads: VecDeque<Fault>,
+    opens: VecDeque<Fault>,
+    late: Vec<(Instant, u64, Txn)>,
+    log: Vec<String>,
+    sessions: BTreeMap<u64, watch::Sender<Status>>,
+    feeds: Vec<(u64, Query, Feed)>,
+    blind: bool,
+    stubborn: bool,
+}
+
+#[derive(Debug, Default)]
+struct Tree(BTreeMap<Path, Node>);
+
+#[derive(Debug)]
+struct Scripted {
+    script: Script,
+    info: SessionInfo,
+    status: watch::Receiver<Status>,
+}
+
+impl Script {
+    pub(crate) fn commits(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.lock().commits.extend(faults);
+    }
+
+    pub(crate) fn reads(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.lock().reads.extend(faults);
+    }
+
+    pub(crate) fn opens(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.lock().opens.extend(faults);
+    }
+
+    /// From now on reads that may lag see nothing.
+    pub(crate) fn blind_local_reads(&self) {
+        self.lock().blind = true;
+    }
+
+    /// From now on calls are answered on sessions that are over.
+    pub(crate) fn answer_the_dead(&self) {
+        self.lock().stubborn = true;
+    }
+
+    /// The paths of all nodes.
+    pub(crate) fn nodes(&self) -> Vec<String> {
+        let mut world = self.lock();
+        world.catch_up();
+        world.tree.0.keys().map(ToString::to_string).collect()
+    }
+
+    /// Puts a node there that belongs to some session.
+    pub(crate) fn put(&self, path: &Path, owner: Option<u64>) -> Stat {
+        let mut world = self.lock();
+        world.revision += 1;
+        let revision = Revision::new(world.revision);
+        let owner = owner.map(SessionId::new);
+        let stat = Stat::new(revision, revision, Version::new(0), owner);
+        let node = Node::new(path.clone()).with("put".into(), stat);
+        world.tree.0.insert(path.clone(), node.with_sequence(Some(Sequence::new(1))));
+        stat
+    }
+
+    pub(crate) fn take(&self, path: &Path) {
+        self.lock().tree.0.remove(path);
+    }
+
+    /// How many calls there were so far whose record starts so.
+    pub(crate) fn count(&self, what: &str) -> usize {
+        self.lock().log.iter().filter(|line| line.starts_with(what)).count()
+    }
+
+    /// What was created and deleted so far, in order, with the time it was sent.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.lock().log.clone()
+    }
+
+    /// Says something about the session that was opened as the `number`th.
+    pub(crate) fn say(&self, number: u64, status: Status) {
+        let mut world = self.lock();
+        if status.is_lost() {
+            world.bury(number, Loss::Expired);
+        }
+        world.sessions[&number].send_replace(status);
+    }
+
+    pub(crate) fn lose(&self, number: u64) {
+        self.say(number, Status::Lost { why: Loss::Expired });
+    }
+
+    pub(crate) fn change(&self, path: &Path) {
+        let world = self.lock();
+        for (_, _, feed) in &world.feeds {
+            feed.send(Change::new(path.clone(), Kind::Updated));
+        }
+    }
+
+    /// How many watches the server keeps.
+    pub(crate) fn watches(&self) -> usize {
+        self.lock().feeds.iter().filter(|(_, _, feed)| !feed.is_over()).count()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().expect("no test panics while it holds the world")
+    }
+}
+
+impl World {
+    fn bury(&mut self, number: u64, why: Loss) {
+        self.catch_up();
+        self.tree.0.retain(|_, node| {
+            node.stat.and_then(|stat| stat.owner) != Some(SessionId::new(number))
+        });
+        for (_, _, feed) in self.feeds.iter().filter(|(of, _, _)| *of == number) {
+            feed.end(End::SessionOver(why));
+        }
+        self.feeds.retain(|(of, _, _)| *of != number);
+    }
+
+    fn catch_up(&mut self) {
+        let now = Instant::now();
+        let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|l| l.0 <= now);
+        self.late = late;
+        let due: Vec<(Instant, u64, Txn)> = due;
+        for (_, number, txn) in due {
+            let _late = self.apply(number, &txn);
+        }
+    }
+
+    fn apply(&mut self, number: u64, txn: &Txn) -> Outcome {
+        if let Err(rejected) = judge(&txn.ops, &self.tree) {
+            return Outcome::Rejected(rejected);
+        }
+        self.revision += 1;
+        let done = txn.ops.iter().map(|op| self.apply_op(number, op)).collect();
+        Outcome::Committed(Commit::new(Some(Revision::new(self.revision)), done, None))
+    }
+
+    fn apply_op(&mut self, number: u64, op: &Op) -> Done {
+        let revision = Revision::new(self.revision);
+        match op {
+            Op::Check { path, .. } => Done::new(path.clone()),
+            Op::Delete { path, .. } => {
+                self.tree.0.remove(path);
+                Done::new(path.clone())
+            }
+            Op::Set { path, data, .. } => {
+                let node = self.tree.0.get_mut(path).expect("judged");
+                let stat = node.stat.as_mut().expect("a node");
+                (stat.modified, stat.version) = (revision, Version::new(stat.version.get() + 1));
+                node.data = data.clone();
+                Done::new(path.clone()).with_stat(*stat)
+            }
+            Op::Create { path, data, lifetime, sequential } => {
+                let owner = (*lifetime == Lifetime::Session).then(|| SessionId::new(number));
+                let stat = Stat::new(revision, revision, Version::new(0), owner);
+                let (mut at, mut sequence) = (path.clone(), None);
+                if *sequential {
+                    self.sequence += 1;
+                    sequence = Some(Sequence::new(self.sequence));
+                    at = Path::new(&format!("{path}{:010}", self.sequence)).expect("short");
+                }
+                let node = Node::new(at.clone()).with(data.clone(), stat).with_sequence(sequence);
+                self.tree.0.insert(at.clone(), node);
+                let done = Done::new(at).with_stat(stat);
+                match sequence {
+                    Some(sequence) => done.with_sequence(sequence),
+                    None => done,
+                }
+            }
+        }
+    }
+
+    fn view(&mut self, query: &Query) -> View {
+        self.catch_up();
+        let blind = self.blind && query.freshness == Freshness::Local;
+        let found = self.tree.0.values().filter(|node| match query.scope {
+            Scope::Node => node.path == query.path,
+            Scope::Children => {
+                node.path.parent().as_ref() == Some(&query.path)
+                    && node.path.name().starts_with(&query.prefix)
+            }
+            Scope::Subtree => node.path == query.path || node.path.is_below(&query.path),
+        });
+        let nodes = found.filter(|_| !blind).cloned().collect();
+        View::new(Revision::new(self.revision), nodes)
+    }
+}
+
+impl Facts for Tree {
+    fn node(&self, path: &Path) -> Option<Found> {
+        let stat = self.0.get(path)?.stat?;
+        Some(Found { version: stat.version, leased: stat.owner.is_some() })
+    }
+
+    fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> bool {
+        self.0.keys().any(|node| node.is_below(path) && !gone(node))
+    }
+}
+
+#[async_trait]
+impl Backend for Script {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let fault = self.lock().opens.pop_front().unwrap_or(Fault::None);
+        self.lock().log.push("open".into());
+        match fault {
+            Fault::Silence => pending().await,
+            Fault::Refused => return Err(unreachable("open")),
+            Fault::Denied => return Err(Error::new(ErrorKind::Denied, "open")),
+            Fault::SlowReply(delay) => sleep(delay).await,
+            _ => {}
+        }
+        let mut world = self.lock();
+        let number = world.sessions.len() as u64 + 1;
+        let until = Instant::now() + options.ttl;
+        let (tell, status) = watch::channel(Status::Live { until });
+        world.sessions.insert(number, tell);
+        let info = SessionInfo::new(SessionId::new(number), options.ttl, Limits::default());
+        Ok(Box::new(Scripted { script: self.clone(), info, status }))
+    }
+}
+
+impl Scripted {
+    fn alive(&self, doing: &'static str) -> Result<()> {
+        if self.status.borrow().is_lost() && !self.script.lock().stubborn {
+            return Err(Error::new(ErrorKind::SessionLost, doing));
+        }
+        Ok(())
+    }
+
+    async fn read_fault(&self, query: &Query) -> Result<()> {
+        let fault = {
+            let mut world = self.script.lock();
+            world.log.push(format!("read {}", query.path));
+            world.reads.pop_front().unwrap_or(Fault::None)
+        };
+        match fault {
+            Fault::Silence => pending().await,
+            Fault::Refused => Err(unreachable("read")),
+            Fault::Denied => Err(Error::new(ErrorKind::Denied, "read")),
+            Fault::SlowReply(delay) => {
+                sleep(delay).await;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Store for Scripted {
+    fn session(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.status.clone()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        self.alive("read")?;
+        self.read_fault(&query).await?;
+        self.alive("read")?;
+        Ok(self.script.lock().view(&query))
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        self.read_fault(&query).await?;
+        self.alive("observe")?;
+        let (feed, watch) = Feed::new(16);
+        let mut world = self.script.lock();
+        world.feeds.push((self.info.id.get(), query.clone(), feed));
+        Ok((world.view(&query), watch))
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        self.alive("commit")?;
+        txn.validate(&self.info.limits)?;
+        let (number, lost) = (self.info.id.get(), unreachable("commit").with_unknown_effect());
+        let fault = {
+            let mut world = self.script.lock();
+            let op = match &txn.ops[0] {
+                Op::Create { path, .. } => format!("create {path}"),
+                Op::Delete { path, .. } => format!("delete {path}"),
+                Op::Set { path, .. } => format!("set {path}"),
+                Op::Check { path, .. } => format!("check {path}"),
+            };
+            world.log.push(op);
+            world.commits.pop_front().unwrap_or(Fault::None)
+        };
+        match fault {
+            Fault::Refused => return Err(unreachable("commit")),
+            Fault::RequestLost => return Err(lost),
+            Fault::Denied => return Err(Error::new(ErrorKind::Denied, "commit")),
+            Fault::Silence => pending().await,
+            Fault::SlowRequest(delay) => sleep(delay).await,
+            Fault::Exists => {
+                let no = Rejected::new(0, txn.ops[0].path().clone(), Why::Exists);
+                return Ok(Outcome::Rejected(no));
+            }
+            Fault::Late(delay) => {
+                let due = Instant::now() + delay;
+                self.script.lock().late.push((due, number, txn));
+                return Err(lost);
+            }
+            Fault::None | Fault::ReplyLost | Fault::SlowReply(_) => {}
+        }
+        let outcome = {
+            let mut world = self.script.lock();
+            world.catch_up();
+            world.apply(number, &txn)
+        };
+        match fault {
+            Fault::ReplyLost => return Err(lost),
+            Fault::SlowReply(delay) => sleep(delay).await,
+            _ => {}
+        }
+        self.alive("commit").map_err(Error::with_unknown_effect)?;
+        Ok(outcome)
+    }
+
+    async fn close(&self) -> Result<()> {
+        let mut world = self.script.lock();
+        world.log.push("close".into());
+        let number = self.info.id.get();
+        world.bury(number, Loss::Closed);
+        world.sessions[&number].send_if_modified(|status| {
+            let lives = !status.is_lost();
+            if lives {
+                *status = Status::Lost { why: Loss::Closed };
+            }
+            lives
+        });
+        Ok(())
+    }
+}
+
+fn unreachable(doing: &'static str) -> Error {
+    Error::new(ErrorKind::Unreachable, doing)
+}

@@ -1,0 +1,106 @@
+//! Sequential creates, which are found again when their answer was lost.
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::session::reach::{Reach, may_repeat};
+use crate::session::removal::Trail;
+use crate::session::write::Flight;
+use crate::store::{Commit, Done, Op, Outcome, Rejected, Txn};
+
+/// A transaction with a sequential create, and how to find what that made: it tells whether the
+/// whole transaction happened.
+pub(super) struct Sequential {
+    txn: Txn,
+    /// Which of its operations it is.
+    index: usize,
+    trail: Trail,
+}
+
+/// What to try next.
+enum Next {
+    Create,
+    /// The create may have happened: look before anything else. With the refusal of a repetition,
+    /// which the first one's node may be the reason for.
+    Look(Option<Rejected>),
+}
+
+impl Sequential {
+    pub(super) fn of(txn: &Txn, reach: &Reach) -> Option<Self> {
+        let index = txn.ops.iter().position(Op::is_sequential)?;
+        let trail = Trail::of(&txn.ops[index], reach.store.session().id)?;
+        Some(Self { txn: txn.clone(), index, trail })
+    }
+
+    /// What is known of the transaction, now that its node was found.
+    fn found(&self, node: Done) -> Commit {
+        let mut done: Vec<_> = self.txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+        let revision = node.stat.map(|stat| stat.created);
+        done[self.index] = node;
+        Commit::new(revision, done, None)
+    }
+}
+
+/// Creates, and goes on until it is known what became of it: at most one node comes of it, under
+/// the one path that it was given.
+pub(super) async fn create(
+    reach: Reach,
+    mut create: Sequential,
+    flight: Arc<Flight>,
+) -> Result<Outcome> {
+    let mut delays = reach.delays();
+    let mut next = Next::Create;
+    let mut unsure = None;
+    loop {
+        let error = match next {
+            Next::Create => match flight.send(reach.store.commit(create.txn.clone())).await {
+                Ok(Outcome::Rejected(no)) if unsure.is_some() => {
+                    next = Next::Look(Some(no));
+                    continue;
+                }
+                Ok(outcome) => return Ok(outcome),
+                Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => {
+                    (unsure, next) = (Some(error), Next::Look(None));
+                    if mutant::is(Mutant::BlindRepeat) {
+                        (create, next) = (create.renamed(&reach)?, Next::Create);
+                    }
+                    continue;
+                }
+                Err(error) => error,
+            },
+            Next::Look(refused) => match (create.trail.find(&reach).await, refused) {
+                (Ok(Some(node)), _) => return Ok(Outcome::Committed(create.found(node))),
+                (Ok(None), Some(no)) => return Ok(Outcome::Rejected(no)),
+                (Ok(None), None) => {
+                    next = Next::Create;
+                    Error::new(ErrorKind::Unreachable, "commit").because("the answer was lost")
+                }
+                (Err(error), refused) => {
+                    next = Next::Look(refused);
+                    error
+                }
+            },
+        };
+        let delay = if may_repeat(&error) && !flight.is_abandoned() { delays.next() } else { None };
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
+            if !flight.is_abandoned() {
+                continue;
+            }
+        }
+        return Err(if unsure.is_some() { error.with_unknown_effect() } else { error });
+    }
+}
+
+impl Sequential {
+    /// The same create under a name that the store has not heard of: a mistake.
+    fn renamed(self, reach: &Reach) -> Result<Self> {
+        let mut txn = self.txn.clone();
+        if let Some(Op::Create { path, .. }) = txn.ops.get_mut(self.index) {
+            *path = Path::new(&format!("{path}{}-", reach.tuning.chance.id()))?;
+        }
+        Ok(Self { txn, ..self })
+    }
+}

@@ -1,0 +1,542 @@
+//! The promises of a session, each seen to break: see the last test.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::chance::Chance;
+use crate::error::{Effect, ErrorKind};
+use crate::path::Path;
+use crate::retry::{Backoff, Retry};
+use crate::session::Session;
+use crate::session::reach::Tuning;
+use crate::session::script::{Fault, Script};
+use crate::store::{Backend, Done, Expect, Lifetime, Outcome, Query, SessionOptions, Status, Txn};
+
+const LIMIT: Duration = Duration::from_secs(5);
+const MOMENT: Duration = Duration::from_millis(10);
+const LONG: Duration = Duration::from_secs(60);
+
+fn path(text: &str) -> Path {
+    Path::new(text).expect("valid")
+}
+
+async fn tuned(script: &Script, deadline: Duration, retry: Retry) -> Session {
+    let store = script.open(&SessionOptions::default()).await.expect("opens");
+    Session::start(store, Arc::new(Tuning { deadline, retry, chance: Chance::seeded(7) }))
+}
+
+async fn opened() -> (Script, Session) {
+    let script = Script::default();
+    let retry = Retry::Forever { backoff: Backoff::default().jitter(0.0) };
+    let session = tuned(&script, LIMIT, retry).await;
+    (script, session)
+}
+
+fn created(outcome: Outcome<Done>) -> Done {
+    outcome.committed().expect("nothing is in the way")
+}
+
+async fn draw(session: &Session) -> Done {
+    let drawn = session.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
+    created(drawn.expect("reachable in the end"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_whose_answer_was_lost_is_found_again() {
+    let (script, session) = opened().await;
+    script.commits([Fault::ReplyLost]);
+
+    let done = draw(&session).await;
+
+    assert_eq!(script.nodes(), [done.path.to_string()]);
+    assert_eq!(script.count("create"), 1);
+    assert_eq!(done.owner(), Some(session.info().id));
+    assert!(done.sequence.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ticket_tells_of_what_was_done_beside_it() {
+    let (script, session) = opened().await;
+    script.put(&path("/a"), None);
+    let ticket = session.unique(&path("/q/t-")).expect("short");
+    let txn = Txn::new().set(path("/a"), "b", Expect::Any).create_sequential(
+        ticket,
+        "",
+        Lifetime::Session,
+    );
+    script.commits([Fault::ReplyLost]);
+
+    let commit = session.commit(txn.clone()).await.expect("found").committed().expect("free");
+
+    assert_eq!((script.count("set"), script.nodes().len()), (1, 2));
+    assert_eq!((commit.done.len(), commit.done[1].owner()), (2, Some(session.info().id)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_that_is_not_found_is_repeated_under_the_same_path() {
+    let (script, session) = opened().await;
+    script.commits([Fault::RequestLost, Fault::RequestLost]);
+
+    draw(&session).await;
+
+    let log = script.log();
+    let creates: Vec<_> = log.iter().filter(|line| line.starts_with("create")).collect();
+    assert_eq!(creates.len(), 3);
+    assert!(creates.iter().all(|create| *create == creates[0]), "{creates:?}");
+    assert_eq!(script.nodes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_another_session_is_not_adopted() {
+    let (script, session) = opened().await;
+    let ticket = session.unique(&path("/q/t-")).expect("short");
+    script.put(&path(&format!("{ticket}0000000000")), Some(99));
+    script.commits([Fault::RequestLost]);
+
+    let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);
+    let commit = session.commit(txn).await.expect("reachable").committed().expect("free");
+
+    assert_eq!(commit.done[0].owner(), Some(session.info().id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_own_node_is_looked_for_as_of_now() {
+    let (script, session) = opened().await;
+    script.blind_local_reads();
+    script.commits([Fault::ReplyLost]);
+
+    draw(&session).await;
+
+    assert_eq!(script.nodes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_that_came_late_is_not_taken_for_somebody_elses() {
+    let (script, session) = opened().await;
+    script.commits([Fault::Late(MOMENT), Fault::Exists]);
+
+    let done = draw(&session).await;
+
+    assert_eq!(script.nodes(), [done.path.to_string()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_that_may_have_happened_is_not_repeated() {
+    let (script, session) = opened().await;
+    script.put(&path("/a"), None);
+    script.commits([Fault::ReplyLost]);
+
+    let set = session.commit(Txn::new().set(path("/a"), "b", Expect::Any)).await;
+
+    let error = set.expect_err("nobody knows");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
+    assert_eq!(error.path(), Some(&path("/a")));
+    assert_eq!(script.count("set"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_certainly_did_not_happen_is_repeated() {
+    let (script, session) = opened().await;
+    script.put(&path("/a"), None);
+    script.commits([Fault::Refused, Fault::Refused]);
+    script.reads([Fault::Refused, Fault::Refused, Fault::Refused]);
+
+    let set = session.commit(Txn::new().set(path("/a"), "b", Expect::Any)).await;
+    let view = session.read(Query::node(path("/a"))).await.expect("reachable in the end");
+
+    assert!(set.expect("reachable in the end").committed().is_some());
+    assert_eq!(view.node().map(|node| &node.data[..]), Some(&b"b"[..]));
+    assert_eq!((script.count("set"), script.count("read")), (3, 4));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_ends_the_repetitions() {
+    let script = Script::default();
+    let twice = Retry::times(NonZeroU32::new(2).expect("not zero"));
+    let session = tuned(&script, LIMIT, twice).await;
+    script.reads([Fault::Refused; 9]);
+    script.commits([Fault::Refused; 9]);
+
+    let read = session.read(Query::node(path("/a"))).await;
+    let drawn = session.create_sequential(&path("/t-"), "", Lifetime::Session).await;
+
+    assert_eq!(read.expect_err("refused").kind(), ErrorKind::Unreachable);
+    assert_eq!(drawn.expect_err("refused").effect(), Effect::None);
+    assert_eq!((script.count("read"), script.count("create")), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_worth_repeating_is_not_repeated() {
+    let (script, session) = opened().await;
+    script.reads([Fault::Denied]);
+    script.commits([Fault::Denied]);
+
+    let read = session.read(Query::node(path("/a"))).await;
+    let drawn = session.create_sequential(&path("/t-"), "", Lifetime::Session).await;
+
+    assert_eq!(read.expect_err("denied").kind(), ErrorKind::Denied);
+    assert_eq!(drawn.expect_err("denied").kind(), ErrorKind::Denied);
+    assert_eq!((script.count("read"), script.count("create")), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_create_leaves_nothing_behind() {
+    for plain in [true, false] {
+        for lifetime in [Lifetime::Session, Lifetime::Persistent] {
+            let (script, session) = opened().await;
+            script.commits([Fault::SlowReply(Duration::from_secs(1))]);
+            let txn = if plain {
+                Txn::new().create(path("/a"), "", lifetime)
+            } else {
+                Txn::new().create_sequential(path("/a-me-"), "", lifetime)
+            };
+
+            assert!(timeout(MOMENT, session.commit(txn)).await.is_err());
+            assert_eq!(script.nodes().len(), 1);
+            sleep(LONG).await;
+
+            assert_eq!(script.nodes().len(), 0, "plain {plain}, {lifetime:?}");
+            assert!(!session.is_lost());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_create_is_not_repeated() {
+    let (script, session) = opened().await;
+    script.commits([Fault::RequestLost]);
+    let prefix = path("/q/t-");
+
+    let draw = session.create_sequential(&prefix, "", Lifetime::Session);
+    assert!(timeout(MOMENT, draw).await.is_err());
+    sleep(LONG).await;
+
+    assert_eq!((script.nodes().len(), script.count("create")), (0, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_write_is_driven_to_its_end() {
+    let (script, session) = opened().await;
+    script.put(&path("/a"), None);
+    script.commits([Fault::SlowRequest(Duration::from_secs(1))]);
+
+    let set = session.commit(Txn::new().set(path("/a"), "b", Expect::Any));
+    assert!(timeout(MOMENT, set).await.is_err());
+    sleep(LONG).await;
+
+    let view = session.read(Query::node(path("/a"))).await.expect("reachable");
+    assert_eq!(view.node().map(|node| &node.data[..]), Some(&b"b"[..]));
+}
+
+/// Polls a future `polls` times and drops it.
+async fn polled(polls: usize, call: impl Future) -> bool {
+    let mut call = pin!(call);
+    let mut left = polls;
+    std::future::poll_fn(|cx| {
+        if left == 0 {
+            return Poll::Ready(false);
+        }
+        left -= 1;
+        call.as_mut().poll(cx).map(|_| true)
+    })
+    .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_create_dropped_at_any_await_leaves_nothing_behind() {
+    let slow = Duration::from_millis(3);
+    let tables = [
+        vec![Fault::SlowReply(slow)],
+        vec![Fault::SlowRequest(slow)],
+        vec![Fault::ReplyLost],
+        vec![Fault::Refused, Fault::ReplyLost],
+        vec![Fault::RequestLost, Fault::SlowReply(slow)],
+        vec![Fault::Late(Duration::from_secs(2)), Fault::SlowReply(slow)],
+        vec![Fault::Late(slow), Fault::RequestLost, Fault::Exists],
+    ];
+    let mut drops = 0;
+    for faults in tables {
+        for polls in 1.. {
+            let (script, session) = opened().await;
+            script.commits(faults.clone());
+            script.reads([Fault::SlowReply(slow), Fault::Refused, Fault::SlowReply(slow)]);
+            let prefix = path("/q/t-");
+            let call = session.create_sequential(&prefix, "", Lifetime::Persistent);
+            if polled(polls, call).await {
+                break;
+            }
+            drops += 1;
+            sleep(LONG).await;
+            assert_eq!(script.nodes().len(), 0, "{faults:?} dropped after {polls} polls");
+        }
+    }
+    assert!(drops > 10, "the script never pauses: {drops}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_deadline_covers_all_repetitions() {
+    let (script, session) = opened().await;
+    script.reads([Fault::Refused; 200]);
+    script.commits([Fault::Refused; 200]);
+
+    let started = Instant::now();
+    let read = session.read(Query::node(path("/a"))).await.expect_err("refused");
+    assert_eq!(started.elapsed(), LIMIT);
+    assert_eq!(read.kind(), ErrorKind::Unreachable);
+    assert!(read.to_string().contains("no answer within 5s"), "{read}");
+
+    let started = Instant::now();
+    let txn = Txn::new().create(path("/a"), "", Lifetime::Session);
+    let write = session.commit(txn).await.expect_err("refused");
+    assert_eq!(started.elapsed(), LIMIT);
+    assert_eq!((write.kind(), write.effect()), (ErrorKind::Unreachable, Effect::None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_not_answered_may_have_happened() {
+    let (script, session) = opened().await;
+    script.commits([Fault::SlowReply(LIMIT * 2), Fault::SlowReply(LIMIT * 2)]);
+
+    let drawn = session.create_sequential(&path("/q/t-"), "", Lifetime::Persistent).await;
+    let plain = session.commit(Txn::new().create(path("/a"), "", Lifetime::Persistent)).await;
+    sleep(LONG).await;
+
+    assert_eq!(drawn.expect_err("late").effect(), Effect::Unknown);
+    assert_eq!(plain.expect_err("late").effect(), Effect::Unknown);
+    // The one has a name that its caller can look for; the other is taken back.
+    assert_eq!(script.nodes(), ["/a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_deadline_overflows() {
+    let script = Script::default();
+    let session = tuned(&script, Duration::MAX, Retry::until_elapsed(Duration::MAX)).await;
+    script.reads([Fault::Refused]);
+    script.commits([Fault::Refused]);
+
+    assert!(session.read(Query::node(path("/a"))).await.is_ok());
+    draw(&session).await;
+    session.close().await.expect("reachable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_session_stays_lost() {
+    let (script, session) = opened().await;
+    let status = session.status();
+    let alive = *status.borrow();
+    script.answer_the_dead();
+
+    script.lose(1);
+    assert!(session.is_lost());
+    script.say(1, alive);
+
+    assert!(session.is_lost() && !session.is_certain());
+    assert!(status.borrow().is_lost());
+    let read = session.read(Query::node(path("/a"))).await;
+    let write = session.commit(Txn::new().create(path("/a"), "", Lifetime::Persistent)).await;
+    assert_eq!(read.expect_err("lost").kind(), ErrorKind::SessionLost);
+    let write = write.expect_err("lost");
+    assert_eq!((write.kind(), write.effect()), (ErrorKind::SessionLost, Effect::None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_comes_after_the_loss_is_none() {
+    let (script, session) = opened().await;
+    script.answer_the_dead();
+    script.reads([Fault::SlowReply(MOMENT)]);
+    script.commits([Fault::SlowReply(MOMENT)]);
+
+    // At the very moment of the answers, but before them.
+    let lose = async {
+        sleep(MOMENT).await;
+        script.lose(1);
+    };
+    let txn = Txn::new().create(path("/a"), "", Lifetime::Persistent);
+    let (read, write) = (session.read(Query::node(path("/a"))), session.commit(txn));
+    let ((), read, write) = futures_util::future::join3(lose, read, write).await;
+
+    assert_eq!(read.expect_err("lost").kind(), ErrorKind::SessionLost);
+    let write = write.expect_err("lost");
+    assert_eq!((write.kind(), write.effect()), (ErrorKind::SessionLost, Effect::Unknown));
+}
+
+#[tokio::test(start_paused = true)]
+async fn certainty_ends_by_itself() {
+    let (_script, session) = opened().await;
+    assert!(session.is_certain());
+
+    sleep(SessionOptions::default().ttl).await;
+
+    assert!(!session.is_certain());
+    assert!(!session.is_lost(), "nobody told");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pending_call_ends_with_its_session() {
+    let (script, session) = opened().await;
+    script.reads([Fault::Silence]);
+    script.commits([Fault::Silence]);
+    let started = Instant::now();
+
+    let lose = async {
+        sleep(MOMENT).await;
+        script.lose(1);
+        session.lost().await
+    };
+    let (read, drawn, _why) = futures_util::future::join3(
+        session.read(Query::node(path("/a"))),
+        session.create_sequential(&path("/t-"), "", Lifetime::Session),
+        lose,
+    )
+    .await;
+
+    assert_eq!(started.elapsed(), MOMENT);
+    assert_eq!(read.expect_err("lost").kind(), ErrorKind::SessionLost);
+    assert_eq!(drawn.expect_err("lost").kind(), ErrorKind::SessionLost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn removing_takes_one_request_and_does_not_give_up() {
+    let (script, session) = opened().await;
+    let done = draw(&session).await;
+    session.remove(&done).await.expect("reachable");
+    assert_eq!((script.count("delete"), script.count("read")), (1, 0));
+
+    let done = draw(&session).await;
+    script.commits([Fault::ReplyLost, Fault::Refused, Fault::RequestLost]);
+    session.remove(&done).await.expect("reachable in the end");
+    assert_eq!(script.nodes().len(), 0);
+
+    session.abandon(&draw(&session).await);
+    sleep(MOMENT).await;
+    assert_eq!((script.nodes().len(), script.count("read")), (0, 0));
+
+    let done = draw(&session).await;
+    script.commits([Fault::Refused; 200]);
+    let error = session.remove(&done).await.expect_err("unreachable");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
+    assert_eq!(script.nodes().len(), 1);
+    sleep(LONG * 60).await;
+    assert_eq!(script.nodes().len(), 0, "given up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_the_own_incarnation_is_discarded() {
+    let (script, session) = opened().await;
+    let made = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
+    let done = made.expect("reachable").committed().expect("free").done.remove(0);
+    script.take(&path("/a"));
+    script.put(&path("/a"), Some(99));
+
+    session.discard(path("/a"), done.stat.expect("told").created);
+    session.remove(&done).await.expect("it is gone");
+    sleep(LONG).await;
+    assert_eq!(script.nodes(), ["/a"]);
+
+    script.take(&path("/a"));
+    let stat = script.put(&path("/a"), Some(1));
+    script.reads([Fault::Refused, Fault::None, Fault::Refused]);
+    script.commits([Fault::RequestLost, Fault::Refused]);
+    session.discard(path("/a"), stat.created);
+    sleep(LONG).await;
+    assert_eq!(script.nodes().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_ends_everything() {
+    let (script, session) = opened().await;
+    draw(&session).await;
+    script.reads([Fault::Silence]);
+    let pending = session.read(Query::node(path("/a")));
+
+    let (read, closed) = futures_util::future::join(pending, session.close()).await;
+
+    closed.expect("reachable");
+    assert_eq!(read.expect_err("closed").kind(), ErrorKind::SessionLost);
+    assert_eq!((script.nodes().len(), script.count("close")), (0, 1));
+    session.close().await.expect("no error");
+    assert_eq!(script.count("close"), 1);
+    assert!(session.read(Query::node(path("/a"))).await.is_err());
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_finishes_what_is_on_its_way() {
+    let (script, session) = opened().await;
+    script.commits([Fault::SlowReply(Duration::from_secs(1))]);
+    let txn = Txn::new().create(path("/a"), "", Lifetime::Persistent);
+    assert!(timeout(MOMENT, session.commit(txn)).await.is_err());
+
+    session.close().await.expect("reachable");
+
+    assert_eq!(script.nodes().len(), 0);
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_clone_closes_in_the_background() {
+    let (script, session) = opened().await;
+    let clone = session.clone();
+    draw(&session).await;
+    drop(session);
+    sleep(LONG).await;
+    assert_eq!(script.nodes().len(), 1);
+
+    drop(clone);
+    sleep(MOMENT).await;
+
+    assert_eq!((script.nodes().len(), script.count("close")), (0, 1));
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_session_leaves_no_task() {
+    let (script, session) = opened().await;
+    script.commits([Fault::SlowReply(Duration::from_secs(1))]);
+    let txn = Txn::new().create(path("/a"), "", Lifetime::Persistent);
+    assert!(timeout(MOMENT, session.commit(txn)).await.is_err());
+    script.say(1, Status::Suspended { until: Instant::now() });
+    sleep(MOMENT).await;
+
+    script.lose(1);
+    sleep(LONG).await;
+
+    idle().await;
+    assert!(session.is_lost());
+}
+
+/// No task is left but the test.
+async fn idle() {
+    tokio::task::yield_now().await;
+    let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(alive, 0);
+}
+
+/// Every mistake of the door breaks the promise that it is against.
+#[cfg(feature = "mutants")]
+#[test]
+fn every_mistake_breaks_a_promise() {
+    use crate::mutant::{Mutant, with};
+
+    let table: [(Mutant, fn()); 9] = [
+        (Mutant::BlindRepeat, a_create_whose_answer_was_lost_is_found_again),
+        (Mutant::ForeignAdopted, a_node_of_another_session_is_not_adopted),
+        (Mutant::LooksWithoutSync, the_own_node_is_looked_for_as_of_now),
+        (Mutant::AmbiguousRepeated, a_set_that_may_have_happened_is_not_repeated),
+        (Mutant::DroppedCreateStays, a_dropped_create_leaves_nothing_behind),
+        (Mutant::DroppedWriteAborted, a_dropped_write_is_driven_to_its_end),
+        (Mutant::DeadlinePerAttempt, one_deadline_covers_all_repetitions),
+        (Mutant::LostTakenBack, a_lost_session_stays_lost),
+        (Mutant::CertainUntilTold, certainty_ends_by_itself),
+    ];
+    for (mutant, promise) in table {
+        let broken = std::panic::catch_unwind(|| with(mutant, promise)).is_err();
+        assert!(broken, "nothing notices a door that {}", mutant.what());
+    }
+}

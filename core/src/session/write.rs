@@ -1,0 +1,225 @@
+//! [`Write`]: a transaction on its way, which nobody can abandon.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::{Either, select};
+use tokio::sync::mpsc;
+
+use crate::error::{Error, Result};
+use crate::mutant::{self, Mutant};
+use crate::session::deadline::Deadline;
+use crate::session::life::over;
+use crate::session::reach::{Reach, may_repeat};
+use crate::session::removal::{Own, Trail};
+use crate::session::sequential::{Sequential, create};
+use crate::session::sweeper::Job;
+use crate::store::{Commit, Lifetime, Op, Outcome, Txn};
+
+const DOING: &str = "commit";
+
+/// A transaction on its way.
+///
+/// Its call, retries included, is one future of its own. When whoever waits for it stops waiting,
+/// in whatever way, and something may have been sent, the session's sweeper goes on with it, and
+/// then takes back what it created.
+pub(super) struct Write {
+    reach: Reach,
+    jobs: mpsc::UnboundedSender<Job>,
+    flight: Arc<Flight>,
+    call: Option<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
+    undo: Undo,
+}
+
+/// What is known of a write that did not come to its end.
+#[derive(Debug, Default)]
+pub(super) struct Flight {
+    sending: AtomicBool,
+    unsure: AtomicBool,
+    abandoned: AtomicBool,
+}
+
+/// How to take back what a transaction created.
+#[derive(Clone, Default)]
+struct Undo {
+    /// The places of its creates; none if it does anything else too.
+    creates: Vec<(usize, Made)>,
+    /// How to find what it created if nobody knows whether it did.
+    trail: Option<Trail>,
+}
+
+#[derive(Clone, Copy)]
+struct Made {
+    sequential: bool,
+    ephemeral: bool,
+}
+
+impl Write {
+    pub(super) fn new(reach: &Reach, jobs: &mpsc::UnboundedSender<Job>, txn: Txn) -> Self {
+        let flight = Arc::<Flight>::default();
+        let undo = Undo::of(&txn, reach);
+        let (driven, seen) = (reach.clone(), flight.clone());
+        let call: Pin<Box<dyn Future<Output = _> + Send>> = match Sequential::of(&txn, reach) {
+            Some(sequential) => Box::pin(create(driven, sequential, seen)),
+            None => Box::pin(commit(driven, txn, seen)),
+        };
+        Self { reach: reach.clone(), jobs: jobs.clone(), flight, call: Some(call), undo }
+    }
+
+    /// Waits for its end, no longer than the session lives and the deadline allows.
+    pub(super) async fn ended(mut self, deadline: Deadline) -> Result<Outcome> {
+        if let Some(why) = self.reach.life.loss() {
+            self.call = None;
+            return Err(over(why, DOING));
+        }
+        let Some(call) = self.call.as_mut() else {
+            return Err(over(crate::store::Loss::Closed, DOING));
+        };
+        let result = match select(call, pin!(self.reach.stopped(deadline))).await {
+            Either::Left((result, _)) => Ok(result),
+            Either::Right((stop, _)) => Err(stop),
+        };
+        match result {
+            Ok(result) => self.settle(result),
+            Err(stop) => {
+                let error = stop.error(DOING, deadline);
+                let unsure = self.flight.is_unsure();
+                // A plain create can be looked at by whoever is told that it may have happened. A
+                // sequential one has a name that nobody was told.
+                self.hand_over(self.undo.trail.is_some());
+                Err(if unsure { error.with_unknown_effect() } else { error })
+            }
+        }
+    }
+
+    fn settle(&mut self, result: Result<Outcome>) -> Result<Outcome> {
+        self.call = None;
+        if let (Err(error), Some(trail)) = (&result, &self.undo.trail)
+            && error.is_ambiguous()
+        {
+            self.send(Box::pin(trail.clone().erase(self.reach.clone())));
+        }
+        let happened = matches!(result, Ok(Outcome::Committed(_)));
+        self.reach
+            .judge(result, DOING)
+            .map_err(|error| if happened { error.with_unknown_effect() } else { error })
+    }
+
+    /// Leaves the rest to the sweeper, if there is any.
+    fn hand_over(&mut self, retract: bool) {
+        let Some(call) = self.call.take() else { return };
+        if !self.flight.is_unsure() || mutant::is(Mutant::DroppedWriteAborted) {
+            return;
+        }
+        self.flight.abandoned.store(true, Ordering::Relaxed);
+        let retract = retract && !mutant::is(Mutant::DroppedCreateStays);
+        let undo = if retract { std::mem::take(&mut self.undo) } else { Undo::default() };
+        let (reach, flight) = (self.reach.clone(), self.flight.clone());
+        self.send(Box::pin(async move {
+            let result = call.await;
+            undo.after(result, &flight, reach).await;
+        }));
+    }
+
+    fn send(&self, job: Job) {
+        // If nobody takes it, the session is closed already.
+        let _taken = self.jobs.send(job).is_ok();
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        self.hand_over(true);
+    }
+}
+
+impl Flight {
+    /// Waits for a write that goes out, and remembers if nobody knows what became of it.
+    pub(super) async fn send<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.sending.store(true, Ordering::Relaxed);
+        let result = call.await;
+        if result.as_ref().is_err_and(Error::is_ambiguous) {
+            self.unsure.store(true, Ordering::Relaxed);
+        }
+        self.sending.store(false, Ordering::Relaxed);
+        result
+    }
+
+    /// Whether a write may have happened, or may still.
+    pub(super) fn is_unsure(&self) -> bool {
+        self.sending.load(Ordering::Relaxed) || self.unsure.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody waits for the outcome any more.
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+}
+
+impl Undo {
+    fn of(txn: &Txn, reach: &Reach) -> Self {
+        if txn.ops.iter().any(|op| op.is_write() && !matches!(op, Op::Create { .. })) {
+            return Self::default();
+        }
+        let creates = txn.ops.iter().enumerate().filter_map(|(index, op)| match op {
+            Op::Create { lifetime, sequential, .. } if *lifetime != Lifetime::Container => {
+                let ephemeral = *lifetime == Lifetime::Session;
+                Some((index, Made { sequential: *sequential, ephemeral }))
+            }
+            _ => None,
+        });
+        let creates: Vec<_> = creates.collect();
+        // Found by its name, a node tells of itself, and not of others made beside it.
+        let trail = match creates[..] {
+            [(only, _)] => Trail::of(&txn.ops[only], reach.store.session().id),
+            _ => None,
+        };
+        Self { creates, trail }
+    }
+
+    /// Takes back what the transaction did, now that it came to its end.
+    async fn after(self, result: Result<Outcome>, flight: &Flight, reach: Reach) {
+        if let Ok(Outcome::Committed(commit)) = result {
+            for (index, made) in self.creates.into_iter().rev() {
+                if let Some(own) = own(&commit, index, made) {
+                    own.remove(&reach).await;
+                }
+            }
+        }
+        // Also when a repetition was answered: the first one may come late.
+        if let Some(trail) = self.trail
+            && flight.is_unsure()
+        {
+            trail.erase(reach).await;
+        }
+    }
+}
+
+fn own(commit: &Commit, index: usize, made: Made) -> Option<Own> {
+    let done = commit.done.get(index)?;
+    // What a transaction creates was created when the transaction was committed.
+    let created = done.stat.map(|stat| stat.created).or(commit.revision);
+    let path = done.path.clone();
+    Some(match (made.sequential, created) {
+        (true, _) => Own::unique(path, made.ephemeral),
+        (false, Some(created)) => Own::incarnation(path, created, made.ephemeral),
+        (false, None) => return None,
+    })
+}
+
+/// Commits anything, and repeats it as long as it certainly did not happen.
+async fn commit(reach: Reach, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> {
+    let mut delays = reach.delays();
+    loop {
+        let error = match flight.send(reach.store.commit(txn.clone())).await {
+            Err(error) if may_repeat(&error) && !flight.is_abandoned() => error,
+            result => return result,
+        };
+        match delays.next() {
+            Some(delay) => tokio::time::sleep(delay).await,
+            None => return Err(error),
+        }
+    }
+}

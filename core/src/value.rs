@@ -1,0 +1,108 @@
+//! Typed values: what a node holds, as JSON.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::path::Path;
+use crate::store::{Expect, Node, Stat};
+
+/// A value that a node holds, and which version of it that is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Value<T> {
+    /// The value.
+    pub value: T,
+    /// Which incarnation and version of the node held it.
+    pub stat: Stat,
+}
+
+impl<T> Value<T> {
+    /// What a write expects that shall replace exactly this.
+    pub fn unchanged(&self) -> Expect {
+        Expect::Version(self.stat.version)
+    }
+}
+
+impl<T: DeserializeOwned> Value<T> {
+    /// Reads the value that a node holds.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] with the path and the place, never with what is stored there.
+    pub fn of(node: &Node) -> Result<Self> {
+        let Some(stat) = node.stat else {
+            return Err(corrupt(node, "the store told no version of it".into()));
+        };
+        match serde_json::from_slice(&node.data) {
+            Ok(value) => Ok(Self { value, stat }),
+            // Not the error itself: it quotes the data, which may be secret.
+            Err(error) => {
+                let what = match error.classify() {
+                    serde_json::error::Category::Data => "JSON of another shape",
+                    _ => "not JSON",
+                };
+                let (line, column) = (error.line(), error.column());
+                Err(corrupt(node, format!("{what}, at line {line} column {column}")))
+            }
+        }
+    }
+}
+
+/// Writes a value the way that [`Value::of`] reads it.
+///
+/// # Errors
+///
+/// [`ErrorKind::Invalid`] if the value cannot be written as JSON.
+pub fn encode<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<Bytes> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|_quotes_the_data| {
+        Error::new(ErrorKind::Invalid, "writing a value")
+            .at(path)
+            .because("it cannot be written as JSON")
+    })
+}
+
+fn corrupt(node: &Node, detail: String) -> Error {
+    Error::new(ErrorKind::Corrupt, "reading a value").at(&node.path).because(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Revision, Version};
+
+    fn node(data: &[u8]) -> Node {
+        let stat = Stat::new(Revision::new(1), Revision::new(2), Version::new(3), None);
+        let path = Path::new("/config/limit").expect("valid");
+        Node::new(path).with(Bytes::copy_from_slice(data), stat)
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let path = Path::new("/a").expect("valid");
+        let data = encode(&path, &("x", 7)).expect("JSON");
+        let read = Value::<(String, u32)>::of(&node(&data)).expect("the same shape");
+        assert_eq!(read.value, ("x".to_owned(), 7));
+        assert_eq!(read.unchanged(), Expect::Version(Version::new(3)));
+    }
+
+    #[test]
+    fn malformed_data_is_named_by_path_and_place_and_not_quoted() {
+        let deep = "[".repeat(100_000);
+        for data in [&b""[..], b"{", b"\"canary\"", b"\xff\xfe", b"7 canary", deep.as_bytes()] {
+            let error = Value::<u32>::of(&node(data)).expect_err("not a number");
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+            assert_eq!(error.path().map(Path::as_str), Some("/config/limit"));
+            let all = format!("{error} {error:?}");
+            assert!(!all.contains("canary"), "{all}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_is_no_json_is_the_callers_fault() {
+        let path = Path::new("/a").expect("valid");
+        let odd = std::collections::BTreeMap::from([((1, 2), 3)]);
+        assert_eq!(encode(&path, &odd).expect_err("no key").kind(), ErrorKind::Invalid);
+    }
+}

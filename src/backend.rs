@@ -1,0 +1,26 @@
+//! One module a backend: from what a user said to a [`Backend`](synod_core::store::Backend). Those
+//! that are not compiled in are answered by one that says which feature switches them on.
+
+#[cfg(not(all(feature = "etcd", feature = "mem", feature = "zookeeper")))]
+mod absent;
+#[cfg(feature = "etcd")]
+mod etcd;
+#[cfg(feature = "mem")]
+mod mem;
+#[cfg(test)]
+mod tests;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
+
+#[cfg(not(feature = "etcd"))]
+pub(crate) use absent::open as etcd;
+#[cfg(not(feature = "mem"))]
+pub(crate) use absent::open as mem;
+#[cfg(not(feature = "zookeeper"))]
+pub(crate) use absent::open as zookeeper;
+#[cfg(feature = "etcd")]
+pub(crate) use etcd::open as etcd;
+#[cfg(feature = "mem")]
+pub(crate) use mem::open as mem;
+#[cfg(feature = "zookeeper")]
+pub(crate) use zookeeper::open as zookeeper;

@@ -1,0 +1,25 @@
+//! Which backends there are depends on the features; that somebody answers does not.
+
+use synod_core::error::ErrorKind;
+
+use crate::config::Config;
+
+#[test]
+fn every_url_is_answered_by_its_backend_or_by_the_feature_that_is_missing() {
+    let table = [
+        ("mem://", "mem", cfg!(feature = "mem")),
+        ("zk://h:1", "zookeeper", cfg!(feature = "zookeeper")),
+        ("zks://h:1", "zookeeper", cfg!(feature = "zookeeper")),
+        ("etcd://h:1", "etcd", cfg!(feature = "etcd")),
+        ("etcds://h:1", "etcd", cfg!(feature = "etcd")),
+    ];
+    for (url, feature, is_on) in table {
+        let answer = Config::new(url).expect("valid").backend();
+        let missing = answer.err().filter(|error| error.to_string().contains("switch on"));
+        assert_eq!(missing.is_none(), is_on, "{url}");
+        if let Some(error) = missing {
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains(&format!("`{feature}`")), "{error}");
+        }
+    }
+}

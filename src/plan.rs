@@ -1,0 +1,227 @@
+//! [`Plan`]: what a [`Config`] comes to, every contradiction refused.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use synod_core::client::ClientOptions;
+use synod_core::error::Result;
+use synod_core::layer::namespace::NamespacedBackend;
+use synod_core::layer::trace::TracedBackend;
+use synod_core::path::Path;
+use synod_core::store::{Backend, SessionOptions};
+
+use crate::address::{Address, Credentials, Scheme, invalid};
+use crate::backend;
+use crate::config::{Config, Tls};
+
+/// What to open, how, and where in it.
+pub(crate) struct Plan {
+    pub(crate) target: Target,
+    pub(crate) options: ClientOptions,
+    pub(crate) namespace: Path,
+}
+
+/// What a backend is told.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) scheme: Scheme,
+    pub(crate) hosts: Vec<String>,
+    pub(crate) credentials: Option<Credentials>,
+    #[expect(dead_code, reason = "for backends beyond this process, and there are none yet")]
+    pub(crate) tls: Tls,
+    /// Parameters of the URL that only this backend can know.
+    pub(crate) parameters: Vec<(String, String)>,
+}
+
+/// The durations that may stand in the URL.
+#[derive(Default)]
+struct Durations {
+    session: Option<Duration>,
+    deadline: Option<Duration>,
+    connect: Option<Duration>,
+}
+
+impl Plan {
+    pub(crate) fn of(config: &Config) -> Result<Self> {
+        let url = &config.url;
+        let (said, parameters) = Durations::of(url)?;
+        let mut options = ClientOptions::default();
+        if let Some(ttl) = once("session", config.session, said.session)? {
+            options = options.session(SessionOptions::new(ttl));
+        }
+        if let Some(deadline) = once("deadline", config.deadline, said.deadline)? {
+            options = options.deadline(deadline);
+        }
+        if let Some(connect) = once("connect", config.connect, said.connect)? {
+            options = options.connect_deadline(connect);
+        }
+        if let Some(retry) = &config.retry {
+            retry.validate()?;
+            options = options.retry(retry.clone());
+        }
+        let path = Some(url.path().clone()).filter(|path| !path.is_root());
+        let namespace = once("namespace", config.namespace.clone(), path)?;
+        let credentials = config.credentials.clone();
+        let credentials = once("credentials", credentials, url.credentials().cloned())?;
+        let tls = tls(url.scheme(), config.tls.clone())?;
+        let (scheme, hosts) = (url.scheme(), url.hosts().to_vec());
+        let target = Target { scheme, hosts, credentials, tls, parameters };
+        Ok(Self { target, options, namespace: namespace.unwrap_or_else(Path::root) })
+    }
+}
+
+impl Plan {
+    /// The backend, traced with the paths that its store sees, and below the namespace if there is
+    /// one.
+    pub(crate) fn open(self) -> Result<Arc<dyn Backend>> {
+        let traced = TracedBackend::new(self.target.open()?);
+        Ok(if self.namespace.is_root() {
+            Arc::new(traced)
+        } else {
+            Arc::new(NamespacedBackend::new(traced, self.namespace))
+        })
+    }
+}
+
+impl Target {
+    /// The backend, if it is compiled in.
+    fn open(self) -> Result<Arc<dyn Backend>> {
+        match self.scheme {
+            Scheme::Mem => backend::mem(self),
+            Scheme::ZooKeeper { .. } => backend::zookeeper(self),
+            Scheme::Etcd { .. } => backend::etcd(self),
+        }
+    }
+
+    /// Refuses every parameter that is left over. `known` are those that this backend takes.
+    pub(crate) fn no_more_parameters(&self, known: &[&str]) -> Result<()> {
+        let unknown = self.parameters.iter().find(|(key, _)| !known.contains(&key.as_str()));
+        let Some((key, _)) = unknown else { return Ok(()) };
+        let all = ["session", "deadline", "connect"].iter().chain(known).copied();
+        let all = all.collect::<Vec<_>>().join(", ");
+        let scheme = self.scheme.as_str();
+        Err(invalid(format!("{scheme}:// knows no parameter {key:?}; it knows {all}")))
+    }
+}
+
+impl Durations {
+    /// Those of a URL, and the parameters that are none of them.
+    fn of(url: &Address) -> Result<(Self, Vec<(String, String)>)> {
+        let (mut said, mut others) = (Self::default(), Vec::new());
+        for (key, value) in url.parameters() {
+            match key {
+                "session" => said.session = Some(duration(key, value)?),
+                "deadline" => said.deadline = Some(duration(key, value)?),
+                "connect" => said.connect = Some(duration(key, value)?),
+                _ => others.push((key.to_owned(), value.to_owned())),
+            }
+        }
+        Ok((said, others))
+    }
+}
+
+fn duration(key: &str, value: &str) -> Result<Duration> {
+    match humantime::parse_duration(value) {
+        Ok(duration) if !duration.is_zero() => Ok(duration),
+        Ok(_) => Err(invalid(format!("{key} is more than zero, as in {key}=10s"))),
+        Err(_) => Err(invalid(format!("{key} is a duration, as in {key}=10s or {key}=500ms"))),
+    }
+}
+
+/// What was said in the config or in the URL, but not in both.
+fn once<T>(what: &str, config: Option<T>, url: Option<T>) -> Result<Option<T>> {
+    if config.is_some() && url.is_some() {
+        return Err(invalid(format!(
+            "{what} is said in the URL and in the config; say it in one of them"
+        )));
+    }
+    Ok(config.or(url))
+}
+
+fn tls(scheme: Scheme, tls: Option<Tls>) -> Result<Tls> {
+    let secure = matches!(scheme, Scheme::ZooKeeper { tls: true } | Scheme::Etcd { tls: true });
+    match tls {
+        Some(_) if !secure => Err(invalid(format!(
+            "there are TLS files, and {}:// does not use TLS; write zks:// or etcds://",
+            scheme.as_str()
+        ))),
+        Some(tls) if tls.certificate.is_some() != tls.key.is_some() => {
+            Err(invalid("a TLS certificate needs its key, and a key its certificate"))
+        }
+        tls => Ok(tls.unwrap_or_default()),
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plan")
+            .field("target", &self.target)
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::error::ErrorKind;
+
+    use super::*;
+
+    fn plan(json: &str) -> Result<Plan, String> {
+        let config: Config = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        let shown = format!("{config:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        Plan::of(&config).map_err(|error| format!("{error} {error:?}"))
+    }
+
+    #[track_caller]
+    fn refused(json: &str, because: &str) {
+        let why = plan(json).expect_err(json);
+        assert!(why.contains(because), "{json}: {why}");
+        assert!(!why.contains("canary"), "{why}");
+    }
+
+    #[test]
+    fn what_is_said_in_the_url_and_in_the_config_comes_together() {
+        let said = r#"{ "url": "mem://name/app?session=2s&connect=1s", "deadline": "3s",
+            "retry": { "policy": "never" } }"#;
+        let plan = plan(said).expect("fine");
+        assert_eq!(plan.options.session.ttl, Duration::from_secs(2));
+        assert_eq!(plan.options.connect_deadline, Duration::from_secs(1));
+        assert_eq!(plan.options.deadline, Duration::from_secs(3));
+        assert_eq!(plan.namespace.as_str(), "/app");
+        assert_eq!(plan.target.hosts, ["name"]);
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        refused(r#"{ "url": "mem://?session=1s", "session": "1s" }"#, "session is said");
+        refused(r#"{ "url": "mem:///a", "namespace": "/b" }"#, "namespace is said");
+        refused(
+            r#"{ "url": "zk://u:canary-7f3a@h", "credentials": { "user": "u", "password": "canary" } }"#,
+            "credentials is said",
+        );
+        refused(r#"{ "url": "mem://", "tls": {} }"#, "does not use TLS");
+        refused(r#"{ "url": "zks://h", "tls": { "key": "k" } }"#, "needs its");
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        refused(r#"{ "url": "mem://?session=0s" }"#, "more than zero");
+        refused(r#"{ "url": "mem://?session=soon" }"#, "is a duration");
+        refused(r#"{ "url": "mem://", "colour": 1 }"#, "unknown field");
+        refused(r#"{ "url": "ftp://h" }"#, "starts with mem://");
+        refused(r#"{ "url": "mem://", "namespace": "/a/" }"#, "does not end with /");
+        refused(r#"{ "url": "mem://", "retry": { "policy": "times", "times": 0 } }"#, "zero");
+        refused(r#"{ "url": "mem://", "credentials": { "user": "u" } }"#, "password");
+    }
+
+    #[test]
+    fn only_the_backend_refuses_parameters_that_it_does_not_know() {
+        let plan = plan(r#"{ "url": "mem://?colour=blue" }"#).expect("not known before");
+        let error = plan.target.no_more_parameters(&[]).expect_err("nobody knows colours");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("\"colour\"; it knows session, deadline, connect"));
+    }
+}

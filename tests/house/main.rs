@@ -1,0 +1,9 @@
+//! The house rules that a compiler does not know.
+//!
+//! A rule is a function from a file to its offences. Each is first shown a file that breaks it and
+//! one that does not, so that a rule that has gone blind fails too, and then the whole tree.
+
+mod arrows;
+mod crates;
+mod manners;
+mod tree;
