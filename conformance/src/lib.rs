@@ -57,6 +57,7 @@ pub mod harness;
 pub mod history;
 pub mod law;
 pub mod run;
+pub mod server;
 
 mod actor;
 mod store;
