@@ -102,14 +102,14 @@ impl Endpoints {
             Ok(Ok(link)) => link,
             Ok(Err(error)) => return Err(self.failed(call, false, place, None, error).await),
             // Nothing was sent yet but who we are.
-            Err(_elapsed) => return Err(self.silent(Call { write: false, ..call }, place).await),
+            Err(_elapsed) => return Err(self.silent(Call { write: false, ..call }, place)),
         };
         match timeout_at(end, ask(link.clone())).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.failed(call, call.write, place, Some(link), error).await),
             Err(_elapsed) => {
                 self.forget(place, Some(&link)).await;
-                Err(self.silent(call, place).await)
+                Err(self.silent(call, place))
             }
         }
     }
@@ -139,7 +139,7 @@ impl Endpoints {
         Failed { error, refused, elsewhere: verdict.elsewhere }
     }
 
-    async fn silent(&self, call: Call, place: usize) -> Failed {
+    fn silent(&self, call: Call, place: usize) -> Failed {
         self.pass_over(place);
         let error = unanswered(call.doing);
         let error = if call.write { error.with_unknown_effect() } else { error };
@@ -158,7 +158,9 @@ impl Endpoints {
         if let Some(link) = &*held {
             return Ok(link.clone());
         }
-        let client = Client::connect([&endpoint.url], Some(self.connect_options())).await?;
+        // Large, and seldom needed.
+        let connecting = Client::connect([&endpoint.url], Some(self.connect_options()));
+        let client = Box::pin(connecting).await?;
         let link = Arc::new(Link {
             kv: client.kv_client().max_decoding_message_size(LARGEST),
             lease: client.lease_client(),

@@ -35,9 +35,9 @@ impl Get {
         }
         options = match self.window {
             None => options.with_limit(page),
-            Some(Window::Oldest { count }) => options
-                .with_sort(SortTarget::Create, SortOrder::Ascend)
-                .with_limit(limit(count)),
+            Some(Window::Oldest { count }) => {
+                options.with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(limit(count))
+            }
             Some(Window::Newest { count, before }) => {
                 let options = options
                     .with_sort(SortTarget::Create, SortOrder::Descend)
@@ -234,12 +234,16 @@ mod tests {
         let line = || vec![vec![kv("/d/b", 3), kv("/d/a", 2), kv("/d/c", 1)]];
         let newest = |query: Query| {
             let view = view(&query, 9, line());
-            view.nodes.iter().filter_map(|node| node.sequence).map(Sequence::get).collect::<Vec<_>>()
+            view.nodes
+                .iter()
+                .filter_map(|node| node.sequence)
+                .map(Sequence::get)
+                .collect::<Vec<_>>()
         };
         assert_eq!(newest(Query::children(dir()).newest(2)), [2, 3]);
         assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(3))), [1, 2]);
-        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(0))), []);
-        assert_eq!(newest(Query::children(dir()).oldest(0)), []);
+        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(0))), [0_u64; 0]);
+        assert_eq!(newest(Query::children(dir()).oldest(0)), [0_u64; 0]);
     }
 
     #[test]

@@ -65,10 +65,7 @@ pub(crate) fn grandchildren(path: &Path, prefix: &str) -> Vec<Range> {
     let children = children(path, prefix);
     if prefix.is_empty() {
         // The children are in the midst of it.
-        vec![
-            Range { key: all.key, end: children.key },
-            Range { key: children.end, end: all.end },
-        ]
+        vec![Range { key: all.key, end: children.key }, Range { key: children.end, end: all.end }]
     } else {
         vec![all]
     }
@@ -82,7 +79,7 @@ pub(crate) fn below(path: &Path) -> Range {
 /// The node that is kept at a key; `None` if somebody else keeps something there.
 pub(crate) fn path(key: &[u8]) -> Option<Path> {
     let (parent, name) = std::str::from_utf8(key).ok()?.rsplit_once("//")?;
-    if name.contains('/') {
+    if name.is_empty() || name.contains('/') {
         return None;
     }
     // Whatever else is wrong with it, a path does not have.
@@ -163,8 +160,21 @@ mod tests {
     #[test]
     fn what_others_keep_is_no_node() {
         for key in [
-            &b""[..], b"/", b"//", b"a", b"/a", b"/a/b", b"//a/b", b"/a//", b"/a///b", b"//a//b",
-            b"/a//\xff", b"x//a", b"/a//b/c", b"/a//..", b"/zookeeper//x",
+            &b""[..],
+            b"/",
+            b"//",
+            b"a",
+            b"/a",
+            b"/a/b",
+            b"//a/b",
+            b"/a//",
+            b"/a///b",
+            b"//a//b",
+            b"/a//\xff",
+            b"x//a",
+            b"/a//b/c",
+            b"/a//..",
+            b"/zookeeper//x",
         ] {
             assert_eq!(path(key), None, "{:?}", String::from_utf8_lossy(key));
         }

@@ -41,7 +41,7 @@ pub(crate) fn session(lease: i64) -> SessionId {
 
 /// A duration in the whole seconds that etcd counts in, never shorter.
 pub(crate) fn seconds(duration: Duration) -> i64 {
-    let whole = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    let whole = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i64::try_from(whole).unwrap_or(i64::MAX)
 }
 

@@ -94,7 +94,8 @@ impl EtcdOptions {
                     return Err(invalid("a member of an etcd cluster is written host:port"));
                 }
                 // The colons of an address of the sixth version are within brackets.
-                let has_port = host.rsplit_once(']').map_or(&**host, |(_, rest)| rest).contains(':');
+                let has_port =
+                    host.rsplit_once(']').map_or(&**host, |(_, rest)| rest).contains(':');
                 let port = if has_port { "" } else { ":2379" };
                 Ok(format!("{scheme}://{host}{port}"))
             })

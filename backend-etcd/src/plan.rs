@@ -203,10 +203,7 @@ impl Plan {
     pub(crate) fn request(&self, look: impl IntoIterator<Item = TxnOp>) -> Request {
         let mut then = self.writes.clone();
         then.extend(look);
-        Request::new()
-            .when(self.conditions.clone())
-            .and_then(then)
-            .or_else(self.questions.clone())
+        Request::new().when(self.conditions.clone()).and_then(then).or_else(self.questions.clone())
     }
 
     /// Which operation is the first that could not be done, by the answers to the questions.
@@ -219,7 +216,10 @@ impl Plan {
         let taken = |op: &&Op| op.is_sequential() && known.node(op.path()).is_some();
         let taken = ops.iter().enumerate().find(|(_, op)| taken(op));
         taken.map(|(index, op)| Rejected::new(index, op.path().clone(), Why::Exists)).ok_or_else(
-            || Error::new(ErrorKind::Backend, "commit").because("etcd refused it for no known reason"),
+            || {
+                Error::new(ErrorKind::Backend, "commit")
+                    .because("etcd refused it for no known reason")
+            },
         )
     }
 }

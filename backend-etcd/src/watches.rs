@@ -262,9 +262,9 @@ impl Watcher {
                 None => pending().await,
             }
         };
-        let orders = select(pin!(self.orders.recv()), pin!(sending));
-        let others = select(pin!(line.answers.message()), pin!(sleep_until(line.next)));
-        match select(orders, others).await {
+        let (order, sending) = (pin!(self.orders.recv()), pin!(sending));
+        let (heard, silence) = (pin!(line.answers.message()), pin!(sleep_until(line.next)));
+        match select(select(order, sending), select(heard, silence)).await {
             Either::Left((Either::Left((order, _)), _)) => Next::Order(order),
             Either::Left((Either::Right((sent, _)), _)) => Next::Sent(sent),
             Either::Right((Either::Left((heard, _)), _)) => Next::Heard(Box::new(heard)),

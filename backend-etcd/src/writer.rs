@@ -8,9 +8,7 @@ use etcd_client::proto::{PbKeyValue, PbTxnResponse};
 use futures_util::future::try_join_all;
 use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{
-    Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View,
-};
+use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View};
 use tokio::time::Instant;
 
 use crate::endpoints::{Call, Endpoints, Link};
@@ -77,7 +75,10 @@ impl Own {
 async fn refresh(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
     renew(endpoints, lease, limit).await.map_err(|error| {
         let why = "the node was written, and its time to live may be that of before";
-        Error::new(ErrorKind::Unreachable, "commit").because(why).with_unknown_effect().caused_by(error)
+        Error::new(ErrorKind::Unreachable, "commit")
+            .because(why)
+            .with_unknown_effect()
+            .caused_by(error)
     })
 }
 
@@ -148,12 +149,7 @@ impl Committing<'_> {
         error
     }
 
-    async fn committed(
-        &self,
-        plan: &Plan,
-        look: &[Get],
-        answer: PbTxnResponse,
-    ) -> Result<Commit> {
+    async fn committed(&self, plan: &Plan, look: &[Get], answer: PbTxnResponse) -> Result<Commit> {
         let at = revision(answer.header.as_ref());
         let mut told = ranges(answer);
         let look_ranges = told.split_off(plan.writes());
