@@ -45,15 +45,25 @@ pub(crate) struct Call {
     pub(crate) write: bool,
     /// When it must have come to an end.
     pub(crate) end: Instant,
+    /// How long a member has to answer, at least: another is asked when it does not.
+    pub(crate) least: Duration,
 }
 
 impl Call {
     pub(crate) fn read(doing: &'static str, limit: Duration) -> Self {
-        Self { doing, write: false, end: Instant::now() + limit }
+        let least = Duration::from_millis(300);
+        Self { doing, write: false, end: Instant::now() + limit, least }
     }
 
+    /// A write that is not answered is not sent again, so there is more time for the answer.
     pub(crate) fn write(doing: &'static str, limit: Duration) -> Self {
-        Self { write: true, ..Self::read(doing, limit) }
+        let least = Duration::from_secs(1);
+        Self { write: true, least, ..Self::read(doing, limit) }
+    }
+
+    /// Something that is done again soon: whoever is asked has all the time.
+    pub(crate) fn beat(doing: &'static str, limit: Duration) -> Self {
+        Self { least: limit, ..Self::read(doing, limit) }
     }
 }
 
@@ -95,8 +105,8 @@ impl Endpoints {
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
         let now = Instant::now();
-        let share = call.end.saturating_duration_since(now) / self.shares();
-        let end = now + share;
+        let left = call.end.saturating_duration_since(now);
+        let end = now + (left / self.shares()).max(call.least).min(left);
         let place = self.current.load(Ordering::Relaxed);
         let link = match timeout_at(end, self.link_to(place)).await {
             Ok(Ok(link)) => link,

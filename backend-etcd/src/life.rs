@@ -147,7 +147,7 @@ pub(crate) async fn beat(life: Arc<Life>, endpoints: Arc<Endpoints>) {
 
 /// Has the server count the lease's time anew.
 pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
-    let call = Call::read("keeping a lease alive", limit);
+    let call = Call::beat("keeping a lease alive", limit);
     // A stream of its own each time: an answer on an older one may be that to an older question.
     let renewal = |link: Arc<Link>| async move { link.lease.clone().keep_alive(lease).await };
     endpoints.call(call, renewal).await.map(drop)
