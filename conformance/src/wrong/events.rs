@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use synod_core::path::Path;
-use synod_core::store::{Change, Detail, Event, Feed, Kind, Query, Scope, Store, View, Watch};
+use synod_core::store::{
+    Change, Detail, Event, Feed, Kind, Node, Query, Scope, Store, View, Watch,
+};
 use tokio::time::timeout;
 
 use crate::wrong::lens::Lens;
@@ -32,7 +33,7 @@ pub(super) struct Teller {
     /// The store inside, to ask whether it answers.
     probe: Option<Arc<dyn Store>>,
     probe_limit: Duration,
-    known: BTreeMap<Path, Bytes>,
+    known: BTreeMap<Path, Node>,
     told: usize,
     next: Option<Event>,
 }
@@ -45,7 +46,7 @@ impl Teller {
         (feed, waiting): (Feed, Arc<AtomicUsize>),
         silent: Arc<AtomicBool>,
     ) -> Self {
-        let data = |node: &synod_core::store::Node| (node.path.clone(), node.data.clone());
+        let data = |node: &Node| (node.path.clone(), node.clone());
         let probe = store.makes(Mistake::WatchSilentAfterOutage).then(|| store.inner.clone());
         let mut teller = Self {
             shared: store.shared.clone(),
@@ -152,9 +153,11 @@ impl Teller {
 
     fn send(&mut self, mut change: Change) {
         if let Some(node) = &mut change.node {
-            let before = self.known.insert(node.path.clone(), node.data.clone());
-            if self.lens.mistake == Some(Mistake::EventTellsOldNode) {
-                node.data = before.unwrap_or_default();
+            let before = self.known.insert(node.path.clone(), node.clone());
+            if let Some(before) = before
+                && self.lens.mistake == Some(Mistake::EventTellsOldNode)
+            {
+                *node = before.with_sequence(None);
             }
         }
         self.lens.change(&mut change);
