@@ -17,6 +17,7 @@ cases![
     "L-WAT-1 C-OBS-1" catches [NamesWatchIsSilent] => who_asked_for_names_is_told_of_coming_and_going,
     "L-WAT-1 C-OBS-1" catches [WatchIsShallow] => whatever_happens_in_a_tree_is_told,
     "L-WAT-1 C-OBS-1" catches [WindowNarrowsWatch] => a_window_does_not_narrow_what_is_observed,
+    "L-WAT-1 C-OBS-1" catches [PrefixWatchIsSilent] => what_happens_to_children_with_a_prefix_is_told,
     "L-WAT-1 C-OBS-1" catches [WatchIgnoresOwnWrites] => a_session_is_told_of_its_own_writes,
     "L-WAT-1 L-WAT-2 C-OBS-1" catches [WatchArmedAfterRead LocalWatchSkips] => nothing_is_lost_between_the_view_and_the_watch,
     "L-WAT-1 C-OBS-1" catches [WatchFiresOnce] => a_watch_goes_on_after_its_first_event,
@@ -129,6 +130,21 @@ async fn a_window_does_not_narrow_what_is_observed(world: World) {
     ann.delete(&first.path).await;
 
     watcher.hears_of(&first.path).await;
+}
+
+async fn what_happens_to_children_with_a_prefix_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [old, new] = ["d/x-old", "d/x-new"].map(|name| world.at(name));
+    ann.create(&old, "").await;
+    ann.create(&world.at("d/other"), "").await;
+    let query = Query::children(world.at("d")).starting_with("x-");
+    let (view, mut watcher) = bob.observe(query).await;
+    assert_eq!(view.nodes.len(), 1);
+
+    ann.create(&new, "").await;
+    watcher.hears_of(&new).await;
+    ann.delete(&old).await;
+    watcher.hears_of(&old).await;
 }
 
 async fn a_session_is_told_of_its_own_writes(world: World) {

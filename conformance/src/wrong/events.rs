@@ -103,6 +103,7 @@ impl Teller {
             // So that whoever wrote it knows by now that he did.
             Some(
                 Mistake::WatchIgnoresOwnWrites
+                | Mistake::CloseUntoldToWatchers
                 | Mistake::ExpiryUntoldToWatchers
                 | Mistake::TtlUntoldToWatchers,
             ) => pause().await,
@@ -189,6 +190,7 @@ impl Teller {
                     && change.path != self.query.path
                     && change.path.parent_str() != Some(self.query.path.as_str())
             }
+            Mistake::PrefixWatchIsSilent => !self.query.prefix.is_empty(),
             Mistake::WindowNarrowsWatch => {
                 self.query.window.is_some() && !self.shown.contains(&change.path)
             }
@@ -215,6 +217,10 @@ impl Teller {
         match mistake {
             Mistake::WatchIgnoresOwnWrites => self.desk.is_own(revision),
             Mistake::ExpiryUntoldToWatchers => unasked,
+            Mistake::CloseUntoldToWatchers => {
+                let books = self.shared.books();
+                unasked && books.closings.iter().any(|closing| closing.contains(&revision))
+            }
             Mistake::TtlUntoldToWatchers => {
                 unasked && self.shared.books().mortal.contains(&change.path)
             }
