@@ -39,6 +39,7 @@ synod_core::mistakes! {
         AnswerLeavesOutChecks = "answers the writes of a transaction only",
         LookBeforeCommit = "looks before it commits",
         LookShowsLater = "looks in another call than it commits in",
+        LookIgnoresPrefix = "looks at all children whatever prefix was asked for",
         CheckWrites = "checks a node by writing it",
         AppliesTwice = "sends every set twice, to be sure",
         RetriesBlindly = "sends a write again when its answer was lost",
