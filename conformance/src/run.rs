@@ -19,6 +19,8 @@ use crate::world::World;
 
 mod panics;
 mod watchdog;
+#[cfg(feature = "mutants")]
+mod wrong;
 
 /// All cases, and how to make the harness that each gets for itself.
 #[derive(Clone)]
