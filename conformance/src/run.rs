@@ -19,8 +19,6 @@ use crate::world::World;
 
 mod panics;
 mod watchdog;
-#[cfg(feature = "mutants")]
-mod wrong;
 
 /// All cases, and how to make the harness that each gets for itself.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use crate::harness::{Ability, Profile};
 
 /// A store that lets nobody in.
 #[derive(Debug)]
-pub(super) struct Shut;
+struct Shut;
 
 #[async_trait]
 impl Backend for Shut {

@@ -76,10 +76,7 @@ impl Teller {
 
     pub(super) async fn tell(mut self, mut inner: Watch) {
         loop {
-            let event = match self.next.take() {
-                Some(event) => Some(event),
-                None => inner.next().await,
-            };
+            let event = self.next_event(&mut inner).await;
             match event {
                 Some(Event::Changed(change)) => self.changed(change, &mut inner).await,
                 Some(Event::Resync) => {
@@ -95,6 +92,19 @@ impl Teller {
         }
     }
 
+    async fn next_event(&mut self, inner: &mut Watch) -> Option<Event> {
+        if let Some(event) = self.next.take() {
+            return Some(event);
+        }
+        while self.probe.is_some() {
+            match timeout(self.probe_limit, inner.next()).await {
+                Ok(event) => return event,
+                Err(_) => self.listen().await,
+            }
+        }
+        inner.next().await
+    }
+
     async fn changed(&mut self, change: Change, inner: &mut Watch) {
         if self.lens.mistake != Some(Mistake::LocalBehindEvents) {
             self.past.forget();
@@ -107,7 +117,6 @@ impl Teller {
                 | Mistake::ExpiryUntoldToWatchers
                 | Mistake::TtlUntoldToWatchers,
             ) => pause().await,
-            Some(Mistake::WatchSilentAfterOutage) => self.listen().await,
             Some(Mistake::RecreationUntold) if change.kind == Kind::Deleted => {
                 pause().await;
                 self.next = inner.try_next();
