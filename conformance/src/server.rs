@@ -8,6 +8,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
 pub mod child;
+pub mod links;
 pub mod zookeeper;
 
 /// Whether what needs a server must run here: the environment says `CI=true`.
