@@ -94,7 +94,7 @@ impl Ensemble {
 
     /// Where its servers listen.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(|node| node.address()).collect()
+        self.nodes.iter().map(Node::address).collect()
     }
 
     /// Ends a server as a power cut would.
