@@ -127,11 +127,13 @@ impl<'a> Writing<'a> {
         };
         let mut commit = self.done(&plan.steps, got)?;
         if let Some(look) = look {
-            let view = match look {
+            let mut view = match look {
                 Ok((view, _)) => view,
                 Err(_) => self.look_again(&own).await?,
             };
-            commit.look = Some(self.as_of(view, &commit));
+            // What was read behind a commit reflects it.
+            view.revision = view.revision.max(commit.revision.unwrap_or_default());
+            commit.look = Some(view);
         }
         Ok(Sent::Done(commit))
     }
@@ -143,12 +145,6 @@ impl<'a> Writing<'a> {
         let again = read::read(self.wire, self.client, &query, own).await;
         let (view, _) = again.map_err(|trouble| trouble.translate("commit", Sort::Write))?;
         Ok(view)
-    }
-
-    /// What was read behind a commit reflects it.
-    fn as_of(&self, mut view: View, commit: &Commit) -> View {
-        view.revision = view.revision.max(commit.revision.unwrap_or_default());
-        view
     }
 
     /// Tells the look which ticket is its own.

@@ -45,6 +45,7 @@ struct State {
 }
 
 /// One path that is watched.
+#[derive(Default)]
 struct Place {
     recursive: bool,
     observers: BTreeMap<u64, Observer>,
@@ -52,7 +53,8 @@ struct Place {
     containers: BTreeSet<Path>,
     /// How often a node was seen to be created.
     created: u64,
-    _keeper: Task,
+    /// Watches for as long as this is here.
+    keeper: Option<Task>,
 }
 
 struct Observer {
@@ -100,23 +102,9 @@ impl Hub {
             Some(_) => None,
         };
         if let Some(resync) = upgrade {
-            let keeper = self.keeper(&query.path, recursive, resync);
-            let place = state.places.entry(query.path.clone());
-            match place {
-                std::collections::btree_map::Entry::Occupied(mut place) => {
-                    place.get_mut().recursive = recursive;
-                    place.get_mut()._keeper = keeper;
-                }
-                std::collections::btree_map::Entry::Vacant(place) => {
-                    place.insert(Place {
-                        recursive,
-                        observers: BTreeMap::new(),
-                        containers: BTreeSet::new(),
-                        created: 0,
-                        _keeper: keeper,
-                    });
-                }
-            }
+            let keeper = Some(self.keeper(&query.path, recursive, resync));
+            let place = state.places.entry(query.path.clone()).or_default();
+            (place.recursive, place.keeper) = (recursive, keeper);
         }
         let mut created = 0;
         if let Some(place) = state.places.get_mut(&query.path) {
@@ -274,7 +262,7 @@ impl News {
 fn told(query: &Query, news: &News) -> Option<Change> {
     let own = news.path == query.path;
     let covered = match (query.scope, news.kind) {
-        (Scope::Node, Kind::Children) | (Scope::Subtree, Kind::Children) => false,
+        (Scope::Node | Scope::Subtree, Kind::Children) => false,
         (Scope::Node, _) => own,
         (Scope::Children, Kind::Children) => own && query.detail == Detail::Names,
         (Scope::Children, kind) => {

@@ -57,8 +57,8 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
                 Wake::Time
             });
             match select(answer, select(state, time)).await {
-                Either::Left((wake, _)) => wake,
-                Either::Right((Either::Left((wake, _)) | Either::Right((wake, _)), _)) => wake,
+                Either::Left((wake, _))
+                | Either::Right((Either::Left((wake, _)) | Either::Right((wake, _)), _)) => wake,
             }
         };
         match wake {
@@ -71,7 +71,7 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
                 wire.life.lose(Loss::Denied);
             }
             Wake::Answer(_, Err(_)) | Wake::State(SessionState::Disconnected) => {
-                wire.life.suspend()
+                wire.life.suspend();
             }
             // Connected again: at once it is asked whether the session still is.
             Wake::State(_) => next = Instant::now(),

@@ -21,8 +21,8 @@ pub(crate) fn sequence(name: &str) -> Option<Sequence> {
 /// The children that a query asks for, in its order. `own` is the sequence above which nothing is
 /// shown.
 pub(crate) fn sift(query: &Query, names: Vec<String>, own: Option<Sequence>) -> Vec<Child> {
-    let named = names.into_iter().filter(|name| is_ours(&query.path, name));
-    let wanted = named.filter(|name| name.starts_with(&query.prefix));
+    let ours = names.into_iter().filter(|name| is_ours(&query.path, name));
+    let wanted = ours.filter(|name| name.starts_with(&query.prefix));
     let mut children: Vec<Child> = wanted.map(|name| (sequence(&name), name)).collect();
     let Some(window) = query.window else {
         children.sort_by(|a, b| a.1.cmp(&b.1));

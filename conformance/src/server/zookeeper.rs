@@ -1,5 +1,6 @@
 //! [`Ensemble`]: real `ZooKeeper` servers.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
+use synod_core::store::SessionId;
 use tokio::time::Instant;
 
 use crate::server::child::{Child, Signal};
@@ -92,7 +94,7 @@ impl Ensemble {
 
     /// Where its servers listen.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(|node| node.address()).collect()
+        self.nodes.iter().map(Node::address).collect()
     }
 
     /// Ends a server as a power cut would.
@@ -141,15 +143,26 @@ impl Ensemble {
         self.nodes.iter().position(leads)
     }
 
-    /// How many watches all servers keep together.
-    pub fn watches(&self) -> usize {
-        let count = |node: &Node| {
-            let told = node.ask("mntr").ok()?;
-            let line = told.lines().find_map(|line| line.strip_prefix("zk_watch_count"))?;
-            line.trim().parse::<usize>().ok()
-        };
-        self.nodes.iter().filter_map(count).sum()
+    /// How many watches all servers keep for these sessions.
+    pub fn watches(&self, sessions: &[SessionId]) -> usize {
+        let mine: BTreeSet<String> =
+            sessions.iter().map(|session| format!("0x{:x}", session.get())).collect();
+        let told = self.nodes.iter().filter_map(|node| node.ask("wchc").ok());
+        told.map(|told| count_watches(&told, &mine)).sum()
     }
+}
+
+/// Counts the paths below the sessions that are named.
+fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
+    let mut ours = false;
+    let mut count = 0;
+    for line in told.lines() {
+        match line.strip_prefix('\t') {
+            Some(_path) => count += usize::from(ours),
+            None => ours = sessions.contains(line.trim()),
+        }
+    }
+    count
 }
 
 impl Node {
@@ -232,5 +245,21 @@ impl Node {
 impl Drop for Home {
     fn drop(&mut self) {
         let _removed = fs::remove_dir_all(&self.0).is_ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_watches_of_the_named_sessions_count() {
+        let told = "0x10a\n\t/a\n\t/b\n0x10b\n\t/c\n";
+        let count = |sessions: &[&str]| {
+            count_watches(told, &sessions.iter().map(|&id| id.to_owned()).collect())
+        };
+        assert_eq!(count(&["0x10a"]), 2);
+        assert_eq!(count(&["0x10a", "0x10b"]), 3);
+        assert_eq!(count(&["0x1"]), 0);
     }
 }
