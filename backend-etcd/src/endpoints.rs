@@ -17,7 +17,7 @@ use crate::error::{judge, translate, unanswered};
 use crate::options::{EtcdOptions, Tls};
 
 /// The largest answer that is taken in one piece.
-const LARGEST: usize = 256 << 20;
+const LARGEST: usize = 64 << 20;
 
 /// The members of a cluster. All ask the same one, until it fails them.
 pub(crate) struct Endpoints {

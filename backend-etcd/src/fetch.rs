@@ -11,6 +11,12 @@ use synod_core::store::{
 use crate::key::{self, Range};
 use crate::lease;
 
+/// How many keys are asked for at once.
+pub(crate) const PAGE: i64 = 4_096;
+/// How many nodes with their data a look asks for at once. What comes with the answer to a commit
+/// must not be too large to be taken.
+const LOOK_PAGE: i64 = 32;
+
 /// One range that a query asks for.
 #[derive(Clone, Debug)]
 pub(crate) struct Get {
@@ -52,8 +58,9 @@ impl Get {
         (self.range.key.clone(), options)
     }
 
-    pub(crate) fn op(&self, page: i64) -> TxnOp {
-        let (key, options) = self.options(page);
+    /// How it is asked for in the look of a transaction.
+    pub(crate) fn look(&self) -> TxnOp {
+        let (key, options) = self.options(if self.keys_only { PAGE } else { LOOK_PAGE });
         TxnOp::get(key, Some(options))
     }
 

@@ -11,12 +11,7 @@ use synod_core::store::{Freshness, Query, View};
 
 use crate::endpoints::{Call, Endpoints, Link};
 use crate::error::is_compacted;
-use crate::fetch::{self, Get};
-
-/// How many keys are asked for at once.
-const PAGE: i64 = 4_096;
-/// How many a look asks for at once. What comes with a commit must not be too large to be taken.
-pub(crate) const LOOK_PAGE: i64 = 256;
+use crate::fetch::{self, Get, PAGE};
 
 /// Reads for one session.
 #[derive(Debug)]
@@ -72,8 +67,7 @@ impl Reader {
             // This member is behind. Who must agree with the others is not.
             answer = self.ask(call, gets, page, false).await?;
         }
-        let view = self.complete(call, query, gets, answer).await?;
-        Ok(view)
+        self.complete(call, query, gets, answer).await
     }
 
     /// Asks for all ranges at once.
@@ -126,11 +120,12 @@ impl Reader {
         revision: i64,
         first: PbRangeResponse,
     ) -> Result<Vec<PbKeyValue>> {
+        // What fitted once fits again.
+        let page = i64::try_from(first.kvs.len()).unwrap_or(PAGE);
         let (mut kvs, mut more) = (first.kvs, first.more && get.is_paged());
         while more {
             let Some(last) = kvs.last() else { break };
             let rest = get.rest(&last.key);
-            let page = i64::try_from(kvs.len()).unwrap_or(PAGE).min(PAGE);
             let asking = |link: Arc<Link>| {
                 let (key, options) = rest.options(page);
                 let options = options.with_revision(revision);

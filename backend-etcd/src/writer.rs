@@ -16,7 +16,7 @@ use crate::fetch::{self, Get};
 use crate::lease;
 use crate::life::{renew, revoke};
 use crate::plan::Plan;
-use crate::reader::{Answer, LOOK_PAGE, Reader, ranges, revision, unsure};
+use crate::reader::{Answer, Reader, ranges, revision, unsure};
 
 /// What a node with a time to live gets on top of it: the time between its lease and its creation.
 const HEAD_START: Duration = Duration::from_secs(1);
@@ -124,7 +124,7 @@ impl Committing<'_> {
         // A look that has no room comes behind.
         let beside = if look.len() <= plan.room() { look.as_slice() } else { &[] };
         let asking = |link: Arc<Link>| {
-            let request = plan.request(beside.iter().map(|get| get.op(LOOK_PAGE)));
+            let request = plan.request(beside.iter().map(Get::look));
             async move { link.kv.clone().txn(request).await }
         };
         let answer = self.reader.endpoints.call(self.call, asking).await;

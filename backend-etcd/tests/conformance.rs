@@ -11,6 +11,7 @@ use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::pipe::Pipe;
+use synod_conformance::server::required;
 use synod_core::error::Error;
 use synod_core::store::{Backend, SessionId, SessionOptions, Store};
 use synod_etcd::{EtcdBackend, EtcdOptions};
@@ -70,5 +71,7 @@ impl Harness for Etcd {
 }
 
 fn main() -> ExitCode {
+    let there = servers().map(drop);
+    assert!(there.is_ok() || !required(), "{there:?}");
     Suite::fallible(|| servers().map(|_| Etcd::default())).main()
 }

@@ -59,14 +59,21 @@ impl Cluster {
         Self::start_with(size, &Flavour::default())
     }
 
+    /// Why there can be no servers; `None` if there can.
+    pub fn missing() -> Option<String> {
+        let said = Command::new("etcd").arg("--version").output();
+        let there = said.is_ok_and(|said| said.status.success());
+        (!there).then(|| "etcd is not installed: there is no such program".to_owned())
+    }
+
     /// [`Cluster::start`], with servers that are started in a way of their own.
     ///
     /// # Errors
     ///
     /// As [`Cluster::start`].
     pub fn start_with(size: usize, flavour: &Flavour) -> Result<Self, String> {
-        if !is_installed() {
-            return Err("etcd is not installed: there is no `etcd` among the programs".to_owned());
+        if let Some(why) = Self::missing() {
+            return Err(why);
         }
         let cluster = Self::spawn(size, flavour).map_err(|error| format!("etcd: {error}"))?;
         cluster.await_ready()?;
@@ -160,6 +167,11 @@ impl Cluster {
         self.members[member].signal(Signal::Continue)
     }
 
+    /// The directory of a server.
+    pub fn home(&self, member: usize) -> &Path {
+        &self.members[member].home
+    }
+
     /// Which server leads; `None` while none does.
     pub fn leader(&self) -> Option<usize> {
         self.members.iter().position(|member| member.metric("etcd_server_is_leader") == Some(1))
@@ -170,10 +182,6 @@ impl Cluster {
         let watches = |member: &Member| member.metric("etcd_debugging_mvcc_watcher_total");
         self.members.iter().filter_map(watches).sum()
     }
-}
-
-fn is_installed() -> bool {
-    Command::new("etcd").arg("--version").output().is_ok_and(|said| said.status.success())
 }
 
 fn arguments(
