@@ -45,25 +45,26 @@ pub(crate) struct Call {
     pub(crate) write: bool,
     /// When it must have come to an end.
     pub(crate) end: Instant,
-    /// How long a member has to answer, at least: another is asked when it does not.
-    pub(crate) least: Duration,
+    /// How long the first who is asked has to answer. Whoever is asked after a silence has twice
+    /// as long.
+    pub(crate) first: Duration,
 }
 
 impl Call {
     pub(crate) fn read(doing: &'static str, limit: Duration) -> Self {
-        let least = Duration::from_millis(300);
-        Self { doing, write: false, end: Instant::now() + limit, least }
+        let first = Duration::from_millis(500);
+        Self { doing, write: false, end: Instant::now() + limit, first }
     }
 
     /// A write that is not answered is not sent again, so there is more time for the answer.
     pub(crate) fn write(doing: &'static str, limit: Duration) -> Self {
-        let least = Duration::from_secs(1);
-        Self { write: true, least, ..Self::read(doing, limit) }
+        let first = (limit / 3).max(Duration::from_secs(1));
+        Self { write: true, first, ..Self::read(doing, limit) }
     }
 
     /// Something that is done again soon: whoever is asked has all the time.
     pub(crate) fn beat(doing: &'static str, limit: Duration) -> Self {
-        Self { least: limit, ..Self::read(doing, limit) }
+        Self { first: limit, ..Self::read(doing, limit) }
     }
 }
 
@@ -87,12 +88,17 @@ impl Endpoints {
     {
         // A connection that broke while nobody used it is noticed by the first to use it.
         let mut tries = self.all.len().max(2);
+        let mut patience = call.first;
         loop {
-            tries -= 1;
-            let failed = match self.once(call, &ask).await {
+            let failed = match self.once(call, patience, &ask).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
+            if failed.silent {
+                patience *= 2;
+            } else {
+                tries -= 1;
+            }
             let again = failed.elsewhere && (failed.refused || !call.write);
             if tries == 0 || !again || Instant::now() >= call.end {
                 return Err(failed.error);
@@ -100,13 +106,18 @@ impl Endpoints {
         }
     }
 
-    async fn once<T, F>(&self, call: Call, ask: &impl Fn(Arc<Link>) -> F) -> Result<T, Failed>
+    async fn once<T, F>(
+        &self,
+        call: Call,
+        patience: Duration,
+        ask: &impl Fn(Arc<Link>) -> F,
+    ) -> Result<T, Failed>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let now = Instant::now();
-        let left = call.end.saturating_duration_since(now);
-        let end = now + (left / self.shares()).max(call.least).min(left);
+        // Where nobody else can be asked, all the time is there for the one.
+        let end =
+            if self.all.len() == 1 { call.end } else { call.end.min(Instant::now() + patience) };
         let place = self.current.load(Ordering::Relaxed);
         let link = match timeout_at(end, self.link_to(place)).await {
             Ok(Ok(link)) => link,
@@ -122,11 +133,6 @@ impl Endpoints {
                 Err(self.silent(call, place))
             }
         }
-    }
-
-    /// How many members may have to be tried in the time of one call.
-    fn shares(&self) -> u32 {
-        if self.all.len() == 1 { 1 } else { 3 }
     }
 
     async fn failed(
@@ -146,14 +152,14 @@ impl Endpoints {
         }
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
-        Failed { error, refused, elsewhere: verdict.elsewhere }
+        Failed { error, refused, elsewhere: verdict.elsewhere, silent: false }
     }
 
     fn silent(&self, call: Call, place: usize) -> Failed {
         self.pass_over(place);
         let error = unanswered(call.doing);
         let error = if call.write { error.with_unknown_effect() } else { error };
-        Failed { error, refused: !call.write, elsewhere: true }
+        Failed { error, refused: !call.write, elsewhere: true, silent: true }
     }
 
     /// The connection to whoever is asked now, and the member's place.
@@ -221,6 +227,8 @@ struct Failed {
     error: Error,
     refused: bool,
     elsewhere: bool,
+    /// Whether it did not answer at all.
+    silent: bool,
 }
 
 fn tls_options(tls: &Tls) -> TlsOptions {
