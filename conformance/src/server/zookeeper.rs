@@ -38,6 +38,7 @@ struct Node {
     child: Option<Child>,
     port: u16,
     home: PathBuf,
+    arguments: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -50,15 +51,25 @@ impl Ensemble {
     ///
     /// Why there are none: not installed, or whatever kept them from starting.
     pub fn start(size: usize) -> Result<Self, String> {
+        Self::start_with(size, &[])
+    }
+
+    /// Starts so many servers with more arguments for each Java, which override the usual ones.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ensemble::start`].
+    pub fn start_with(size: usize, arguments: &[&str]) -> Result<Self, String> {
         if !Path::new(JAR).exists() {
             return Err(format!("ZooKeeper is not installed: there is no {JAR}"));
         }
-        let ensemble = Self::spawn(size).map_err(|error| format!("ZooKeeper: {error}"))?;
+        let ensemble =
+            Self::spawn(size, arguments).map_err(|error| format!("ZooKeeper: {error}"))?;
         ensemble.await_ready()?;
         Ok(ensemble)
     }
 
-    fn spawn(size: usize) -> io::Result<Self> {
+    fn spawn(size: usize, arguments: &[&str]) -> io::Result<Self> {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let name = format!("synod-zookeeper-{}-{number}", std::process::id());
@@ -66,7 +77,8 @@ impl Ensemble {
         let ports = free_ports(size * 3)?;
         let mut nodes = Vec::new();
         for (index, own) in ports.chunks(3).enumerate() {
-            let mut node = Node { child: None, port: own[0], home: home.0.join(index.to_string()) };
+            let (home, arguments) = (home.0.join(index.to_string()), to_strings(arguments));
+            let mut node = Node { child: None, port: own[0], home, arguments };
             node.write_config(index, &ports)?;
             node.start()?;
             nodes.push(node);
@@ -152,6 +164,10 @@ impl Ensemble {
     }
 }
 
+fn to_strings(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
 /// Counts the paths below the sessions that are named.
 fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
     let mut ours = false;
@@ -200,6 +216,7 @@ impl Node {
                 "-Dznode.container.checkIntervalMs=200",
             ])
             .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
+            .args(&self.arguments)
             .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
             .arg(self.home.join("zoo.cfg"));
         self.child = Some(Child::start(&mut java, &self.log())?);
