@@ -86,7 +86,8 @@ impl Backend for ZkBackend {
         let info = SessionInfo::new(id, client.session_timeout(), limits);
         let states = client.state_watcher();
         let life = Life::new(info.ttl, sent, self.options.tick);
-        let wire = Arc::new(Wire::new(client, life, self.access));
+        let wire = Arc::new(Wire::new(client, life, self.access, self.options.ports()));
+        wire.connected();
         Ok(Box::new(ZkStore::start(info, wire, states)))
     }
 }

@@ -17,6 +17,7 @@ mod container;
 mod error;
 mod hub;
 mod life;
+mod nodelay;
 mod options;
 mod plan;
 mod pulse;

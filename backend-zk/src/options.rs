@@ -62,6 +62,14 @@ impl ZkOptions {
         self
     }
 
+    /// The ports of the servers.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        const USUAL: u16 = 2181;
+
+        let port = |host: &String| host.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        self.hosts.iter().map(|host| port(host).unwrap_or(USUAL)).collect()
+    }
+
     /// Refuses what cannot work, and decides what was left open.
     pub(crate) fn checked(mut self) -> Result<(Self, Access)> {
         if self.hosts.is_empty() {

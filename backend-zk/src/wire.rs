@@ -14,6 +14,7 @@ use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
 use crate::error::{Trouble, lost};
 use crate::life::Life;
+use crate::nodelay;
 use crate::options::Access;
 
 /// The crate's client, the session's life, and how far the session has seen.
@@ -22,18 +23,20 @@ pub(crate) struct Wire {
     abandoned: Mutex<Option<Arc<Client>>>,
     pub(crate) life: Life,
     pub(crate) access: Access,
+    ports: Vec<u16>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
 }
 
 impl Wire {
-    pub(crate) fn new(client: Client, life: Life, access: Access) -> Self {
+    pub(crate) fn new(client: Client, life: Life, access: Access, ports: Vec<u16>) -> Self {
         let client = Mutex::new(Some(Arc::new(client)));
         Self {
             client,
             abandoned: Mutex::default(),
             life,
             access,
+            ports,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),
         }
@@ -50,6 +53,11 @@ impl Wire {
             (None, Some(client)) => Ok(client),
             (why, _) => Err(lost(doing, why.unwrap_or(Loss::Closed))),
         }
+    }
+
+    /// There is a connection that was not there before.
+    pub(crate) fn connected(&self) {
+        nodelay::apply(&self.ports);
     }
 
     /// Takes the client away. The crate ends the session when nobody has it any more.
