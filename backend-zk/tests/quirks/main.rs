@@ -25,6 +25,10 @@ static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::s
 const PATIENCE: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(3);
 
+mod judged;
+
+use judged::transactions_are_judged_as_the_floor_judges;
+
 type Quirk = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
 macro_rules! quirks {
@@ -47,6 +51,7 @@ quirks![
     what_helpers_make_too_large_is_refused,
     only_its_creator_touches_a_node,
     a_server_without_extended_types_keeps_no_ttl_nodes,
+    transactions_are_judged_as_the_floor_judges,
     a_session_outlives_its_server,
     a_session_outlives_the_leader,
 ];
