@@ -86,19 +86,19 @@ pub(super) async fn transactions_are_judged_as_the_floor_judges() {
         }
         let outcome = store.commit(txn.clone()).await;
 
-        let story = format!("{number} of {chance:?}: {:?} on {:?}", txn.ops, model.0.keys());
-        let verdict = match outcome.unwrap_or_else(|error| panic!("{error:?}: {story}")) {
+        let context = format!("{number} of {chance:?}: {:?} on {:?}", txn.ops, model.0.keys());
+        let verdict = match outcome.unwrap_or_else(|error| panic!("{error:?}: {context}")) {
             Outcome::Committed(_) => Ok(()),
             Outcome::Rejected(no) => Err(no),
         };
         let allowed = verdicts(&txn, &model);
-        assert!(allowed.contains(&verdict), "{verdict:?}, and should be {allowed:?}: {story}");
+        assert!(allowed.contains(&verdict), "{verdict:?}, and should be {allowed:?}: {context}");
         *(if verdict.is_ok() { &mut committed } else { &mut rejected }) += 1;
         let expected = after(&model, &txn, verdict.is_ok());
         model = read(&**store, &top).await;
         let found: BTreeMap<_, _> =
             model.0.iter().map(|(path, node)| (path.clone(), node.data.clone())).collect();
-        assert_eq!(found, expected, "{story}");
+        assert_eq!(found, expected, "{context}");
     }
     assert!(committed > 20 && rejected > 20, "{committed} committed, {rejected} rejected");
 }

@@ -46,6 +46,7 @@ quirks![
     two_requests_of_one_call_take_one_round_trip,
     empty_containers_do_not_keep_a_node_from_being_deleted,
     of_many_who_replace_an_empty_container_one_wins,
+    a_child_that_comes_and_goes_does_not_fit_below_an_ephemeral_node,
     containers_come_and_go_untold,
     a_node_without_data_that_others_made_is_a_node,
     what_helpers_make_too_large_is_refused,
@@ -287,6 +288,27 @@ async fn of_many_who_replace_an_empty_container_one_wins() {
         let view = stores[0].read(Query::node(path(&place))).await.expect("answers");
         assert_eq!(view.node().expect("it was made").stat, won[0].done[0].stat);
     }
+}
+
+/// This is what keeps who removes an empty container from removing an ephemeral node that another has
+/// put there since he looked.
+async fn a_child_that_comes_and_goes_does_not_fit_below_an_ephemeral_node() {
+    let store = session().await;
+    done(&*store, Txn::new().create(path("/no-room"), "", Lifetime::Session)).await;
+    let address = server().addresses()[0].to_string();
+    let client = zookeeper_client::Client::connect(&address).await.expect("a server runs");
+    let options = zookeeper_client::CreateMode::Persistent;
+    let options = options.with_acls(zookeeper_client::Acls::anyone_all());
+
+    let mut writer = client.new_multi_writer();
+    writer.add_create("/no-room/probe", b"", &options).expect("valid");
+    writer.add_delete("/no-room/probe", None).expect("valid");
+    writer.add_delete("/no-room", Some(0)).expect("valid");
+    let refused = writer.commit().await.expect_err("it has no room");
+
+    let source = zookeeper_client::Error::NoChildrenForEphemerals;
+    assert_eq!(refused, zookeeper_client::MultiWriteError::OperationFailed { index: 0, source });
+    assert!(there(&*store, "/no-room").await);
 }
 
 async fn containers_come_and_go_untold() {
