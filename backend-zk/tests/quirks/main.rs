@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(3);
 
 mod judged;
+#[cfg(feature = "tls")]
+mod secure;
 
 use judged::transactions_are_judged_as_the_floor_judges;
 
@@ -57,12 +59,19 @@ quirks![
     a_session_outlives_the_leader,
 ];
 
+#[cfg(not(feature = "tls"))]
+const SECURE: &[Quirk] = &[];
+#[cfg(feature = "tls")]
+const SECURE: &[Quirk] = &[("only_a_server_that_is_vouched_for_is_talked_to", || {
+    Box::pin(secure::only_a_server_that_is_vouched_for_is_talked_to())
+})];
+
 fn main() -> ExitCode {
     let missing = SERVER.as_ref().err();
     if let (true, Some(why)) = (required(), missing) {
         panic!("{why}");
     }
-    let trials = QUIRKS.iter().map(|(name, quirk)| {
+    let trials = QUIRKS.iter().chain(SECURE).map(|(name, quirk)| {
         let trial = Trial::test(*name, move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(quirk());
@@ -408,7 +417,7 @@ async fn only_its_creator_touches_a_node() {
 }
 
 async fn a_server_without_extended_types_keeps_no_ttl_nodes() {
-    let plain = Ensemble::start_with(1, &["-Dzookeeper.extendedTypesEnabled=false"]);
+    let plain = Ensemble::start_with(1, &["-Dzookeeper.extendedTypesEnabled=false"], &[]);
     let plain = plain.expect("the other one started, too");
     let store = open(options(plain.addresses()).access(Access::Open)).await;
 
