@@ -1,10 +1,10 @@
 //! Encrypted connections.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
+use synod_conformance::server::child::Home;
 use synod_conformance::server::free_ports;
 use synod_conformance::server::zookeeper::Ensemble;
 use synod_core::error::{Error, ErrorKind};
@@ -14,18 +14,16 @@ use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 use super::{done, path, there};
 
 /// A directory of keys and certificates that goes when it is dropped.
-struct Keys(PathBuf);
+struct Keys(Home);
 
 impl Keys {
     fn new() -> Self {
-        let home = std::env::temp_dir().join(format!("synod-keys-{}", std::process::id()));
-        fs::create_dir_all(&home).expect("there is room");
-        Self(home)
+        Self(Home::new("synod-keys").expect("there is room"))
     }
 
     fn openssl(&self, arguments: &str) {
         let status =
-            Command::new("openssl").current_dir(&self.0).args(arguments.split(' ')).output();
+            Command::new("openssl").current_dir(self.0.path()).args(arguments.split(' ')).output();
         let output = status.expect("openssl is installed");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
@@ -34,27 +32,22 @@ impl Keys {
     fn make(&self, name: &str, server: &str) {
         self.openssl(&format!("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"));
         self.openssl(&format!("req -newkey rsa:2048 -nodes -subj /CN={server} -keyout {name}-server.key -out {name}-server.csr"));
-        fs::write(self.0.join("names"), format!("subjectAltName=DNS:{server}"))
+        fs::write(self.0.path().join("names"), format!("subjectAltName=DNS:{server}"))
             .expect("there is room");
         self.openssl(&format!("x509 -req -days 2 -in {name}-server.csr -CA {name}.pem -CAkey {name}.key -CAcreateserial -extfile names -out {name}-server.pem"));
         // The server wants both in one file.
         let both =
             [self.read(&format!("{name}-server.key")), self.read(&format!("{name}-server.pem"))];
-        fs::write(self.0.join(format!("{name}-both.pem")), both.concat()).expect("there is room");
+        fs::write(self.0.path().join(format!("{name}-both.pem")), both.concat())
+            .expect("there is room");
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).expect("it was made")
+        fs::read_to_string(self.0.path().join(name)).expect("it was made")
     }
 
     fn at(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Keys {
-    fn drop(&mut self) {
-        let _removed = fs::remove_dir_all(&self.0).is_ok();
+        self.0.path().join(name).display().to_string()
     }
 }
 

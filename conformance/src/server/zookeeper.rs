@@ -7,14 +7,13 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
 use synod_core::store::SessionId;
 use tokio::time::Instant;
 
-use crate::server::child::{Child, Signal};
+use crate::server::child::{Child, Home, Signal};
 use crate::server::free_ports;
 
 /// Where Debian puts it.
@@ -44,9 +43,6 @@ struct Node {
     arguments: Vec<String>,
 }
 
-#[derive(Debug)]
-struct Home(PathBuf);
-
 impl Ensemble {
     /// Starts so many servers and waits until they take requests.
     ///
@@ -74,14 +70,11 @@ impl Ensemble {
     }
 
     fn spawn(size: usize, arguments: &[&str], lines: &[&str]) -> io::Result<Self> {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let name = format!("synod-zookeeper-{}-{number}", std::process::id());
-        let home = Home(std::env::temp_dir().join(name));
+        let home = Home::new("synod-zookeeper")?;
         let ports = free_ports(size * 3)?;
         let mut nodes = Vec::new();
         for (index, own) in ports.chunks(3).enumerate() {
-            let (home, arguments) = (home.0.join(index.to_string()), to_strings(arguments));
+            let (home, arguments) = (home.path().join(index.to_string()), to_strings(arguments));
             let mut node = Node { child: None, port: own[0], home, arguments };
             node.write_config(index, &ports, lines)?;
             node.start()?;
@@ -261,12 +254,6 @@ impl Node {
         let mut told = String::new();
         stream.read_to_string(&mut told)?;
         Ok(told)
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _removed = fs::remove_dir_all(&self.0).is_ok();
     }
 }
 
