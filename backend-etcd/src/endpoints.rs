@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use etcd_client::{
-    Certificate, Client, ConnectOptions, Identity, KvClient, LeaseClient, TlsOptions, WatchClient,
-};
-use secrecy::ExposeSecret as _;
+use etcd_client::{Client, ConnectOptions, KvClient, LeaseClient, WatchClient};
 use synod_core::error::{Error, Result};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
-use crate::options::{EtcdOptions, Tls};
+use crate::options::EtcdOptions;
 
 /// The largest answer that is taken in one piece.
 const LARGEST: usize = 64 << 20;
@@ -175,14 +172,20 @@ impl Endpoints {
             return Ok(link.clone());
         }
         // Large, and seldom needed.
-        let connecting = Client::connect([&endpoint.url], Some(self.connect_options()));
-        let client = Box::pin(connecting).await?;
+        let client = Box::pin(self.connect(&endpoint.url)).await?;
         let link = Arc::new(Link {
             kv: client.kv_client().max_decoding_message_size(LARGEST),
             lease: client.lease_client(),
             watch: client.watch_client().max_decoding_message_size(LARGEST),
         });
         Ok(held.insert(link).clone())
+    }
+
+    async fn connect(&self, url: &str) -> Result<Client, etcd_client::Error> {
+        match &self.options.tls {
+            Some(tls) => tls.connect(url, self.connect_options()).await,
+            None => Client::connect([url], Some(self.connect_options())).await,
+        }
     }
 
     fn connect_options(&self) -> ConnectOptions {
@@ -194,9 +197,6 @@ impl Endpoints {
             .with_tcp_keepalive(Duration::from_secs(30));
         if let Some((name, password)) = self.options.secrets() {
             options = options.with_user(name, password).with_auto_token_refresh(true);
-        }
-        if let Some(tls) = &self.options.tls {
-            options = options.with_tls(tls_options(tls));
         }
         options
     }
@@ -229,22 +229,6 @@ struct Failed {
     elsewhere: bool,
     /// Whether it did not answer at all.
     silent: bool,
-}
-
-fn tls_options(tls: &Tls) -> TlsOptions {
-    let mut options = TlsOptions::new();
-    if let Some(ca) = &tls.ca {
-        options = options.ca_certificate(Certificate::from_pem(ca));
-    } else {
-        options = options.with_enabled_roots();
-    }
-    if let Some((certificate, key)) = &tls.identity {
-        options = options.identity(Identity::from_pem(certificate, key.expose_secret()));
-    }
-    if let Some(name) = &tls.server_name {
-        options = options.domain_name(name);
-    }
-    options
 }
 
 impl fmt::Debug for Endpoints {

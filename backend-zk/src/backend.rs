@@ -44,6 +44,15 @@ impl ZkBackend {
         Ok(Self { options: Arc::new(options), access })
     }
 
+    async fn connect(&self, ttl: Duration) -> Result<Client, ZkError> {
+        let hosts = self.options.hosts.join(",");
+        let connector = self.connector(ttl);
+        match &self.options.tls {
+            Some(tls) => tls.connect(connector, &hosts).await,
+            None => connector.connect(&hosts).await,
+        }
+    }
+
     fn connector(&self, ttl: Duration) -> Connector {
         let connector = Client::connector().with_session_timeout(ttl);
         match &self.options.credentials {
@@ -62,7 +71,7 @@ impl Backend for ZkBackend {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
         let opening = async {
-            let client = self.connector(wanted).connect(&self.options.hosts.join(",")).await?;
+            let client = self.connect(wanted).await?;
             let sent = Instant::now();
             let alive = client.check_stat("/");
             let gaps = gaps(&client);
@@ -86,7 +95,8 @@ impl Backend for ZkBackend {
         let info = SessionInfo::new(id, client.session_timeout(), limits);
         let states = client.state_watcher();
         let life = Life::new(info.ttl, sent, self.options.tick);
-        let wire = Arc::new(Wire::new(client, life, self.access));
+        let wire = Arc::new(Wire::new(client, life, self.access, self.options.ports()));
+        wire.connected();
         Ok(Box::new(ZkStore::start(info, wire, states)))
     }
 }

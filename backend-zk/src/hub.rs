@@ -321,17 +321,21 @@ async fn listen(
     path: &Path,
     watcher: &mut PersistentWatcher,
 ) -> bool {
+    let mut events: Vec<WatchedEvent> = Vec::new();
     loop {
-        let mut events = vec![watcher.changed().await];
+        if events.is_empty() {
+            events.push(watcher.changed().await);
+        }
         drain(watcher, &mut events);
         let Some(held) = hub.upgrade() else { return false };
-        let doubtful = doubtful(&held, path, &events);
+        let (now, doubtful) = (events.len(), doubtful(&held, path, &events));
         drop(held);
         let proofs = prove(wire, &doubtful).await;
-        // What the proofs reflect was told before they came.
+        // Whatever the proofs reflect has come before them. It is told in the next round, when what
+        // is doubtful of it was proved, too.
         drain(watcher, &mut events);
         let Some(held) = hub.upgrade() else { return false };
-        for (place, event) in events.iter().enumerate() {
+        for (place, event) in events.iter().enumerate().take(now) {
             if event.event_type == EventType::Session {
                 match event.session_state {
                     SessionState::SyncConnected | SessionState::ConnectedReadOnly => return true,
@@ -344,6 +348,7 @@ async fn listen(
             let proof = proofs.get(&news.path).map(|proof| proof.weaken(changed_since));
             held.tell(path, &news, proof.as_ref());
         }
+        events.drain(..now);
     }
 }
 

@@ -17,13 +17,16 @@ mod container;
 mod error;
 mod hub;
 mod life;
+mod nodelay;
 mod options;
 mod plan;
 mod pulse;
 mod read;
 mod session;
 mod sift;
+mod tls;
 mod wire;
 
 pub use backend::ZkBackend;
 pub use options::{Access, ZkOptions};
+pub use tls::Tls;

@@ -74,7 +74,10 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
                 wire.life.suspend();
             }
             // Connected again: at once it is asked whether the session still is.
-            Wake::State(_) => next = Instant::now(),
+            Wake::State(_) => {
+                wire.connected();
+                next = Instant::now();
+            }
             Wake::Time => {}
         }
     }

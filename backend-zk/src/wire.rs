@@ -14,6 +14,7 @@ use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
 use crate::error::{Trouble, lost};
 use crate::life::Life;
+use crate::nodelay;
 use crate::options::Access;
 
 /// The crate's client, the session's life, and how far the session has seen.
@@ -22,18 +23,20 @@ pub(crate) struct Wire {
     abandoned: Mutex<Option<Arc<Client>>>,
     pub(crate) life: Life,
     pub(crate) access: Access,
+    ports: Vec<u16>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
 }
 
 impl Wire {
-    pub(crate) fn new(client: Client, life: Life, access: Access) -> Self {
+    pub(crate) fn new(client: Client, life: Life, access: Access, ports: Vec<u16>) -> Self {
         let client = Mutex::new(Some(Arc::new(client)));
         Self {
             client,
             abandoned: Mutex::default(),
             life,
             access,
+            ports,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),
         }
@@ -50,6 +53,11 @@ impl Wire {
             (None, Some(client)) => Ok(client),
             (why, _) => Err(lost(doing, why.unwrap_or(Loss::Closed))),
         }
+    }
+
+    /// There is a connection that was not there before.
+    pub(crate) fn connected(&self) {
+        nodelay::apply(&self.ports);
     }
 
     /// Takes the client away. The crate ends the session when nobody has it any more.
@@ -102,7 +110,7 @@ impl Wire {
         Revision::new(newest)
     }
 
-    /// The session made an ephemeral node: a container it is not.
+    /// The session made a ticket. Nobody else gives its name, so that a container it never is.
     pub(crate) fn know(&self, path: &Path) {
         /// What is forgotten costs a request more, no more.
         const MOST: usize = 10_000;
@@ -114,7 +122,7 @@ impl Wire {
         mine.insert(path.clone());
     }
 
-    /// Whether the session made an ephemeral node there and did not delete it.
+    /// Whether the session made a ticket of this name.
     pub(crate) fn knows(&self, path: &Path) -> bool {
         self.mine.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }

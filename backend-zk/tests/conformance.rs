@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
 use synod_conformance::server::links::Links;
+use synod_conformance::server::required;
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::store::{Backend, SessionId};
 use synod_zk::{Access, ZkBackend, ZkOptions};
@@ -61,5 +62,8 @@ impl Harness for ZooKeeper {
 }
 
 fn main() -> ExitCode {
+    if let (true, Err(why)) = (required(), &*SERVERS) {
+        panic!("{why}");
+    }
     Suite::fallible(ZooKeeper::start).main()
 }
