@@ -13,6 +13,7 @@ mod foreign;
 mod listing;
 mod outage;
 mod secure;
+mod trips;
 mod world;
 
 /// How long a test may take, however slow the machine is.
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
         listing: a_crowded_directory_is_of_one_moment
             large_nodes_are_listed_in_pieces
             a_path_too_deep_for_etcd_is_refused;
+        trips: every_call_is_one_request
+            a_node_with_a_time_to_live_needs_more;
         outage: what_etcd_forgot_is_told_as_a_resync
             a_watch_goes_on_where_it_broke_off
             what_nobody_watches_is_not_watched;

@@ -176,6 +176,17 @@ impl Cluster {
         self.members.iter().position(|member| member.metric("etcd_server_is_leader") == Some(1))
     }
 
+    /// How many requests of one answer each all servers were sent so far.
+    pub fn requests(&self) -> u64 {
+        let count = |line: &str| {
+            let unary = line.strip_prefix("grpc_server_started_total{")?.split_once("}")?;
+            let (labels, number) = unary;
+            labels.contains(r#"grpc_type="unary""#).then(|| number.trim().parse::<u64>().ok())?
+        };
+        let told = self.members.iter().filter_map(|member| member.ask("/metrics").ok());
+        told.map(|told| told.lines().filter_map(count).sum::<u64>()).sum()
+    }
+
     /// How many watches all servers keep, for everybody.
     pub fn watches(&self) -> u64 {
         let watches = |member: &Member| member.metric("etcd_debugging_mvcc_watcher_total");

@@ -1,0 +1,75 @@
+//! How often the servers are asked.
+
+use std::time::Duration;
+
+use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
+
+use crate::world::{World, create, path};
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// How many requests some work makes.
+async fn requests(world: &World, work: impl Future<Output = ()>) -> u64 {
+    let before = world.cluster.requests();
+    work.await;
+    world.cluster.requests() - before
+}
+
+async fn commit(store: &dyn Store, txn: Txn) {
+    let _either_way = store.commit(txn).await.expect("answered");
+}
+
+pub(crate) async fn every_call_is_one_request() {
+    let world = World::alone();
+    let ann = world.session(TTL).await;
+    create(&*ann, "/d/deep/er", Lifetime::Persistent).await;
+    let (_view, _watch) = ann.observe(Query::node(path("/first"))).await.expect("answered");
+
+    let ticket = Txn::new().create_sequential(path("/q/t-"), "x", Lifetime::Session);
+    let family = Txn::new()
+        .create(path("/p"), "", Lifetime::Persistent)
+        .create(path("/p/c"), "", Lifetime::Persistent)
+        .check(path("/d/deep/er"), Expect::Any);
+    let txns = [
+        ticket.look(Query::children(path("/q")).newest(2).names_only()),
+        family.look(Query::children(path("/d"))),
+        Txn::new().create(path("/p"), "", Lifetime::Persistent),
+        Txn::new().set(path("/p"), "y", Expect::Any).look(Query::subtree(path("/"))),
+        Txn::new().delete(path("/p"), Expect::Any),
+        Txn::new().delete(path("/p/c"), Expect::Any).delete(path("/p"), Expect::Any),
+    ];
+    for txn in txns {
+        let shown = format!("{txn:?}");
+        assert_eq!(requests(&world, commit(&*ann, txn)).await, 1, "{shown}");
+    }
+    let queries = [
+        Query::node(path("/d")),
+        Query::children(path("/d")),
+        Query::children(path("/d")).names_only().local(),
+        Query::children(path("/d")).newest(1),
+        Query::subtree(path("/d")),
+    ];
+    for query in queries {
+        let reading = async {
+            let _view = ann.read(query.clone()).await.expect("answered");
+        };
+        assert_eq!(requests(&world, reading).await, 1, "{query:?}");
+        let observing = async {
+            let (_view, _watch) = ann.observe(query.clone()).await.expect("answered");
+        };
+        // Now and then a read overtakes its watch, and is made again.
+        assert!(requests(&world, observing).await <= 2, "{query:?}");
+    }
+}
+
+pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
+    let world = World::alone();
+    let ann = world.session(TTL).await;
+    let made = commit(&*ann, Txn::new().create(path("/n"), "", Lifetime::Ttl(TTL)));
+    assert_eq!(requests(&world, made).await, 2, "a lease, and the node");
+    // And the lease is renewed, on a stream.
+    let set = commit(&*ann, Txn::new().set(path("/n"), "", Expect::Any));
+    assert_eq!(requests(&world, set).await, 1);
+    let again = commit(&*ann, Txn::new().create(path("/n"), "", Lifetime::Ttl(TTL)));
+    assert_eq!(requests(&world, again).await, 3, "a lease, the attempt, and the lease given back");
+}
