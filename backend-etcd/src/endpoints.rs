@@ -118,26 +118,26 @@ impl Endpoints {
         let place = self.current.load(Ordering::Relaxed);
         let link = match timeout_at(end, self.link_to(place)).await {
             Ok(Ok(link)) => link,
-            Ok(Err(error)) => return Err(self.failed(call, false, place, None, error).await),
+            Ok(Err(error)) => return Err(self.failed(call, false, place, None, error)),
             // Nothing was sent yet but who we are.
             Err(_elapsed) => return Err(self.silent(Call { write: false, ..call }, place)),
         };
         match timeout_at(end, ask(link.clone())).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.failed(call, call.write, place, Some(link), error).await),
+            Ok(Err(error)) => Err(self.failed(call, call.write, place, Some(&link), error)),
             Err(_elapsed) => {
-                self.forget(place, Some(&link)).await;
+                self.forget(place, Some(&link));
                 Err(self.silent(call, place))
             }
         }
     }
 
-    async fn failed(
+    fn failed(
         &self,
         call: Call,
         write: bool,
         place: usize,
-        link: Option<Arc<Link>>,
+        link: Option<&Arc<Link>>,
         error: etcd_client::Error,
     ) -> Failed {
         let verdict = judge(&error);
@@ -145,7 +145,7 @@ impl Endpoints {
             self.pass_over(place);
         }
         if verdict.reconnect {
-            self.forget(place, link.as_ref()).await;
+            self.forget(place, link);
         }
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
@@ -212,8 +212,9 @@ impl Endpoints {
     }
 
     /// Makes a new connection the next time, unless there is a newer one than `link` already.
-    pub(crate) async fn forget(&self, place: usize, link: Option<&Arc<Link>>) {
-        let mut held = self.all[place].link.lock().await;
+    pub(crate) fn forget(&self, place: usize, link: Option<&Arc<Link>>) {
+        // Whoever holds it for longer is making a new one.
+        let Ok(mut held) = self.all[place].link.try_lock() else { return };
         if let (Some(held_link), Some(link)) = (&*held, link)
             && Arc::ptr_eq(held_link, link)
         {

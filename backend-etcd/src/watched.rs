@@ -64,7 +64,7 @@ impl Watched {
     /// etcd tells everything from behind `revision` on. Says whether changes before that are lost.
     pub(crate) fn begun(&mut self, revision: i64) -> bool {
         if self.next == 0 {
-            self.next = revision + 1;
+            self.next = revision.saturating_add(1);
         }
         if let Some(ready) = self.ready.take() {
             let _heard = ready.send(Ok(revision)).is_ok();
@@ -102,7 +102,7 @@ impl Watched {
                 if revision < from {
                     return None;
                 }
-                self.next = self.next.max(revision + 1);
+                self.next = self.next.max(revision.saturating_add(1));
                 change(event).filter(|change| self.covered.updates || change.kind != Kind::Updated)
             })
             .collect();

@@ -189,7 +189,7 @@ impl Watcher {
             at = place;
             let opened = link.watch.clone().watch(key, Some(options)).await;
             if opened.as_ref().is_err_and(|error| judge(error).reconnect) {
-                endpoints.forget(place, Some(&link)).await;
+                endpoints.forget(place, Some(&link));
             }
             Ok((link, opened?))
         };
@@ -245,7 +245,7 @@ impl Watcher {
                             }
                             Heard::Stale => {
                                 let endpoints = &self.reader.endpoints;
-                                endpoints.forget(line.place, Some(&line.link)).await;
+                                endpoints.forget(line.place, Some(&line.link));
                                 unanswered("observe")
                             }
                         }

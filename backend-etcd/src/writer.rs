@@ -34,10 +34,13 @@ pub(crate) async fn commit(
     let own = Own { leases, session };
     let committing = Committing { reader, call, txn: &txn, own: &own };
     let outcome = committing.run().await;
-    if !matches!(outcome, Ok(Outcome::Committed(_))) {
-        own.give_up(&reader.endpoints, call).await;
-    } else if began.elapsed() > HEAD_START {
-        own.catch_up(&reader.endpoints, reader.limit).await?;
+    match &outcome {
+        Ok(Outcome::Committed(_)) if began.elapsed() > HEAD_START => {
+            own.catch_up(&reader.endpoints, reader.limit).await?;
+        }
+        Ok(Outcome::Rejected(_)) => own.give_up(&reader.endpoints, call).await,
+        Err(error) if !error.is_ambiguous() => own.give_up(&reader.endpoints, call).await,
+        _ => {}
     }
     outcome
 }
@@ -53,7 +56,7 @@ impl Own {
         self.leases.iter().flatten().copied().filter(|lease| *lease != self.session)
     }
 
-    /// Nothing was made, as far as is known: what was, goes with its lease.
+    /// Nothing was made.
     async fn give_up(&self, endpoints: &Endpoints, call: Call) {
         let left = call.end.saturating_duration_since(Instant::now());
         for lease in self.granted() {
@@ -152,7 +155,7 @@ impl Committing<'_> {
     async fn committed(&self, plan: &Plan, look: &[Get], answer: PbTxnResponse) -> Result<Commit> {
         let at = revision(answer.header.as_ref());
         let mut told = ranges(answer);
-        let look_ranges = told.split_off(plan.writes());
+        let look_ranges = told.split_off(plan.writes().min(told.len()));
         let written: Vec<Option<&PbKeyValue>> = plan
             .told()
             .iter()

@@ -179,7 +179,7 @@ impl Cluster {
     /// How many requests of one answer each all servers were sent so far.
     pub fn requests(&self) -> u64 {
         let count = |line: &str| {
-            let unary = line.strip_prefix("grpc_server_started_total{")?.split_once("}")?;
+            let unary = line.strip_prefix("grpc_server_started_total{")?.split_once('}')?;
             let (labels, number) = unary;
             labels.contains(r#"grpc_type="unary""#).then(|| number.trim().parse::<u64>().ok())?
         };
