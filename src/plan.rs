@@ -94,6 +94,19 @@ impl Target {
         }
     }
 
+    /// What a parameter of the URL says.
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "not every backend has any"))]
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let found = self.parameters.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter that is a duration.
+    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "not every backend has any"))]
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<Duration>> {
+        self.parameter(name).map(|value| duration(name, value)).transpose()
+    }
+
     /// Refuses every parameter that is left over. `known` are those that this backend takes.
     pub(crate) fn no_more_parameters(&self, known: &[&str]) -> Result<()> {
         let unknown = self.parameters.iter().find(|(key, _)| !known.contains(&key.as_str()));
