@@ -94,19 +94,6 @@ impl Target {
         }
     }
 
-    /// What a parameter of the URL says.
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "not every backend has any"))]
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        let found = self.parameters.iter().find(|(key, _)| key == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    /// A parameter that is a duration.
-    #[cfg_attr(not(feature = "zookeeper"), expect(dead_code, reason = "not every backend has any"))]
-    pub(crate) fn duration(&self, name: &str) -> Result<Option<Duration>> {
-        self.parameter(name).map(|value| duration(name, value)).transpose()
-    }
-
     /// Refuses every parameter that is left over. `known` are those that this backend takes.
     pub(crate) fn no_more_parameters(&self, known: &[&str]) -> Result<()> {
         let unknown = self.parameters.iter().find(|(key, _)| !known.contains(&key.as_str()));
@@ -134,7 +121,8 @@ impl Durations {
     }
 }
 
-fn duration(key: &str, value: &str) -> Result<Duration> {
+/// A parameter that is a duration.
+pub(crate) fn duration(key: &str, value: &str) -> Result<Duration> {
     match humantime::parse_duration(value) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         Ok(_) => Err(invalid(format!("{key} is more than zero, as in {key}=10s"))),

@@ -7,19 +7,18 @@ use synod_core::store::Backend;
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
 use crate::address::invalid;
-use crate::plan::Target;
+use crate::plan::{Target, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     target.no_more_parameters(&["acl", "tick"])?;
     let mut options = ZkOptions::new(target.hosts.clone());
-    match target.parameter("acl") {
-        None => {}
-        Some("open") => options = options.access(Access::Open),
-        Some("creator") => options = options.access(Access::Creator),
-        Some(_) => return Err(invalid("acl is open or creator, as in ?acl=open")),
-    }
-    if let Some(tick) = target.duration("tick")? {
-        options = options.tick(tick);
+    for (key, value) in &target.parameters {
+        options = match (key.as_str(), value.as_str()) {
+            ("acl", "open") => options.access(Access::Open),
+            ("acl", "creator") => options.access(Access::Creator),
+            ("acl", _) => return Err(invalid("acl is open or creator, as in ?acl=open")),
+            (_, tick) => options.tick(duration("tick", tick)?),
+        };
     }
     if let Some(credentials) = target.credentials {
         options = options.credentials(credentials.user, credentials.password);
