@@ -28,7 +28,10 @@ pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<Credentials>,
-    #[expect(dead_code, reason = "for backends beyond this process, and there are none yet")]
+    #[cfg_attr(
+        not(feature = "etcd"),
+        expect(dead_code, reason = "for backends beyond this process, and there are none")
+    )]
     pub(crate) tls: Tls,
     /// Parameters of the URL that only this backend can know.
     pub(crate) parameters: Vec<(String, String)>,
