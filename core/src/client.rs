@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use crate::client::generations::Generations;
 use crate::client::keeper::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
@@ -90,7 +91,9 @@ impl Client {
     ///
     /// [`ErrorKind::Invalid`] if `root` gets too long, being within this client's own root.
     pub fn namespace(&self, root: &Path) -> Result<Self> {
-        Ok(Self { root: root.within(&self.root)?, ..self.clone() })
+        let outer =
+            if mutant::is(Mutant::NamespaceReplaces) { Path::root() } else { self.root.clone() };
+        Ok(Self { root: root.within(&outer)?, ..self.clone() })
     }
 
     /// The session that lives now; waits for the next one while there is none.
@@ -159,8 +162,9 @@ impl Client {
             let session = self.session_by(deadline).await?;
             match call(session, deadline).await {
                 Err(error)
-                    if error.kind() == ErrorKind::SessionLost && error.effect() == Effect::None => {
-                }
+                    if error.kind() == ErrorKind::SessionLost
+                        && error.effect() == Effect::None
+                        && !mutant::is(Mutant::StaysWithLostSession) => {}
                 result => return result,
             }
         }

@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
@@ -285,7 +286,7 @@ impl Session {
         let path = txn.ops.first().map(|op| op.path().clone());
         let result = Write::new(&self.reach, &self.jobs, txn).ended(deadline).await;
         result.map_err(|error| match (error.path(), path) {
-            (None, Some(path)) => error.at(&path),
+            (None, Some(path)) if !mutant::is(Mutant::PathUntold) => error.at(&path),
             _ => error,
         })
     }

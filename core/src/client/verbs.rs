@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::client::watching::Again;
 use crate::client::{Client, ClientWatch};
 use crate::error::Result;
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::only;
 use crate::store::{Done, Expect, Lifetime, Node, Outcome, Query, Txn, View};
@@ -203,7 +204,11 @@ impl Client {
     ///
     /// Cancel safe: it only reads.
     pub async fn get_value<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<Value<T>>> {
-        self.get(path).await?.as_ref().map(Value::of).transpose()
+        let value = self.get(path).await?.as_ref().map(Value::of);
+        match value {
+            Some(Err(_)) if mutant::is(Mutant::CorruptIsNone) => Ok(None),
+            value => value.transpose(),
+        }
     }
 
     /// Replaces what a node that exists holds by a value as JSON.
