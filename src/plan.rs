@@ -7,6 +7,7 @@ use std::time::Duration;
 use synod_core::client::ClientOptions;
 use synod_core::error::Result;
 use synod_core::layer::namespace::NamespacedBackend;
+use synod_core::layer::trace::TracedBackend;
 use synod_core::path::Path;
 use synod_core::store::{Backend, SessionOptions};
 
@@ -71,13 +72,14 @@ impl Plan {
 }
 
 impl Plan {
-    /// The backend, below the namespace if there is one.
+    /// The backend, traced with the paths that its store sees, and below the namespace if there is
+    /// one.
     pub(crate) fn open(self) -> Result<Arc<dyn Backend>> {
-        let backend = self.target.open()?;
+        let traced = TracedBackend::new(self.target.open()?);
         Ok(if self.namespace.is_root() {
-            backend
+            Arc::new(traced)
         } else {
-            Arc::new(NamespacedBackend::new(backend, self.namespace))
+            Arc::new(NamespacedBackend::new(traced, self.namespace))
         })
     }
 }

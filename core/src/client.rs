@@ -164,7 +164,9 @@ impl Client {
                 Err(error)
                     if error.kind() == ErrorKind::SessionLost
                         && error.effect() == Effect::None
-                        && !mutant::is(Mutant::StaysWithLostSession) => {}
+                        && !mutant::is(Mutant::StaysWithLostSession)
+                        // Which would be given out again and again.
+                        && !mutant::is(Mutant::HandsOutLost) => {}
                 result => return result,
             }
         }

@@ -18,11 +18,12 @@ async fn what_was_rejected_never_happens(world: World) {
     let [node, other] = ["n", "m"].map(|name| world.at(name));
     ann.create(&node, "right").await;
     let txn = Txn::new().create(&other, "wrong", Lifetime::Persistent);
-    bob.rejected(txn.check(world.at("missing"), Expect::Any)).await;
     bob.rejected(Txn::new().create(&node, "wrong", Lifetime::Persistent)).await;
+    bob.rejected(txn.check(world.at("missing"), Expect::Any)).await;
 
     for _ in 0..20 {
         world.think().await;
+        bob.set(&node, "right").await;
         assert_eq!(ann.text(&node).await.as_deref(), Some("right"));
         assert!(!ann.exists(&other).await);
     }

@@ -76,18 +76,20 @@ async fn a_time_to_live_of_any_size_is_negotiated(world: World) {
         Duration::from_secs(u64::from(u32::MAX)),
         Duration::MAX,
     ];
-    for asked in asked {
-        let ann = world.session(asked).await;
-        let ttl = ann.ttl();
-        assert!(!ttl.is_zero() && ttl < Duration::MAX, "{asked:?} became {ttl:?}");
-        if let Status::Live { until } = ann.status() {
-            let certain = until.saturating_duration_since(Instant::now());
-            assert!(certain <= ttl, "certain for {certain:?} of {ttl:?}, asked for {asked:?}");
-        }
-        sleep(ttl.min(world.profile.ttl) * 2).await;
-        ann.create(&world.at(&format!("n{}", asked.as_nanos())), "").await;
-        ann.close().await;
+    join_all(asked.map(|asked| negotiates(&world, asked))).await;
+}
+
+async fn negotiates(world: &World, asked: Duration) {
+    let ann = world.session(asked).await;
+    let ttl = ann.ttl();
+    assert!(!ttl.is_zero() && ttl < Duration::MAX, "{asked:?} became {ttl:?}");
+    if let Status::Live { until } = ann.status() {
+        let certain = until.saturating_duration_since(Instant::now());
+        assert!(certain <= ttl, "certain for {certain:?} of {ttl:?}, asked for {asked:?}");
     }
+    sleep(ttl.min(world.profile.ttl) * 2).await;
+    ann.create(&world.at(&format!("n{}", asked.as_nanos())), "").await;
+    ann.close().await;
 }
 
 async fn a_time_to_live_of_zero_is_refused(world: World) {

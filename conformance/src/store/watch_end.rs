@@ -2,6 +2,7 @@
 
 use futures_util::future::join_all;
 use synod_core::store::{End, Event, Loss, Query};
+use tokio::time::sleep;
 
 use crate::actor::{Actor, Watcher};
 use crate::world::World;
@@ -66,6 +67,8 @@ async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
 
     flood(&ann, &world, CHANGES).await;
     let last = ann.create(&world.at("d/last"), "").await;
+    // All that comes has come when the reader turns to it.
+    sleep(ann.ttl() / 20).await;
 
     let mut events = 0;
     loop {

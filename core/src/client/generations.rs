@@ -129,6 +129,7 @@ impl Generations {
     pub(super) async fn session(&self, root: &Path) -> Result<Session> {
         let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
+            Current::Live(session) if mutant::is(Mutant::HandsOutLost) => Some(Ok(session.clone())),
             Current::Live(_) | Current::Between(_) => None,
             Current::Over(..) if mutant::is(Mutant::ClosedClientWaits) => None,
             Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")

@@ -1,0 +1,107 @@
+//! Calls that are dropped at any of their awaits, and what they leave behind.
+
+use synod_core::error::Result;
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_core::layer::hesitant::HesitantBackend;
+use synod_core::store::{Done, Expect, Lifetime, Outcome, Txn};
+use synod_core::sweep::{cancel_at_every_await, stop_at};
+
+use crate::door::{answer, done};
+use crate::world::World;
+
+cases![
+    "L-SEQ-10 L-X-1 D-DROP" breaks [DroppedCreateStays] => a_ticket_dropped_at_any_await_is_gone,
+    "L-SEQ-10 L-X-1" breaks [DroppedTicketForgotten] => a_ticket_dropped_while_it_is_looked_for_is_gone,
+    "L-X-1 D-DROP" breaks [DroppedCreateStays] => a_create_dropped_at_any_await_is_gone,
+    "L-X-1 D-DROP" breaks [DroppedWriteAborted] => a_write_dropped_at_any_await_happens,
+    "L-X-1 L-SEQ-10" breaks [DroppedCreateStays] => whatever_is_created_together_goes_together,
+];
+
+const LIFETIMES: [Lifetime; 2] = [Lifetime::Session, Lifetime::Persistent];
+
+/// Waits until nothing is in the directory of the case any more.
+async fn emptied(world: &World, what: &str) {
+    let bob = world.bob().await;
+    let empty = async || bob.names(&world.dir).await.is_empty();
+    world.eventually(what, empty).await;
+}
+
+async fn a_ticket_dropped_at_any_await_is_gone(world: World) {
+    let (client, prefix) = (world.hesitant().await, world.at("t-"));
+    for lifetime in LIFETIMES {
+        let drops = cancel_at_every_await(async || {
+            let drawn = done(client.create_sequential(&prefix, "", lifetime).await);
+            answer(answer(client.session().await).remove(&drawn).await);
+        });
+        assert!(drops.await > 2, "nothing was dropped");
+        emptied(&world, "what was dropped is gone").await;
+    }
+}
+
+async fn a_ticket_dropped_while_it_is_looked_for_is_gone(world: World) {
+    let plan = Plan::scripted([]);
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
+    let client = world.client_on(HesitantBackend::new(faulty), world.options()).await;
+    let prefix = world.at("t-");
+
+    let drops = cancel_at_every_await(async || {
+        plan.cue(Cue::new(Site::ReplyLost).of(Verb::Create));
+        plan.cue(Cue::new(Site::Unsent).of(Verb::Read));
+        let drawn = done(client.create_sequential(&prefix, "", Lifetime::Persistent).await);
+        answer(answer(client.session().await).remove(&drawn).await);
+    });
+
+    assert!(drops.await > 4, "nothing was dropped");
+    assert!(plan.fired().len() > 4, "nothing was lost");
+    emptied(&world, "what was dropped is gone").await;
+}
+
+async fn a_create_dropped_at_any_await_is_gone(world: World) {
+    let client = world.hesitant().await;
+    for lifetime in LIFETIMES {
+        for waits in 1.. {
+            let at = world.at(&format!("n{waits}"));
+            let ended: Option<Result<Outcome<Done>>> =
+                stop_at(waits, client.create(&at, "", lifetime)).await;
+            let Some(made) = ended else { continue };
+            assert!(waits > 2, "nothing was dropped");
+            answer(answer(client.session().await).remove(&done(made)).await);
+            break;
+        }
+        emptied(&world, "what was dropped is gone").await;
+    }
+}
+
+async fn a_write_dropped_at_any_await_happens(world: World) {
+    let (client, bob, a) = (world.hesitant().await, world.bob().await, world.at("a"));
+    bob.create(&a, "0").await;
+    for waits in 1.. {
+        let data = waits.to_string();
+
+        let ended = stop_at(waits, client.set(&a, data.clone(), Expect::Any)).await;
+
+        let written = async || bob.text(&a).await.as_deref() == Some(&data);
+        world.eventually("a write that was sent is driven to its end", written).await;
+        if ended.is_some() {
+            assert!(waits > 2, "nothing was dropped");
+            return;
+        }
+    }
+}
+
+async fn whatever_is_created_together_goes_together(world: World) {
+    let client = world.hesitant().await;
+    for waits in 1.. {
+        let (a, b) = (world.at(&format!("d{waits}/a")), world.at(&format!("d{waits}/a/b")));
+        let both =
+            Txn::new().create(&a, "", Lifetime::Persistent).create(&b, "", Lifetime::Persistent);
+        let Some(made) = stop_at(waits, client.transaction(both)).await else { continue };
+        assert!(waits > 2, "nothing was dropped");
+        let session = answer(client.session().await);
+        for made in answer(made).committed().expect("nothing is in the way").done.iter().rev() {
+            answer(session.remove(made).await);
+        }
+        break;
+    }
+    emptied(&world, "what was dropped is gone").await;
+}

@@ -1,0 +1,112 @@
+//! A password that was given in a URL or a config is in no output of any kind.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use synod::{Config, Error};
+use tracing_subscriber::fmt::MakeWriter;
+
+const CANARY: &str = "canary-7f3a91";
+
+/// Keeps everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// Everything that an error says, causes included.
+fn told(error: &Error) -> String {
+    let mut told = format!("{error} {error:?} {error:#?}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        write!(told, " {error} {error:?}").unwrap();
+        cause = error.source();
+    }
+    told
+}
+
+#[track_caller]
+fn keeps_the_secret(told: &str) {
+    assert!(!told.contains(CANARY), "{told}");
+}
+
+/// Everything that can be said of a config and of connecting with it.
+async fn all_that_is_said(config: &Config) -> String {
+    let mut said = format!("{config:?} {config:#?} {} {:?}", config.url, config.url.credentials());
+    match config.backend() {
+        Ok(backend) => write!(said, "{backend:?}").unwrap(),
+        Err(error) => said.push_str(&told(&error)),
+    }
+    match config.connect().await {
+        Ok(client) => {
+            write!(said, "{client:?} {:?}", client.session().await).unwrap();
+            client.close().await.unwrap();
+        }
+        Err(error) => said.push_str(&told(&error)),
+    }
+    said
+}
+
+#[tokio::test]
+async fn a_password_is_in_no_output() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(log.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+
+    for scheme in ["mem", "zk", "zks", "etcd", "etcds"] {
+        // Nobody listens on port 1.
+        let url = format!("{scheme}://ann:{CANARY}@127.0.0.1:1/app?connect=300ms");
+        keeps_the_secret(&all_that_is_said(&Config::new(&url).unwrap()).await);
+
+        let json = format!(
+            r#"{{ "url": "{scheme}://127.0.0.1:1?connect=300ms",
+                 "credentials": {{ "user": "ann", "password": "{CANARY}" }} }}"#
+        );
+        keeps_the_secret(&all_that_is_said(&serde_json::from_str(&json).unwrap()).await);
+    }
+    let broken = [
+        format!("zk://ann:{CANARY}"),
+        format!("zk://{CANARY}@h"),
+        format!("zk://ann:{CANARY}@h?session=never"),
+        format!("ann:{CANARY}@zk://h"),
+        CANARY.to_owned(),
+    ];
+    for url in broken {
+        match Config::new(&url) {
+            Ok(config) => keeps_the_secret(&all_that_is_said(&config).await),
+            Err(error) => keeps_the_secret(&told(&error)),
+        }
+    }
+
+    // The log works at all: a session in memory tells of its calls.
+    let client = synod::connect("mem://").await.unwrap();
+    let missing = client.get(&"/a".parse().unwrap()).await.unwrap();
+    assert!(missing.is_none());
+    client.close().await.unwrap();
+    let logged = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
+    assert!(logged.contains("verb"), "{logged}");
+    keeps_the_secret(&logged);
+}
