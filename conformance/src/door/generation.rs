@@ -103,7 +103,7 @@ async fn the_next_session_inherits_nothing(world: World) {
         _ => Err(error),
     }));
 
-    let late = Txn::new().create(&world.at("late"), "", Lifetime::Persistent);
+    let late = Txn::new().create(world.at("late"), "", Lifetime::Persistent);
     let error = failure(first.commit(late).await, "a write on a lost session");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::SessionLost, Effect::None));
     assert_eq!(bob.text(&a).await.as_deref(), Some("next"));
