@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub(crate) struct Books {
     mortal: BTreeSet<Path>,
     /// The revisions of all that was asked for.
     commits: BTreeSet<Revision>,
+    /// What happened while a session was closed.
+    closings: Vec<RangeInclusive<Revision>>,
     /// The watches that are open, each with how many events wait in it.
     feeds: Vec<(Feed, Arc<AtomicUsize>)>,
     estates: Vec<estate::Estate>,

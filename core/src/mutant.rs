@@ -1,4 +1,5 @@
-//! Known-wrong variants of stores and of the door, for testing the tests.
+//! Known-wrong variants of the code of this crate, for testing the tests. Those of stores are in
+//! `synod-conformance`, which makes them around any store.
 //!
 //! A law that nothing was ever seen to break proves little. Each variant here is a mistake that
 //! somebody made in earnest; code that could make it asks [`is`] whether to. Without the feature

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use synod_core::path::Path;
-use synod_core::store::{Change, Detail, Event, Feed, Kind, Query, Scope, Store, View, Watch};
+use synod_core::store::{
+    Change, Detail, Event, Feed, Kind, Node, Query, Scope, Store, View, Watch,
+};
 use tokio::time::timeout;
 
 use crate::wrong::lens::Lens;
@@ -32,7 +33,7 @@ pub(super) struct Teller {
     /// The store inside, to ask whether it answers.
     probe: Option<Arc<dyn Store>>,
     probe_limit: Duration,
-    known: BTreeMap<Path, Bytes>,
+    known: BTreeMap<Path, Node>,
     told: usize,
     next: Option<Event>,
 }
@@ -45,7 +46,7 @@ impl Teller {
         (feed, waiting): (Feed, Arc<AtomicUsize>),
         silent: Arc<AtomicBool>,
     ) -> Self {
-        let data = |node: &synod_core::store::Node| (node.path.clone(), node.data.clone());
+        let data = |node: &Node| (node.path.clone(), node.clone());
         let probe = store.makes(Mistake::WatchSilentAfterOutage).then(|| store.inner.clone());
         let mut teller = Self {
             shared: store.shared.clone(),
@@ -75,10 +76,7 @@ impl Teller {
 
     pub(super) async fn tell(mut self, mut inner: Watch) {
         loop {
-            let event = match self.next.take() {
-                Some(event) => Some(event),
-                None => inner.next().await,
-            };
+            let event = self.next_event(&mut inner).await;
             match event {
                 Some(Event::Changed(change)) => self.changed(change, &mut inner).await,
                 Some(Event::Resync) => {
@@ -94,6 +92,19 @@ impl Teller {
         }
     }
 
+    async fn next_event(&mut self, inner: &mut Watch) -> Option<Event> {
+        if let Some(event) = self.next.take() {
+            return Some(event);
+        }
+        while self.probe.is_some() {
+            match timeout(self.probe_limit, inner.next()).await {
+                Ok(event) => return event,
+                Err(_) => self.listen().await,
+            }
+        }
+        inner.next().await
+    }
+
     async fn changed(&mut self, change: Change, inner: &mut Watch) {
         if self.lens.mistake != Some(Mistake::LocalBehindEvents) {
             self.past.forget();
@@ -102,10 +113,10 @@ impl Teller {
             // So that whoever wrote it knows by now that he did.
             Some(
                 Mistake::WatchIgnoresOwnWrites
+                | Mistake::CloseUntoldToWatchers
                 | Mistake::ExpiryUntoldToWatchers
                 | Mistake::TtlUntoldToWatchers,
             ) => pause().await,
-            Some(Mistake::WatchSilentAfterOutage) => self.listen().await,
             Some(Mistake::RecreationUntold) if change.kind == Kind::Deleted => {
                 pause().await;
                 self.next = inner.try_next();
@@ -152,9 +163,11 @@ impl Teller {
 
     fn send(&mut self, mut change: Change) {
         if let Some(node) = &mut change.node {
-            let before = self.known.insert(node.path.clone(), node.data.clone());
-            if self.lens.mistake == Some(Mistake::EventTellsOldNode) {
-                node.data = before.unwrap_or_default();
+            let before = self.known.insert(node.path.clone(), node.clone());
+            if let Some(before) = before
+                && self.lens.mistake == Some(Mistake::EventTellsOldNode)
+            {
+                *node = before.with_sequence(None);
             }
         }
         self.lens.change(&mut change);
@@ -186,6 +199,7 @@ impl Teller {
                     && change.path != self.query.path
                     && change.path.parent_str() != Some(self.query.path.as_str())
             }
+            Mistake::PrefixWatchIsSilent => !self.query.prefix.is_empty(),
             Mistake::WindowNarrowsWatch => {
                 self.query.window.is_some() && !self.shown.contains(&change.path)
             }
@@ -212,6 +226,10 @@ impl Teller {
         match mistake {
             Mistake::WatchIgnoresOwnWrites => self.desk.is_own(revision),
             Mistake::ExpiryUntoldToWatchers => unasked,
+            Mistake::CloseUntoldToWatchers => {
+                let books = self.shared.books();
+                unasked && books.closings.iter().any(|closing| closing.contains(&revision))
+            }
             Mistake::TtlUntoldToWatchers => {
                 unasked && self.shared.books().mortal.contains(&change.path)
             }

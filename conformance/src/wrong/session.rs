@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Loss, Op, Outcome, Query, Status, Txn};
 use synod_core::task::spawn;
 use tokio::time::sleep;
@@ -76,6 +77,15 @@ pub(super) async fn close(store: &WrongStore) -> Result<()> {
             });
             store.shared.books().tasks.push(later);
             Ok(())
+        }
+        Some(Mistake::CloseUntoldToWatchers) => {
+            let hidden = store.shared.hidden().await?;
+            let now = || hidden.read(Query::node(Path::root()));
+            let before = now().await?.revision;
+            let closed = store.inner.close().await;
+            let after = now().await?.revision;
+            store.shared.books().closings.push(before..=after);
+            closed
         }
         _ => store.inner.close().await,
     }

@@ -36,6 +36,10 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
                 commit
             }))
         }
+        Some(Mistake::LookIgnoresPrefix) => {
+            txn.look.iter_mut().for_each(|query| query.prefix.clear());
+            tree::commit(store, txn).await
+        }
         Some(Mistake::LookBeforeCommit) => {
             let look = looked(store, txn.look.take()).await?;
             Ok(tree::commit(store, txn).await?.map(|commit| with_look(commit, look)))

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
 use synod_core::error::Result;
-use synod_core::store::{End, Event, Feed, Query, Revision, Status, View, Watch};
+use synod_core::store::{End, Event, Feed, Freshness, Query, Revision, Status, View, Watch};
 use synod_core::task::spawn;
 use tokio::sync::watch;
 
@@ -105,6 +105,13 @@ async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
             let view = store.honest_read(query.clone()).await?;
             pause().await;
             let (_later, watch) = store.honest_observe(query.clone()).await?;
+            Ok((view, watch))
+        }
+        Some(Mistake::LocalWatchSkips) if query.freshness == Freshness::Local => {
+            let view = store.honest_read(query.clone()).await?;
+            let mut latest = query.clone();
+            latest.freshness = Freshness::Latest;
+            let (_later, watch) = store.honest_observe(latest).await?;
             Ok((view, watch))
         }
         Some(Mistake::EventForWrongPath) => {

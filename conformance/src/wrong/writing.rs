@@ -75,7 +75,7 @@ fn mend(mistake: Mistake, op: &Op, why: Why) -> Option<Op> {
 
 /// Compares versions first, and writes what matched.
 async fn compared(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
-    const BETWEEN: Duration = Duration::from_millis(4);
+    const BETWEEN: Duration = Duration::from_millis(10);
     for (index, op) in txn.ops.iter_mut().enumerate() {
         let Op::Set { path, expect, .. } = op else { continue };
         let Expect::Version(version) = *expect else { continue };
