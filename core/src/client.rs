@@ -123,6 +123,9 @@ impl Client {
     /// A dropped call goes on in the background: the client is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a client";
+        if mutant::is(Mutant::CloseNeedsItsCaller) {
+            tokio::task::yield_now().await;
+        }
         let _asked = self.close.send(Close).is_ok();
         let deadline = self.deadline();
         match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {

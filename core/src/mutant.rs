@@ -85,6 +85,8 @@ mistakes! {
         PathUntold = "leaves the path out of the errors of writes",
         AdoptsStranger = "takes any node beside its ticket for it",
         DroppedTicketForgotten = "does not look for what a dropped create of unknown effect made",
+        CloseNeedsItsCaller = "does not close when its caller does not wait for it",
+        RemovalNeedsItsCaller = "removes a node only while its caller waits for it",
         RemovesByPath = "removes whatever stands where its node was",
         RemovalGivesUp = "tries once to remove what was given up",
         ClosesByForgetting = "lets go of a session that is closed, and does not tell the store",

@@ -206,6 +206,9 @@ impl Session {
     pub async fn remove(&self, node: &Done) -> Result<()> {
         const DOING: &str = "removing a node";
         let (own, reach, deadline) = (Own::of(node)?, self.reach.clone(), self.deadline());
+        if mutant::is(Mutant::RemovalNeedsItsCaller) {
+            return own.try_until_gone(&reach).await;
+        }
         let (tell, mut told) = oneshot::channel();
         self.send(Box::pin(async move {
             let _heard = tell.send(own.try_until_gone(&reach).await).is_ok();

@@ -1,5 +1,6 @@
 //! Calls that are dropped at any of their awaits, and what they leave behind.
 
+use synod_core::client::Connection;
 use synod_core::error::Result;
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::layer::hesitant::HesitantBackend;
@@ -15,6 +16,8 @@ cases![
     "L-X-1 D-DROP" breaks [DroppedCreateStays] => a_create_dropped_at_any_await_is_gone,
     "L-X-1 D-DROP" breaks [DroppedWriteAborted] => a_write_dropped_at_any_await_happens,
     "L-X-1 L-SEQ-10" breaks [DroppedCreateStays] => whatever_is_created_together_goes_together,
+    "L-X-1 L-KV-8" breaks [RemovalNeedsItsCaller] => a_removal_dropped_at_any_await_goes_on,
+    "L-X-1 L-SES-7" breaks [CloseNeedsItsCaller] => a_close_dropped_at_any_await_goes_on,
 ];
 
 const LIFETIMES: [Lifetime; 2] = [Lifetime::Session, Lifetime::Persistent];
@@ -104,4 +107,47 @@ async fn whatever_is_created_together_goes_together(world: World) {
         break;
     }
     emptied(&world, "what was dropped is gone").await;
+}
+
+async fn a_removal_dropped_at_any_await_goes_on(world: World) {
+    let client = world.hesitant().await;
+    let session = answer(client.session().await);
+    for sequential in [true, false] {
+        for waits in 1.. {
+            let at = world.at(&format!("n{waits}"));
+            let made = if sequential {
+                done(client.create_sequential(&at, "", Lifetime::Persistent).await)
+            } else {
+                done(client.create(&at, "", Lifetime::Persistent).await)
+            };
+
+            let ended = stop_at(waits, session.remove(&made)).await;
+
+            emptied(&world, "what is to be removed is gone").await;
+            if let Some(removed) = ended {
+                answer(removed);
+                assert!(waits > 1, "nothing was dropped");
+                break;
+            }
+        }
+    }
+}
+
+async fn a_close_dropped_at_any_await_goes_on(world: World) {
+    for waits in 1.. {
+        let (client, bob) = (world.hesitant().await, world.bob().await);
+        let made = done(client.create(&world.at("a"), "", Lifetime::Session).await);
+        let mut state = client.state();
+
+        let ended = stop_at(waits, client.close()).await;
+
+        let closed = state.wait_for(|state| *state == Connection::Closed);
+        assert!(world.in_time("the end of a client", closed).await.is_ok());
+        assert!(!bob.exists(&made.path).await, "dropped at await {waits}");
+        if let Some(closed) = ended {
+            answer(closed);
+            assert!(waits > 1, "nothing was dropped");
+            return;
+        }
+    }
 }

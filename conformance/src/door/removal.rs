@@ -1,6 +1,6 @@
 //! Removing what a session made: exactly that, however long it takes.
 
-use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::retry::Retry;
 use synod_core::store::{Done, Lifetime};
 
@@ -59,10 +59,8 @@ async fn removing_does_not_give_up(world: World) {
 
 async fn what_is_abandoned_goes_in_the_background(world: World) {
     let cues = [1, 2].map(|nth| Cue::new(Site::Unsent).of(Verb::Delete).nth(nth));
-    let plan = synod_core::layer::fault::Plan::scripted(cues);
-    let actor = synod_core::layer::fault::Actor::new(1);
-    let backend = world.harness.backend();
-    let faulty = synod_core::layer::fault::FaultyBackend::new(backend, plan.clone(), actor);
+    let plan = Plan::scripted(cues);
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
     let client = world.client_on(faulty, world.options().retry(Retry::Never)).await;
     let (session, bob) = (answer(client.session().await), world.bob().await);
     let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Persistent).await);
