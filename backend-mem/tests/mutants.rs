@@ -11,18 +11,17 @@
 
 use std::fmt;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::{Suite, Verdict};
 use synod_conformance::wrong::{Mistake, Wrong};
 use synod_conformance::{Case, cases};
 use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
-use synod_core::store::{Backend, Change, Event, Query, SessionId, SessionOptions, Store, Watch};
+use synod_core::store::{Backend, Change, SessionId};
 use synod_mem::{MemBackend, Weather};
 
 /// A mistake, wherever it is made.
@@ -68,35 +67,18 @@ impl fmt::Display for Known {
 struct Mistaken {
     memory: MemBackend,
     wrong: Wrong,
-    witness: Witness,
-}
-
-/// Somebody who is told by memory itself of all that happens.
-#[derive(Debug)]
-struct Witness {
-    _session: Box<dyn Store>,
-    told: Mutex<(Watch, Vec<Change>)>,
 }
 
 impl Mistaken {
     fn new(mistake: Option<Mistake>) -> Self {
         let memory = MemBackend::new();
+        memory.keep_log();
         let inner = Arc::new(memory.clone());
         let wrong = match mistake {
             Some(mistake) => Wrong::new(inner, mistake),
             None => Wrong::transparent(inner),
         };
-        let witness = Witness::of(&memory).now_or_never().expect("memory answers at once");
-        Self { memory, wrong, witness }
-    }
-}
-
-impl Witness {
-    async fn of(memory: &MemBackend) -> Self {
-        let session = memory.open(&SessionOptions::default()).await.expect("memory opens");
-        let all = Query::subtree(Path::root()).names_only();
-        let (_view, watch) = session.observe(all).await.expect("memory is observed");
-        Self { _session: session, told: Mutex::new((watch, Vec::new())) }
+        Self { memory, wrong }
     }
 }
 
@@ -107,13 +89,7 @@ impl Harness for Mistaken {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(&[
-            Ability::Expiry,
-            Ability::TtlNodes,
-            Ability::Links,
-            Ability::WatchCount,
-            Ability::Truth,
-        ])
+        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
     }
 
     async fn expire(&self, session: SessionId) {
@@ -133,20 +109,20 @@ impl Harness for Mistaken {
     }
 
     async fn watches(&self) -> usize {
-        // That of the witness is not counted.
-        self.memory.census().watches - 1
+        self.memory.census().watches
     }
 
     async fn truth(&self) -> Vec<Change> {
-        let mut told = self.witness.told.lock().expect("nobody panics with it");
-        let (watch, changes) = &mut *told;
-        changes.extend(std::iter::from_fn(|| watch.try_next()).filter_map(|event| match event {
-            Event::Changed(change) => Some(change),
-            Event::Resync | Event::Ended(_) => None,
-        }));
-        changes.clone()
+        self.memory.log()
+    }
+
+    async fn near_sequence_end(&self, dir: &Path) {
+        self.memory.skip_sequences(dir, NEAR_THE_END);
     }
 }
+
+/// Ten before the last sequence of memory.
+const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
 
 /// What became of a case with a mistake, or without any.
 fn verdict(case: &Case, known: Option<Known>) -> Verdict {

@@ -162,7 +162,6 @@ pub const LAWS: &[Law] = &[
 pub const UNCHECKED: &[(&str, &str)] = &[
     ("L-KV-15", "needs two stores side by side"),
     ("L-SEQ-5", "what compares tickets of two incarnations is a recipe"),
-    ("L-SEQ-7", "a directory cannot be brought near its last sequence from outside"),
     ("L-WAT-5", "the floor does not tell where the events of a revision end"),
     ("L-WAT-9", "only ZooKeeper can promise it, so the floor does not"),
     ("L-WAT-16", "needs a real connection with a limit on the size of its frames"),

@@ -96,6 +96,7 @@ mistakes! {
         LossUntold = "tells nobody of a session that was lost, but only of the next one",
         LateSubscriberUntold = "tells who asks late that nothing happened yet",
         WatchEndsWithSession = "ends a client's watch with the session that it is made on",
+        ObservesTwice = "observes twice for each watch, and forgets one of the two",
         ResyncSwallowed = "observes again in the next session, and does not say so",
         EndUntold = "ends a watch without a word when the client is closed",
         NamespaceReplaces = "puts a namespace within a namespace at the store's own root",

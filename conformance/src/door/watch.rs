@@ -2,6 +2,7 @@
 
 use synod_core::client::{Client, ClientWatch};
 use synod_core::store::{End, Event, Lifetime, Loss, Query};
+use synod_core::sweep::cancel_at_every_await;
 
 use crate::door::{answer, done};
 use crate::world::World;
@@ -9,6 +10,7 @@ use crate::world::World;
 cases![
     "L-WAT-7 L-SES-10" needs [Expiry] breaks [WatchEndsWithSession ResyncSwallowed] => a_watch_goes_on_in_the_next_session,
     "L-WAT-12" breaks [EndUntold] => a_watch_of_a_client_has_one_end,
+    "L-WAT-14 L-X-1" needs [WatchCount] breaks [ObservesTwice] => a_watch_dropped_at_any_await_is_gone,
     "L-WAT-12 L-X-5" breaks [EndUntold LastDropForgotten] => a_watch_does_not_keep_its_client_open,
 ];
 
@@ -70,6 +72,22 @@ async fn a_watch_of_a_client_has_one_end(world: World) {
             assert!(world.told("nothing", watch).await.is_none());
         }
     }
+}
+
+async fn a_watch_dropped_at_any_await_is_gone(world: World) {
+    let client = world.hesitant().await;
+    let before = world.harness.watches().await;
+
+    for query in [Query::node(&world.dir), Query::subtree(&world.dir)] {
+        let drops = cancel_at_every_await(async || {
+            let (_view, watch) = answer(client.watch(query.clone()).await);
+            drop(watch);
+        });
+        assert!(drops.await > 1, "nothing was dropped");
+        let gone = async || world.harness.watches().await <= before;
+        world.eventually("what watched is gone", gone).await;
+    }
+    answer(client.close().await);
 }
 
 async fn a_watch_does_not_keep_its_client_open(world: World) {

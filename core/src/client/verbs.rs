@@ -11,6 +11,7 @@ use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::only;
 use crate::store::{Done, Expect, Lifetime, Node, Outcome, Query, Txn, View};
+use crate::task;
 use crate::value::{Value, encode};
 
 /// # Plain verbs
@@ -188,6 +189,15 @@ impl Client {
         let observed =
             self.on_session(async |session, by| session.observe_by(query.clone(), by).await);
         let (view, watch) = observed.await?;
+        if mutant::is(Mutant::ObservesTwice) {
+            let session = self.session().await?;
+            let (_view, forgotten) = session.observe(query.clone()).await?;
+            task::spawn(async move {
+                let _kept = forgotten;
+                session.lost().await;
+            })
+            .let_go();
+        }
         let (generations, tuning) = (self.generations.clone(), self.tuning.clone());
         let again = Again { generations, tuning, root: self.root.clone(), query };
         Ok((view, ClientWatch::new(again, watch)))
