@@ -1,1 +1,30 @@
-//! Empty.
+//! The ZooKeeper backend of synod, on the crate `zookeeper-client`.
+//!
+//! Every part of the [floor](synod_core::store) is here; nothing of the crate underneath is public.
+//! What the crate or the servers get wrong is made good: watches that fall silent after a reconnect
+//! are made again and followed by a [`Resync`](synod_core::store::Event::Resync), everything but a
+//! definite answer leaves a write's effect unknown, and a session's life is counted from its own
+//! heartbeats.
+//!
+//! Containers are ZooKeeper's own, with a mark in their data by which this backend tells them from
+//! nodes: see `container.rs`.
+//!
+//! Read `options.rs`, `backend.rs`, `session.rs`; then `commit.rs` with `plan.rs`, and `hub.rs`.
+
+mod backend;
+mod commit;
+mod container;
+mod error;
+mod hub;
+mod life;
+mod nodelay;
+mod options;
+mod plan;
+mod pulse;
+mod read;
+mod session;
+mod sift;
+mod wire;
+
+pub use backend::ZkBackend;
+pub use options::{Access, ZkOptions};

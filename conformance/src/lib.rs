@@ -61,6 +61,7 @@ pub mod harness;
 pub mod history;
 pub mod law;
 pub mod run;
+pub mod server;
 pub mod wrong;
 
 mod actor;

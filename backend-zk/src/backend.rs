@@ -1,0 +1,109 @@
+//! [`ZkBackend`]: opens sessions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use secrecy::ExposeSecret as _;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{
+    Backend, Gap, Limits, SessionId, SessionInfo, SessionOptions, Store, clamp_ttl,
+};
+use tokio::time::{Instant, timeout};
+use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError};
+
+use crate::error::{Sort, Trouble};
+use crate::life::Life;
+use crate::options::{Access, ZkOptions};
+use crate::session::ZkStore;
+use crate::wire::Wire;
+
+/// The shortest and the longest session that is asked for. The servers have bounds of their own.
+const TTLS: (Duration, Duration) =
+    (Duration::from_millis(500), Duration::from_secs(24 * 24 * 60 * 60));
+
+/// The longest that opening a session takes.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A store on ZooKeeper servers.
+#[derive(Clone, Debug)]
+pub struct ZkBackend {
+    options: Arc<ZkOptions>,
+    access: Access,
+}
+
+impl ZkBackend {
+    /// A store on these servers. Nothing is sent yet.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for options that cannot work, and if nobody said who may touch what
+    /// is made.
+    pub fn new(options: ZkOptions) -> Result<Self> {
+        let (options, access) = options.checked()?;
+        Ok(Self { options: Arc::new(options), access })
+    }
+
+    fn connector(&self, ttl: Duration) -> Connector {
+        let connector = Client::connector().with_session_timeout(ttl);
+        match &self.options.credentials {
+            Some((user, password)) => {
+                let secret = format!("{user}:{}", password.expose_secret());
+                connector.with_auth("digest", secret.as_bytes())
+            }
+            None => connector,
+        }
+    }
+}
+
+#[async_trait]
+impl Backend for ZkBackend {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
+        let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
+        let opening = async {
+            let client = self.connector(wanted).connect(&self.options.hosts.join(",")).await?;
+            let sent = Instant::now();
+            let alive = client.check_stat("/");
+            let gaps = gaps(&client);
+            alive.await?;
+            let gaps = gaps.await?;
+            Ok((client, sent, gaps))
+        };
+        let (client, sent, gaps) = match timeout(limit, opening).await {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(said)) => {
+                return Err(Trouble::Said(said).translate("opening a session", Sort::Read));
+            }
+            Err(_) => {
+                return Err(Error::new(ErrorKind::Unreachable, "opening a session")
+                    .because(format!("no server let us in within {limit:?}")));
+            }
+        };
+        let mut limits = Limits::default();
+        limits.gaps = gaps;
+        let id = SessionId::new(client.session_id().0.cast_unsigned());
+        let info = SessionInfo::new(id, client.session_timeout(), limits);
+        let states = client.state_watcher();
+        let life = Life::new(info.ttl, sent, self.options.tick);
+        let wire = Arc::new(Wire::new(client, life, self.access, self.options.ports()));
+        wire.connected();
+        Ok(Box::new(ZkStore::start(info, wire, states)))
+    }
+}
+
+/// What the servers cannot do. It is asked for where it cannot succeed.
+fn gaps(client: &Client) -> impl Future<Output = Result<Vec<Gap>, ZkError>> + use<'_> {
+    const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
+
+    let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
+    let options = options.with_ttl(Duration::from_secs(1));
+    let refused = client.create(NOWHERE, b"", &options);
+    async move {
+        match refused.await {
+            Err(ZkError::Unimplemented) => Ok(vec![Gap::TtlNodes]),
+            Ok(_) | Err(ZkError::NoNode | ZkError::NoAuth | ZkError::NodeExists) => Ok(vec![]),
+            Err(said) => Err(said),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What the client crate says in our words. The one place where that is decided.
+
+use synod_core::error::{Error, ErrorKind};
+use synod_core::store::Loss;
+use zookeeper_client::Error as ZkError;
+
+/// Why a request has no answer that the floor knows.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The session is over.
+    Lost(Loss),
+    /// The server, or the crate, says so.
+    Said(ZkError),
+}
+
+/// Whether a call only reads, or may have changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sort {
+    Read,
+    Write,
+}
+
+impl Trouble {
+    /// As an error of a call.
+    pub(crate) fn translate(self, doing: &'static str, sort: Sort) -> Error {
+        let definite = matches!(&self, Self::Said(error) if is_definite(error));
+        let error = match self {
+            Self::Lost(why) => lost(doing, why),
+            Self::Said(said) => Error::new(kind(&said), doing).caused_by(said),
+        };
+        if sort == Sort::Write && !definite { error.with_unknown_effect() } else { error }
+    }
+}
+
+/// A call on a session that is over.
+pub(crate) fn lost(doing: &'static str, why: Loss) -> Error {
+    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
+}
+
+fn kind(error: &ZkError) -> ErrorKind {
+    match error {
+        ZkError::ConnectionLoss
+        | ZkError::Timeout
+        | ZkError::Throttled
+        | ZkError::SessionMoved
+        | ZkError::NotReadOnly
+        | ZkError::NoHosts
+        | ZkError::Custom(_) => ErrorKind::Unreachable,
+        ZkError::SessionExpired | ZkError::ClientClosed => ErrorKind::SessionLost,
+        ZkError::NoAuth | ZkError::AuthFailed => ErrorKind::Denied,
+        ZkError::BadArguments(_) | ZkError::InvalidAcl | ZkError::NoChildrenForEphemerals => {
+            ErrorKind::Invalid
+        }
+        ZkError::Unimplemented | ZkError::ReconfigDisabled => ErrorKind::Unsupported,
+        _ => ErrorKind::Backend,
+    }
+}
+
+/// Whether this is the server's answer to this very request, and says that nothing was changed.
+/// Everything else may be the fate of the connection, with the request done or not.
+pub(crate) fn is_definite(error: &ZkError) -> bool {
+    matches!(
+        error,
+        ZkError::NoNode
+            | ZkError::NoAuth
+            | ZkError::BadVersion
+            | ZkError::NoChildrenForEphemerals
+            | ZkError::NodeExists
+            | ZkError::NotEmpty
+            | ZkError::InvalidAcl
+            | ZkError::BadArguments(_)
+            | ZkError::NotReadOnly
+            | ZkError::QuotaExceeded
+            | ZkError::Throttled
+            | ZkError::Unimplemented
+            | ZkError::ReconfigDisabled
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::error::Effect;
+
+    use super::*;
+
+    #[test]
+    fn only_a_definite_answer_means_that_a_write_did_not_happen() {
+        let table = [
+            (ZkError::ConnectionLoss, ErrorKind::Unreachable, Effect::Unknown),
+            (ZkError::Timeout, ErrorKind::Unreachable, Effect::Unknown),
+            (ZkError::SessionExpired, ErrorKind::SessionLost, Effect::Unknown),
+            (ZkError::AuthFailed, ErrorKind::Denied, Effect::Unknown),
+            (ZkError::UnexpectedErrorCode(-4), ErrorKind::Backend, Effect::Unknown),
+            (ZkError::NoAuth, ErrorKind::Denied, Effect::None),
+            (ZkError::NotReadOnly, ErrorKind::Unreachable, Effect::None),
+            (ZkError::InvalidAcl, ErrorKind::Invalid, Effect::None),
+        ];
+        for (said, kind, effect) in table {
+            let error = Trouble::Said(said.clone()).translate("commit", Sort::Write);
+            assert_eq!((error.kind(), error.effect()), (kind, effect), "{said}");
+            let read = Trouble::Said(said).translate("read", Sort::Read);
+            assert_eq!((read.kind(), read.effect()), (kind, Effect::None));
+        }
+    }
+}

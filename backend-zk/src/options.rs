@@ -1,0 +1,150 @@
+//! [`ZkOptions`]: where the servers are, and who we are to them.
+
+use std::fmt;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use synod_core::error::{Error, ErrorKind, Result};
+
+/// Where the servers are, who we are to them, and who may touch what we make.
+///
+/// `Debug` hides the password.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ZkOptions {
+    /// The servers, each `host:port` or `host`.
+    pub hosts: Vec<String>,
+    /// User and password, for the scheme `digest`.
+    pub credentials: Option<(String, SecretString)>,
+    /// Who may touch what is made. Without credentials it must be said.
+    pub access: Option<Access>,
+    /// The longest beat (`tickTime`) of the servers: a server may know of a sign of life that much
+    /// later than another one answered it.
+    pub tick: Duration,
+}
+
+/// Who may touch the nodes that are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Whoever has the same credentials, and nobody else.
+    Creator,
+    /// Everybody who reaches a server.
+    Open,
+}
+
+impl ZkOptions {
+    /// These servers, each `host:port` or `host`; nobody in particular.
+    pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        let hosts = hosts.into_iter().map(Into::into).collect();
+        Self { hosts, credentials: None, access: None, tick: Duration::from_secs(2) }
+    }
+
+    /// Who we are.
+    pub fn credentials(
+        mut self,
+        user: impl Into<String>,
+        password: impl Into<SecretString>,
+    ) -> Self {
+        self.credentials = Some((user.into(), password.into()));
+        self
+    }
+
+    /// Who may touch what is made.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
+    /// The longest beat of the servers.
+    pub fn tick(mut self, tick: Duration) -> Self {
+        self.tick = tick;
+        self
+    }
+
+    /// The ports of the servers.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        const USUAL: u16 = 2181;
+
+        let port = |host: &String| host.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        self.hosts.iter().map(|host| port(host).unwrap_or(USUAL)).collect()
+    }
+
+    /// Refuses what cannot work, and decides what was left open.
+    pub(crate) fn checked(mut self) -> Result<(Self, Access)> {
+        if self.hosts.is_empty() {
+            return Err(invalid("no servers are named"));
+        }
+        let odd = |c: char| c == ',' || c == '/' || c.is_whitespace() || c.is_control();
+        if self.hosts.iter().any(|host| host.is_empty() || host.contains(odd)) {
+            return Err(invalid("a server is host:port or host, and nothing else"));
+        }
+        if let Some((user, _)) = &self.credentials
+            && (user.is_empty() || user.contains(':'))
+        {
+            return Err(invalid("a user's name is not empty and holds no colon"));
+        }
+        let access = match (self.access, &self.credentials) {
+            (Some(Access::Creator), None) => {
+                return Err(invalid(
+                    "only its creator may touch a node, and who that is is not said: give user and password",
+                ));
+            }
+            (Some(access), _) => access,
+            (None, Some(_)) => Access::Creator,
+            (None, None) => {
+                return Err(invalid(
+                    "it is not said who may touch what is made: give user and password, or let \
+                     everybody who reaches the servers with Access::Open (in a URL, ?acl=open)",
+                ));
+            }
+        };
+        self.access = Some(access);
+        Ok((self, access))
+    }
+}
+
+fn invalid(why: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid, "reading the options for ZooKeeper").because(why)
+}
+
+impl fmt::Debug for ZkOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZkOptions")
+            .field("hosts", &self.hosts)
+            .field("user", &self.credentials.as_ref().map(|(user, _)| user))
+            .field("access", &self.access)
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_let_in_by_default() {
+        let refused = ZkOptions::new(["localhost:2181"]).checked().expect_err("nobody said so");
+        assert!(refused.to_string().contains("?acl=open"), "{refused}");
+        let known = ZkOptions::new(["localhost"]).credentials("ann", "canary-7f3a".to_owned());
+        assert_eq!(known.clone().checked().expect("valid").1, Access::Creator);
+        assert!(!format!("{known:?}").contains("canary"), "{known:?}");
+        let open = ZkOptions::new(["[::1]:2181"]).access(Access::Open);
+        assert_eq!(open.checked().expect("valid").1, Access::Open);
+    }
+
+    #[test]
+    fn odd_servers_and_users_are_refused() {
+        for hosts in [vec![], vec![""], vec!["a,b"], vec!["tcp://a"], vec!["a/b"], vec!["a b"]] {
+            let refused = ZkOptions::new(hosts.clone()).access(Access::Open).checked();
+            assert_eq!(refused.expect_err("odd").kind(), ErrorKind::Invalid, "{hosts:?}");
+        }
+        for user in ["", "a:b"] {
+            let options = ZkOptions::new(["h"]).credentials(user, "canary-7f3a".to_owned());
+            let refused = options.checked().expect_err("odd");
+            assert!(!format!("{refused} {refused:?}").contains("canary"));
+        }
+        assert!(ZkOptions::new(["h"]).access(Access::Creator).checked().is_err());
+    }
+}

@@ -1,0 +1,362 @@
+//! [`Plan`]: what a transaction becomes on the wire, and what its refusal means.
+//!
+//! The floor asks for more than the server knows: ancestors that are made on the way, checks that
+//! something is absent, empty containers that give way. Each becomes helper operations in the same
+//! request. What they have to do depends on the tree; so a transaction is first sent as if nothing
+//! stood in its way, and when the server refuses an operation for a reason that helpers can mend,
+//! what was found out goes into [`Facts`], and it is planned and sent again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Op};
+use zookeeper_client::{CreateMode, CreateOptions, Error as ZkError, MultiWriter};
+
+use crate::container;
+use crate::options::Access;
+
+/// What was found out about the tree so far.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// Ancestors that are missing: made as containers.
+    pub(crate) missing: BTreeSet<Path>,
+    /// Empty containers that stand in the way of an operation, the innermost first.
+    pub(crate) hollow: BTreeMap<usize, Vec<Path>>,
+    /// The ancestor whose absence shows that of an operation's path.
+    pub(crate) absent: BTreeMap<usize, Path>,
+    /// The ephemeral node below which an operation's path certainly is absent.
+    pub(crate) below: BTreeMap<usize, Path>,
+    /// Operations whose path is a container, which is no node.
+    pub(crate) ghosts: BTreeSet<usize>,
+}
+
+/// Operations as the server takes them.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One operation for the server.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    /// The operation of the transaction that it is for.
+    pub(crate) index: usize,
+    pub(crate) role: Role,
+    pub(crate) act: Act,
+}
+
+/// What a step is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It is the operation itself.
+    Own,
+    /// It makes an ancestor.
+    Ancestor(Path),
+    /// It shows that nothing stands at this path.
+    Absence(Path),
+    /// It removes an empty container.
+    Hollow,
+    /// It raises the version of a node that was made in the place of a container, so that nobody
+    /// who saw the container takes the node for it.
+    Raise,
+    /// It undoes what another step was only made to show.
+    Undo,
+}
+
+/// What a step does.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    Check { path: String, version: i32 },
+    Create { path: String, data: Bytes, options: CreateOptions<'static> },
+    Set { path: String, data: Bytes, version: Option<i32> },
+    Delete { path: String, version: Option<i32> },
+}
+
+/// A path that no node ever has.
+const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
+
+impl Plan {
+    /// Plans `ops` by what is known.
+    ///
+    /// # Errors
+    ///
+    /// If the request would be larger than a server takes.
+    pub(crate) fn new(ops: &[Op], facts: &Facts, access: Access) -> Result<Self> {
+        let mut planner = Planner { ops, facts, access, made: BTreeSet::new(), steps: Vec::new() };
+        for index in 0..ops.len() {
+            planner.plan(index);
+        }
+        let plan = Self { steps: planner.steps };
+        plan.check_size()?;
+        Ok(plan)
+    }
+
+    fn check_size(&self) -> Result<()> {
+        /// What a server takes, less what frames it.
+        const FRAME: usize = 1_048_000;
+
+        let size: usize = self.steps.iter().map(|step| step.act.size()).sum();
+        if size > FRAME {
+            return Err(Error::new(ErrorKind::TooLarge, "commit").because(format!(
+                "{size} bytes in one request, containers and checks included, and ZooKeeper takes \
+                 {FRAME}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+struct Planner<'a> {
+    ops: &'a [Op],
+    facts: &'a Facts,
+    access: Access,
+    /// Containers that this very request makes.
+    made: BTreeSet<Path>,
+    steps: Vec<Step>,
+}
+
+impl Planner<'_> {
+    fn plan(&mut self, index: usize) {
+        match &self.ops[index] {
+            Op::Check { path, expect: Expect::Absent } => self.absence(index, path),
+            Op::Check { path, expect } => self.check(index, path, *expect),
+            Op::Create { path, lifetime: Lifetime::Container, .. } => self.container(index, path),
+            Op::Create { path, data, lifetime, sequential } => {
+                self.create(index, path, data, *lifetime, *sequential);
+            }
+            Op::Set { path, data, expect } => {
+                let act =
+                    Act::Set { path: text(path), data: data.clone(), version: version(*expect) };
+                self.step(index, Role::Own, act);
+            }
+            Op::Delete { path, expect } => {
+                self.remove_hollow(index);
+                let act = Act::Delete { path: text(path), version: version(*expect) };
+                self.step(index, Role::Own, act);
+            }
+        }
+    }
+
+    fn check(&mut self, index: usize, path: &Path, expect: Expect) {
+        let ghost = self.facts.ghosts.contains(&index) || self.made.contains(path);
+        let path = if ghost { NOWHERE.to_owned() } else { text(path) };
+        let act = Act::Check { path, version: version(expect).unwrap_or(-1) };
+        self.step(index, Role::Own, act);
+    }
+
+    /// Makes the path and takes it away again, which the server refuses if anything stands there.
+    fn absence(&mut self, index: usize, path: &Path) {
+        if let Some(ephemeral) = self.facts.below.get(&index) {
+            let act = Act::Check { path: text(ephemeral), version: -1 };
+            return self.step(index, Role::Hollow, act);
+        }
+        if self.remove_hollow(index) {
+            return;
+        }
+        let path = self.facts.absent.get(&index).unwrap_or(path);
+        let options = CreateMode::Persistent.with_acls(container::node_acls(self.access));
+        let act = Act::Create { path: text(path), data: Bytes::new(), options };
+        self.step(index, Role::Absence(path.clone()), act);
+        self.step(index, Role::Undo, Act::Delete { path: text(path), version: None });
+    }
+
+    /// A container that stays only if something is made in it.
+    fn container(&mut self, index: usize, path: &Path) {
+        let fills = |op: &Op| matches!(op, Op::Create { .. }) && op.path().is_below(path);
+        if !self.ops[index..].iter().any(fills) {
+            return self.absence(index, path);
+        }
+        if !self.facts.hollow.contains_key(&index) {
+            self.ancestors(index, path);
+            self.make(index, path, Role::Own);
+        }
+    }
+
+    fn create(
+        &mut self,
+        index: usize,
+        path: &Path,
+        data: &Bytes,
+        lifetime: Lifetime,
+        sequential: bool,
+    ) {
+        self.ancestors(index, path);
+        let replaces = self.remove_hollow(index);
+        let options = create_options(lifetime, sequential, self.access);
+        let act = Act::Create { path: text(path), data: data.clone(), options };
+        self.step(index, Role::Own, act);
+        if replaces {
+            let act = Act::Set { path: text(path), data: data.clone(), version: None };
+            self.step(index, Role::Raise, act);
+        }
+    }
+
+    fn ancestors(&mut self, index: usize, path: &Path) {
+        let mut missing: Vec<Path> = path.ancestors().collect();
+        missing.retain(|above| self.facts.missing.contains(above) && !self.made.contains(above));
+        for above in missing.into_iter().rev() {
+            self.make(index, &above, Role::Ancestor(above.clone()));
+        }
+    }
+
+    fn make(&mut self, index: usize, path: &Path, role: Role) {
+        let (data, options) =
+            (Bytes::from_static(container::MARK), container::options(self.access));
+        self.step(index, role, Act::Create { path: text(path), data, options });
+        self.made.insert(path.clone());
+    }
+
+    /// Removes the empty containers that stand in the way. `true` if there are any.
+    ///
+    /// What stands there may be a node by now. A child that comes and goes shows that it is not an
+    /// ephemeral one, and the version that it is not one that was made in the container's place.
+    fn remove_hollow(&mut self, index: usize) -> bool {
+        let Some(hollow) = self.facts.hollow.get(&index) else { return false };
+        for container in hollow {
+            let probe = container::probe(container);
+            let options = container::options(self.access);
+            let act = Act::Create { path: probe.clone(), data: Bytes::new(), options };
+            self.step(index, Role::Hollow, act);
+            self.step(index, Role::Hollow, Act::Delete { path: probe, version: None });
+            let act = Act::Delete { path: text(container), version: Some(0) };
+            self.step(index, Role::Hollow, act);
+        }
+        hollow.last() == Some(self.ops[index].path())
+    }
+
+    fn step(&mut self, index: usize, role: Role, act: Act) {
+        self.steps.push(Step { index, role, act });
+    }
+}
+
+fn text(path: &Path) -> String {
+    path.as_str().to_owned()
+}
+
+/// The server's number of an expected version. One that no node can have is never sent as `-1`,
+/// which means any.
+fn version(expect: Expect) -> Option<i32> {
+    match expect {
+        Expect::Version(version) => Some(i32::try_from(version.get()).unwrap_or(i32::MAX)),
+        Expect::Any | Expect::Absent => None,
+    }
+}
+
+fn create_options(lifetime: Lifetime, sequential: bool, access: Access) -> CreateOptions<'static> {
+    let mode = match (lifetime, sequential) {
+        (Lifetime::Session, false) => CreateMode::Ephemeral,
+        (Lifetime::Session, true) => CreateMode::EphemeralSequential,
+        (_, false) => CreateMode::Persistent,
+        (_, true) => CreateMode::PersistentSequential,
+    };
+    let options = mode.with_acls(container::node_acls(access));
+    match lifetime {
+        // The server counts whole milliseconds.
+        Lifetime::Ttl(ttl) => options.with_ttl(ttl.max(std::time::Duration::from_millis(1))),
+        _ => options,
+    }
+}
+
+impl Act {
+    /// Adds this to a request of several.
+    pub(crate) fn add_to(&self, writer: &mut MultiWriter<'_>) -> Result<(), ZkError> {
+        match self {
+            Self::Check { path, version } => writer.add_check_version(path, *version),
+            Self::Create { path, data, options } => writer.add_create(path, data, options),
+            Self::Set { path, data, version } => writer.add_set_data(path, data, *version),
+            Self::Delete { path, version } => writer.add_delete(path, *version),
+        }
+    }
+
+    fn size(&self) -> usize {
+        /// Numbers, lengths and access rights.
+        const HEADER: usize = 80;
+
+        let (path, data) = match self {
+            Self::Create { path, data, .. } | Self::Set { path, data, .. } => (path, data.len()),
+            Self::Check { path, .. } | Self::Delete { path, .. } => (path, 0),
+        };
+        HEADER + path.len() + data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::store::Txn;
+
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        Path::new(text).expect("valid")
+    }
+
+    fn plan(txn: &Txn, facts: &Facts) -> Vec<String> {
+        let plan = Plan::new(&txn.ops, facts, Access::Open).expect("small");
+        let steps = plan.steps.iter().map(|step| {
+            let act = match &step.act {
+                Act::Check { path, .. } => format!("check {path}"),
+                Act::Create { path, .. } => format!("create {path}"),
+                Act::Set { path, .. } => format!("set {path}"),
+                Act::Delete { path, .. } => format!("delete {path}"),
+            };
+            format!("{}: {act}", step.index)
+        });
+        steps.collect()
+    }
+
+    fn create(at: &str) -> Txn {
+        Txn::new().create(path(at), "", Lifetime::Persistent)
+    }
+
+    #[test]
+    fn missing_ancestors_are_made_once_and_in_order() {
+        let facts = Facts { missing: [path("/a"), path("/a/b")].into(), ..Facts::default() };
+        let txn = create("/x").create(path("/a/b/c"), "", Lifetime::Persistent);
+        let txn =
+            txn.create(path("/a/b/d"), "", Lifetime::Persistent).check(path("/a"), Expect::Any);
+        assert_eq!(
+            plan(&txn, &facts),
+            [
+                "0: create /x",
+                "1: create /a",
+                "1: create /a/b",
+                "1: create /a/b/c",
+                "2: create /a/b/d",
+                "3: check /synod-nowhere-5f0e9c/x",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_empty_container_gives_way_to_a_node_that_cannot_be_taken_for_it() {
+        let facts =
+            Facts { hollow: [(0, vec![path("/a/b"), path("/a")])].into(), ..Facts::default() };
+        let steps = plan(&create("/a"), &facts);
+        assert_eq!(steps[2], "0: delete /a/b");
+        assert_eq!(steps[5..], ["0: delete /a", "0: create /a", "0: set /a"]);
+    }
+
+    #[test]
+    fn a_check_for_absence_leaves_nothing() {
+        let absent = Txn::new().check(path("/a/b"), Expect::Absent);
+        assert_eq!(plan(&absent, &Facts::default()), ["0: create /a/b", "0: delete /a/b"]);
+        let facts = Facts { absent: [(0, path("/a"))].into(), ..Facts::default() };
+        assert_eq!(plan(&absent, &facts), ["0: create /a", "0: delete /a"]);
+    }
+
+    #[test]
+    fn what_grows_too_large_is_refused() {
+        let deep = format!("/{}", ["x"; 1_000].join("/"));
+        let mut txn = Txn::new();
+        let mut facts = Facts::default();
+        for index in 0..128 {
+            let at = path(&format!("{deep}/{index}"));
+            facts.hollow.insert(index, vec![at.clone(), at.clone()]);
+            txn = txn.create(at, "", Lifetime::Persistent);
+        }
+        let refused = Plan::new(&txn.ops, &facts, Access::Open).expect_err("too large");
+        assert_eq!(refused.kind(), ErrorKind::TooLarge);
+    }
+}

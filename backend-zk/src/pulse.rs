@@ -1,0 +1,92 @@
+//! The heartbeat of a session: it renews its life, and notices its end.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use futures_util::stream::FuturesUnordered;
+use synod_core::store::Loss;
+use tokio::time::{Instant, sleep, sleep_until};
+use zookeeper_client::{Error as ZkError, SessionState, Stat as ZkStat, StateWatcher};
+
+use crate::hub::Hub;
+use crate::wire::Wire;
+
+/// What woke the heart.
+enum Wake {
+    Answer(Instant, Result<Option<ZkStat>, ZkError>),
+    State(SessionState),
+    Time,
+}
+
+/// Asks the server for a sign of life every third of the session's time, until the session is over;
+/// then tells whoever observes.
+///
+/// The crate's own pings do not do: nothing tells when one was sent and that it was answered.
+pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatcher) {
+    let third = wire.life.ttl / 3;
+    let mut asked = FuturesUnordered::new();
+    let mut next = Instant::now() + third;
+    while let Some(until) = wire.life.until() {
+        let now = Instant::now();
+        if now >= until {
+            wire.life.lose(Loss::Expired);
+            break;
+        }
+        if now >= next {
+            if !asked.is_empty() {
+                wire.life.suspend();
+            }
+            let Ok(client) = wire.client("heartbeat") else { break };
+            let answer = client.check_stat("/");
+            asked.push(async move { (now, answer.await) });
+            next = now + third;
+        }
+        let wake = {
+            let answer = pin!(async {
+                match asked.next().await {
+                    Some((sent, answer)) => Wake::Answer(sent, answer),
+                    None => std::future::pending().await,
+                }
+            });
+            let state = pin!(async { Wake::State(states.changed().await) });
+            let time = pin!(async {
+                let _first =
+                    select(pin!(sleep_until(next.min(until))), pin!(wire.life.lost())).await;
+                Wake::Time
+            });
+            match select(answer, select(state, time)).await {
+                Either::Left((wake, _))
+                | Either::Right((Either::Left((wake, _)) | Either::Right((wake, _)), _)) => wake,
+            }
+        };
+        match wake {
+            Wake::Answer(sent, Ok(_)) => wire.life.renew(sent),
+            Wake::Answer(_, Err(ZkError::SessionExpired | ZkError::ClientClosed))
+            | Wake::State(SessionState::Expired | SessionState::Closed) => {
+                wire.life.lose(Loss::Expired);
+            }
+            Wake::Answer(_, Err(ZkError::AuthFailed)) | Wake::State(SessionState::AuthFailed) => {
+                wire.life.lose(Loss::Denied);
+            }
+            Wake::Answer(_, Err(_)) | Wake::State(SessionState::Disconnected) => {
+                wire.life.suspend();
+            }
+            // Connected again: at once it is asked whether the session still is.
+            Wake::State(_) => {
+                wire.connected();
+                next = Instant::now();
+            }
+            Wake::Time => {}
+        }
+    }
+    hub.end(wire.life.loss().unwrap_or(Loss::Expired));
+    // The crate ends the session when it finds a server, if nobody else does.
+    drop(wire.take());
+    if let Some(client) = wire.abandoned() {
+        // It was dropped and not closed: it is left to its time to live.
+        sleep(wire.life.ttl).await;
+        drop(client);
+    }
+}

@@ -1,0 +1,118 @@
+//! [`ZkStore`]: one session, as its application sees it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch};
+use synod_core::task::{Task, spawn};
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
+use zookeeper_client::StateWatcher;
+
+use crate::commit::commit;
+use crate::error::Sort;
+use crate::hub::Hub;
+use crate::pulse::beat;
+use crate::read::read;
+use crate::wire::Wire;
+
+/// One session with the servers.
+pub(crate) struct ZkStore {
+    info: SessionInfo,
+    wire: Arc<Wire>,
+    hub: Arc<Hub>,
+    states: StateWatcher,
+    heart: Option<Task>,
+    /// So that who closes twice waits twice.
+    closing: Mutex<()>,
+}
+
+impl ZkStore {
+    pub(crate) fn start(info: SessionInfo, wire: Arc<Wire>, states: StateWatcher) -> Self {
+        let hub = Hub::new(wire.clone());
+        let heart = Some(spawn(beat(wire.clone(), hub.clone(), states.clone())));
+        Self { info, wire, hub, states, heart, closing: Mutex::default() }
+    }
+
+    /// Waits until the crate says that the server has ended the session.
+    async fn ended(&self) {
+        let mut states = self.states.clone();
+        let mut state = states.state();
+        while !state.is_terminated() {
+            state = states.changed().await;
+        }
+    }
+}
+
+#[async_trait]
+impl Store for ZkStore {
+    fn session(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.wire.life.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        query.validate()?;
+        let client = self.wire.client("read")?;
+        let own = std::sync::OnceLock::new();
+        let view = read(&self.wire, &client, &query, &own).await;
+        let (view, _) = view.map_err(|said| said.translate("read", Sort::Read).at(&query.path))?;
+        Ok(view)
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        query.validate()?;
+        self.hub.observe(query).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        txn.validate(&self.info.limits)?;
+        commit(&self.wire, &txn).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        let _one = self.closing.lock().await;
+        if self.wire.life.loss().is_some() {
+            return Ok(());
+        }
+        self.wire.life.lose(Loss::Closed);
+        self.hub.end(Loss::Closed);
+        // The crate ends the session when nobody has the client any more.
+        drop(self.wire.take());
+        match timeout(self.info.ttl, self.ended()).await {
+            Ok(()) => Ok(()),
+            Err(_) => Err(Error::new(ErrorKind::Unreachable, "close")
+                .because("no server answered within the session's time to live")
+                .with_unknown_effect()),
+        }
+    }
+}
+
+impl Drop for ZkStore {
+    /// The servers are left to find out by themselves; whoever watched is told now.
+    fn drop(&mut self) {
+        if self.wire.life.loss().is_none() {
+            self.wire.abandon();
+            self.wire.life.lose(Loss::Closed);
+            self.hub.end(Loss::Closed);
+        }
+        // It ends when the time of the session does.
+        if let Some(heart) = self.heart.take() {
+            heart.let_go();
+        }
+    }
+}
+
+impl fmt::Debug for ZkStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZkStore")
+            .field("session", &self.info.id)
+            .field("status", &*self.wire.life.status().borrow())
+            .finish_non_exhaustive()
+    }
+}

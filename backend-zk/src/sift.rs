@@ -1,0 +1,89 @@
+//! What of a listing a query asks for. Pure.
+
+use synod_core::path::Path;
+use synod_core::store::{Query, Sequence, Window};
+
+/// A child as a listing names it.
+pub(crate) type Child = (Option<Sequence>, String);
+
+/// The place that the server wrote behind a name: ten digits.
+pub(crate) fn sequence(name: &str) -> Option<Sequence> {
+    const DIGITS: usize = 10;
+    let tail = name.as_bytes().get(name.len().checked_sub(DIGITS)?..)?;
+    if !tail.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let number = std::str::from_utf8(tail).ok()?.parse().ok()?;
+    // Beyond it the server's counter has overflowed.
+    (number <= i32::MAX.unsigned_abs().into()).then_some(Sequence::new(number))
+}
+
+/// The children that a query asks for, in its order. `own` is the sequence above which nothing is
+/// shown.
+pub(crate) fn sift(query: &Query, names: Vec<String>, own: Option<Sequence>) -> Vec<Child> {
+    let ours = names.into_iter().filter(|name| is_ours(&query.path, name));
+    let wanted = ours.filter(|name| name.starts_with(&query.prefix));
+    let mut children: Vec<Child> = wanted.map(|name| (sequence(&name), name)).collect();
+    let Some(window) = query.window else {
+        children.sort_by(|a, b| a.1.cmp(&b.1));
+        return children;
+    };
+    children.retain(|(sequence, _)| sequence.is_some());
+    children.sort();
+    match window {
+        Window::Oldest { count } => children.truncate(count),
+        Window::Newest { count, before } => {
+            children.retain(|(sequence, _)| {
+                before.is_none_or(|before| *sequence < Some(before))
+                    && own.is_none_or(|own| *sequence <= Some(own))
+            });
+            children.drain(..children.len().saturating_sub(count));
+        }
+    }
+    children
+}
+
+/// Whether a child is anybody's: the server keeps its own things in `/zookeeper`.
+pub(crate) fn is_ours(dir: &Path, name: &str) -> bool {
+    !(dir.is_root() && name == "zookeeper")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(children: Vec<Child>) -> Vec<String> {
+        children.into_iter().map(|(_, name)| name).collect()
+    }
+
+    #[test]
+    fn a_sequence_is_ten_digits_at_the_end() {
+        let table = [
+            ("a-0000000007", Some(7)),
+            ("0000000007", Some(7)),
+            ("b2147483647", Some(2_147_483_647)),
+            ("b-2147483648", None),
+            ("a-000000007", None),
+            ("short", None),
+            ("é000000007", None),
+        ];
+        for (name, number) in table {
+            assert_eq!(sequence(name).map(Sequence::get), number, "{name}");
+        }
+    }
+
+    #[test]
+    fn windows_are_cut_from_the_right_end() {
+        let all =
+            || ["z-0000000001", "x", "a-0000000003", "m-0000000002"].map(str::to_owned).to_vec();
+        let query = || Query::children(Path::new("/d").expect("valid"));
+        let sifted = |query: Query, own| names(sift(&query, all(), own));
+
+        assert_eq!(sifted(query(), None), ["a-0000000003", "m-0000000002", "x", "z-0000000001"]);
+        assert_eq!(sifted(query().oldest(2), None), ["z-0000000001", "m-0000000002"]);
+        assert_eq!(sifted(query().newest(1), None), ["a-0000000003"]);
+        assert_eq!(sifted(query().newest(1), Some(Sequence::new(2))), ["m-0000000002"]);
+        assert_eq!(sifted(query().newest_before(9, Sequence::new(2)), None), ["z-0000000001"]);
+        assert_eq!(sifted(query().starting_with("m"), None), ["m-0000000002"]);
+    }
+}

@@ -1,0 +1,145 @@
+//! [`Wire`]: the way to the servers, as all parts of one session share it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::{Either, select};
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Loss, Revision};
+use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
+
+use crate::error::{Trouble, lost};
+use crate::life::Life;
+use crate::nodelay;
+use crate::options::Access;
+
+/// The crate's client, the session's life, and how far the session has seen.
+pub(crate) struct Wire {
+    client: Mutex<Option<Arc<Client>>>,
+    abandoned: Mutex<Option<Arc<Client>>>,
+    pub(crate) life: Life,
+    pub(crate) access: Access,
+    ports: Vec<u16>,
+    seen: AtomicU64,
+    mine: Mutex<BTreeSet<Path>>,
+}
+
+impl Wire {
+    pub(crate) fn new(client: Client, life: Life, access: Access, ports: Vec<u16>) -> Self {
+        let client = Mutex::new(Some(Arc::new(client)));
+        Self {
+            client,
+            abandoned: Mutex::default(),
+            life,
+            access,
+            ports,
+            seen: AtomicU64::new(0),
+            mine: Mutex::default(),
+        }
+    }
+
+    /// The client, to send with.
+    ///
+    /// # Errors
+    ///
+    /// If the session is over: then nothing is sent.
+    pub(crate) fn client(&self, doing: &'static str) -> Result<Arc<Client>> {
+        let client = self.held().clone();
+        match (self.life.loss(), client) {
+            (None, Some(client)) => Ok(client),
+            (why, _) => Err(lost(doing, why.unwrap_or(Loss::Closed))),
+        }
+    }
+
+    /// There is a connection that was not there before.
+    pub(crate) fn connected(&self) {
+        nodelay::apply(&self.ports);
+    }
+
+    /// Takes the client away. The crate ends the session when nobody has it any more.
+    pub(crate) fn take(&self) -> Option<Arc<Client>> {
+        self.held().take()
+    }
+
+    /// Keeps the client from ending the session now.
+    pub(crate) fn abandon(&self) {
+        *self.abandoned.lock().unwrap_or_else(PoisonError::into_inner) = self.take();
+    }
+
+    /// The client of a session that was abandoned.
+    pub(crate) fn abandoned(&self) -> Option<Arc<Client>> {
+        self.abandoned.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Client>>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for an answer, while the session lives.
+    ///
+    /// This bounds every call, too: answers come in the order of requests, so that one that does
+    /// not come keeps those to the heartbeats away, and the session is lost within its time.
+    pub(crate) async fn answer<T>(
+        &self,
+        answer: impl Future<Output = Result<T, ZkError>>,
+    ) -> Result<T, Trouble> {
+        let answered = match select(pin!(answer), pin!(self.life.lost())).await {
+            Either::Left((answered, _)) => answered,
+            Either::Right(_) => Err(ZkError::SessionExpired),
+        };
+        match &answered {
+            Err(ZkError::SessionExpired | ZkError::ClientClosed) => self.life.lose(Loss::Expired),
+            Err(ZkError::AuthFailed) => self.life.lose(Loss::Denied),
+            _ => {}
+        }
+        match self.life.loss() {
+            Some(why) => Err(Trouble::Lost(why)),
+            None => answered.map_err(Trouble::Said),
+        }
+    }
+
+    /// The session has been shown a node as of these revisions.
+    pub(crate) fn see(&self, stat: &ZkStat) -> Revision {
+        let newest = stat.czxid.max(stat.mzxid).max(stat.pzxid);
+        let newest = u64::try_from(newest).unwrap_or(0);
+        self.seen.fetch_max(newest, Ordering::Relaxed);
+        Revision::new(newest)
+    }
+
+    /// The session made an ephemeral node: a container it is not.
+    pub(crate) fn know(&self, path: &Path) {
+        /// What is forgotten costs a request more, no more.
+        const MOST: usize = 10_000;
+
+        let mut mine = self.mine.lock().unwrap_or_else(PoisonError::into_inner);
+        if mine.len() >= MOST {
+            mine.clear();
+        }
+        mine.insert(path.clone());
+    }
+
+    /// Whether the session made an ephemeral node there and did not delete it.
+    pub(crate) fn knows(&self, path: &Path) -> bool {
+        self.mine.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
+    }
+
+    /// The session deleted a node.
+    pub(crate) fn forget(&self, path: &Path) {
+        self.mine.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    }
+
+    /// Up to where the session has seen for certain.
+    pub(crate) fn seen(&self) -> Revision {
+        Revision::new(self.seen.load(Ordering::Relaxed))
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("life", &self.life).finish_non_exhaustive()
+    }
+}

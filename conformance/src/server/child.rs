@@ -1,0 +1,106 @@
+//! [`Child`]: a server's process, which does not outlive whoever started it.
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+
+/// A process that ends when this is dropped, or when this process ends in whatever way.
+#[derive(Debug)]
+pub struct Child {
+    guard: std::process::Child,
+    /// The guard waits for the end of this. The operating system closes it when this process is
+    /// killed, too.
+    leash: Option<ChildStdin>,
+    id: u32,
+}
+
+/// Starts the program and tells its id; ends it when nobody holds the other end of the input.
+const GUARD: &str = r#"
+"$@" </dev/null >&2 &
+server=$!
+echo "$server"
+exec >&-
+cat >/dev/null
+kill -9 "$server"
+wait "$server" 2>/dev/null
+"#;
+
+/// What can be done to a process from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "what fixtures need, no more")]
+pub enum Signal {
+    /// It ends at once.
+    Kill,
+    /// It stands still.
+    Stop,
+    /// It goes on.
+    Continue,
+}
+
+impl Child {
+    /// Starts `program`, with all that it says going to the file at `log`.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn start(program: &mut Command, log: &Path) -> io::Result<Self> {
+        let mut sh = Command::new("sh");
+        sh.arg("-c").arg(GUARD).arg("guard").arg(program.get_program()).args(program.get_args());
+        sh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(log)?);
+        let mut guard = sh.spawn()?;
+        let leash = guard.stdin.take();
+        let mut first = String::new();
+        if let Some(said) = guard.stdout.take() {
+            BufReader::new(said).read_line(&mut first)?;
+        }
+        let id = first.trim().parse().map_err(io::Error::other)?;
+        Ok(Self { guard, leash, id })
+    }
+
+    /// Does something to the process.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process any more.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        let name = match signal {
+            Signal::Kill => "-KILL",
+            Signal::Stop => "-STOP",
+            Signal::Continue => "-CONT",
+        };
+        let status = Command::new("kill").arg(name).arg(self.id.to_string()).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other("no such process")) }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.leash = None;
+        // The guard ends when its server has.
+        let _ended = self.guard.wait().is_ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(id: u32) -> bool {
+        Path::new(&format!("/proc/{id}")).exists()
+    }
+
+    #[test]
+    fn a_child_is_gone_when_it_is_dropped_even_if_it_stands_still() {
+        let log = std::env::temp_dir().join(format!("synod-child-{}", std::process::id()));
+        let child = Child::start(Command::new("sleep").arg("60"), &log).expect("sh is there");
+        let id = child.id;
+        child.signal(Signal::Stop).expect("it runs");
+        assert!(runs(id));
+
+        drop(child);
+
+        assert!(!runs(id));
+        let _removed = std::fs::remove_file(log).is_ok();
+    }
+}
