@@ -67,6 +67,9 @@ pub enum Ability {
     Truth,
     /// A directory can be brought near the end of its sequences: [`Harness::near_sequence_end`].
     SequenceEnd,
+    /// The harness itself starts no tasks as sessions come: those of a case's runtime that are left
+    /// are left by the store, or by the door over it.
+    TaskCount,
 }
 
 impl Ability {
@@ -78,6 +81,7 @@ impl Ability {
         Self::WatchCount,
         Self::Truth,
         Self::SequenceEnd,
+        Self::TaskCount,
     ];
 
     /// What it means to lack it.
@@ -89,6 +93,7 @@ impl Ability {
             Self::WatchCount => "the server's watches cannot be counted",
             Self::Truth => "what was really committed is not known",
             Self::SequenceEnd => "a directory cannot be brought near its last sequence",
+            Self::TaskCount => "the harness has tasks of its own",
         }
     }
 }

@@ -19,7 +19,7 @@ cases![
     "L-OUT-5 L-OUT-6" breaks [CallOutlivesSession] => closing_ends_the_calls_in_flight,
     "L-OUT-6 L-SES-4" breaks [ClosedClientWaits] => nothing_answers_after_closing,
     "L-SES-7 L-X-5" breaks [LastDropForgotten] => the_last_clone_closes,
-    "L-X-5 L-OUT-8 L-X-1" breaks [KeeperStays] => what_a_client_needs_goes_with_it,
+    "L-X-5 L-OUT-8 L-X-1" needs [TaskCount] breaks [KeeperStays] => what_a_client_needs_goes_with_it,
 ];
 
 async fn a_client_that_is_closed_releases_at_once(world: World) {

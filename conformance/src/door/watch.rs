@@ -20,6 +20,17 @@ impl World {
     }
 }
 
+/// Takes events up to the end, which must be that the client is closed.
+async fn ended(world: &World, watch: &mut ClientWatch) {
+    loop {
+        match world.told("the end of the client", watch).await {
+            Some(Event::Ended(End::SessionOver(Loss::Closed))) => return,
+            Some(Event::Changed(_) | Event::Resync) => {}
+            other => panic!("it is told of {other:?}"),
+        }
+    }
+}
+
 async fn lose(world: &World, client: &Client) {
     let session = answer(client.session().await);
     world.expire(session.info().id).await;
@@ -63,11 +74,7 @@ async fn a_watch_of_a_client_has_one_end(world: World) {
     answer(client.close().await);
 
     for watch in &mut watches {
-        let end = world.told("the end of the client", watch).await;
-        assert!(
-            matches!(end, Some(Event::Ended(End::SessionOver(Loss::Closed)))),
-            "it is told of {end:?}"
-        );
+        ended(&world, watch).await;
         for _ in 0..3 {
             assert!(world.told("nothing", watch).await.is_none());
         }
@@ -96,13 +103,7 @@ async fn a_watch_does_not_keep_its_client_open(world: World) {
     let (_view, mut watch) = answer(client.watch(Query::node(&a)).await);
     drop(client);
 
-    loop {
-        match world.told("the end of the client", &mut watch).await {
-            Some(Event::Ended(End::SessionOver(Loss::Closed))) => break,
-            Some(Event::Changed(_) | Event::Resync) => {}
-            other => panic!("it is told of {other:?}"),
-        }
-    }
+    ended(&world, &mut watch).await;
     assert!(world.told("nothing", &mut watch).await.is_none());
     world.eventually("its nodes go", async || !bob.exists(&a).await).await;
 }
