@@ -61,7 +61,8 @@ mod tests;
 /// any more. If the transaction only checks and creates, its nodes are then removed again. A set, a
 /// delete or a mixed transaction stays done. The node of a single sequential create is removed too when
 /// the call fails without anybody knowing whether it happened. What cannot be undone: a plain create
-/// whose *answer* was lost.
+/// whose *answer* was lost, and one of several of which the store does not tell what it made (some
+/// ZooKeeper servers do not).
 #[derive(Clone)]
 pub struct Session {
     reach: Reach,
