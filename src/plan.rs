@@ -28,7 +28,10 @@ pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<Credentials>,
-    #[expect(dead_code, reason = "for backends beyond this process, and there are none yet")]
+    #[cfg_attr(
+        not(any(feature = "etcd", feature = "zookeeper")),
+        expect(dead_code, reason = "for backends beyond this process, and there are none")
+    )]
     pub(crate) tls: Tls,
     /// Parameters of the URL that only this backend can know.
     pub(crate) parameters: Vec<(String, String)>,
@@ -121,7 +124,8 @@ impl Durations {
     }
 }
 
-fn duration(key: &str, value: &str) -> Result<Duration> {
+/// A parameter that is a duration.
+pub(crate) fn duration(key: &str, value: &str) -> Result<Duration> {
     match humantime::parse_duration(value) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         Ok(_) => Err(invalid(format!("{key} is more than zero, as in {key}=10s"))),

@@ -1,1 +1,28 @@
-//! Empty.
+//! The etcd backend of synod: real servers, of version 3.4 or later.
+//!
+//! A session is a lease. A node is a key that only the encoding in `src/key.rs` knows; whatever
+//! else is kept in the same cluster is left alone.
+//!
+//! Building this needs `protoc` and the well-known protocol files: on Debian, the packages
+//! `protobuf-compiler` and `libprotobuf-dev`.
+//!
+//! Read `src/store.rs`, then what it names.
+
+mod backend;
+mod endpoints;
+mod error;
+mod fetch;
+mod key;
+mod lease;
+mod life;
+mod options;
+mod plan;
+mod reader;
+mod roster;
+mod store;
+mod watched;
+mod watches;
+mod writer;
+
+pub use backend::EtcdBackend;
+pub use options::EtcdOptions;

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::link::{Link, Weather};
+use crate::post::Post;
 use crate::session::MemStore;
 use crate::world::World;
 
@@ -129,14 +130,15 @@ impl Backend for MemBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let sent = Instant::now();
-        let id = self.0.world().open(ttl, sent);
         let link = Arc::new(Link::new());
+        let post = Arc::new(Post::new(link.clone()));
+        let id = self.0.world().open(ttl, post.clone(), sent);
         let mut links = self.0.links();
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(id, Arc::downgrade(&link));
         drop(links);
         self.0.sooner.notify_waiters();
-        Ok(Box::new(MemStore::start(self.0.clone(), link, id, ttl, sent)))
+        Ok(Box::new(MemStore::start(self.0.clone(), (link, post), id, ttl, sent)))
     }
 }
 

@@ -12,6 +12,7 @@ mod backend;
 mod life;
 mod link;
 mod look;
+mod post;
 mod replica;
 mod session;
 mod tree;

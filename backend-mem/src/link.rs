@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// How a [`Link`] behaves: how long things take, or that they do not arrive. What does not arrive
+/// How a link behaves: how long things take, or that they do not arrive. What does not arrive
 /// waits until the link lets it through, or its sender has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a plain description, made by whoever tests")]

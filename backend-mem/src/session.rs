@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use crate::backend::Shared;
 use crate::life::Life;
 use crate::link::{Link, Way};
+use crate::post::Post;
 use crate::watches::WatchId;
 use crate::world::SessionOver;
 
@@ -44,13 +45,17 @@ impl MemStore {
     /// The session `id`, which the store opened for a request that left at `sent`.
     pub(crate) fn start(
         shared: Arc<Shared>,
-        link: Arc<Link>,
+        (link, post): (Arc<Link>, Arc<Post>),
         id: SessionId,
         ttl: Duration,
         sent: Instant,
     ) -> Self {
         let life = Arc::new(Life::new(ttl, sent));
-        let heart = spawn(beat(shared.clone(), link.clone(), life.clone(), id));
+        let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), post);
+        let heart = spawn(async move {
+            // Ends with the life of the session: the post alone never does.
+            let _first = select(pin!(to_store), pin!(to_session.carry())).await;
+        });
         let info = SessionInfo::new(id, ttl, Limits::default());
         Self { info, shared, link, life, _heart: heart }
     }

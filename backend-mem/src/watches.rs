@@ -1,12 +1,14 @@
 //! [`Watches`]: who is told of what.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use synod_core::path::Path;
 use synod_core::store::{Change, Detail, Feed, Kind, Query, Revision, Scope, SessionId};
 
 use crate::apply::Effect;
+use crate::post::Post;
 
 /// Every watch of a store, found by the path that it looks at.
 #[derive(Debug, Default)]
@@ -28,6 +30,7 @@ struct Watching {
     session: SessionId,
     query: Query,
     feed: Feed,
+    post: Arc<Post>,
 }
 
 impl Watching {
@@ -51,12 +54,18 @@ impl Watches {
         self.all.len()
     }
 
-    pub(crate) fn add(&mut self, session: SessionId, query: Query, feed: Feed) -> WatchId {
+    pub(crate) fn add(
+        &mut self,
+        session: SessionId,
+        query: Query,
+        feed: Feed,
+        post: Arc<Post>,
+    ) -> WatchId {
         let id = WatchId(self.next);
         self.next += 1;
         self.subtrees += usize::from(query.scope == Scope::Subtree);
         self.by_path.entry(query.path.clone()).or_default().push(id);
-        self.all.insert(id, Watching { session, query, feed });
+        self.all.insert(id, Watching { session, query, feed, post });
         id
     }
 
@@ -112,12 +121,15 @@ impl Watches {
     pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) {
         let Some(watching) = self.all.get(&id) else { return };
         let mine = effects.iter().filter(|effect| watching.covers(effect));
-        let _told = watching.feed.send_all(mine.map(|effect| effect.to_change(at)));
+        let changes: Vec<Change> = mine.map(|effect| effect.to_change(at)).collect();
+        if !changes.is_empty() {
+            watching.post.send(&watching.feed, changes);
+        }
     }
 
     fn send(&self, id: WatchId, changes: Vec<Change>) -> SessionId {
         let watching = &self.all[&id];
-        let _told = watching.feed.send_all(changes);
+        watching.post.send(&watching.feed, changes);
         watching.session
     }
 

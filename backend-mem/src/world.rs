@@ -2,6 +2,7 @@
 //! time. It starts nothing and waits for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use synod_core::chance::mix;
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::apply::{self, Applied, Effect};
 use crate::look::look;
+use crate::post::Post;
 use crate::replica::Replica;
 use crate::tree::Tree;
 use crate::watches::{WatchId, Watches};
@@ -41,6 +43,8 @@ struct Session {
     ephemerals: BTreeSet<Path>,
     /// The newest that it was told of, in a view, an outcome or an event.
     seen: Revision,
+    /// How it is told of events.
+    post: Arc<Post>,
 }
 
 /// The answer to whoever speaks for a session that is over.
@@ -62,12 +66,13 @@ impl World {
         }
     }
 
-    pub(crate) fn open(&mut self, ttl: Duration, now: Instant) -> SessionId {
+    pub(crate) fn open(&mut self, ttl: Duration, post: Arc<Post>, now: Instant) -> SessionId {
         self.tick(now);
         self.last_session += 1;
         let id = SessionId::new(mix(self.last_session) >> 1);
         let (ends, ephemerals) = (later(now, ttl), BTreeSet::new());
-        self.sessions.insert(id, Session { ttl, ends, ephemerals, seen: Revision::ZERO });
+        let seen = Revision::ZERO;
+        self.sessions.insert(id, Session { ttl, ends, ephemerals, seen, post });
         self.session_ends.insert((ends, id));
         id
     }
@@ -136,7 +141,8 @@ impl World {
         now: Instant,
     ) -> Result<(View, WatchId), SessionOver> {
         let view = self.read(id, query, now)?;
-        let watch = self.watches.add(id, query.clone(), feed);
+        let post = self.sessions.get(&id).ok_or(SessionOver)?.post.clone();
+        let watch = self.watches.add(id, query.clone(), feed, post);
         if query.freshness == Freshness::Local
             && let Some(replica) = &self.replica
         {

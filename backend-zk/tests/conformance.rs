@@ -1,4 +1,4 @@
-//! The laws of stores, kept by real `ZooKeeper` servers.
+//! The laws of stores, kept by real ZooKeeper servers.
 
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};

@@ -4,11 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use synod_core::mutant::Mutant;
-
 use crate::harness::Ability;
 use crate::law::{self, Law};
 use crate::world::World;
+use crate::wrong::Mistake;
 
 /// A sentence about stores, and the code that tries it on one.
 #[derive(Clone, Copy)]
@@ -16,7 +15,7 @@ pub struct Case {
     name: &'static str,
     laws: &'static str,
     needs: &'static [Ability],
-    catches: &'static [Mutant],
+    catches: &'static [Mistake],
     pub(crate) act: Act,
 }
 
@@ -27,7 +26,7 @@ impl Case {
         name: &'static str,
         laws: &'static str,
         needs: &'static [Ability],
-        catches: &'static [Mutant],
+        catches: &'static [Mistake],
         act: Act,
     ) -> Self {
         Self { name, laws, needs, catches, act }
@@ -49,7 +48,7 @@ impl Case {
     }
 
     /// The known mistakes that it must notice.
-    pub fn catches(&self) -> &'static [Mutant] {
+    pub fn catches(&self) -> &'static [Mistake] {
         self.catches
     }
 }
@@ -65,12 +64,12 @@ impl fmt::Debug for Case {
 
 /// Lists the cases of a module. One that is left out is dead code, and does not build.
 macro_rules! cases {
-    ($($laws:literal $(needs [$($need:ident)*])? $(catches [$($mutant:ident)*])? => $case:ident,)*) => {
+    ($($laws:literal $(needs [$($need:ident)*])? $(catches [$($mistake:ident)*])? => $case:ident,)*) => {
         pub(crate) const CASES: &[$crate::case::Case] = &[$($crate::case::Case::new(
             concat!(module_path!(), "::", stringify!($case)),
             $laws,
             &[$($($crate::harness::Ability::$need,)*)?],
-            &[$($(synod_core::mutant::Mutant::$mutant,)*)?],
+            &[$($($crate::wrong::Mistake::$mistake,)*)?],
             |world| Box::pin($case(world)),
         ),)*];
     };

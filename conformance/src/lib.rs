@@ -48,6 +48,8 @@
 //! A case that a harness cannot run is ignored, with the reason in the list, and never counted as
 //! passed. [`law::UNCHECKED`] lists the laws that no case checks yet, each with the reason.
 //!
+//! [`wrong`] has stores that make mistakes, one each, to see that the cases notice.
+//!
 //! Read [`harness`], then any file of `src/store`.
 
 #[macro_use]
@@ -58,6 +60,7 @@ pub mod history;
 pub mod law;
 pub mod run;
 pub mod server;
+pub mod wrong;
 
 mod actor;
 mod store;

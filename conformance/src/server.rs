@@ -8,7 +8,10 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
 pub mod child;
+pub mod etcd;
+pub mod home;
 pub mod links;
+pub mod pipe;
 pub mod zookeeper;
 
 /// Whether what needs a server must run here: the environment says `CI=true`.

@@ -26,7 +26,7 @@
 //! - [`Freshness::Local`] may lag, but never goes back within a session: not behind its own
 //!   writes, its earlier reads, or the events it was given, across reconnects too.
 //! - A view is of one moment. Listings are complete and sorted by path; a windowed listing is
-//!   sorted by sequence.
+//!   sorted by sequence. A subtree names its own path only if a node is there.
 //!
 //! # Writing
 //!
@@ -52,6 +52,7 @@
 //!   [`Event::Resync`] is.
 //! - Events are hints that carry facts. Changes of one path may join into one event, which then
 //!   tells of the last; an event may come late; a change that did not happen is never reported.
+//!   That a container comes or goes may go untold: observe what is below it.
 //! - Between two events of one path revisions do not fall, and no change is reported twice without
 //!   a `Resync` in between.
 //! - A watch ends with exactly one [`Event::Ended`], then nothing.
@@ -62,7 +63,8 @@
 //!
 //! - [`Status::Live`] tells until when the session *certainly* lives at the server, counted from
 //!   the sending of the last answered request: see [`certain_until`].
-//! - [`Status::Lost`] is final: from then on no call on the session succeeds, or hangs.
+//! - [`Status::Lost`] is final: from then on every call on the session fails as
+//!   [`SessionLost`](crate::error::ErrorKind::SessionLost), with nothing sent and none hanging.
 //! - When the server ends a session, its ephemeral nodes go, all at one revision. Nothing of an
 //!   ended session appears later.
 //! - [`Store::close`] ends the session; when it returned, its ephemeral nodes are gone.

@@ -29,6 +29,7 @@ cases![
     "L-SES-5 C-SES-3" needs [Expiry] catches [ExpiryOneByOne] => ephemeral_nodes_go_at_one_revision,
     "L-SES-5 C-SES-3" needs [Expiry] catches [ExpiryTakesPersistent] => what_is_not_ephemeral_stays,
     "L-WAT-1 L-SES-5" needs [Expiry] catches [ExpiryUntoldToWatchers] => the_end_of_an_ephemeral_node_is_told,
+    "L-WAT-1 L-SES-7" catches [CloseUntoldToWatchers] => what_a_closed_session_releases_is_told,
     "L-SES-6 C-SES-3" needs [Expiry] catches [LateWriteAfterSessionEnd] => nothing_of_an_expired_session_appears,
     "L-SES-7 C-SES-4" catches [CloseKeepsEphemerals] => a_closed_session_releases_at_once,
     "C-SES-4" catches [CloseTwiceFails] => closing_twice_is_no_error,
@@ -257,6 +258,20 @@ async fn the_end_of_an_ephemeral_node_is_told(world: World) {
     by_node.hears("the end of the node", |change| change.kind == Kind::Deleted).await;
     by_parent.hears_of(&child).await;
     assert!(!bob.exists(&node).await);
+}
+
+async fn what_a_closed_session_releases_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [node, child] = ["e", "d/e"].map(|name| world.at(name));
+    ann.ephemeral(&node).await;
+    ann.ephemeral(&child).await;
+    let (_view, mut by_node) = bob.observe(Query::node(&node)).await;
+    let (_view, mut by_parent) = bob.observe(Query::children(world.at("d"))).await;
+
+    ann.close().await;
+
+    by_node.hears("the end of the node", |change| change.kind == Kind::Deleted).await;
+    by_parent.hears_of(&child).await;
 }
 
 async fn nothing_of_an_expired_session_appears(world: World) {

@@ -19,6 +19,7 @@ cases![
     "C-WRITE-1" catches [StatOfBefore] => a_write_is_answered_with_what_the_node_is_now,
     "C-WRITE-1" catches [LookBeforeCommit] => a_look_reflects_its_own_commit,
     "C-WRITE-1" catches [LookShowsLater] => a_look_shows_nothing_above_its_own_ticket,
+    "C-WRITE-1" catches [LookIgnoresPrefix] => a_look_is_narrowed_as_a_read_is,
     "C-WRITE-1" catches [CheckWrites] => a_transaction_of_checks_changes_nothing,
 ];
 
@@ -243,6 +244,28 @@ async fn a_look_shows_nothing_above_its_own_ticket(world: World) {
         }
     });
     join_all(drawing).await;
+}
+
+async fn a_look_is_narrowed_as_a_read_is(world: World) {
+    let ann = world.ann().await;
+    let line = world.at("line");
+    let mut drawn = Vec::new();
+    for name in ["r-1-", "w-2-", "r-3-"] {
+        drawn.push(ann.draw(&world.at(&format!("line/{name}")), Lifetime::Session).await);
+    }
+    let before = drawn[2].sequence.expect("a ticket has a sequence");
+    let readers = || Query::children(&line).starting_with("r-");
+
+    for (query, found) in [
+        (readers().oldest(1), &drawn[0]),
+        (readers().newest(1), &drawn[2]),
+        (readers().newest_before(1, before).names_only(), &drawn[0]),
+    ] {
+        let check = Txn::new().check(&drawn[1].path, Expect::Any);
+        let view = ann.commit(check.look(query.clone())).await.look.expect("it was asked for");
+        let shown: Vec<_> = view.nodes.iter().map(|node| &node.path).collect();
+        assert_eq!(shown, [&found.path], "{query:?}");
+    }
 }
 
 async fn a_transaction_of_checks_changes_nothing(world: World) {

@@ -17,8 +17,9 @@ cases![
     "L-WAT-1 C-OBS-1" catches [NamesWatchIsSilent] => who_asked_for_names_is_told_of_coming_and_going,
     "L-WAT-1 C-OBS-1" catches [WatchIsShallow] => whatever_happens_in_a_tree_is_told,
     "L-WAT-1 C-OBS-1" catches [WindowNarrowsWatch] => a_window_does_not_narrow_what_is_observed,
+    "L-WAT-1 C-OBS-1" catches [PrefixWatchIsSilent] => what_happens_to_children_with_a_prefix_is_told,
     "L-WAT-1 C-OBS-1" catches [WatchIgnoresOwnWrites] => a_session_is_told_of_its_own_writes,
-    "L-WAT-1 L-WAT-2 C-OBS-1" catches [WatchArmedAfterRead] => nothing_is_lost_between_the_view_and_the_watch,
+    "L-WAT-1 L-WAT-2 C-OBS-1" catches [WatchArmedAfterRead LocalWatchSkips] => nothing_is_lost_between_the_view_and_the_watch,
     "L-WAT-1 C-OBS-1" catches [WatchFiresOnce] => a_watch_goes_on_after_its_first_event,
     "L-WAT-8 C-OBS-2" catches [EventTellsOldNode] => what_an_event_tells_of_a_node_is_true,
     "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_told,
@@ -131,6 +132,21 @@ async fn a_window_does_not_narrow_what_is_observed(world: World) {
     watcher.hears_of(&first.path).await;
 }
 
+async fn what_happens_to_children_with_a_prefix_is_told(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [old, new] = ["d/x-old", "d/x-new"].map(|name| world.at(name));
+    ann.create(&old, "").await;
+    ann.create(&world.at("d/other"), "").await;
+    let query = Query::children(world.at("d")).starting_with("x-");
+    let (view, mut watcher) = bob.observe(query).await;
+    assert_eq!(view.nodes.len(), 1);
+
+    ann.create(&new, "").await;
+    watcher.hears_of(&new).await;
+    ann.delete(&old).await;
+    watcher.hears_of(&old).await;
+}
+
 async fn a_session_is_told_of_its_own_writes(world: World) {
     let ann = world.ann().await;
     let node = world.at("n");
@@ -154,7 +170,9 @@ async fn nothing_is_lost_between_the_view_and_the_watch(world: World) {
         };
         let observing = async {
             world.think().await;
-            bob.observe(Query::node(&node)).await
+            // What a view that lags does not show is told too.
+            let query = Query::node(&node);
+            bob.observe(if round % 2 == 0 { query.local() } else { query }).await
         };
         let (stat, (view, mut watcher)) = join(writing, observing).await;
 
@@ -202,6 +220,8 @@ async fn what_an_event_tells_of_a_node_is_true(world: World) {
             assert_eq!(told.path, change.path);
             assert_ne!(change.kind, Kind::Deleted, "what is gone is not shown");
             assert!(facts.contains(&fact), "{fact:?} was never so");
+            let dated = change.revision.is_none_or(|revision| revision == stat.modified);
+            assert!(dated, "{fact:?} was so before {:?}, not after", change.revision);
         }
     }
 }

@@ -159,6 +159,11 @@ impl Feed {
         });
     }
 
+    /// Whether this and `other` fill the same watch.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
     /// Whether the watch ended, or was dropped.
     pub fn is_over(&self) -> bool {
         self.shared.lock().phase != Phase::Open

@@ -1,0 +1,67 @@
+//! [`EtcdBackend`]: opens sessions on an etcd cluster.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcd_client::LeaseGrantOptions;
+use synod_core::chance::Chance;
+use synod_core::error::Result;
+use synod_core::store::{Backend, SessionOptions, Store, clamp_ttl};
+use tokio::time::Instant;
+
+use crate::endpoints::{Call, Endpoints, Link};
+use crate::fetch::number;
+use crate::lease;
+use crate::life::Life;
+use crate::options::EtcdOptions;
+use crate::store::EtcdStore;
+
+/// The shortest session that etcd may keep; it keeps none shorter than one and a half of its
+/// election timeouts. And the longest that we ask for.
+const TTLS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
+
+/// An etcd cluster. Clones share its connections.
+#[derive(Clone)]
+pub struct EtcdBackend {
+    endpoints: Arc<Endpoints>,
+    chance: Chance,
+}
+
+impl EtcdBackend {
+    /// The cluster that `options` tell of. Nothing is sent before the first session is opened.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if there is no member, or one that is
+    /// not written as `host` or `host:port`.
+    pub fn new(options: EtcdOptions) -> Result<Self> {
+        let endpoints = Arc::new(Endpoints::new(options)?);
+        Ok(Self { endpoints, chance: Chance::from_system() })
+    }
+}
+
+#[async_trait]
+impl Backend for EtcdBackend {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let wanted = lease::seconds(clamp_ttl(options.ttl, TTLS.0, TTLS.1)?);
+        let sent = Instant::now();
+        // A lease that nobody hears of ends by itself, so each attempt asks for a new one.
+        let call = Call::read("opening a session", self.endpoints.timeout());
+        let granting = |link: Arc<Link>| {
+            let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.chance));
+            async move { link.lease.clone().grant(wanted, Some(id)).await }
+        };
+        let granted = self.endpoints.call(call, granting).await?;
+        let life = Life::new(granted.id(), Duration::from_secs(number(granted.ttl())), sent);
+        let (endpoints, chance) = (self.endpoints.clone(), self.chance.clone());
+        Ok(Box::new(EtcdStore::start(endpoints, chance, life)))
+    }
+}
+
+impl fmt::Debug for EtcdBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EtcdBackend").field(&self.endpoints).finish()
+    }
+}

@@ -1,0 +1,264 @@
+//! What a [`Query`] asks of etcd, and what the answers come to.
+
+use bytes::Bytes;
+use etcd_client::proto::PbKeyValue;
+use etcd_client::{GetOptions, SortOrder, SortTarget, TxnOp};
+use synod_core::path::Path;
+use synod_core::store::{
+    Detail, Node, Query, Revision, Scope, Sequence, Stat, Version, View, Window,
+};
+
+use crate::key::{self, Range};
+use crate::lease;
+
+/// How many keys are asked for at once.
+pub(crate) const PAGE: i64 = 4_096;
+/// How many nodes with their data a look asks for at once. What comes with the answer to a commit
+/// must not be too large to be taken.
+const LOOK_PAGE: i64 = 32;
+
+/// One range that a query asks for.
+#[derive(Clone, Debug)]
+pub(crate) struct Get {
+    range: Range,
+    keys_only: bool,
+    window: Option<Window>,
+}
+
+impl Get {
+    fn new(range: Range, keys_only: bool) -> Self {
+        Self { range, keys_only, window: None }
+    }
+
+    /// The key at the start of it, and how the rest is asked for.
+    pub(crate) fn options(&self, page: i64) -> (Vec<u8>, GetOptions) {
+        let mut options = GetOptions::new();
+        if !self.range.end.is_empty() {
+            options = options.with_range(self.range.end.clone());
+        }
+        if self.keys_only {
+            options = options.with_keys_only();
+        }
+        options = match self.window {
+            None => options.with_limit(page),
+            Some(Window::Oldest { count }) => {
+                options.with_sort(SortTarget::Create, SortOrder::Ascend).with_limit(limit(count))
+            }
+            Some(Window::Newest { count, before }) => {
+                let options = options
+                    .with_sort(SortTarget::Create, SortOrder::Descend)
+                    .with_limit(limit(count));
+                match before {
+                    // Zero would mean any, and before the first there is nothing: see `view`.
+                    Some(before) => options.with_max_create_revision(before_this(before).max(1)),
+                    None => options,
+                }
+            }
+        };
+        (self.range.key.clone(), options)
+    }
+
+    /// How it is asked for in the look of a transaction.
+    pub(crate) fn look(&self) -> TxnOp {
+        let (key, options) = self.options(if self.keys_only { PAGE } else { LOOK_PAGE });
+        TxnOp::get(key, Some(options))
+    }
+
+    /// What is left of it behind the last key of an answer, if the answer was cut short.
+    pub(crate) fn rest(&self, last: &[u8]) -> Self {
+        let key = [last, &[0]].concat();
+        Self { range: Range { key, end: self.range.end.clone() }, ..self.clone() }
+    }
+
+    /// Whether more of it may have to be asked for.
+    pub(crate) fn is_paged(&self) -> bool {
+        self.window.is_none() && !self.range.end.is_empty()
+    }
+}
+
+/// Zero means no limit to etcd.
+fn limit(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX).max(1)
+}
+
+fn before_this(sequence: Sequence) -> i64 {
+    i64::try_from(sequence.get()).unwrap_or(i64::MAX).saturating_sub(1)
+}
+
+/// The ranges that answer a query, in the order that [`view`] wants their answers in.
+pub(crate) fn gets(query: &Query) -> Vec<Get> {
+    let names = query.detail == Detail::Names;
+    let path = &query.path;
+    match (query.scope, query.window) {
+        (Scope::Node, _) => vec![Get::new(key::only(path), names)],
+        (Scope::Children, Some(window)) => {
+            let range = key::children(path, &query.prefix);
+            vec![Get { window: Some(window), ..Get::new(range, names) }]
+        }
+        // What is below a child names it, for it may be a container.
+        (Scope::Children, None) if names && query.prefix.is_empty() => {
+            vec![Get::new(key::below(path), true)]
+        }
+        (Scope::Children, None) => {
+            let deeper = key::grandchildren(path, &query.prefix).into_iter();
+            let children = Get::new(key::children(path, &query.prefix), names);
+            std::iter::once(children).chain(deeper.map(|range| Get::new(range, true))).collect()
+        }
+        (Scope::Subtree, _) => {
+            vec![Get::new(key::only(path), names), Get::new(key::below(path), names)]
+        }
+    }
+}
+
+/// What etcd's answers to [`gets`] show.
+pub(crate) fn view(query: &Query, revision: i64, answers: Vec<Vec<PbKeyValue>>) -> View {
+    let kvs = answers.into_iter().flatten();
+    let mut nodes: Vec<Node> = match (query.scope, query.window) {
+        (Scope::Node, _) => kvs.filter_map(node).take(1).collect(),
+        (Scope::Children, Some(window)) => through(window, kvs.filter_map(child)),
+        (Scope::Children, None) => kvs.filter_map(|kv| child_or_container(query, kv)).collect(),
+        (Scope::Subtree, _) => kvs.flat_map(|kv| with_containers(&query.path, kv)).collect(),
+    };
+    if query.window.is_none() {
+        // A node before the container that it is not.
+        nodes.sort_by(|a, b| {
+            a.path.cmp(&b.path).then_with(|| b.stat.is_some().cmp(&a.stat.is_some()))
+        });
+        nodes.dedup_by(|a, b| a.path == b.path);
+    }
+    View::new(self::revision(revision), nodes)
+}
+
+/// What a window shows, oldest first.
+fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
+    match window {
+        Window::Oldest { count } => line.take(count).collect(),
+        Window::Newest { count, before } => {
+            let early = |node: &Node| before.is_none_or(|before| node.sequence < Some(before));
+            let mut newest: Vec<Node> = line.filter(early).take(count).collect();
+            newest.reverse();
+            newest
+        }
+    }
+}
+
+fn child_or_container(query: &Query, kv: PbKeyValue) -> Option<Node> {
+    let path = key::known(&kv.key)?;
+    let child = key::child(&query.path, &path)?;
+    if !child.name().starts_with(&query.prefix) {
+        return None;
+    }
+    Some(if child == path { as_child(path, kv) } else { Node::new(child) })
+}
+
+/// A node of a tree, and the containers above it, up to the tree's root.
+fn with_containers(root: &Path, kv: PbKeyValue) -> Vec<Node> {
+    let Some(path) = key::known(&kv.key) else { return Vec::new() };
+    let above = path.ancestors().take_while(|above| above.is_below(root)).map(Node::new);
+    let mut nodes: Vec<Node> = above.collect();
+    nodes.push(as_node(path, kv));
+    nodes
+}
+
+fn child(kv: PbKeyValue) -> Option<Node> {
+    Some(as_child(key::known(&kv.key)?, kv))
+}
+
+/// The node that is kept at a key, if it is one of ours.
+pub(crate) fn node(kv: PbKeyValue) -> Option<Node> {
+    Some(as_node(key::known(&kv.key)?, kv))
+}
+
+fn as_child(path: Path, kv: PbKeyValue) -> Node {
+    let sequence = Sequence::new(number(kv.create_revision));
+    as_node(path, kv).with_sequence(Some(sequence))
+}
+
+fn as_node(path: Path, kv: PbKeyValue) -> Node {
+    let stat = stat(&kv);
+    Node::new(path).with(Bytes::from(kv.value), stat)
+}
+
+pub(crate) fn stat(kv: &PbKeyValue) -> Stat {
+    Stat::new(
+        revision(kv.create_revision),
+        revision(kv.mod_revision),
+        version(kv.mod_revision),
+        lease::owner(kv.lease),
+    )
+}
+
+/// The version of a node is the revision of its last write.
+pub(crate) fn version(modified: i64) -> Version {
+    Version::new(number(modified))
+}
+
+pub(crate) fn version_of(modified: Revision) -> Version {
+    Version::new(modified.get())
+}
+
+pub(crate) fn revision(number: i64) -> Revision {
+    Revision::new(self::number(number))
+}
+
+/// etcd's numbers are signed, and never negative.
+pub(crate) fn number(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kv(path: &str, created: i64) -> PbKeyValue {
+        let key = key::of(&Path::new(path).expect("valid"));
+        PbKeyValue { key, create_revision: created, mod_revision: created, ..PbKeyValue::default() }
+    }
+
+    fn shown(view: &View) -> Vec<(&str, bool)> {
+        view.nodes.iter().map(|node| (node.path.as_str(), node.stat.is_some())).collect()
+    }
+
+    fn dir() -> Path {
+        Path::new("/d").expect("valid")
+    }
+
+    #[test]
+    fn containers_are_named_once_and_nodes_are_not_taken_for_them() {
+        let answers =
+            vec![vec![kv("/d/a", 1), kv("/d/n", 2)], vec![kv("/d/c/x", 3), kv("/d/c/y/z", 4)]];
+        let view = view(&Query::children(dir()), 9, answers);
+        assert_eq!(shown(&view), [("/d/a", true), ("/d/c", false), ("/d/n", true)]);
+
+        let answers = vec![vec![kv("/d", 1)], vec![kv("/d/a", 2), kv("/d/a/b/c", 3)]];
+        let view = super::view(&Query::subtree(dir()), 9, answers);
+        let expected = [("/d", true), ("/d/a", true), ("/d/a/b", false), ("/d/a/b/c", true)];
+        assert_eq!(shown(&view), expected);
+    }
+
+    #[test]
+    fn a_window_shows_so_many_oldest_first() {
+        let line = || vec![vec![kv("/d/b", 3), kv("/d/a", 2), kv("/d/c", 1)]];
+        let newest = |query: Query| {
+            let view = view(&query, 9, line());
+            view.nodes
+                .iter()
+                .filter_map(|node| node.sequence)
+                .map(Sequence::get)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(newest(Query::children(dir()).newest(2)), [2, 3]);
+        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(3))), [1, 2]);
+        assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(0))), [0_u64; 0]);
+        assert_eq!(newest(Query::children(dir()).oldest(0)), [0_u64; 0]);
+    }
+
+    #[test]
+    fn what_is_no_node_is_skipped() {
+        let foreign = PbKeyValue { key: b"/d//\xff".to_vec(), ..PbKeyValue::default() };
+        let other = PbKeyValue { key: b"/d/loose".to_vec(), ..PbKeyValue::default() };
+        let answers = vec![vec![foreign.clone(), kv("/d/a", 1)], vec![other, foreign]];
+        assert_eq!(shown(&view(&Query::children(dir()), 9, answers.clone())), [("/d/a", true)]);
+        assert_eq!(shown(&view(&Query::subtree(dir()), 9, answers)), [("/d/a", true)]);
+    }
+}

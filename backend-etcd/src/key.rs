@@ -1,0 +1,193 @@
+//! Where in etcd's flat space a node is kept: the key of `/a/b/c` is `/a/b//c`.
+//!
+//! So the children of `/a/b` are exactly the keys that start with `/a/b//`, and all that is below
+//! it exactly those that start with `/a/b/`.
+
+use synod_core::path::Path;
+
+/// A key, or all keys from one up to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) key: Vec<u8>,
+    /// The first key behind it; empty if there is only one.
+    pub(crate) end: Vec<u8>,
+}
+
+impl Range {
+    fn prefix(prefix: String) -> Self {
+        let key = prefix.into_bytes();
+        let mut end = key.clone();
+        // No byte of a path is 0xff, so there always is a next one.
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        Self { key, end }
+    }
+
+    /// The parts of this range that are left when these keys, which are in it, are taken out.
+    pub(crate) fn without(self, mut gone: Vec<Vec<u8>>) -> Vec<Self> {
+        gone.sort();
+        let mut parts = Vec::new();
+        let mut start = self.key;
+        for key in gone {
+            let next = [key.as_slice(), &[0]].concat();
+            if start < key {
+                parts.push(Self { key: start, end: key });
+            }
+            start = next;
+        }
+        if start < self.end {
+            parts.push(Self { key: start, end: self.end });
+        }
+        parts
+    }
+}
+
+/// The key of a node. That of the root is one that no node has.
+pub(crate) fn of(path: &Path) -> Vec<u8> {
+    let (parent, name) = path.as_str().rsplit_once('/').unwrap_or_default();
+    [parent, "//", name].concat().into_bytes()
+}
+
+pub(crate) fn only(path: &Path) -> Range {
+    Range { key: of(path), end: Vec::new() }
+}
+
+/// The children of a node whose names start with `prefix`.
+pub(crate) fn children(path: &Path, prefix: &str) -> Range {
+    Range::prefix([stem(path), "//", prefix].concat())
+}
+
+/// Everything below a node that is in or below a child whose name starts with `prefix`, but not
+/// the children themselves.
+pub(crate) fn grandchildren(path: &Path, prefix: &str) -> Vec<Range> {
+    let all = Range::prefix([stem(path), "/", prefix].concat());
+    let children = children(path, prefix);
+    if prefix.is_empty() {
+        // The children are in the midst of it.
+        vec![Range { key: all.key, end: children.key }, Range { key: children.end, end: all.end }]
+    } else {
+        vec![all]
+    }
+}
+
+/// Everything below a node.
+pub(crate) fn below(path: &Path) -> Range {
+    Range::prefix([stem(path), "/"].concat())
+}
+
+/// The node that is kept at a key; `None` if somebody else keeps something there.
+pub(crate) fn path(key: &[u8]) -> Option<Path> {
+    let (parent, name) = std::str::from_utf8(key).ok()?.rsplit_once("//")?;
+    if name.is_empty() || name.contains('/') {
+        return None;
+    }
+    // Whatever else is wrong with it, a path does not have.
+    Path::new(&[parent, "/", name].concat()).ok()
+}
+
+/// [`path`] of a key that was come across, and says so if it is none of ours.
+pub(crate) fn known(key: &[u8]) -> Option<Path> {
+    let path = path(key);
+    if path.is_none() {
+        let key = String::from_utf8_lossy(key);
+        tracing::warn!(key = ?key, "skipped a key that is no node's: something else writes here");
+    }
+    path
+}
+
+/// The child of `dir` that is, or is above, the node at `path`.
+pub(crate) fn child(dir: &Path, path: &Path) -> Option<Path> {
+    let rest = path.as_str().strip_prefix(stem(dir))?.strip_prefix('/')?;
+    match rest.split_once('/') {
+        None => Some(path.clone()),
+        Some((name, _)) => dir.join(name).ok(),
+    }
+}
+
+/// What the keys below a node start with.
+fn stem(path: &Path) -> &str {
+    if path.is_root() { "" } else { path.as_str() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(text: &str) -> Path {
+        Path::new(text).expect("valid")
+    }
+
+    fn holds(range: &Range, key: &[u8]) -> bool {
+        if range.end.is_empty() {
+            return range.key == key;
+        }
+        range.key.as_slice() <= key && key < range.end.as_slice()
+    }
+
+    const PATHS: &[&str] = &[
+        "/a", "/a/b", "/a/b/c", "/a!", "/a!/b", "/a/!", "/a/!/x", "/a0", "/a/0", "/a/.b", "/a/é/~",
+        "/ab", "/ab/c", "/-", "/a/b/c/d", "/a/b!/c", "/é",
+    ];
+
+    #[test]
+    fn a_key_is_read_back_as_its_path() {
+        for text in PATHS {
+            assert_eq!(path(&of(&node(text))), Some(node(text)));
+        }
+        assert_eq!(of(&node("/a/b/c")), b"/a/b//c");
+        assert_eq!(of(&node("/a")), b"//a");
+    }
+
+    #[test]
+    fn ranges_hold_what_the_tree_says() {
+        for (dir, other) in PATHS.iter().flat_map(|a| PATHS.iter().map(move |b| (a, b))) {
+            let (dir, other) = (node(dir), node(other));
+            let key = of(&other);
+            let is_child = other.parent_str() == Some(dir.as_str());
+            assert_eq!(holds(&below(&dir), &key), other.is_below(&dir), "{other} below {dir}");
+            assert_eq!(holds(&children(&dir, ""), &key), is_child, "{other} in {dir}");
+            let deeper = grandchildren(&dir, "").iter().any(|range| holds(range, &key));
+            assert_eq!(deeper, other.is_below(&dir) && !is_child, "{other} deep below {dir}");
+            let found = child(&dir, &other);
+            assert_eq!(found.is_some(), other.is_below(&dir), "{found:?}");
+        }
+        assert!(holds(&below(&Path::root()), b"//a") && holds(&below(&Path::root()), b"/a//b"));
+        assert!(holds(&children(&Path::root(), ""), b"//a"));
+        assert!(!holds(&children(&Path::root(), ""), b"/a//b"));
+    }
+
+    #[test]
+    fn what_others_keep_is_no_node() {
+        for key in [
+            &b""[..],
+            b"/",
+            b"//",
+            b"a",
+            b"/a",
+            b"/a/b",
+            b"//a/b",
+            b"/a//",
+            b"/a///b",
+            b"//a//b",
+            b"/a//\xff",
+            b"x//a",
+            b"/a//b/c",
+            b"/a//..",
+            b"/zookeeper//x",
+        ] {
+            assert_eq!(path(key), None, "{:?}", String::from_utf8_lossy(key));
+        }
+    }
+
+    #[test]
+    fn a_range_is_split_around_what_is_gone() {
+        let range = below(&node("/a"));
+        let parts = range.clone().without(vec![b"/a//c".to_vec(), b"/a//b".to_vec()]);
+        assert_eq!(parts.len(), 3);
+        let held = |key: &[u8]| parts.iter().filter(|part| holds(part, key)).count();
+        assert_eq!([held(b"/a//b"), held(b"/a//c")], [0, 0]);
+        assert_eq!([held(b"/a//a"), held(b"/a//bb"), held(b"/a//c\0"), held(b"/a/b//x")], [1; 4]);
+        assert_eq!(range.clone().without(Vec::new()), [range]);
+    }
+}

@@ -1,0 +1,152 @@
+//! [`EtcdOptions`]: where the servers are, and who we are to them.
+
+use std::fmt;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use synod_core::error::{Error, ErrorKind, Result};
+
+/// How to reach an etcd cluster.
+///
+/// # Examples
+///
+/// ```
+/// use synod_etcd::{EtcdBackend, EtcdOptions};
+///
+/// let options = EtcdOptions::new(["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"])
+///     .user("app", "secret".into());
+/// assert!(!format!("{options:?}").contains("secret"));
+/// let backend = EtcdBackend::new(options)?;
+/// # Ok::<(), synod_core::error::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct EtcdOptions {
+    hosts: Vec<String>,
+    pub(crate) user: Option<(String, SecretString)>,
+    pub(crate) tls: Option<Tls>,
+    pub(crate) timeout: Duration,
+}
+
+/// What a TLS connection needs, in PEM.
+#[derive(Clone, Default)]
+pub(crate) struct Tls {
+    pub(crate) ca: Option<Vec<u8>>,
+    pub(crate) identity: Option<(Vec<u8>, SecretString)>,
+    pub(crate) server_name: Option<String>,
+}
+
+impl EtcdOptions {
+    /// The members of a cluster, each as `host` or `host:port`; the port is 2379 if nothing is
+    /// said.
+    pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
+        let hosts = hosts.into_iter().map(Into::into).collect();
+        Self { hosts, user: None, tls: None, timeout: Duration::from_secs(10) }
+    }
+
+    /// Says who we are.
+    pub fn user(mut self, name: impl Into<String>, password: SecretString) -> Self {
+        self.user = Some((name.into(), password));
+        self
+    }
+
+    /// How long a call may take, at most. No call takes longer than the session's time to live.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Talks TLS, and trusts whom the system trusts unless [`EtcdOptions::ca`] says otherwise.
+    pub fn tls(mut self) -> Self {
+        self.tls.get_or_insert_default();
+        self
+    }
+
+    /// Talks TLS, and trusts servers for which these certificates vouch, in PEM.
+    pub fn ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.tls.get_or_insert_default().ca = Some(pem.into());
+        self
+    }
+
+    /// Talks TLS, and shows this certificate with its key, both in PEM.
+    pub fn identity(mut self, certificate: impl Into<Vec<u8>>, key: SecretString) -> Self {
+        self.tls.get_or_insert_default().identity = Some((certificate.into(), key));
+        self
+    }
+
+    /// Talks TLS, and expects servers to show a certificate for this name, whatever their address
+    /// is.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.tls.get_or_insert_default().server_name = Some(name.into());
+        self
+    }
+
+    /// The members as etcd's client wants them.
+    pub(crate) fn urls(&self) -> Result<Vec<String>> {
+        if self.hosts.is_empty() {
+            return Err(invalid("an etcd cluster has at least one member"));
+        }
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        self.hosts
+            .iter()
+            .map(|host| {
+                let strange = |c: char| c.is_whitespace() || c.is_control() || "/@?#\\".contains(c);
+                if host.is_empty() || host.contains(strange) {
+                    return Err(invalid("a member of an etcd cluster is written host:port"));
+                }
+                // The colons of an address of the sixth version are within brackets.
+                let has_port =
+                    host.rsplit_once(']').map_or(&**host, |(_, rest)| rest).contains(':');
+                let port = if has_port { "" } else { ":2379" };
+                Ok(format!("{scheme}://{host}{port}"))
+            })
+            .collect()
+    }
+
+    pub(crate) fn secrets(&self) -> Option<(&str, &str)> {
+        self.user.as_ref().map(|(name, password)| (name.as_str(), password.expose_secret()))
+    }
+}
+
+fn invalid(why: &'static str) -> Error {
+    Error::new(ErrorKind::Invalid, "connecting").because(why)
+}
+
+impl fmt::Debug for EtcdOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdOptions")
+            .field("hosts", &self.hosts)
+            .field("user", &self.user.as_ref().map(|(name, _)| name))
+            .field("tls", &self.tls.is_some())
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_hosts_with_or_without_a_port() {
+        let urls = |hosts: &[&str]| EtcdOptions::new(hosts.iter().copied()).urls();
+        assert_eq!(
+            urls(&["a", "b:1", "[::1]", "[::1]:1"]).expect("fine"),
+            ["http://a:2379", "http://b:1", "http://[::1]:2379", "http://[::1]:1"]
+        );
+        let secure = EtcdOptions::new(["a"]).tls().urls();
+        assert_eq!(secure.expect("fine"), ["https://a:2379"]);
+        for wrong in [&[][..], &[""], &["a", ""], &["http://a"], &["u:p@a"], &["a b"]] {
+            assert_eq!(urls(wrong).expect_err("wrong").kind(), ErrorKind::Invalid, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let options = EtcdOptions::new(["a"])
+            .user("u", "canary".into())
+            .identity("certificate", "canary".into());
+        let shown = format!("{options:?} {options:#?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!(options.secrets(), Some(("u", "canary")));
+    }
+}

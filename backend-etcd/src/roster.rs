@@ -1,0 +1,241 @@
+//! [`Roster`]: what is watched, by our names for it and by those on the stream.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use etcd_client::{WatchOptions, WatchResponse};
+use synod_core::error::Error;
+
+use crate::error::of_watch;
+use crate::watched::Watched;
+
+/// Everything that is watched, and what is still to be sent about it.
+#[derive(Debug, Default)]
+pub(crate) struct Roster {
+    all: BTreeMap<i64, Watched>,
+    /// What the names on the stream stand for. A new request has a new name.
+    by_name: BTreeMap<i64, i64>,
+    last_name: i64,
+    unsent: VecDeque<Unsent>,
+    /// The names of requests that are not answered yet, in order.
+    unanswered: VecDeque<i64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsent {
+    Create(i64),
+    Cancel(i64),
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Create(Vec<u8>, WatchOptions),
+    Cancel(i64),
+}
+
+/// What a message comes to, beyond what was told to readers.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Fine,
+    /// A watch goes on from behind this revision; what was before is lost.
+    Behind(i64, i64),
+    /// The stream's token is not accepted any more.
+    Stale,
+}
+
+impl Roster {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, id: i64, watched: Watched) {
+        self.all.insert(id, watched);
+        self.ask_for(id);
+    }
+
+    pub(crate) fn remove(&mut self, id: i64) {
+        let Some(watched) = self.all.remove(&id) else { return };
+        self.by_name.remove(&watched.name);
+        let create = Unsent::Create(watched.name);
+        match self.unsent.iter().position(|unsent| *unsent == create) {
+            Some(place) => drop(self.unsent.remove(place)),
+            None => self.unsent.push_back(Unsent::Cancel(watched.name)),
+        }
+    }
+
+    /// The stream is gone: everything is to be asked for again.
+    pub(crate) fn hang_up(&mut self) {
+        self.by_name.clear();
+        self.unsent.clear();
+        self.unanswered.clear();
+        let ids: Vec<i64> = self.all.keys().copied().collect();
+        for id in ids {
+            self.ask_for(id);
+        }
+    }
+
+    fn ask_for(&mut self, id: i64) {
+        let Some(watched) = self.all.get_mut(&id) else { return };
+        self.last_name += 1;
+        watched.name = self.last_name;
+        self.by_name.insert(watched.name, id);
+        self.unsent.push_back(Unsent::Create(watched.name));
+    }
+
+    /// What is to be sent next. It stays so until [`Roster::sent`].
+    pub(crate) fn request(&self) -> Option<Request> {
+        Some(match *self.unsent.front()? {
+            Unsent::Cancel(name) => Request::Cancel(name),
+            Unsent::Create(name) => {
+                let (key, options) = self.all.get(self.by_name.get(&name)?)?.request();
+                Request::Create(key, options)
+            }
+        })
+    }
+
+    pub(crate) fn sent(&mut self) {
+        if let Some(Unsent::Create(name)) = self.unsent.pop_front() {
+            self.unanswered.push_back(name);
+        }
+    }
+
+    /// Nobody may watch anything.
+    pub(crate) fn refuse(&mut self, error: &Error) {
+        for watched in std::mem::take(&mut self.all).values_mut() {
+            watched.refuse(error.clone());
+        }
+        self.hang_up();
+    }
+
+    pub(crate) fn resync(&self, id: i64) {
+        if let Some(watched) = self.all.get(&id) {
+            watched.resync();
+        }
+    }
+
+    /// Takes what etcd said.
+    pub(crate) fn hear(&mut self, response: WatchResponse) -> Heard {
+        let response = response.0;
+        let mut name = response.watch_id;
+        if response.created {
+            // A refused request may come back without its name; answers come in order.
+            let answered = self.unanswered.pop_front();
+            if name <= 0 {
+                name = answered.unwrap_or(name);
+            }
+        }
+        let Some(id) = self.by_name.get(&name).copied() else { return Heard::Fine };
+        let Some(watched) = self.all.get_mut(&id) else { return Heard::Fine };
+        if response.canceled && response.compact_revision > 0 {
+            self.by_name.remove(&name);
+            watched.miss();
+            self.ask_for(id);
+        } else if response.canceled {
+            if response.cancel_reason.contains("auth token") {
+                return Heard::Stale;
+            }
+            self.by_name.remove(&name);
+            watched.refuse(of_watch(&response.cancel_reason));
+            self.all.remove(&id);
+        } else if response.created {
+            let revision = response.header.map_or(0, |header| header.revision);
+            if watched.begun(revision) {
+                return Heard::Behind(revision, id);
+            }
+        } else {
+            watched.tell(response.events);
+        }
+        Heard::Fine
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_client::proto::{PbResponseHeader, PbWatchResponse};
+    use synod_core::error::{ErrorKind, Result};
+    use synod_core::path::Path;
+    use synod_core::store::{Event, Feed, Query, Watch};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::watched::covers;
+
+    fn add(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
+        let (feed, watch) = Feed::new(8);
+        let (ready, opened) = oneshot::channel();
+        let query = Query::node(Path::new("/n").expect("valid"));
+        roster.add(id, Watched::new(covers(&query).remove(0), feed, ready));
+        (watch, opened)
+    }
+
+    fn says(response: PbWatchResponse) -> WatchResponse {
+        let header = Some(PbResponseHeader { revision: 7, ..PbResponseHeader::default() });
+        WatchResponse(PbWatchResponse { header, ..response })
+    }
+
+    fn send_all(roster: &mut Roster) -> usize {
+        std::iter::from_fn(|| roster.request().map(|_| roster.sent())).count()
+    }
+
+    fn created(name: i64) -> WatchResponse {
+        says(PbWatchResponse { watch_id: name, created: true, ..PbWatchResponse::default() })
+    }
+
+    #[test]
+    fn a_refusal_without_a_name_is_of_the_request_whose_turn_it_is() {
+        let mut roster = Roster::default();
+        let (_one, mut first) = add(&mut roster, 1);
+        let (_two, mut second) = add(&mut roster, 2);
+        assert_eq!(send_all(&mut roster), 2);
+
+        assert_eq!(roster.hear(created(1)), Heard::Fine);
+        let refused = PbWatchResponse {
+            watch_id: -1,
+            created: true,
+            canceled: true,
+            cancel_reason: "etcdserver: permission denied".to_owned(),
+            ..PbWatchResponse::default()
+        };
+        assert_eq!(roster.hear(says(refused)), Heard::Fine);
+
+        assert_eq!(first.try_recv().expect("answered").expect("watched"), 7);
+        let error = second.try_recv().expect("answered").expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+
+    #[test]
+    fn what_is_compacted_is_watched_from_now_on_and_said_to_be_missed() {
+        let mut roster = Roster::default();
+        let (mut watch, _opened) = add(&mut roster, 1);
+        assert_eq!(send_all(&mut roster), 1);
+        roster.hear(created(1));
+        roster.hang_up();
+        assert_eq!(send_all(&mut roster), 1);
+        roster.hear(created(2));
+        let compacted = PbWatchResponse {
+            watch_id: 2,
+            canceled: true,
+            compact_revision: 9,
+            ..PbWatchResponse::default()
+        };
+        assert_eq!(roster.hear(says(compacted)), Heard::Fine);
+        assert!(watch.try_next().is_none(), "whoever reads now may read too early");
+
+        assert_eq!(send_all(&mut roster), 1);
+        assert_eq!(roster.hear(created(3)), Heard::Behind(7, 1));
+        roster.resync(1);
+        assert!(matches!(watch.try_next(), Some(Event::Resync)));
+    }
+
+    #[test]
+    fn what_nobody_watches_any_more_is_cancelled_or_never_sent() {
+        let mut roster = Roster::default();
+        let _both = (add(&mut roster, 1), add(&mut roster, 2));
+        roster.sent();
+        roster.remove(2);
+        roster.remove(1);
+        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+        assert_eq!(send_all(&mut roster), 1);
+        assert!(roster.is_empty());
+    }
+}

@@ -1,0 +1,150 @@
+//! [`EtcdStore`]: one session, as its application sees it.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures_util::future::{Either, select, try_join};
+use synod_core::chance::Chance;
+use synod_core::error::{ErrorKind, Result};
+use synod_core::store::{
+    Event, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+};
+use synod_core::task::{Task, spawn};
+use tokio::sync::watch;
+
+use crate::endpoints::Endpoints;
+use crate::fetch;
+use crate::lease;
+use crate::life::{Life, beat, lost, revoke};
+use crate::reader::{Reader, unsure};
+use crate::watches::Watches;
+use crate::writer;
+
+/// How many operations one transaction takes. Each may need two of the 128 conditions, and two of
+/// the 128 operations, that etcd takes; the rest is for the parents, and for a look.
+const OPERATIONS: usize = 60;
+
+/// One session on an etcd cluster.
+pub(crate) struct EtcdStore {
+    info: SessionInfo,
+    chance: Chance,
+    life: Arc<Life>,
+    reader: Arc<Reader>,
+    watches: Watches,
+    _heart: Task,
+}
+
+impl EtcdStore {
+    /// The session that hangs on the lease of `life`.
+    pub(crate) fn start(endpoints: Arc<Endpoints>, chance: Chance, life: Life) -> Self {
+        let life = Arc::new(life);
+        let mut limits = Limits::default();
+        limits.operations = OPERATIONS;
+        let info = SessionInfo::new(lease::session(life.lease), life.ttl, limits);
+        let limit = endpoints.timeout().min(life.ttl);
+        let reader = Arc::new(Reader::new(endpoints.clone(), limit));
+        let watches = Watches::start(reader.clone(), life.clone());
+        let heart = spawn(beat(life.clone(), endpoints));
+        Self { info, chance, life, reader, watches, _heart: heart }
+    }
+
+    /// Does something for as long as the session lives.
+    async fn alive<T>(
+        &self,
+        doing: &'static str,
+        write: bool,
+        work: impl Future<Output = Result<T>> + Send,
+    ) -> Result<T> {
+        if let Some(why) = self.life.loss() {
+            return Err(lost(doing, why));
+        }
+        match select(pin!(self.life.lost()), pin!(work)).await {
+            Either::Left((why, _)) => {
+                let error = lost(doing, why);
+                Err(if write { unsure(error) } else { error })
+            }
+            Either::Right((Err(error), _)) if error.kind() == ErrorKind::SessionLost => {
+                self.life.ended();
+                Err(error)
+            }
+            Either::Right((result, _)) => result,
+        }
+    }
+
+    async fn watch(&self, query: Query) -> Result<(View, Watch)> {
+        let (opening, watch) = self.watches.open(&query);
+        let (created, mut view) = try_join(opening, self.reader.read(&query)).await?;
+        let created = created.max(0);
+        while view.revision < fetch::revision(created) {
+            // The read was answered before the watch began.
+            self.reader.saw(created);
+            view = self.reader.read(&query).await?;
+        }
+        let (shown, reader) = (view.revision, self.reader.clone());
+        let watch = watch.map(move |event| match event {
+            Event::Changed(change) if change.revision.is_some_and(|at| at <= shown) => None,
+            Event::Changed(change) => {
+                let at = change.revision.unwrap_or_default().get();
+                reader.saw(i64::try_from(at).unwrap_or(i64::MAX));
+                Some(Event::Changed(change))
+            }
+            other => Some(other),
+        });
+        Ok((view, watch))
+    }
+}
+
+#[async_trait]
+impl Store for EtcdStore {
+    fn session(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.life.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        query.validate()?;
+        self.alive("read", false, self.reader.read(&query)).await
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        query.validate()?;
+        self.alive("observe", false, self.watch(query)).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        txn.validate(&self.info.limits)?;
+        let committing = writer::commit(&self.reader, &self.chance, self.life.lease, txn);
+        self.alive("commit", true, committing).await
+    }
+
+    async fn close(&self) -> Result<()> {
+        if self.life.loss().is_some() {
+            return Ok(());
+        }
+        self.life.close();
+        let closed = revoke(&self.reader.endpoints, self.life.lease, self.reader.limit).await;
+        self.life.lose(Loss::Closed);
+        closed
+    }
+}
+
+impl Drop for EtcdStore {
+    /// The server is left to find out by itself; whoever watched is told now.
+    fn drop(&mut self) {
+        self.life.lose(Loss::Closed);
+    }
+}
+
+impl fmt::Debug for EtcdStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EtcdStore")
+            .field("session", &self.info.id)
+            .field("status", &*self.life.status().borrow())
+            .finish_non_exhaustive()
+    }
+}

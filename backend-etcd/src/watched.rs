@@ -1,0 +1,196 @@
+//! [`Watched`]: one range that is watched, and how far it has been told.
+
+use etcd_client::WatchOptions;
+use etcd_client::proto::PbEvent;
+use synod_core::error::{Error, Result};
+use synod_core::store::{Change, Detail, End, Feed, Kind, Query, Scope};
+use tokio::sync::oneshot;
+
+use crate::fetch;
+use crate::key::{self, Range};
+
+/// What of a query's subject is one range.
+#[derive(Clone, Debug)]
+pub(crate) struct Covered {
+    range: Range,
+    /// Whether what a node holds matters, or only that it is there.
+    updates: bool,
+}
+
+/// The ranges that a query is about.
+pub(crate) fn covers(query: &Query) -> Vec<Covered> {
+    let (path, data) = (&query.path, query.detail == Detail::Data);
+    let whole = |range| Covered { range, updates: true };
+    match query.scope {
+        Scope::Node => vec![whole(key::only(path))],
+        Scope::Children => {
+            vec![Covered { range: key::children(path, &query.prefix), updates: data }]
+        }
+        Scope::Subtree => vec![whole(key::only(path)), whole(key::below(path))],
+    }
+}
+
+/// A range that is watched for a [`Feed`].
+#[derive(Debug)]
+pub(crate) struct Watched {
+    covered: Covered,
+    feed: Feed,
+    /// Who waits to hear that it is watched.
+    ready: Option<oneshot::Sender<Result<i64>>>,
+    /// Every change before this revision was told; zero before the first.
+    next: i64,
+    /// Whether changes were lost, which is still to be told.
+    missed: bool,
+    /// What this is called on the stream.
+    pub(crate) name: i64,
+}
+
+impl Watched {
+    pub(crate) fn new(covered: Covered, feed: Feed, ready: oneshot::Sender<Result<i64>>) -> Self {
+        Self { covered, feed, ready: Some(ready), next: 0, missed: false, name: 0 }
+    }
+
+    /// How to ask for it: from now on at first, later from where it broke off.
+    pub(crate) fn request(&self) -> (Vec<u8>, WatchOptions) {
+        let mut options =
+            WatchOptions::new().with_watch_id(self.name).with_start_revision(self.next);
+        let range = &self.covered.range;
+        if !range.end.is_empty() {
+            options = options.with_range(range.end.clone());
+        }
+        (range.key.clone(), options)
+    }
+
+    /// etcd tells everything from behind `revision` on. Says whether changes before that are lost.
+    pub(crate) fn begun(&mut self, revision: i64) -> bool {
+        if self.next == 0 {
+            self.next = revision + 1;
+        }
+        if let Some(ready) = self.ready.take() {
+            let _heard = ready.send(Ok(revision)).is_ok();
+        }
+        std::mem::take(&mut self.missed)
+    }
+
+    /// etcd forgot what is still to be told.
+    pub(crate) fn miss(&mut self) {
+        (self.next, self.missed) = (0, true);
+    }
+
+    pub(crate) fn resync(&self) {
+        let _told = self.feed.resync();
+    }
+
+    /// It cannot be watched.
+    pub(crate) fn refuse(&mut self, error: Error) {
+        match self.ready.take() {
+            Some(ready) => {
+                let _heard = ready.send(Err(error)).is_ok();
+            }
+            None => self.feed.end(End::Failed(error.into())),
+        }
+    }
+
+    /// Tells what was not told yet.
+    pub(crate) fn tell(&mut self, events: Vec<PbEvent>) {
+        let from = self.next;
+        let changes: Vec<Change> = events
+            .into_iter()
+            .filter_map(|event| {
+                let revision = event.kv.as_ref()?.mod_revision;
+                // Some servers repeat themselves, or go back.
+                if revision < from {
+                    return None;
+                }
+                self.next = self.next.max(revision + 1);
+                change(event).filter(|change| self.covered.updates || change.kind != Kind::Updated)
+            })
+            .collect();
+        let _told = self.feed.send_all(changes);
+    }
+}
+
+fn change(event: PbEvent) -> Option<Change> {
+    const DELETED: i32 = 1;
+    let kv = event.kv?;
+    let revision = fetch::revision(kv.mod_revision);
+    if event.r#type == DELETED {
+        return Some(Change::new(key::known(&kv.key)?, Kind::Deleted).at(revision));
+    }
+    let new = kv.create_revision == kv.mod_revision;
+    let node = fetch::node(kv)?;
+    let kind = if new { Kind::Created } else { Kind::Updated };
+    Some(Change::new(node.path.clone(), kind).at(revision).with_node(node))
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd_client::proto::PbKeyValue;
+    use synod_core::path::Path;
+    use synod_core::store::{Event, Watch};
+
+    use super::*;
+
+    fn put(created: i64, modified: i64) -> PbEvent {
+        let kv = PbKeyValue {
+            key: b"//d//n".to_vec(),
+            create_revision: created,
+            mod_revision: modified,
+            ..PbKeyValue::default()
+        };
+        PbEvent { kv: Some(PbKeyValue { key: b"/d//n".to_vec(), ..kv }), ..PbEvent::default() }
+    }
+
+    fn watched(query: &Query) -> (Watched, Watch) {
+        let (feed, watch) = Feed::new(16);
+        let (ready, _) = oneshot::channel();
+        let covered = covers(query).remove(0);
+        (Watched::new(covered, feed, ready), watch)
+    }
+
+    fn told(watch: &mut Watch) -> Vec<(Kind, u64)> {
+        let events = std::iter::from_fn(|| watch.try_next());
+        let changes = events.filter_map(|event| match event {
+            Event::Changed(change) => Some((change.kind, change.revision?.get())),
+            _ => None,
+        });
+        changes.collect()
+    }
+
+    fn dir() -> Path {
+        Path::new("/d").expect("valid")
+    }
+
+    #[test]
+    fn what_a_server_repeats_is_told_once() {
+        let (mut watched, mut watch) = watched(&Query::children(dir()));
+        assert!(!watched.begun(4));
+        watched.tell(vec![put(5, 5), put(5, 6)]);
+        watched.tell(vec![put(5, 5)]);
+        watched.tell(vec![put(5, 6), put(5, 7)]);
+
+        let expected = [(Kind::Created, 5), (Kind::Updated, 6), (Kind::Updated, 7)];
+        assert_eq!(told(&mut watch), expected);
+        assert_eq!(watched.next, 8);
+    }
+
+    #[test]
+    fn a_watch_goes_on_where_it_broke_off_unless_that_is_forgotten() {
+        let (mut watched, _watch) = watched(&Query::children(dir()));
+        assert!(!watched.begun(4));
+        watched.tell(vec![put(5, 9)]);
+        assert!(!watched.begun(20), "it goes on from 10");
+        assert_eq!(watched.next, 10);
+        watched.miss();
+        assert!(watched.begun(30), "what lies between is lost");
+        assert_eq!(watched.next, 31);
+    }
+
+    #[test]
+    fn who_asked_for_names_hears_of_no_data() {
+        let (mut watched, mut watch) = watched(&Query::children(dir()).names_only());
+        watched.begun(4);
+        watched.tell(vec![put(5, 5), put(5, 6)]);
+        assert_eq!(told(&mut watch), [(Kind::Created, 5)]);
+    }
+}

@@ -1,0 +1,280 @@
+//! [`Watches`]: everything that a session watches, over one stream that is opened again when it
+//! breaks.
+
+use std::fmt;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
+use futures_util::future::{Either, select, try_join_all};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{Feed, Query, Watch};
+use synod_core::task::{Task, spawn};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::endpoints::Link;
+use crate::error::{judge, translate, unanswered};
+use crate::life::Life;
+use crate::reader::Reader;
+use crate::roster::{Heard, Request, Roster};
+use crate::watched::{Watched, covers};
+
+/// How many events a watch keeps for a reader who is slow.
+const EVENTS: usize = 4_096;
+/// The pauses between attempts to open the stream, at first and at most.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// What a session watches.
+pub(crate) struct Watches {
+    orders: mpsc::UnboundedSender<Order>,
+    life: Arc<Life>,
+    next: AtomicI64,
+    _task: Task,
+}
+
+/// What is asked of the task that holds the stream.
+enum Order {
+    Open(i64, Watched),
+    Close(i64),
+}
+
+/// Ends a watch at the server when its reader drops it.
+struct Unwatch {
+    orders: mpsc::UnboundedSender<Order>,
+    life: Arc<Life>,
+    ids: Vec<i64>,
+}
+
+impl Watches {
+    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life>) -> Self {
+        let (orders, taken) = mpsc::unbounded_channel();
+        let beat = (life.ttl / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
+        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat };
+        let task = spawn(task.run());
+        Self { orders, life, next: AtomicI64::new(1), _task: task }
+    }
+
+    /// Begins to watch what a query is about. The future tells the revision from which on
+    /// everything is told.
+    pub(crate) fn open(&self, query: &Query) -> (impl Future<Output = Result<i64>> + use<>, Watch) {
+        let (feed, watch) = Feed::new(EVENTS);
+        let mut ids = Vec::new();
+        let mut created = Vec::new();
+        for covered in covers(query) {
+            let id = self.next.fetch_add(1, Ordering::Relaxed);
+            let (ready, answer) = oneshot::channel();
+            let watched = Watched::new(covered, feed.clone(), ready);
+            let _sent = self.orders.send(Order::Open(id, watched)).is_ok();
+            ids.push(id);
+            created.push(answer);
+        }
+        if let Some(first) = ids.first() {
+            self.life.keep(*first, feed);
+        }
+        let guard = Unwatch { orders: self.orders.clone(), life: self.life.clone(), ids };
+        let limit = self.life.ttl;
+        let opening = async move {
+            let each = created.into_iter().map(|answer| async move {
+                // Whoever holds the other end may only be gone with the session.
+                answer.await.unwrap_or_else(|_gone| Err(unanswered("observe")))
+            });
+            let all = timeout(limit, try_join_all(each)).await;
+            let all = all.unwrap_or_else(|_elapsed| Err(unanswered("observe")))?;
+            Ok(all.into_iter().max().unwrap_or_default())
+        };
+        (opening, watch.with_guard(guard))
+    }
+}
+
+impl Drop for Unwatch {
+    fn drop(&mut self) {
+        for id in &self.ids {
+            let _sent = self.orders.send(Order::Close(*id)).is_ok();
+            self.life.forget(*id);
+        }
+    }
+}
+
+/// The task that holds the stream.
+struct Watcher {
+    reader: Arc<Reader>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    roster: Roster,
+    /// How often the stream must be heard of.
+    beat: Duration,
+}
+
+/// One stream to one member.
+struct Line {
+    place: usize,
+    link: Arc<Link>,
+    requests: WatchRequestSender,
+    answers: WatchResponseStream,
+    /// When to ask whether anybody is there, or to give up if that was asked.
+    next: Instant,
+    asked: bool,
+}
+
+/// What happens next on a stream.
+enum Next {
+    Order(Option<Order>),
+    Sent(Result<(), etcd_client::Error>),
+    Heard(Box<Result<Option<WatchResponse>, etcd_client::Error>>),
+    Silence,
+}
+
+/// Why there is no stream any more.
+enum Broken {
+    /// Nobody is left who would watch anything.
+    Idle,
+    Line(Error, usize),
+}
+
+impl Watcher {
+    async fn run(mut self) {
+        let mut pause = PAUSES.0;
+        loop {
+            while self.roster.is_empty() {
+                let Some(order) = self.orders.recv().await else { return };
+                self.take(order);
+            }
+            let broken = match self.dial().await {
+                Ok(line) => {
+                    pause = PAUSES.0;
+                    self.serve(line).await
+                }
+                Err(broken) => broken,
+            };
+            let Broken::Line(error, place) = broken else { return };
+            tracing::debug!(%error, "the stream of watches broke; opening it again");
+            self.reader.endpoints.pass_over(place);
+            if error.kind() == ErrorKind::Denied {
+                self.roster.refuse(&error);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSES.1);
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Open(id, watched) => self.roster.add(id, watched),
+            Order::Close(id) => self.roster.remove(id),
+        }
+    }
+
+    /// Opens a stream, with the first request on it.
+    async fn dial(&mut self) -> Result<Line, Broken> {
+        self.roster.hang_up();
+        let Some(Request::Create(key, options)) = self.roster.request() else {
+            return Err(Broken::Line(unanswered("observe"), 0));
+        };
+        self.roster.sent();
+        let endpoints = self.reader.endpoints.clone();
+        let mut at = 0;
+        let dialling = async {
+            let (place, link) = endpoints.link().await?;
+            at = place;
+            let opened = link.watch.clone().watch(key, Some(options)).await;
+            if opened.as_ref().is_err_and(|error| judge(error).reconnect) {
+                endpoints.forget(place, Some(&link)).await;
+            }
+            Ok((link, opened?))
+        };
+        match timeout(self.beat, dialling).await {
+            Ok(Ok((link, stream))) => {
+                let (requests, answers) = stream.split();
+                let next = Instant::now() + self.beat;
+                Ok(Line { place: at, link, requests, answers, next, asked: false })
+            }
+            Ok(Err(error)) => Err(Broken::Line(translate("observe", false, error), at)),
+            Err(_elapsed) => Err(Broken::Line(unanswered("observe"), at)),
+        }
+    }
+
+    /// Does what comes, until the stream breaks.
+    async fn serve(&mut self, mut line: Line) -> Broken {
+        loop {
+            let broken = match self.next(&mut line).await {
+                Next::Order(None) => return Broken::Idle,
+                Next::Order(Some(order)) => {
+                    self.take(order);
+                    continue;
+                }
+                Next::Sent(Ok(())) => {
+                    self.roster.sent();
+                    continue;
+                }
+                Next::Silence if self.roster.is_empty() => {
+                    line.next = Instant::now() + self.beat;
+                    continue;
+                }
+                Next::Silence if line.asked => unanswered("observe"),
+                Next::Silence => {
+                    line.asked = true;
+                    line.next = Instant::now() + self.beat;
+                    let asking = timeout(self.beat, line.requests.request_progress()).await;
+                    match asking {
+                        Ok(Ok(())) => continue,
+                        Ok(Err(error)) => translate("observe", false, error),
+                        Err(_elapsed) => unanswered("observe"),
+                    }
+                }
+                Next::Heard(heard) => match *heard {
+                    Ok(Some(response)) => {
+                        line.asked = false;
+                        line.next = Instant::now() + self.beat;
+                        match self.roster.hear(response) {
+                            Heard::Fine => continue,
+                            Heard::Behind(revision, key) => {
+                                self.reader.saw(revision);
+                                self.roster.resync(key);
+                                continue;
+                            }
+                            Heard::Stale => {
+                                let endpoints = &self.reader.endpoints;
+                                endpoints.forget(line.place, Some(&line.link)).await;
+                                unanswered("observe")
+                            }
+                        }
+                    }
+                    Ok(None) => unanswered("observe"),
+                    Err(error) => translate("observe", false, error),
+                },
+                Next::Sent(Err(error)) => translate("observe", false, error),
+            };
+            return Broken::Line(broken, line.place);
+        }
+    }
+
+    /// Waits for whatever comes first. Each of them can be dropped without loss.
+    async fn next(&mut self, line: &mut Line) -> Next {
+        let sending = async {
+            match self.roster.request() {
+                Some(Request::Create(key, options)) => {
+                    line.requests.watch(key, Some(options)).await
+                }
+                Some(Request::Cancel(name)) => line.requests.cancel(name).await,
+                None => pending().await,
+            }
+        };
+        let (order, sending) = (pin!(self.orders.recv()), pin!(sending));
+        let (heard, silence) = (pin!(line.answers.message()), pin!(sleep_until(line.next)));
+        match select(select(order, sending), select(heard, silence)).await {
+            Either::Left((Either::Left((order, _)), _)) => Next::Order(order),
+            Either::Left((Either::Right((sent, _)), _)) => Next::Sent(sent),
+            Either::Right((Either::Left((heard, _)), _)) => Next::Heard(Box::new(heard)),
+            Either::Right((Either::Right(_), _)) => Next::Silence,
+        }
+    }
+}
+
+impl fmt::Debug for Watches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watches")
+    }
+}

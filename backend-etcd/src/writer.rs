@@ -1,0 +1,203 @@
+//! [`commit`]: a transaction, from its leases to its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use etcd_client::LeaseGrantOptions;
+use etcd_client::proto::{PbKeyValue, PbTxnResponse};
+use futures_util::future::try_join_all;
+use synod_core::chance::Chance;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View};
+use tokio::time::Instant;
+
+use crate::endpoints::{Call, Endpoints, Link};
+use crate::fetch::{self, Get};
+use crate::lease;
+use crate::life::{renew, revoke};
+use crate::plan::Plan;
+use crate::reader::{Answer, Reader, ranges, revision, unsure};
+
+/// What a node with a time to live gets on top of it: the time between its lease and its creation.
+const HEAD_START: Duration = Duration::from_secs(1);
+
+/// Commits for the session with this lease.
+pub(crate) async fn commit(
+    reader: &Reader,
+    chance: &Chance,
+    session: i64,
+    txn: Txn,
+) -> Result<Outcome> {
+    let began = Instant::now();
+    let call = Call::write("commit", reader.limit);
+    let leases = leases(&reader.endpoints, chance, call, session, &txn.ops).await?;
+    let own = Own { leases, session };
+    let committing = Committing { reader, call, txn: &txn, own: &own };
+    let outcome = committing.run().await;
+    if !matches!(outcome, Ok(Outcome::Committed(_))) {
+        own.give_up(&reader.endpoints, call).await;
+    } else if began.elapsed() > HEAD_START {
+        own.catch_up(&reader.endpoints, reader.limit).await?;
+    }
+    outcome
+}
+
+/// The leases that the nodes of a transaction get.
+struct Own {
+    leases: Vec<Option<i64>>,
+    session: i64,
+}
+
+impl Own {
+    fn granted(&self) -> impl Iterator<Item = i64> {
+        self.leases.iter().flatten().copied().filter(|lease| *lease != self.session)
+    }
+
+    /// Nothing was made, as far as is known: what was, goes with its lease.
+    async fn give_up(&self, endpoints: &Endpoints, call: Call) {
+        let left = call.end.saturating_duration_since(Instant::now());
+        for lease in self.granted() {
+            // It ends by itself otherwise.
+            let _tried = revoke(endpoints, lease, left).await.is_ok();
+        }
+    }
+
+    /// The nodes live their whole time from now on.
+    async fn catch_up(&self, endpoints: &Endpoints, limit: Duration) -> Result<()> {
+        for lease in self.granted() {
+            refresh(endpoints, lease, limit).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Has the time of a node that was just written counted anew.
+async fn refresh(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
+    renew(endpoints, lease, limit).await.map_err(|error| {
+        let why = "the node was written, and its time to live may be that of before";
+        Error::new(ErrorKind::Unreachable, "commit")
+            .because(why)
+            .with_unknown_effect()
+            .caused_by(error)
+    })
+}
+
+/// The lease of each operation's node: the session's own, or a new one.
+async fn leases(
+    endpoints: &Endpoints,
+    chance: &Chance,
+    call: Call,
+    session: i64,
+    ops: &[Op],
+) -> Result<Vec<Option<i64>>> {
+    try_join_all(ops.iter().map(|op| async move {
+        match op {
+            Op::Create { lifetime: Lifetime::Session, .. } => Ok(Some(session)),
+            Op::Create { lifetime: Lifetime::Ttl(ttl), .. } => {
+                let seconds = lease::seconds(*ttl + HEAD_START);
+                // That nobody hears of a lease harms nobody.
+                let call = Call { write: false, ..call };
+                let granting = |link: Arc<Link>| {
+                    let id = LeaseGrantOptions::new().with_id(lease::of_ttl(chance));
+                    async move { link.lease.clone().grant(seconds, Some(id)).await }
+                };
+                Ok(Some(endpoints.call(call, granting).await?.id()))
+            }
+            _ => Ok(None),
+        }
+    }))
+    .await
+}
+
+/// A transaction on its way.
+struct Committing<'a> {
+    reader: &'a Reader,
+    call: Call,
+    txn: &'a Txn,
+    own: &'a Own,
+}
+
+impl Committing<'_> {
+    async fn run(&self) -> Result<Outcome> {
+        let plan = Plan::new(&self.txn.ops, &self.own.leases)?;
+        let look = self.txn.look.as_ref().map(fetch::gets).unwrap_or_default();
+        // A look that has no room comes behind.
+        let beside = if look.len() <= plan.room() { look.as_slice() } else { &[] };
+        let asking = |link: Arc<Link>| {
+            let request = plan.request(beside.iter().map(Get::look));
+            async move { link.kv.clone().txn(request).await }
+        };
+        let answer = self.reader.endpoints.call(self.call, asking).await;
+        let answer = answer.map_err(|error| self.explain(error))?.0;
+        self.reader.saw(revision(answer.header.as_ref()));
+        if !answer.succeeded {
+            let told: Vec<Vec<PbKeyValue>> =
+                ranges(answer).into_iter().map(|range| range.kvs).collect();
+            return plan.rejected(&self.txn.ops, &told).map(Outcome::Rejected);
+        }
+        let commit = self.committed(&plan, beside, answer).await;
+        commit.map(Outcome::Committed).map_err(unsure)
+    }
+
+    /// That a lease is gone tells of the session's end, but for those of other nodes.
+    fn explain(&self, error: Error) -> Error {
+        if error.kind() == ErrorKind::SessionLost && self.own.granted().next().is_some() {
+            return Error::new(ErrorKind::Unreachable, "commit")
+                .because("a lease was over before what should hang on it was there")
+                .caused_by(error);
+        }
+        error
+    }
+
+    async fn committed(&self, plan: &Plan, look: &[Get], answer: PbTxnResponse) -> Result<Commit> {
+        let at = revision(answer.header.as_ref());
+        let mut told = ranges(answer);
+        let look_ranges = told.split_off(plan.writes());
+        let written: Vec<Option<&PbKeyValue>> = plan
+            .told()
+            .iter()
+            .map(|place| place.and_then(|place| told.get(place)?.kvs.first()))
+            .collect();
+        for kv in written.iter().flatten().filter(|kv| lease::is_ttl(kv.lease)) {
+            refresh(&self.reader.endpoints, kv.lease, self.reader.limit).await?;
+        }
+        let done = self.txn.ops.iter().enumerate();
+        let done = done.map(|(index, op)| self.done(op, at, index, written[index])).collect();
+        let answer = Answer { revision: at, ranges: look_ranges };
+        let look = self.look(look, answer).await?;
+        Ok(Commit::new(Some(fetch::revision(at)), done, look))
+    }
+
+    fn done(&self, op: &Op, at: i64, index: usize, kv: Option<&PbKeyValue>) -> Done {
+        let done = Done::new(op.path().clone());
+        match op {
+            Op::Create { lifetime, sequential, .. } if *lifetime != Lifetime::Container => {
+                let owner = self.own.leases[index].and_then(lease::owner);
+                let at = fetch::revision(at);
+                let stat = Stat::new(at, at, fetch::version_of(at), owner);
+                let done = done.with_stat(stat);
+                if *sequential { done.with_sequence(Sequence::new(at.get())) } else { done }
+            }
+            Op::Set { .. } => match kv {
+                Some(kv) => done.with_stat(fetch::stat(kv)),
+                None => done,
+            },
+            _ => done,
+        }
+    }
+
+    async fn look(&self, gets: &[Get], answer: Answer) -> Result<Option<View>> {
+        let Some(query) = &self.txn.look else { return Ok(None) };
+        let view = if gets.is_empty() {
+            self.reader.read(query).await?
+        } else {
+            let call = Call { write: false, ..self.call };
+            match self.reader.complete(call, query, gets, answer).await {
+                // A little newer is as good as at the commit.
+                Err(_too_late) => self.reader.read(query).await?,
+                Ok(view) => view,
+            }
+        };
+        Ok(Some(view))
+    }
+}

@@ -1,0 +1,93 @@
+//! Members that die, stand still and come back.
+
+use std::time::Duration;
+
+use synod_conformance::server::etcd::Flavour;
+use synod_core::error::{Effect, ErrorKind};
+use synod_core::store::{Expect, Lifetime, Query, Status, Txn};
+use tokio::time::Instant;
+
+use crate::world::{World, create, eventually, exists, hears_of, path, set_in_the_end};
+
+fn durable(size: usize) -> World {
+    let mut flavour = Flavour::default();
+    flavour.fsync = true;
+    World::new(size, &flavour)
+}
+
+pub(crate) async fn a_leader_that_dies_is_not_missed() {
+    let mut world = durable(3);
+    let (ann, bob) =
+        (world.session(Duration::from_secs(4)).await, world.session(Duration::from_secs(4)).await);
+    create(&*ann, "/e", Lifetime::Session).await;
+    create(&*ann, "/n", Lifetime::Persistent).await;
+    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("answered");
+
+    let leader = world.cluster.leader().expect("one leads");
+    world.cluster.kill(leader).expect("it runs");
+
+    set_in_the_end(&*ann, "/n").await;
+    hears_of(&mut watch, "/n").await;
+    assert!(exists(&*bob, "/e").await, "its session lives");
+    assert!(!ann.status().borrow().is_lost());
+    world.cluster.restart(leader).expect("it can be started");
+    world.cluster.await_ready().expect("ready");
+}
+
+pub(crate) async fn a_member_that_stands_still_is_passed_over() {
+    let world = World::new(3, &Flavour::default());
+    let ann = world.session(Duration::from_secs(3)).await;
+    create(&*ann, "/e", Lifetime::Session).await;
+    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+
+    // The first is whom everybody asks first.
+    world.cluster.pause(0).expect("it runs");
+
+    let began = Instant::now();
+    let ttl = ann.session().ttl;
+    eventually("a read is answered", async || ann.read(Query::node(path("/e"))).await.is_ok())
+        .await;
+    assert!(began.elapsed() < ttl, "another member was asked only after {:?}", began.elapsed());
+    let bob = world.session(Duration::from_secs(3)).await;
+    create(&*bob, "/d/n", Lifetime::Persistent).await;
+    hears_of(&mut watch, "/d/n").await;
+    tokio::time::sleep(ttl * 2).await;
+    assert!(matches!(*ann.status().borrow(), Status::Live { .. }), "another keeps it alive");
+    assert!(exists(&*bob, "/e").await);
+    world.cluster.resume(0).expect("it stands still");
+}
+
+pub(crate) async fn a_server_that_comes_back_is_found_again() {
+    let mut world = durable(1);
+    let ann = world.session(Duration::from_secs(6)).await;
+    create(&*ann, "/e", Lifetime::Session).await;
+    create(&*ann, "/n", Lifetime::Persistent).await;
+    let (_view, mut watch) = ann.observe(Query::subtree(path("/n"))).await.expect("answered");
+
+    world.cluster.kill(0).expect("it runs");
+    let mut status = ann.status();
+    let suspended = status.wait_for(|status| matches!(status, Status::Suspended { .. }));
+    let _told = suspended.await.expect("the session says so");
+    world.cluster.restart(0).expect("it can be started");
+    world.cluster.await_ready().expect("ready");
+
+    set_in_the_end(&*ann, "/n").await;
+    hears_of(&mut watch, "/n").await;
+    assert!(exists(&*ann, "/e").await);
+    let live = async || matches!(*ann.status().borrow(), Status::Live { .. });
+    eventually("the session is live again", live).await;
+}
+
+pub(crate) async fn what_was_never_sent_did_not_happen() {
+    let mut world = World::alone();
+    let ann = world.session(Duration::from_secs(5)).await;
+    create(&*ann, "/n", Lifetime::Persistent).await;
+    world.cluster.kill(0).expect("it runs");
+
+    let set = || Txn::new().set(path("/n"), "y", Expect::Any);
+    // The first may find the connection as it breaks.
+    let _either = ann.commit(set()).await;
+    let error = ann.commit(set()).await.expect_err("nobody is there");
+
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None), "{error}");
+}

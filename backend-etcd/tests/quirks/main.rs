@@ -1,0 +1,68 @@
+//! What etcd does that no other store does, and what becomes of it.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use synod_conformance::server::etcd::Cluster;
+use synod_conformance::server::required;
+use tokio::runtime::Builder;
+
+mod failover;
+mod foreign;
+mod listing;
+mod outage;
+mod secure;
+mod world;
+
+/// How long a test may take, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lists the tests of a module.
+macro_rules! quirks {
+    ($($module:ident: $($case:ident)*;)*) => {
+        vec![$($(trial(
+            concat!(stringify!($module), "::", stringify!($case)),
+            || Box::pin($module::$case()),
+        ),)*)*]
+    };
+}
+
+type Case = fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
+
+fn trial(name: &'static str, case: Case) -> Trial {
+    Trial::test(name, move || {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, case()).await });
+        ended.map_err(|_elapsed| format!("no end within {PATIENCE:?}").into())
+    })
+}
+
+fn main() -> ExitCode {
+    let trials = quirks![
+        failover: a_leader_that_dies_is_not_missed
+            a_member_that_stands_still_is_passed_over
+            a_server_that_comes_back_is_found_again
+            what_was_never_sent_did_not_happen;
+        foreign: what_others_keep_is_left_alone
+            what_others_keep_is_in_the_way_of_a_delete
+            a_lease_of_others_is_an_owner;
+        listing: a_crowded_directory_is_of_one_moment
+            large_nodes_are_listed_in_pieces
+            a_path_too_deep_for_etcd_is_refused;
+        outage: what_etcd_forgot_is_told_as_a_resync
+            a_watch_goes_on_where_it_broke_off
+            what_nobody_watches_is_not_watched;
+        secure: who_may_not_is_told_so
+            a_token_that_ran_out_is_renewed
+            both_sides_show_certificates;
+    ];
+    let missing = Cluster::missing();
+    assert!(missing.is_none() || !required(), "{missing:?}");
+    let skip = |trial: Trial| match &missing {
+        Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
+        None => trial,
+    };
+    let trials = trials.into_iter().map(skip).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}

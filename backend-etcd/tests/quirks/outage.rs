@@ -1,0 +1,103 @@
+//! Watches whose stream breaks.
+
+use std::time::Duration;
+
+use synod_conformance::harness::Link;
+use synod_conformance::server::pipe::Pipe;
+use synod_core::store::{Backend as _, Event, Kind, Lifetime, Query, SessionOptions, Store};
+use synod_etcd::{EtcdBackend, EtcdOptions};
+use tokio::time::sleep;
+
+use crate::world::{World, create, eventually, hears_of, next, path};
+
+/// A session with a link of its own.
+async fn through(world: &World, ttl: Duration) -> (Pipe, Box<dyn Store>) {
+    let pipe = Pipe::start(&world.cluster.addresses()).expect("free ports");
+    let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
+    let backend = EtcdBackend::new(hosts).expect("valid");
+    let store = backend.open(&SessionOptions::new(ttl)).await.expect("a session is opened");
+    (pipe, store)
+}
+
+/// Cuts the link until the stream is given up, and has something done meanwhile.
+async fn while_cut(pipe: &Pipe, ttl: Duration, work: impl Future<Output = ()>) {
+    pipe.set(Link::Cut);
+    work.await;
+    // The stream is asked for a sign of life every third, and given up after as long again.
+    sleep(ttl * 3 / 4).await;
+    pipe.set(Link::Open);
+}
+
+pub(crate) async fn what_etcd_forgot_is_told_as_a_resync() {
+    let world = World::alone();
+    let ttl = Duration::from_secs(6);
+    let (bob, mut raw) = (world.session(ttl).await, world.raw().await);
+    let (pipe, ann) = through(&world, ttl).await;
+    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+
+    while_cut(&pipe, ttl, async {
+        for number in 0..10 {
+            create(&*bob, &format!("/d/n{number}"), Lifetime::Persistent).await;
+        }
+        let now = raw.get("x", None).await.expect("answered");
+        let revision = now.header().expect("always there").revision();
+        raw.compact(revision, None).await.expect("compacted");
+    })
+    .await;
+
+    assert!(matches!(next(&mut watch).await, Event::Resync));
+    let view = ann.read(Query::children(path("/d")).local()).await.expect("answered");
+    assert_eq!(view.nodes.len(), 10, "what was missed is there to be read");
+    create(&*bob, "/d/last", Lifetime::Persistent).await;
+    hears_of(&mut watch, "/d/last").await;
+}
+
+pub(crate) async fn a_watch_goes_on_where_it_broke_off() {
+    let world = World::alone();
+    let ttl = Duration::from_secs(6);
+    let bob = world.session(ttl).await;
+    let (pipe, ann) = through(&world, ttl).await;
+    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    create(&*bob, "/d/before", Lifetime::Persistent).await;
+
+    while_cut(&pipe, ttl, async {
+        for number in 0..10 {
+            create(&*bob, &format!("/d/n{number}"), Lifetime::Persistent).await;
+        }
+    })
+    .await;
+    create(&*bob, "/d/last", Lifetime::Persistent).await;
+
+    let mut told = Vec::new();
+    while told.last().is_none_or(|last| last != "/d/last") {
+        let Event::Changed(change) = next(&mut watch).await else { panic!("nothing was missed") };
+        assert_eq!(change.kind, Kind::Created);
+        told.push(change.path.to_string());
+    }
+    let all: Vec<String> = ["before".to_owned()]
+        .into_iter()
+        .chain((0..10).map(|number| format!("n{number}")))
+        .chain(["last".to_owned()])
+        .map(|name| format!("/d/{name}"))
+        .collect();
+    assert_eq!(told, all, "each once, in order");
+}
+
+pub(crate) async fn what_nobody_watches_is_not_watched() {
+    let world = World::alone();
+    let ttl = Duration::from_secs(5);
+    let (ann, bob) = (world.session(ttl).await, world.session(ttl).await);
+    let mut watches = Vec::new();
+    for number in 0..300 {
+        let query = Query::subtree(path(&format!("/d/n{number}")));
+        watches.push(ann.observe(query).await.expect("answered").1);
+    }
+    let (_view, _kept) = bob.observe(Query::node(path("/n"))).await.expect("answered");
+    assert_eq!(world.cluster.watches(), 601);
+
+    watches.truncate(100);
+    eventually("dropped watches are gone", async || world.cluster.watches() == 201).await;
+    ann.close().await.expect("closed");
+    drop(ann);
+    eventually("those of a closed session, too", async || world.cluster.watches() == 1).await;
+}

@@ -1,0 +1,142 @@
+//! [`Post`]: brings what a session is told across its link, in order.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use synod_core::store::{Change, Feed};
+use tokio::sync::Notify;
+
+use crate::link::{Link, Way};
+
+/// How many letters wait for a link that lets nothing through. Whoever is behind by more than that
+/// is told to read again.
+const WAITING: usize = 4_096;
+
+/// The way of the events of one session.
+#[derive(Debug)]
+pub(crate) struct Post {
+    link: Arc<Link>,
+    waiting: Mutex<VecDeque<(Feed, Letter)>>,
+    came: Notify,
+}
+
+#[derive(Debug)]
+enum Letter {
+    News(Vec<Change>),
+    ReadAgain,
+}
+
+impl Post {
+    pub(crate) fn new(link: Arc<Link>) -> Self {
+        Self { link, waiting: Mutex::default(), came: Notify::new() }
+    }
+
+    /// Tells a watch of what one commit did: at once if the link is clear, or behind whatever waits.
+    pub(crate) fn send(&self, feed: &Feed, changes: Vec<Change>) {
+        let mut waiting = self.waiting();
+        if waiting.is_empty() && self.link.is_clear() {
+            let _heard = feed.send_all(changes);
+            return;
+        }
+        if waiting.len() >= WAITING {
+            give_up(&mut waiting);
+        }
+        waiting.push_back((feed.clone(), Letter::News(changes)));
+        self.came.notify_one();
+    }
+
+    /// Carries what waits across the link, for as long as it is polled.
+    pub(crate) async fn carry(&self) {
+        loop {
+            while !self.waiting().is_empty() {
+                self.link.cross(Way::Back).await;
+                self.deliver_first();
+            }
+            self.came.notified().await;
+        }
+    }
+
+    fn deliver_first(&self) {
+        // Held until it is delivered: otherwise a later one could find nothing waiting, and pass.
+        let mut waiting = self.waiting();
+        let _heard = match waiting.pop_front() {
+            Some((feed, Letter::News(changes))) => feed.send_all(changes),
+            Some((feed, Letter::ReadAgain)) => feed.resync(),
+            None => false,
+        };
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<(Feed, Letter)>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Puts one letter for each watch in the place of all that wait for it.
+fn give_up(waiting: &mut VecDeque<(Feed, Letter)>) {
+    let mut told: VecDeque<(Feed, Letter)> = VecDeque::new();
+    for (feed, _) in waiting.drain(..) {
+        if !feed.is_over() && !told.iter().any(|(other, _)| other.is_same(&feed)) {
+            told.push_back((feed, Letter::ReadAgain));
+        }
+    }
+    *waiting = told;
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path::Path;
+    use synod_core::store::{Event, Kind, Watch};
+
+    use super::*;
+    use crate::link::Weather;
+
+    fn news() -> Vec<Change> {
+        vec![Change::new(Path::new("/a").expect("valid"), Kind::Updated)]
+    }
+
+    fn told(watch: &mut Watch) -> Vec<Event> {
+        std::iter::from_fn(|| watch.try_next()).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_crosses_a_cut_and_everything_comes_in_order_after_it() {
+        let link = Arc::new(Link::new());
+        let post = Post::new(link.clone());
+        let (feed, mut watch) = Feed::new(8);
+        post.send(&feed, news());
+        assert_eq!(told(&mut watch).len(), 1);
+
+        link.set(Weather::CUT);
+        post.send(&feed, news());
+        let carried = tokio::time::timeout(std::time::Duration::from_secs(9), post.carry());
+        assert!(carried.await.is_err());
+        assert!(told(&mut watch).is_empty());
+
+        link.set(Weather::CLEAR);
+        post.send(&feed, news());
+        assert!(told(&mut watch).is_empty(), "not before what waits");
+        let carried = tokio::time::timeout(std::time::Duration::from_secs(9), post.carry());
+        assert!(carried.await.is_err());
+        assert_eq!(told(&mut watch).len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_too_far_behind_reads_again() {
+        let link = Arc::new(Link::new());
+        let post = Post::new(link.clone());
+        let (near, mut near_watch) = Feed::new(WAITING * 2);
+        let (far, mut far_watch) = Feed::new(WAITING * 2);
+        link.set(Weather::CUT);
+        post.send(&far, news());
+        for _ in 0..WAITING {
+            post.send(&near, news());
+        }
+        assert!(post.waiting().len() < WAITING);
+
+        link.set(Weather::CLEAR);
+        let carried = tokio::time::timeout(std::time::Duration::from_secs(9), post.carry());
+        assert!(carried.await.is_err());
+        assert!(matches!(told(&mut far_watch)[..], [Event::Resync]));
+        assert!(matches!(told(&mut near_watch)[..], [Event::Resync, Event::Changed(_)]));
+    }
+}

@@ -1,0 +1,165 @@
+//! Known-wrong stores, for testing the cases.
+//!
+//! A law that nothing was ever seen to break proves little. [`Wrong`] goes around any backend that
+//! keeps the contract and makes exactly one [`Mistake`], from outside: no backend has code that is
+//! wrong on purpose. Each case names the mistakes that it catches, and the tests of a backend show
+//! that it does.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{
+    Backend, Feed, Gap, Revision, Sequence, SessionId, SessionInfo, SessionOptions, Store,
+};
+use synod_core::task::Task;
+use tokio::sync::OnceCell;
+
+mod estate;
+mod events;
+mod lens;
+mod life;
+mod listing;
+mod mistake;
+mod outage;
+mod reading;
+mod sequence;
+mod session;
+mod store;
+mod transaction;
+mod tree;
+mod validation;
+mod watching;
+mod writing;
+
+pub use mistake::Mistake;
+use store::WrongStore;
+
+/// A backend that makes one mistake. Clones are the same store.
+#[derive(Clone)]
+pub struct Wrong {
+    inner: Arc<dyn Backend>,
+    shared: Arc<Shared>,
+}
+
+/// What the sessions of one wrong store share.
+pub(crate) struct Shared {
+    mistake: Option<Mistake>,
+    inner: Arc<dyn Backend>,
+    /// A session of which nobody knows, for what is done behind everybody's back.
+    hidden: OnceCell<Arc<dyn Store>>,
+    opened: AtomicU64,
+    books: Mutex<Books>,
+    drawing: tokio::sync::Mutex<()>,
+}
+
+/// What a wrong store remembers.
+#[derive(Default)]
+pub(crate) struct Books {
+    first_session: Option<SessionId>,
+    /// Containers that were made and are not forgotten.
+    containers: BTreeSet<Path>,
+    /// Tickets that the store does not know as such.
+    tickets: BTreeMap<Path, Sequence>,
+    counters: BTreeMap<Path, u64>,
+    /// Nodes that were made with a time to live.
+    mortal: BTreeSet<Path>,
+    /// The revisions of all that was asked for.
+    commits: BTreeSet<Revision>,
+    /// What happened while a session was closed.
+    closings: Vec<RangeInclusive<Revision>>,
+    /// The watches that are open, each with how many events wait in it.
+    feeds: Vec<(Feed, Arc<AtomicUsize>)>,
+    estates: Vec<estate::Estate>,
+    tasks: Vec<Task>,
+    stores: Vec<Arc<dyn Store>>,
+}
+
+impl Wrong {
+    /// Goes around `inner` and makes `mistake`.
+    pub fn new(inner: Arc<dyn Backend>, mistake: Mistake) -> Self {
+        Self::around(inner, Some(mistake))
+    }
+
+    /// Goes around `inner` and makes no mistake: what a case says of this it says of `inner`.
+    pub fn transparent(inner: Arc<dyn Backend>) -> Self {
+        Self::around(inner, None)
+    }
+
+    fn around(inner: Arc<dyn Backend>, mistake: Option<Mistake>) -> Self {
+        let shared = Shared {
+            mistake,
+            inner: inner.clone(),
+            hidden: OnceCell::new(),
+            opened: AtomicU64::new(0),
+            books: Mutex::default(),
+            drawing: tokio::sync::Mutex::default(),
+        };
+        Self { inner, shared: Arc::new(shared) }
+    }
+}
+
+impl Shared {
+    fn makes(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn hidden(&self) -> Result<Arc<dyn Store>> {
+        let open = async {
+            let options = SessionOptions::default();
+            Ok(Arc::from(self.inner.open(&options).await?))
+        };
+        self.hidden.get_or_try_init(|| open).await.cloned()
+    }
+
+    /// What a session says of itself.
+    fn info(&self, asked: Duration, true_info: &SessionInfo) -> SessionInfo {
+        let mut info = true_info.clone();
+        let first = *self.books().first_session.get_or_insert(info.id);
+        match self.mistake {
+            Some(Mistake::TtlNotClamped) => info.ttl = asked,
+            Some(Mistake::SessionIdReused) => info.id = first,
+            Some(Mistake::TtlIgnored) => info.limits.gaps.push(Gap::TtlNodes),
+            _ => {}
+        }
+        info
+    }
+}
+
+#[async_trait]
+impl Backend for Wrong {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let mut options = options.clone();
+        if options.ttl.is_zero() && self.shared.makes(Mistake::TtlZeroAccepted) {
+            options = SessionOptions::default();
+        }
+        let inner: Arc<dyn Store> = Arc::from(self.inner.open(&options).await?);
+        let info = self.shared.info(options.ttl, inner.session());
+        estate::begin(&self.shared, &inner).await?;
+        Ok(Box::new(WrongStore::start(self.shared.clone(), inner, info)))
+    }
+}
+
+impl fmt::Debug for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wrong")
+            .field("inner", &self.inner)
+            .field("mistake", &self.shared.mistake)
+            .finish()
+    }
+}
+
+/// Lets others go on.
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}

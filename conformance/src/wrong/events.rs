@@ -1,0 +1,239 @@
+//! Mistakes in what a watch tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use synod_core::path::Path;
+use synod_core::store::{
+    Change, Detail, Event, Feed, Kind, Node, Query, Scope, Store, View, Watch,
+};
+use tokio::time::timeout;
+
+use crate::wrong::lens::Lens;
+use crate::wrong::reading::Past;
+use crate::wrong::store::WrongStore;
+use crate::wrong::watching::Desk;
+use crate::wrong::{Mistake, Shared, pause};
+
+/// Hands on what the store inside tells to one watch.
+pub(super) struct Teller {
+    shared: Arc<Shared>,
+    lens: Lens,
+    past: Arc<Past>,
+    desk: Arc<Desk>,
+    query: Query,
+    feed: Feed,
+    /// What the view showed.
+    shown: BTreeSet<Path>,
+    silent: Arc<AtomicBool>,
+    /// How many events wait to be taken.
+    waiting: Arc<AtomicUsize>,
+    /// The store inside, to ask whether it answers.
+    probe: Option<Arc<dyn Store>>,
+    probe_limit: Duration,
+    known: BTreeMap<Path, Node>,
+    told: usize,
+    next: Option<Event>,
+}
+
+impl Teller {
+    pub(super) fn new(
+        store: &WrongStore,
+        query: &Query,
+        view: &View,
+        (feed, waiting): (Feed, Arc<AtomicUsize>),
+        silent: Arc<AtomicBool>,
+    ) -> Self {
+        let data = |node: &Node| (node.path.clone(), node.clone());
+        let probe = store.makes(Mistake::WatchSilentAfterOutage).then(|| store.inner.clone());
+        let mut teller = Self {
+            shared: store.shared.clone(),
+            lens: store.lens,
+            past: store.past.clone(),
+            desk: store.desk.clone(),
+            query: query.clone(),
+            feed,
+            shown: view.nodes.iter().map(|node| node.path.clone()).collect(),
+            silent,
+            waiting,
+            probe,
+            probe_limit: store.info.ttl / 50,
+            known: view.nodes.iter().map(data).collect(),
+            told: 0,
+            next: None,
+        };
+        if store.makes(Mistake::SpuriousChange) {
+            for node in &view.nodes {
+                if let Some(stat) = node.stat {
+                    teller.send(Change::new(node.path.clone(), Kind::Updated).at(stat.modified));
+                }
+            }
+        }
+        teller
+    }
+
+    pub(super) async fn tell(mut self, mut inner: Watch) {
+        loop {
+            let event = self.next_event(&mut inner).await;
+            match event {
+                Some(Event::Changed(change)) => self.changed(change, &mut inner).await,
+                Some(Event::Resync) => {
+                    self.feed.resync();
+                }
+                Some(Event::Ended(end)) => {
+                    if self.lens.mistake != Some(Mistake::WatchHasNoEnd) {
+                        self.feed.end(end);
+                    }
+                }
+                None => return std::future::pending().await,
+            }
+        }
+    }
+
+    async fn next_event(&mut self, inner: &mut Watch) -> Option<Event> {
+        if let Some(event) = self.next.take() {
+            return Some(event);
+        }
+        while self.probe.is_some() {
+            match timeout(self.probe_limit, inner.next()).await {
+                Ok(event) => return event,
+                Err(_) => self.listen().await,
+            }
+        }
+        inner.next().await
+    }
+
+    async fn changed(&mut self, change: Change, inner: &mut Watch) {
+        if self.lens.mistake != Some(Mistake::LocalBehindEvents) {
+            self.past.forget();
+        }
+        match self.lens.mistake {
+            // So that whoever wrote it knows by now that he did.
+            Some(
+                Mistake::WatchIgnoresOwnWrites
+                | Mistake::CloseUntoldToWatchers
+                | Mistake::ExpiryUntoldToWatchers
+                | Mistake::TtlUntoldToWatchers,
+            ) => pause().await,
+            Some(Mistake::RecreationUntold) if change.kind == Kind::Deleted => {
+                pause().await;
+                self.next = inner.try_next();
+                let again = matches!(&self.next, Some(Event::Changed(next))
+                    if next.path == change.path && next.kind == Kind::Created);
+                if again {
+                    self.next = None;
+                    return;
+                }
+            }
+            Some(Mistake::EventsOutOfOrder) => return self.backwards(change, inner).await,
+            _ => {}
+        }
+        if !self.is_hidden(&change) {
+            self.send(change);
+        }
+    }
+
+    /// Falls silent for good when the store does not answer.
+    async fn listen(&mut self) {
+        if let Some(store) = &self.probe {
+            let asking = store.read(Query::node(Path::root()));
+            if !timeout(self.probe_limit, asking).await.is_ok_and(|answer| answer.is_ok()) {
+                self.silent.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Waits for what else comes, and tells the last first.
+    async fn backwards(&mut self, first: Change, inner: &mut Watch) {
+        pause().await;
+        let mut changes = vec![first];
+        while let Some(event) = inner.try_next() {
+            match event {
+                Event::Changed(change) => changes.push(change),
+                other => {
+                    self.next = Some(other);
+                    break;
+                }
+            }
+        }
+        changes.into_iter().rev().for_each(|change| self.send(change));
+    }
+
+    fn send(&mut self, mut change: Change) {
+        if let Some(node) = &mut change.node {
+            let before = self.known.insert(node.path.clone(), node.clone());
+            if let Some(before) = before
+                && self.lens.mistake == Some(Mistake::EventTellsOldNode)
+            {
+                *node = before.with_sequence(None);
+            }
+        }
+        self.lens.change(&mut change);
+        let times = if self.lens.mistake == Some(Mistake::EventTwice) { 2 } else { 1 };
+        for change in std::iter::repeat_n(change, times) {
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+            self.feed.send(change);
+        }
+    }
+
+    fn is_hidden(&mut self, change: &Change) -> bool {
+        const ROOM: usize = 256;
+        const NOW_AND_THEN: usize = 2;
+        let Some(mistake) = self.lens.mistake else { return false };
+        let scope = self.query.scope;
+        self.told += 1;
+        match mistake {
+            Mistake::WatchMissesUpdate => scope == Scope::Node && change.kind == Kind::Updated,
+            Mistake::WatchMissesDelete => scope == Scope::Node && change.kind == Kind::Deleted,
+            Mistake::WatchMissesChildUpdate => {
+                scope == Scope::Children && change.kind == Kind::Updated
+            }
+            Mistake::WatchNeedsNode => scope == Scope::Node && self.shown.is_empty(),
+            Mistake::NamesWatchIsSilent => {
+                scope == Scope::Children && self.query.detail == Detail::Names
+            }
+            Mistake::WatchIsShallow => {
+                scope == Scope::Subtree
+                    && change.path != self.query.path
+                    && change.path.parent_str() != Some(self.query.path.as_str())
+            }
+            Mistake::PrefixWatchIsSilent => !self.query.prefix.is_empty(),
+            Mistake::WindowNarrowsWatch => {
+                self.query.window.is_some() && !self.shown.contains(&change.path)
+            }
+            Mistake::WatchFiresOnce => self.told > 1,
+            Mistake::EventDropped => {
+                change.kind == Kind::Deleted || self.told.is_multiple_of(NOW_AND_THEN)
+            }
+            Mistake::FullChannelDropsEvent => self.waiting.load(Ordering::Relaxed) >= ROOM,
+            Mistake::DropRemovesOtherWatches | Mistake::WatchSilentAfterOutage => {
+                self.silent.load(Ordering::Relaxed)
+            }
+            Mistake::EventForWrongPath => {
+                !change.path.as_str().starts_with(self.query.path.as_str())
+            }
+            _ => self.is_kept_back(mistake, change),
+        }
+    }
+
+    /// Whether it is hidden because of who did it.
+    fn is_kept_back(&self, mistake: Mistake, change: &Change) -> bool {
+        let Some(revision) = change.revision else { return false };
+        let unasked =
+            change.kind == Kind::Deleted && !self.shared.books().commits.contains(&revision);
+        match mistake {
+            Mistake::WatchIgnoresOwnWrites => self.desk.is_own(revision),
+            Mistake::ExpiryUntoldToWatchers => unasked,
+            Mistake::CloseUntoldToWatchers => {
+                let books = self.shared.books();
+                unasked && books.closings.iter().any(|closing| closing.contains(&revision))
+            }
+            Mistake::TtlUntoldToWatchers => {
+                unasked && self.shared.books().mortal.contains(&change.path)
+            }
+            _ => false,
+        }
+    }
+}

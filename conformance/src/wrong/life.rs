@@ -1,0 +1,181 @@
+//! Mistakes in what a session says of its life.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use synod_core::store::{Loss, Status, Store, certain_until};
+use synod_core::task::{Task, spawn};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::wrong::Mistake;
+
+/// The status of one session, as the wrong store tells it.
+#[derive(Debug)]
+pub(super) struct Life {
+    mistake: Option<Mistake>,
+    ttl: Duration,
+    told: watch::Sender<Status>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    heard: Option<Status>,
+    /// Whether the last that was heard, before a loss, was that the store does not answer.
+    suspended: bool,
+    /// Up to when the session is hoped to live.
+    hope: Option<Instant>,
+    /// Whether the session is taken for alive after its loss.
+    revived: bool,
+    last_call: Instant,
+}
+
+impl Life {
+    pub(super) fn new(mistake: Option<Mistake>, inner: &Arc<dyn Store>) -> Self {
+        let status = *inner.status().borrow();
+        let state = State {
+            heard: None,
+            suspended: false,
+            hope: None,
+            revived: false,
+            last_call: Instant::now(),
+        };
+        let ttl = inner.session().ttl;
+        let life =
+            Self { mistake, ttl, told: watch::Sender::new(status), state: Mutex::new(state) };
+        life.hear(status);
+        life
+    }
+
+    /// What keeps it up to date.
+    pub(super) fn tasks(self: &Arc<Self>, inner: &Arc<dyn Store>) -> Vec<Task> {
+        let mut tasks = vec![spawn(self.clone().follow(inner.status()))];
+        if self.mistake == Some(Mistake::NoHeartbeat) {
+            tasks.push(spawn(self.clone().idle(inner.clone())));
+        }
+        tasks
+    }
+
+    pub(super) fn subscribe(&self) -> watch::Receiver<Status> {
+        self.told.subscribe()
+    }
+
+    /// Tells at once what the store inside says.
+    pub(super) fn refresh(&self, inner: &Arc<dyn Store>) {
+        self.hear(*inner.status().borrow());
+    }
+
+    /// Somebody called.
+    pub(super) fn touch(&self) {
+        self.state().last_call = Instant::now();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn hear(&self, status: Status) {
+        let mut state = self.state();
+        let told = self.judge(&mut state, status);
+        state.heard = Some(status);
+        drop(state);
+        if let Some(next) = told {
+            self.told.send_if_modified(|told| std::mem::replace(told, next) != next);
+        }
+    }
+
+    /// What is made of what was heard; nothing if it is not told.
+    fn judge(&self, state: &mut State, status: Status) -> Option<Status> {
+        let is_news = state.heard != Some(status);
+        let was_suspended = state.suspended;
+        match status {
+            Status::Live { until } => {
+                state.suspended = was_suspended && self.mistake == Some(Mistake::SuspendedForGood);
+                match self.mistake {
+                    Some(Mistake::NoRateMargin) => {
+                        Some(Status::Live { until: until + self.ttl / 50 })
+                    }
+                    Some(Mistake::LeaseFromReply) => is_news.then(|| {
+                        let until = certain_until(Instant::now(), self.ttl, Duration::ZERO);
+                        Status::Live { until }
+                    }),
+                    Some(Mistake::SuspendedForGood) if was_suspended => None,
+                    _ => Some(status),
+                }
+            }
+            Status::Suspended { until } => {
+                state.suspended = true;
+                match self.mistake {
+                    Some(Mistake::NeverSuspended) => None,
+                    Some(Mistake::LeaseExtendedByHope) => {
+                        let until = until + self.ttl;
+                        state.hope = Some(until);
+                        Some(Status::Suspended { until })
+                    }
+                    _ => Some(status),
+                }
+            }
+            Status::Lost { why } => self.loss(state, why),
+        }
+    }
+
+    fn loss(&self, state: &State, why: Loss) -> Option<Status> {
+        let idle = state.last_call.elapsed() >= self.ttl;
+        match (self.mistake, why) {
+            (Some(Mistake::NeverLost), Loss::Expired) if state.suspended => None,
+            (Some(Mistake::ExpiryUntold), Loss::Expired) if !state.suspended => None,
+            (Some(Mistake::CloseUntold), Loss::Closed) => None,
+            (Some(Mistake::LeaseExtendedByHope), Loss::Expired)
+                if state.hope.is_some_and(|hope| Instant::now() < hope) =>
+            {
+                None
+            }
+            (Some(Mistake::LostSessionRevived), Loss::Expired) if state.revived => {
+                Some(Status::Live { until: Instant::now() + self.ttl })
+            }
+            (Some(Mistake::NoHeartbeat), Loss::Closed) if idle => {
+                Some(Status::Lost { why: Loss::Expired })
+            }
+            _ => Some(Status::Lost { why }),
+        }
+    }
+
+    async fn follow(self: Arc<Self>, mut inner: watch::Receiver<Status>) {
+        loop {
+            let status = *inner.borrow_and_update();
+            self.hear(status);
+            if status.is_lost() {
+                self.after_loss(status).await;
+            }
+            if inner.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn after_loss(&self, status: Status) {
+        let hope = self.state().hope;
+        match (self.mistake, hope) {
+            (Some(Mistake::LeaseExtendedByHope), Some(hope)) => sleep_until(hope).await,
+            (Some(Mistake::LostSessionRevived), _) => {
+                sleep(self.ttl / 2).await;
+                self.state().revived = true;
+            }
+            _ => return,
+        }
+        self.hear(status);
+    }
+
+    /// Ends the session when nobody called for its time to live.
+    async fn idle(self: Arc<Self>, inner: Arc<dyn Store>) {
+        loop {
+            let ends = self.state().last_call + self.ttl;
+            if ends <= Instant::now() {
+                let _ended = inner.close().await.is_ok();
+                return;
+            }
+            sleep_until(ends).await;
+        }
+    }
+}

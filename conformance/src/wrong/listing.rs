@@ -1,0 +1,108 @@
+//! Mistakes in listings.
+
+use synod_core::chance::mix;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Node, Query, Scope, Sequence, View, Window};
+
+use crate::wrong::store::WrongStore;
+use crate::wrong::{Mistake, pause, sequence};
+
+pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
+    let mut asked = query.clone();
+    match (store.mistake(), query.scope) {
+        (Some(Mistake::PrefixIgnored), _) => asked.prefix.clear(),
+        (Some(Mistake::NewestFromTheWrongEnd), _) => {
+            if let Some(Window::Newest { count, before: None }) = query.window {
+                asked.window = Some(Window::Oldest { count });
+            }
+        }
+        (Some(Mistake::WindowIgnoresBefore), _) => {
+            if let Some(Window::Newest { count, .. }) = query.window {
+                asked.window = Some(Window::Newest { count, before: None });
+            }
+        }
+        (Some(Mistake::ChildrenIncludeGrandchildren), Scope::Children)
+            if query.window.is_none() =>
+        {
+            asked.scope = Scope::Subtree;
+            asked.prefix.clear();
+        }
+        (Some(Mistake::ListingMixesRevisions), Scope::Children | Scope::Subtree) => {
+            return by_pages(store, query).await;
+        }
+        _ => {}
+    }
+    let mut view = sequence::read(store, &asked).await?;
+    match store.mistake() {
+        Some(Mistake::RangeEndIncludesSibling) => alike(store, query, &mut view).await?,
+        Some(mistake) => bent(mistake, query, &mut view.nodes),
+        None => {}
+    }
+    Ok(view)
+}
+
+/// Makes the mistakes that need no other call.
+fn bent(mistake: Mistake, query: &Query, nodes: &mut Vec<Node>) {
+    const PAGE: usize = 65_536;
+    let children = query.scope == Scope::Children;
+    match mistake {
+        Mistake::ListingUnsorted if query.window.is_none() => {
+            nodes.sort_by_key(|node| hash(&node.path));
+        }
+        Mistake::TreeLeavesOutItsRoot if query.scope == Scope::Subtree => {
+            nodes.retain(|node| node.path != query.path);
+        }
+        Mistake::ChildrenIncludeGrandchildren if children => nodes.retain(|node| {
+            let name = node.path.as_str().strip_prefix(query.path.as_str()).unwrap_or_default();
+            let name = name.trim_start_matches('/');
+            node.stat.is_some() && !name.is_empty() && name.starts_with(&query.prefix)
+        }),
+        Mistake::WindowUnsorted if query.window.is_some() => {
+            nodes.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        Mistake::ListingTruncated => nodes.truncate(PAGE),
+        Mistake::ListingLeavesOutContainers => nodes.retain(|node| node.stat.is_some()),
+        Mistake::ListingTellsOtherSequence if children => {
+            for (place, node) in (0..).zip(nodes) {
+                node.sequence = node.sequence.and(Some(Sequence::new(place)));
+            }
+        }
+        Mistake::OwnerUntold if children => {
+            nodes
+                .iter_mut()
+                .filter_map(|node| node.stat.as_mut())
+                .for_each(|stat| stat.owner = None);
+        }
+        _ => {}
+    }
+}
+
+fn hash(path: &Path) -> u64 {
+    path.as_str().bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
+}
+
+/// The first half as it was, the second as it is a little later.
+async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
+    let mut view = sequence::read(store, query).await?;
+    pause().await;
+    let later = sequence::read(store, query).await?;
+    if let Some(middle) = view.nodes.get(view.nodes.len() / 2).map(|node| node.path.clone()) {
+        view.nodes.retain(|node| node.path < middle);
+        view.nodes.extend(later.nodes.into_iter().filter(|node| node.path >= middle));
+    }
+    Ok(view)
+}
+
+/// Adds what only starts like the path that was asked for.
+async fn alike(store: &WrongStore, query: &Query, view: &mut View) -> Result<()> {
+    let Some(parent) = query.path.parent().filter(|_| query.scope != Scope::Node) else {
+        return Ok(());
+    };
+    let siblings = Query::children(parent).starting_with(query.path.name());
+    let mut siblings = store.honest_read(siblings).await?;
+    siblings.nodes.retain(|node| node.path != query.path && node.stat.is_some());
+    view.nodes.append(&mut siblings.nodes);
+    view.nodes.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(())
+}

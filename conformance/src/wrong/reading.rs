@@ -1,0 +1,129 @@
+//! Mistakes in how old an answer is, and in what it leaves out.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{Detail, Freshness, Query, Scope, View};
+use tokio::time::Instant;
+
+use crate::wrong::store::WrongStore;
+use crate::wrong::{Mistake, listing, pause};
+
+/// Answers that a session was given before.
+#[derive(Debug, Default)]
+pub(super) struct Past(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    views: BTreeMap<String, Vec<View>>,
+    last_call: Option<Instant>,
+    forgetful: bool,
+}
+
+impl Past {
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something newer is known to the session.
+    pub(super) fn forget(&self) {
+        self.lock().views.clear();
+    }
+}
+
+pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
+    let one = query.scope == Scope::Node;
+    match store.mistake() {
+        Some(Mistake::LatestLags) if one => listing::read(store, &query.clone().local()).await,
+        Some(Mistake::ListingLags) if !one => listing::read(store, &query.clone().local()).await,
+        Some(
+            Mistake::LocalLagsOwnWrites | Mistake::LocalBehindLatest | Mistake::LocalBehindEvents,
+        ) => cached(store, query).await,
+        Some(Mistake::LocalGoesBack) => turned_back(store, query).await,
+        Some(Mistake::LocalGoesBackAfterOutage) => forgetful(store, query).await,
+        Some(Mistake::RevisionAhead) => {
+            let view = listing::read(store, query).await?;
+            pause().await;
+            let later = listing::read(store, query).await?;
+            Ok(View::new(later.revision, view.nodes))
+        }
+        Some(Mistake::NamesCarryData) => {
+            let mut query = query.clone();
+            query.detail = Detail::Data;
+            listing::read(store, &query).await
+        }
+        Some(Mistake::MissingIsError) if !one => found(store, query).await,
+        Some(Mistake::EmptyIsAbsent) if one && query.detail == Detail::Data => {
+            let mut view = listing::read(store, query).await?;
+            view.nodes.retain(|node| !node.data.is_empty());
+            Ok(view)
+        }
+        _ => listing::read(store, query).await,
+    }
+}
+
+/// Answers from a cache, whose answers are good for one time.
+async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
+    if query.freshness == Freshness::Latest {
+        let view = listing::read(store, query).await?;
+        if !store.makes(Mistake::LocalBehindLatest) {
+            store.past.forget();
+        }
+        return Ok(view);
+    }
+    let key = format!("{query:?}");
+    if let Some(view) = store.past.lock().views.remove(&key).and_then(|mut views| views.pop()) {
+        return Ok(view);
+    }
+    let view = listing::read(store, query).await?;
+    store.past.lock().views.insert(key, vec![view.clone()]);
+    Ok(view)
+}
+
+/// Every third local answer is the first again.
+async fn turned_back(store: &WrongStore, query: &Query) -> Result<View> {
+    let view = listing::read(store, query).await?;
+    if query.freshness == Freshness::Latest {
+        return Ok(view);
+    }
+    let mut past = store.past.lock();
+    let views = past.views.entry(format!("{query:?}")).or_default();
+    views.push(view.clone());
+    if views.len() < 3 {
+        return Ok(view);
+    }
+    let first = views.swap_remove(0);
+    views.clear();
+    Ok(first)
+}
+
+/// A local answer after a silence is the one before the last.
+async fn forgetful(store: &WrongStore, query: &Query) -> Result<View> {
+    let silence: Duration = store.info.ttl / 8;
+    let view = listing::read(store, query).await?;
+    let mut past = store.past.lock();
+    let before = past.last_call.replace(Instant::now());
+    let latest = query.freshness == Freshness::Latest;
+    past.forgetful =
+        !latest && (past.forgetful || before.is_some_and(|before| before.elapsed() >= silence));
+    let forgetful = past.forgetful;
+    let views = past.views.entry(format!("{:?} {}", query.scope, query.path)).or_default();
+    if latest {
+        views.push(view.clone());
+    }
+    let old = views.len().checked_sub(2).map(|index| views[index].clone());
+    Ok(old.filter(|_| forgetful).unwrap_or(view))
+}
+
+async fn found(store: &WrongStore, query: &Query) -> Result<View> {
+    let view = listing::read(store, query).await?;
+    if view.nodes.is_empty() && !query.path.is_root() {
+        let itself = store.honest_read(Query::node(&query.path).names_only()).await?;
+        if itself.nodes.is_empty() {
+            return Err(Error::new(ErrorKind::Backend, "read").at(&query.path).because("no node"));
+        }
+    }
+    Ok(view)
+}

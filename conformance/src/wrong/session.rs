@@ -1,0 +1,182 @@
+//! Mistakes in calls, in how sessions end, and in what hangs on them.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Loss, Op, Outcome, Query, Status, Txn};
+use synod_core::task::spawn;
+use tokio::time::sleep;
+
+use crate::wrong::store::WrongStore;
+use crate::wrong::{Mistake, estate, pause};
+
+/// Makes one call, with the mistakes that calls of one session make with each other.
+pub(super) async fn call<T>(
+    store: &WrongStore,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    store.life.touch();
+    match store.mistake() {
+        Some(Mistake::DroppedCallJams) => {
+            while store.busy.swap(true, Ordering::Relaxed) {
+                pause().await;
+            }
+            tokio::task::yield_now().await;
+            let answer = work.await;
+            store.busy.store(false, Ordering::Relaxed);
+            answer
+        }
+        Some(Mistake::OneCallAtATime) => {
+            let turn = store.turn.fetch_add(1, Ordering::Relaxed) + 1;
+            tokio::task::yield_now().await;
+            if store.turn.load(Ordering::Relaxed) != turn {
+                std::future::pending::<()>().await;
+            }
+            work.await
+        }
+        Some(Mistake::SlowWatcherBlocks) => {
+            while is_flooded(store) {
+                pause().await;
+            }
+            work.await
+        }
+        _ => work.await,
+    }
+}
+
+fn is_flooded(store: &WrongStore) -> bool {
+    const ROOM: usize = 256;
+    let mut books = store.shared.books();
+    books.feeds.retain(|(feed, _)| !feed.is_over());
+    books.feeds.iter().any(|(_, waiting)| waiting.load(Ordering::Relaxed) >= ROOM)
+}
+
+/// Whether a call that failed so is answered all the same.
+pub(super) fn answers_for_the_dead(store: &WrongStore, error: &Error) -> bool {
+    let lost = match store.mistake() {
+        Some(Mistake::ExpiredSessionAnswers) => Loss::Expired,
+        Some(Mistake::ClosedSessionAnswers) => Loss::Closed,
+        _ => return false,
+    };
+    error.kind() == ErrorKind::SessionLost
+        && *store.inner.status().borrow() == Status::Lost { why: lost }
+}
+
+pub(super) async fn close(store: &WrongStore) -> Result<()> {
+    match store.mistake() {
+        Some(Mistake::CloseTwiceFails) if store.closed.swap(true, Ordering::Relaxed) => {
+            Err(Error::new(ErrorKind::SessionLost, "close").because("it was closed before"))
+        }
+        Some(Mistake::CloseKeepsEphemerals) => {
+            let inner = store.inner.clone();
+            let later = spawn(async move {
+                pause().await;
+                let _closed = inner.close().await.is_ok();
+            });
+            store.shared.books().tasks.push(later);
+            Ok(())
+        }
+        Some(Mistake::CloseUntoldToWatchers) => {
+            let hidden = store.shared.hidden().await?;
+            let now = || hidden.read(Query::node(Path::root()));
+            let before = now().await?.revision;
+            let closed = store.inner.close().await;
+            let after = now().await?.revision;
+            store.shared.books().closings.push(before..=after);
+            closed
+        }
+        _ => store.inner.close().await,
+    }
+}
+
+pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
+    let Some(mistake) = store.mistake() else { return store.honest_commit(txn).await };
+    let ephemeral = txn.ops.iter().any(|op| lifetime(op) == Some(Lifetime::Session));
+    txn.ops.iter_mut().for_each(|op| exchange(mistake, op));
+    match mistake {
+        Mistake::ExpiryKeepsOneEphemeral if ephemeral => {
+            const ODD: u64 = 2;
+            if store.ephemerals.fetch_add(1, Ordering::Relaxed) == ODD {
+                return store.shared.hidden().await?.commit(txn).await;
+            }
+            store.honest_commit(txn).await
+        }
+        Mistake::ExpiryOneByOne | Mistake::ExpiryDeletesByPath if ephemeral => {
+            let outcome = store.honest_commit(txn).await?;
+            estate::note(&store.shared, store.inner.session().id, &outcome);
+            Ok(outcome)
+        }
+        Mistake::WriteDetachesEphemeral => detached(store, txn).await,
+        Mistake::TtlNotRefreshedByWrite | Mistake::TtlUntoldToWatchers => mortal(store, txn).await,
+        _ => store.honest_commit(txn).await,
+    }
+}
+
+fn lifetime(op: &Op) -> Option<Lifetime> {
+    match op {
+        Op::Create { lifetime, .. } => Some(*lifetime),
+        _ => None,
+    }
+}
+
+/// Creates a node of another lifetime than asked for.
+fn exchange(mistake: Mistake, op: &mut Op) {
+    let Op::Create { lifetime, sequential, .. } = op else { return };
+    *lifetime = match (mistake, *lifetime) {
+        (Mistake::ExpiryTakesPersistent, Lifetime::Persistent) if *sequential => Lifetime::Session,
+        (Mistake::ExpiryOneByOne, Lifetime::Session)
+        | (Mistake::TtlIgnored | Mistake::TtlNeverExpires, Lifetime::Ttl(_)) => {
+            Lifetime::Persistent
+        }
+        (Mistake::TtlTooEarly, Lifetime::Ttl(ttl)) => Lifetime::Ttl(ttl / 2),
+        (Mistake::TtlDiesWithSession, Lifetime::Ttl(_)) => Lifetime::Session,
+        (_, lifetime) => lifetime,
+    };
+}
+
+/// Writes an ephemeral node as one that stays.
+async fn detached(store: &WrongStore, txn: Txn) -> Result<Outcome> {
+    if let [Op::Set { path, data, expect }] = txn.ops.as_slice() {
+        let view = store.honest_read(Query::node(path)).await?;
+        let owner = view.node().and_then(|node| node.stat).and_then(|stat| stat.owner);
+        if owner.is_some() {
+            let gone = store.honest_commit(Txn::new().delete(path, *expect)).await?;
+            if gone.rejected().is_some() {
+                return Ok(gone);
+            }
+            let again = Txn::new().create(path, data.clone(), Lifetime::Persistent);
+            return store.honest_commit(again).await;
+        }
+    }
+    store.honest_commit(txn).await
+}
+
+/// Keeps books of the nodes with a time to live.
+async fn mortal(store: &WrongStore, txn: Txn) -> Result<Outcome> {
+    let ttls: Vec<Option<Duration>> = txn
+        .ops
+        .iter()
+        .map(|op| match lifetime(op) {
+            Some(Lifetime::Ttl(ttl)) => Some(ttl),
+            _ => None,
+        })
+        .collect();
+    let outcome = store.honest_commit(txn).await?;
+    let Outcome::Committed(commit) = &outcome else { return Ok(outcome) };
+    for (done, ttl) in commit.done.iter().zip(ttls) {
+        let Some(ttl) = ttl else { continue };
+        let path = done.path.clone();
+        store.shared.books().mortal.insert(path.clone());
+        if store.makes(Mistake::TtlNotRefreshedByWrite) {
+            let hidden = store.shared.hidden().await?;
+            let end = spawn(async move {
+                sleep(ttl).await;
+                let _gone = hidden.commit(Txn::new().delete(path, Expect::Any)).await.is_ok();
+            });
+            store.shared.books().tasks.push(end);
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,157 @@
+//! Mistakes in what holds the operations of a transaction together.
+
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Commit, Done, Expect, Op, Outcome, Query, Rejected, Txn, View};
+use synod_core::task::spawn;
+
+use crate::wrong::store::WrongStore;
+use crate::wrong::{Mistake, pause, tree};
+
+pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
+    let several = txn.ops.len() > 1;
+    match store.mistake() {
+        Some(Mistake::AppliesOneByOne) if several => match verdict(store, &txn.ops).await? {
+            Some(rejected) => Ok(Outcome::Rejected(rejected)),
+            None => one_by_one(store, txn).await,
+        },
+        Some(Mistake::AppliesHalf) if several => one_by_one(store, txn).await,
+        Some(Mistake::OpsBlindToEachOther) if several => blindly(store, txn).await,
+        Some(Mistake::RejectedNamesLast) => match tree::commit(store, txn.clone()).await? {
+            Outcome::Rejected(first) => last(store, txn, first).await.map(Outcome::Rejected),
+            done @ Outcome::Committed(_) => Ok(done),
+        },
+        Some(Mistake::RejectedWithoutPlace) => {
+            let path = txn.ops[0].path().clone();
+            Ok(match tree::commit(store, txn).await? {
+                Outcome::Rejected(no) => Outcome::Rejected(Rejected::new(0, path, no.why)),
+                done @ Outcome::Committed(_) => done,
+            })
+        }
+        Some(Mistake::RejectedAppliesLater) => applied_later(store, txn).await,
+        Some(Mistake::AnswerLeavesOutChecks) => {
+            let mut writes = txn.ops.iter().map(Op::is_write).collect::<Vec<_>>().into_iter();
+            Ok(tree::commit(store, txn).await?.map(|mut commit| {
+                commit.done.retain(|_| writes.next().unwrap_or(true));
+                commit
+            }))
+        }
+        Some(Mistake::LookIgnoresPrefix) => {
+            txn.look.iter_mut().for_each(|query| query.prefix.clear());
+            tree::commit(store, txn).await
+        }
+        Some(Mistake::LookBeforeCommit) => {
+            let look = looked(store, txn.look.take()).await?;
+            Ok(tree::commit(store, txn).await?.map(|commit| with_look(commit, look)))
+        }
+        Some(Mistake::LookShowsLater) => {
+            let look = txn.look.take();
+            let outcome = tree::commit(store, txn).await?;
+            pause().await;
+            let look = looked(store, look).await?;
+            Ok(outcome.map(|commit| with_look(commit, look)))
+        }
+        _ => tree::commit(store, txn).await,
+    }
+}
+
+fn with_look(commit: Commit, look: Option<View>) -> Commit {
+    Commit::new(commit.revision, commit.done, look)
+}
+
+async fn looked(store: &WrongStore, query: Option<Query>) -> Result<Option<View>> {
+    match query {
+        Some(query) => store.honest_read(query).await.map(Some),
+        None => Ok(None),
+    }
+}
+
+/// What the store would say to these operations, without doing them.
+async fn verdict(store: &WrongStore, ops: &[Op]) -> Result<Option<Rejected>> {
+    let nowhere = Path::new("/synod-wrong/nowhere")?;
+    let mut txn = Txn::new();
+    txn.ops = ops.to_vec();
+    match tree::commit(store, txn.check(nowhere, Expect::Any)).await? {
+        Outcome::Rejected(no) if no.index < ops.len() => Ok(Some(no)),
+        _ => Ok(None),
+    }
+}
+
+/// Does one operation after the other, up to the first that cannot be done.
+async fn one_by_one(store: &WrongStore, txn: Txn) -> Result<Outcome> {
+    let mut whole = Commit::new(None, Vec::new(), None);
+    for (index, op) in txn.ops.into_iter().enumerate() {
+        match tree::commit(store, Txn::new().op(op)).await? {
+            Outcome::Committed(commit) => {
+                whole.revision = commit.revision.or(whole.revision);
+                whole.done.extend(commit.done);
+            }
+            Outcome::Rejected(no) => {
+                return Ok(Outcome::Rejected(Rejected::new(index, no.path, no.why)));
+            }
+        }
+    }
+    whole.look = looked(store, txn.look).await?;
+    Ok(Outcome::Committed(whole))
+}
+
+/// Judges each operation alone, and does them parents first if the order they came in fails.
+async fn blindly(store: &WrongStore, txn: Txn) -> Result<Outcome> {
+    for (index, op) in txn.ops.iter().enumerate() {
+        if let Some(no) = verdict(store, std::slice::from_ref(op)).await? {
+            return Ok(Outcome::Rejected(Rejected::new(index, no.path, no.why)));
+        }
+    }
+    if verdict(store, &txn.ops).await?.is_none() {
+        return tree::commit(store, txn).await;
+    }
+    let mut places: Vec<usize> = (0..txn.ops.len()).collect();
+    places.sort_by_key(|place| txn.ops[*place].path().clone());
+    let mut sorted = txn.clone();
+    sorted.ops = places.iter().map(|place| txn.ops[*place].clone()).collect();
+    let outcome = tree::commit(store, sorted).await?;
+    if outcome.rejected().is_some() {
+        return tree::commit(store, txn).await;
+    }
+    Ok(outcome.map(|mut commit| {
+        let mut done: Vec<(usize, Done)> = places.into_iter().zip(commit.done).collect();
+        done.sort_by_key(|(place, _)| *place);
+        commit.done = done.into_iter().map(|(_, done)| done).collect();
+        commit
+    }))
+}
+
+/// The last of all operations that cannot be done.
+async fn last(store: &WrongStore, mut txn: Txn, first: Rejected) -> Result<Rejected> {
+    let mut places: Vec<usize> = (0..txn.ops.len()).collect();
+    let (mut last, mut failed) = (first.clone(), first.index);
+    loop {
+        txn.ops.remove(failed);
+        places.remove(failed);
+        if txn.ops.is_empty() {
+            return Ok(last);
+        }
+        match verdict(store, &txn.ops).await? {
+            Some(no) => {
+                failed = no.index;
+                last = Rejected::new(places[failed], no.path, no.why);
+            }
+            None => return Ok(last),
+        }
+    }
+}
+
+/// Does behind everybody's back what could be done of a rejected transaction.
+async fn applied_later(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
+    let outcome = tree::commit(store, txn.clone()).await?;
+    if let Some(no) = outcome.rejected() {
+        txn.ops.remove(no.index);
+        let hidden = store.shared.hidden().await?;
+        let later = spawn(async move {
+            pause().await;
+            let _either_way = hidden.commit(txn).await.is_ok();
+        });
+        store.shared.books().tasks.push(later);
+    }
+    Ok(outcome)
+}

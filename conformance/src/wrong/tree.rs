@@ -1,0 +1,180 @@
+//! Mistakes about parents, children and containers.
+
+use std::cmp::Reverse;
+
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{
+    Commit, Done, Expect, Lifetime, Node, Op, Outcome, Query, Rejected, Txn, Why,
+};
+
+use crate::wrong::store::WrongStore;
+use crate::wrong::{Mistake, sequence};
+
+pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
+    match store.mistake() {
+        Some(Mistake::NoImplicitParents) => match orphan(store, &txn).await? {
+            Some(no) => Ok(Outcome::Rejected(no)),
+            None => sequence::commit(store, txn).await,
+        },
+        Some(Mistake::ContainerIsNode) => {
+            make_ancestors(store, &mut txn).await?;
+            sequence::commit(store, txn).await
+        }
+        Some(Mistake::ContainerStays) => match in_the_way(store, &txn).await? {
+            Some(no) => Ok(Outcome::Rejected(no)),
+            None => remembered(store, txn).await,
+        },
+        Some(Mistake::ParentGoesWithLastChild) => with_empty_parents(store, txn).await,
+        Some(
+            Mistake::CreateReplacesContainer
+            | Mistake::DeleteIgnoresChildren
+            | Mistake::ContainerDeletesItsChildren
+            | Mistake::EphemeralMayHaveChildren
+            | Mistake::EphemeralMayHaveGrandchildren,
+        ) => {
+            let outcome = sequence::commit(store, txn.clone()).await?;
+            match outcome.rejected() {
+                Some(no) => Ok(forced(store, txn, no).await?.unwrap_or(outcome)),
+                None => Ok(outcome),
+            }
+        }
+        _ => sequence::commit(store, txn).await,
+    }
+}
+
+async fn node(store: &WrongStore, path: &Path) -> Result<Option<Node>> {
+    Ok(store.honest_read(Query::node(path)).await?.into_node())
+}
+
+/// The first create whose parent is no node, and was not made before it.
+async fn orphan(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
+    for (index, op) in txn.ops.iter().enumerate() {
+        let Op::Create { path, .. } = op else { continue };
+        let Some(parent) = path.parent().filter(|parent| !parent.is_root()) else { continue };
+        let made = txn.ops[..index].iter().any(|op| *op.path() == parent);
+        if !made && node(store, &parent).await?.is_none() {
+            return Ok(Some(Rejected::new(index, path.clone(), Why::Missing)));
+        }
+    }
+    Ok(None)
+}
+
+async fn make_ancestors(store: &WrongStore, txn: &mut Txn) -> Result<()> {
+    for op in &mut txn.ops {
+        let Op::Create { path, lifetime, .. } = op else { continue };
+        let mut above: Vec<Path> = path.ancestors().filter(|above| !above.is_root()).collect();
+        above.sort();
+        for ancestor in above {
+            let make = Txn::new().create(ancestor, "", Lifetime::Persistent);
+            let _there_already = store.honest_commit(make).await?;
+        }
+        if *lifetime == Lifetime::Container {
+            *lifetime = Lifetime::Persistent;
+        }
+    }
+    Ok(())
+}
+
+/// The first operation that wants a place where a container was left.
+async fn in_the_way(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
+    for (index, op) in txn.ops.iter().enumerate() {
+        let path = op.path();
+        let wants = matches!(
+            op,
+            Op::Create { sequential: false, .. } | Op::Check { expect: Expect::Absent, .. }
+        );
+        let left = store.shared.books().containers.contains(path);
+        if wants && left && node(store, path).await?.is_none() {
+            return Ok(Some(Rejected::new(index, path.clone(), Why::Exists)));
+        }
+    }
+    Ok(None)
+}
+
+async fn remembered(store: &WrongStore, txn: Txn) -> Result<Outcome> {
+    let mut above = Vec::new();
+    for op in txn.ops.iter().filter(|op| matches!(op, Op::Create { .. })) {
+        for ancestor in op.path().ancestors() {
+            if node(store, &ancestor).await?.is_none() {
+                above.push(ancestor);
+            }
+        }
+    }
+    let outcome = sequence::commit(store, txn).await?;
+    if outcome.rejected().is_none() {
+        store.shared.books().containers.extend(above);
+    }
+    Ok(outcome)
+}
+
+async fn with_empty_parents(store: &WrongStore, txn: Txn) -> Result<Outcome> {
+    let deletes = txn.ops.iter().filter(|op| matches!(op, Op::Delete { .. }));
+    let parents: Vec<Path> = deletes.filter_map(|op| op.path().parent()).collect();
+    let outcome = sequence::commit(store, txn).await?;
+    if outcome.rejected().is_none() {
+        for parent in parents.into_iter().filter(|parent| !parent.is_root()) {
+            let _not_empty = store.honest_commit(Txn::new().delete(parent, Expect::Any)).await?;
+        }
+    }
+    Ok(outcome)
+}
+
+/// Gets out of the way what made the store reject, and tries again. `None` if it was right to.
+async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Outcome>> {
+    let path = &no.path;
+    let is_node = node(store, path).await?.is_some();
+    match (store.mistake(), no.why) {
+        (Some(Mistake::DeleteIgnoresChildren), Why::HasChildren) if is_node => {
+            let _gone = clear_below(store, path).await?;
+            sequence::commit(store, txn).await.map(Some)
+        }
+        (Some(Mistake::ContainerDeletesItsChildren), Why::HasChildren) if !is_node => {
+            let _gone = clear_below(store, path).await?;
+            let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
+            Ok(Some(Outcome::Committed(Commit::new(None, done, None))))
+        }
+        (Some(Mistake::CreateReplacesContainer), Why::Exists) if !is_node => {
+            let below = clear_below(store, path).await?;
+            let outcome = sequence::commit(store, txn).await?;
+            for node in below {
+                let again = Txn::new().create(node.path, node.data, Lifetime::Persistent);
+                let _there_again = store.honest_commit(again).await?;
+            }
+            Ok(Some(outcome))
+        }
+        (Some(mistake), Why::BelowEphemeral) => {
+            let mut above = path.ancestors().filter(|above| !above.is_root());
+            let near = mistake == Mistake::EphemeralMayHaveChildren;
+            let candidates: Vec<Path> =
+                if near { above.next().into_iter().collect() } else { above.skip(1).collect() };
+            for ancestor in candidates {
+                if let Some(found) = node(store, &ancestor).await? {
+                    keep(store, found).await?;
+                    return sequence::commit(store, txn).await.map(Some);
+                }
+            }
+            Ok(None)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Removes all nodes below a path, and says what they were.
+async fn clear_below(store: &WrongStore, path: &Path) -> Result<Vec<Node>> {
+    let mut below = store.honest_read(Query::subtree(path)).await?.nodes;
+    below.retain(|node| node.stat.is_some() && node.path != *path);
+    below.sort_by_key(|node| Reverse(node.path.as_str().len()));
+    for node in &below {
+        let _gone = store.honest_commit(Txn::new().delete(&node.path, Expect::Any)).await?;
+    }
+    Ok(below)
+}
+
+/// Makes a node one that stays.
+async fn keep(store: &WrongStore, node: Node) -> Result<()> {
+    let _gone = store.honest_commit(Txn::new().delete(&node.path, Expect::Any)).await?;
+    let again = Txn::new().create(node.path, node.data, Lifetime::Persistent);
+    let _there_again = store.honest_commit(again).await?;
+    Ok(())
+}

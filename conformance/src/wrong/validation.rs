@@ -1,0 +1,76 @@
+//! Mistakes in what is refused before anything is sent.
+
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{Lifetime, Limits, Op, Query, Txn};
+
+use crate::wrong::Mistake;
+use crate::wrong::store::WrongStore;
+
+pub(super) fn query(store: &WrongStore, mut query: Query) -> Result<Query> {
+    if query.validate().is_err() && store.makes(Mistake::QueryNotValidated) {
+        made_answerable(&mut query);
+    }
+    query.validate().map_err(|error| told(store, error))?;
+    Ok(query)
+}
+
+fn made_answerable(query: &mut Query) {
+    query.prefix.clear();
+    query.window = None;
+}
+
+pub(super) async fn txn(store: &WrongStore, mut txn: Txn) -> Result<Txn> {
+    let limits = &store.inner.session().limits;
+    if let Some(look) = &mut txn.look
+        && store.makes(Mistake::LookNotValidated)
+        && look.validate().is_err()
+    {
+        made_answerable(look);
+    }
+    if store.makes(Mistake::LimitsOffByOne) && fills(&txn, limits) {
+        return Err(Error::new(ErrorKind::TooLarge, "commit"));
+    }
+    match (txn.validate(limits), store.mistake()) {
+        (Ok(()), _) => Ok(txn),
+        (Err(error), Some(Mistake::ValidateSkipped)) if error.kind() == ErrorKind::Invalid => {
+            Ok(sensible(txn, limits))
+        }
+        (Err(error), Some(Mistake::SizeUnchecked)) if error.kind() == ErrorKind::TooLarge => {
+            let _hung_up = store.inner.close().await.is_ok();
+            Err(Error::new(ErrorKind::Unreachable, "commit").with_unknown_effect())
+        }
+        (Err(error), _) => Err(told(store, error)),
+    }
+}
+
+fn told(store: &WrongStore, error: Error) -> Error {
+    if store.makes(Mistake::ErrorWithoutPath) {
+        Error::new(error.kind(), "request").because("the store refused it")
+    } else {
+        error
+    }
+}
+
+/// Whether a transaction is just as large as it may be.
+fn fills(txn: &Txn, limits: &Limits) -> bool {
+    let large = txn.ops.iter().any(|op| match op {
+        Op::Create { data, .. } | Op::Set { data, .. } => data.len() == limits.data,
+        _ => false,
+    });
+    large || txn.ops.len() == limits.operations
+}
+
+/// What is left of a transaction without the operations that make no sense.
+fn sensible(txn: Txn, limits: &Limits) -> Txn {
+    let mut left = Txn::new();
+    for mut op in txn.ops {
+        if let Op::Create { lifetime: lifetime @ Lifetime::Ttl(_), .. } = &mut op {
+            *lifetime = Lifetime::Persistent;
+        }
+        let more = left.clone().op(op);
+        if more.validate(limits).is_ok() {
+            left = more;
+        }
+    }
+    left
+}

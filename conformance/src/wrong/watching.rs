@@ -1,0 +1,146 @@
+//! Mistakes in how a watch begins and ends, and what it costs.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::future::{Either, select};
+use synod_core::error::Result;
+use synod_core::store::{End, Event, Feed, Freshness, Query, Revision, Status, View, Watch};
+use synod_core::task::spawn;
+use tokio::sync::watch;
+
+use crate::wrong::events::Teller;
+use crate::wrong::store::WrongStore;
+use crate::wrong::{Mistake, pause};
+
+/// How many events a watch keeps for a reader who is slow.
+const EVENTS: usize = 4_096;
+
+/// What the watches of one session share.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    own: Mutex<BTreeSet<Revision>>,
+    /// Whether watches are silent, by what they watch.
+    silent: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
+}
+
+impl Desk {
+    /// The session wrote.
+    pub(super) fn wrote(&self, revision: Revision) {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(revision);
+    }
+
+    pub(super) fn is_own(&self, revision: Revision) -> bool {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(&revision)
+    }
+
+    fn silence(&self, query: &Query) -> Arc<AtomicBool> {
+        let key = format!("{:?} {}", query.scope, query.path);
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
+    }
+}
+
+/// Silences a path when one of its watches goes.
+struct Silencer(Arc<AtomicBool>);
+
+impl Drop for Silencer {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+pub(super) async fn observe(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
+    let (mut view, inner) = begin(store, query).await?;
+    store.lens.view(&mut view);
+    let (feed, outer) = Feed::new(EVENTS);
+    let waiting = Arc::new(AtomicUsize::new(0));
+    let outer = counted(outer, waiting.clone());
+    if store.makes(Mistake::SlowWatcherBlocks) {
+        store.shared.books().feeds.push((feed.clone(), waiting.clone()));
+    }
+    let silence = store.desk.silence(query);
+    let teller = Teller::new(store, query, &view, (feed.clone(), waiting), silence.clone());
+    let status = store.inner.status();
+    let outlives = store.makes(Mistake::CloseLeavesWatches);
+    let task = spawn(async move {
+        if outlives {
+            until_lost(teller, inner, status, feed).await;
+        } else {
+            teller.tell(inner).await;
+        }
+    });
+    Ok((
+        view,
+        match store.mistake() {
+            Some(Mistake::DropLeavesWatch) => {
+                store.shared.books().tasks.push(task);
+                outer
+            }
+            Some(Mistake::DropRemovesOtherWatches) => {
+                outer.with_guard(task).with_guard(Silencer(silence))
+            }
+            _ => outer.with_guard(task),
+        },
+    ))
+}
+
+/// Counts down what is taken.
+fn counted(watch: Watch, waiting: Arc<AtomicUsize>) -> Watch {
+    watch.map(move |event| {
+        let left = match event {
+            Event::Changed(_) => waiting.load(Ordering::Relaxed).saturating_sub(1),
+            Event::Resync | Event::Ended(_) => 0,
+        };
+        waiting.store(left, Ordering::Relaxed);
+        Some(event)
+    })
+}
+
+/// The view, and the watch of the store inside.
+async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
+    match store.mistake() {
+        Some(Mistake::WatchArmedAfterRead) => {
+            let view = store.honest_read(query.clone()).await?;
+            pause().await;
+            let (_later, watch) = store.honest_observe(query.clone()).await?;
+            Ok((view, watch))
+        }
+        Some(Mistake::LocalWatchSkips) if query.freshness == Freshness::Local => {
+            let view = store.honest_read(query.clone()).await?;
+            let mut latest = query.clone();
+            latest.freshness = Freshness::Latest;
+            let (_later, watch) = store.honest_observe(latest).await?;
+            Ok((view, watch))
+        }
+        Some(Mistake::EventForWrongPath) => {
+            let Some(parent) = query.path.parent() else {
+                return store.honest_observe(query.clone()).await;
+            };
+            let (_wide, watch) = store.honest_observe(Query::subtree(parent)).await?;
+            Ok((store.honest_read(query.clone()).await?, watch))
+        }
+        Some(Mistake::CloseLeavesWatches) => {
+            let _lives = store.honest_read(Query::node(&query.path)).await?;
+            store.shared.hidden().await?.observe(query.clone()).await
+        }
+        _ => store.honest_observe(query.clone()).await,
+    }
+}
+
+/// Tells until the session is lost, and keeps the watch of the store inside all the same.
+async fn until_lost(teller: Teller, inner: Watch, mut status: watch::Receiver<Status>, feed: Feed) {
+    let telling = pin!(teller.tell(inner));
+    let lost = pin!(async {
+        let lost = status.wait_for(Status::is_lost).await;
+        lost.map_or(None, |status| match *status {
+            Status::Lost { why } => Some(why),
+            _ => None,
+        })
+    });
+    if let Either::Right((Some(why), telling)) = select(telling, lost).await {
+        feed.end(End::SessionOver(why));
+        telling.await;
+    }
+}
