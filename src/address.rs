@@ -26,7 +26,7 @@ pub struct Address {
 pub enum Scheme {
     /// `mem`: memory.
     Mem,
-    /// `zk`, or `zks` with TLS: `ZooKeeper`.
+    /// `zk`, or `zks` with TLS: ZooKeeper.
     ZooKeeper {
         /// Whether it is `zks`.
         tls: bool,

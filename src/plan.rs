@@ -29,7 +29,7 @@ pub(crate) struct Target {
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<Credentials>,
     #[cfg_attr(
-        not(feature = "etcd"),
+        not(any(feature = "etcd", feature = "zookeeper")),
         expect(dead_code, reason = "for backends beyond this process, and there are none")
     )]
     pub(crate) tls: Tls,
@@ -124,7 +124,8 @@ impl Durations {
     }
 }
 
-fn duration(key: &str, value: &str) -> Result<Duration> {
+/// A parameter that is a duration.
+pub(crate) fn duration(key: &str, value: &str) -> Result<Duration> {
     match humantime::parse_duration(value) {
         Ok(duration) if !duration.is_zero() => Ok(duration),
         Ok(_) => Err(invalid(format!("{key} is more than zero, as in {key}=10s"))),

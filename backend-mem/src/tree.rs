@@ -12,7 +12,7 @@ use synod_core::store::{
     Facts, Found, Lifetime, Node, Revision, Sequence, SessionId, Stat, Version,
 };
 
-/// Sequences end where those of `ZooKeeper` do.
+/// Sequences end where those of ZooKeeper do.
 pub(crate) const LAST_SEQUENCE: u64 = i32::MAX as u64;
 
 /// All nodes of a store, by path.

@@ -25,7 +25,7 @@ const TTLS: (Duration, Duration) =
 /// The longest that opening a session takes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A store on `ZooKeeper` servers.
+/// A store on ZooKeeper servers.
 #[derive(Clone, Debug)]
 pub struct ZkBackend {
     options: Arc<ZkOptions>,

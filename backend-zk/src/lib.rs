@@ -1,4 +1,4 @@
-//! The `ZooKeeper` backend of synod, on the crate `zookeeper-client`.
+//! The ZooKeeper backend of synod, on the crate `zookeeper-client`.
 //!
 //! Every part of the [floor](synod_core::store) is here; nothing of the crate underneath is public.
 //! What the crate or the servers get wrong is made good: watches that fall silent after a reconnect
@@ -6,7 +6,7 @@
 //! definite answer leaves a write's effect unknown, and a session's life is counted from its own
 //! heartbeats.
 //!
-//! Containers are `ZooKeeper`'s own, with a mark in their data by which this backend tells them from
+//! Containers are ZooKeeper's own, with a mark in their data by which this backend tells them from
 //! nodes: see `container.rs`.
 //!
 //! Read `options.rs`, `backend.rs`, `session.rs`; then `commit.rs` with `plan.rs`, and `hub.rs`.

@@ -95,6 +95,10 @@ impl ZkOptions {
         {
             return Err(invalid("a user's name is not empty and holds no colon"));
         }
+        if self.tls.is_some() && !cfg!(feature = "tls") {
+            return Err(Error::new(ErrorKind::Unsupported, DOING)
+                .because("this program was built without the feature `tls` of synod-zk"));
+        }
         let known = self.credentials.is_some()
             || self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
         let access = match (self.access, known) {
@@ -117,8 +121,10 @@ impl ZkOptions {
     }
 }
 
+const DOING: &str = "reading the options for ZooKeeper";
+
 fn invalid(why: &'static str) -> Error {
-    Error::new(ErrorKind::Invalid, "reading the options for ZooKeeper").because(why)
+    Error::new(ErrorKind::Invalid, DOING).because(why)
 }
 
 impl fmt::Debug for ZkOptions {

@@ -7,7 +7,8 @@ use zookeeper_client::{Client, Connector, Error as ZkError};
 
 /// Whom to trust, and who we are, as certificates in PEM. Names of servers are always checked.
 ///
-/// Needs the feature `tls`: without it, opening a session fails as
+/// Needs the feature `tls`: without it,
+/// [`ZkBackend::new`](crate::ZkBackend::new) refuses it as
 /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported).
 #[derive(Clone)]
 pub struct Tls {

@@ -9,6 +9,7 @@ use synod::store::{Expect, Version};
 
 use crate::args::Common;
 use crate::failure::Failure;
+use crate::progress::Progress;
 
 pub(crate) mod create;
 pub(crate) mod delete;
@@ -16,6 +17,9 @@ pub(crate) mod list;
 pub(crate) mod node;
 pub(crate) mod tree;
 pub(crate) mod watch;
+
+#[cfg(test)]
+mod tests;
 
 const NO_STORE: &str = "no store was named; say --store URL or set SYNOD_STORE, for example \
     --store zk://localhost:2181";
@@ -26,7 +30,7 @@ pub(crate) fn store(common: &Common) -> Result<&str, Failure> {
 }
 
 async fn connect(common: &Common) -> Result<Client, Failure> {
-    Ok(synod::connect(store(common)?).await?)
+    Ok(Progress::waiting("connecting", synod::connect(store(common)?)).await?)
 }
 
 /// The data that was given, or standard input for `-`.

@@ -127,7 +127,7 @@ pub(crate) fn check_segment(segment: &str) -> Result<(), (usize, &'static str)> 
     Ok(())
 }
 
-/// What a `ZooKeeper` server accepts in a path. Its strings are UTF-16, so everything above U+FFFF
+/// What a ZooKeeper server accepts in a path. Its strings are UTF-16, so everything above U+FFFF
 /// is a pair of surrogates to it, and those it refuses.
 fn is_allowed(c: char) -> bool {
     !matches!(c,

@@ -1,15 +1,48 @@
-//! ZooKeeper: this version of synod knows its URLs and has no backend for it yet.
+//! `zk://host:port,host:port/path?acl=open` is a cluster; `zks://` one that talks TLS.
 
 use std::sync::Arc;
 
-use synod_core::error::{Error, ErrorKind, Result};
+use secrecy::SecretString;
+use synod_core::error::Result;
 use synod_core::store::Backend;
+use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 
-use crate::plan::Target;
+use crate::address::{Scheme, invalid};
+use crate::plan::{Target, duration};
 
-#[expect(clippy::needless_pass_by_value, reason = "the same shape as the other backends")]
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
-    target.no_more_parameters(&[])?;
-    Err(Error::new(ErrorKind::Unsupported, "connecting")
-        .because("this version of synod has no backend for ZooKeeper yet; use mem://"))
+    target.no_more_parameters(&["acl", "tick"])?;
+    let mut options = ZkOptions::new(target.hosts.clone());
+    for (key, value) in &target.parameters {
+        options = match (key.as_str(), value.as_str()) {
+            ("acl", "open") => options.access(Access::Open),
+            ("acl", "creator") => options.access(Access::Creator),
+            ("acl", _) => return Err(invalid("acl is open or creator, as in ?acl=open")),
+            (_, tick) => options.tick(duration("tick", tick)?),
+        };
+    }
+    if let Some(credentials) = target.credentials {
+        options = options.credentials(credentials.user, credentials.password);
+    }
+    if target.scheme == (Scheme::ZooKeeper { tls: true }) {
+        options = options.tls(tls(&target.tls)?);
+    }
+    Ok(Arc::new(ZkBackend::new(options)?))
+}
+
+fn tls(files: &crate::config::Tls) -> Result<Tls> {
+    let Some(ca) = &files.ca else {
+        return Err(invalid("zks:// trusts nobody by itself: name who vouches, with tls.ca"));
+    };
+    let mut tls = Tls::trusting(read(ca)?);
+    if let (Some(certificate), Some(key)) = (&files.certificate, &files.key) {
+        tls = tls.identity(read(certificate)?, SecretString::from(read(key)?));
+    }
+    Ok(tls)
+}
+
+fn read(file: &std::path::Path) -> Result<String> {
+    std::fs::read_to_string(file).map_err(|error| {
+        invalid(format!("the TLS file {} cannot be read", file.display())).caused_by(error)
+    })
 }

@@ -1,4 +1,4 @@
-//! What `ZooKeeper`'s servers and their client do of their own, and what becomes of it here.
+//! What ZooKeeper's servers and their client do of their own, and what becomes of it here.
 
 use std::pin::Pin;
 use std::process::ExitCode;

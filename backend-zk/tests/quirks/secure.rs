@@ -4,8 +4,8 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use synod_conformance::server::child::Home;
 use synod_conformance::server::free_ports;
+use synod_conformance::server::home::Home;
 use synod_conformance::server::zookeeper::Ensemble;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Backend as _, Lifetime, SessionOptions, Store, Txn};
@@ -18,7 +18,7 @@ struct Keys(Home);
 
 impl Keys {
     fn new() -> Self {
-        Self(Home::new("synod-keys").expect("there is room"))
+        Self(Home::new("keys").expect("there is room"))
     }
 
     fn openssl(&self, arguments: &str) {

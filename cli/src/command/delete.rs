@@ -51,7 +51,7 @@ async fn remove(client: &Client, path: &Path) -> Result<u64, Failure> {
 }
 
 async fn below(client: &Client, path: &Path) -> StoreResult<Vec<Path>> {
-    let view = client.read(Query::subtree(path)).await?;
+    let view = Progress::waiting("reading", client.read(Query::subtree(path))).await?;
     let nodes = view.nodes.into_iter().filter(|node| node.stat.is_some());
     Ok(nodes.map(|node| node.path).collect())
 }

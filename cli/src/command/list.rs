@@ -7,12 +7,13 @@ use crate::args::Common;
 use crate::command::connect;
 use crate::failure::Failure;
 use crate::output;
+use crate::progress::Progress;
 
 pub(crate) async fn children(common: &Common, path: &Path, long: bool) -> Result<(), Failure> {
     let client = connect(common).await?;
     let query = Query::children(path);
     let query = if long || common.json { query } else { query.names_only() };
-    let view = client.read(query).await;
+    let view = Progress::waiting("reading", client.read(query)).await;
     client.close().await?;
     for node in view?.nodes {
         if common.json {

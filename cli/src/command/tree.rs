@@ -10,6 +10,7 @@ use crate::command::connect;
 use crate::command::list::name;
 use crate::failure::Failure;
 use crate::output;
+use crate::progress::Progress;
 
 /// A place in the tree: a node, or what is above nodes.
 #[derive(Default)]
@@ -20,7 +21,7 @@ struct Branch<'a> {
 
 pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
     let client = connect(common).await?;
-    let view = client.read(Query::subtree(path)).await;
+    let view = Progress::waiting("reading", client.read(Query::subtree(path))).await;
     client.close().await?;
     let nodes = view?.nodes;
     if common.json {

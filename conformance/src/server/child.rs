@@ -1,11 +1,9 @@
-//! [`Child`] and [`Home`]: a server's process and its files, neither of which outlives whoever started
-//! it.
+//! [`Child`]: a server's process, which does not outlive whoever started it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A process that ends when this is dropped, or when this process ends in whatever way.
 #[derive(Debug)]
@@ -84,60 +82,10 @@ impl Drop for Child {
     }
 }
 
-/// A directory that goes when this is dropped, or when this process ends in whatever way.
-#[derive(Debug)]
-pub struct Home {
-    path: PathBuf,
-    janitor: std::process::Child,
-    leash: Option<ChildStdin>,
-}
-
-/// Removes a directory when nobody holds the other end of the input. Servers may still be about to
-/// end, and to write.
-const JANITOR: &str = r#"
-cat >/dev/null
-for try in 1 2 3 4 5 6 7 8 9 10; do
-    rm -rf "$1" && exit
-    sleep 0.2
-done
-"#;
-
-impl Home {
-    /// A new directory whose name starts with this.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be made.
-    pub fn new(name: &str) -> io::Result<Self> {
-        static MADE: AtomicU32 = AtomicU32::new(0);
-
-        let number = MADE.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("{name}-{}-{number}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        let mut sh = Command::new("sh");
-        sh.arg("-c").arg(JANITOR).arg("janitor").arg(&path);
-        sh.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut janitor = sh.spawn()?;
-        let leash = janitor.stdin.take();
-        Ok(Self { path, janitor, leash })
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        self.leash = None;
-        let _removed = self.janitor.wait().is_ok();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::home::Home;
 
     fn runs(id: u32) -> bool {
         Path::new(&format!("/proc/{id}")).exists()
@@ -145,8 +93,8 @@ mod tests {
 
     #[test]
     fn a_child_is_gone_when_it_is_dropped_even_if_it_stands_still() {
-        let home = Home::new("synod-child").expect("there is room");
-        let (path, log) = (home.path().to_owned(), home.path().join("log"));
+        let home = Home::new("child").expect("there is room");
+        let log = home.path().join("log");
         let child = Child::start(Command::new("sleep").arg("60"), &log).expect("sh is there");
         let id = child.id;
         child.signal(Signal::Stop).expect("it runs");
@@ -155,8 +103,5 @@ mod tests {
         drop(child);
 
         assert!(!runs(id));
-        assert!(log.exists());
-        drop(home);
-        assert!(!path.exists());
     }
 }

@@ -1,6 +1,6 @@
-//! [`Links`]: what lies between `ZooKeeper` sessions and their servers.
+//! [`Links`]: what lies between ZooKeeper sessions and their servers.
 //!
-//! A proxy for each server that reads along: `ZooKeeper`'s messages carry their length, the first of
+//! A proxy for each server that reads along: ZooKeeper's messages carry their length, the first of
 //! each direction names the session, and requests have numbers. So each session's link can be cut
 //! and slowed by itself, and exactly one reply can be lost.
 

@@ -1,4 +1,4 @@
-//! [`Ensemble`]: real `ZooKeeper` servers.
+//! [`Ensemble`]: real ZooKeeper servers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,8 +13,9 @@ use std::time::Duration;
 use synod_core::store::SessionId;
 use tokio::time::Instant;
 
-use crate::server::child::{Child, Home, Signal};
+use crate::server::child::{Child, Signal};
 use crate::server::free_ports;
+use crate::server::home::Home;
 
 /// Where Debian puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -70,7 +71,7 @@ impl Ensemble {
     }
 
     fn spawn(size: usize, arguments: &[&str], lines: &[&str]) -> io::Result<Self> {
-        let home = Home::new("synod-zookeeper")?;
+        let home = Home::new("zookeeper")?;
         let ports = free_ports(size * 3)?;
         let mut nodes = Vec::new();
         for (index, own) in ports.chunks(3).enumerate() {

@@ -50,6 +50,9 @@ async fn a_watch_ends_when_its_session_expires(world: World) {
     silent_after(&mut watcher).await;
 }
 
+/// More changes than a store keeps for a reader who does not come.
+const FLOOD: usize = 5_000;
+
 async fn flood(actor: &Actor, world: &World, changes: usize) {
     let nodes: Vec<_> = (0..10).map(|number| world.at(&format!("d/n{number}"))).collect();
     for node in &nodes {
@@ -61,11 +64,10 @@ async fn flood(actor: &Actor, world: &World, changes: usize) {
 }
 
 async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
-    const CHANGES: usize = 3_000;
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
 
-    flood(&ann, &world, CHANGES).await;
+    flood(&ann, &world, FLOOD).await;
     let last = ann.create(&world.at("d/last"), "").await;
     // All that comes has come when the reader turns to it.
     sleep(ann.ttl() / 20).await;
@@ -77,7 +79,7 @@ async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
             Event::Resync => break,
             Event::Changed(change) if change.path == world.at("d/last") => {
                 assert!(change.revision.is_none_or(|revision| revision == last.created));
-                assert!(events >= 10, "{CHANGES} changes of ten nodes, and {events} events");
+                assert!(events >= 10, "{FLOOD} changes of ten nodes, and {events} events");
                 break;
             }
             Event::Changed(_) => events += 1,
@@ -95,7 +97,7 @@ async fn who_reads_no_events_holds_up_nobody(world: World) {
     let (_view, unread) = bob.observe(Query::children(world.at("d"))).await;
     let (_view, mut read) = bob.observe(Query::node(world.at("other"))).await;
 
-    flood(&ann, &world, 3_000).await;
+    flood(&ann, &world, FLOOD).await;
     ann.create(&world.at("other"), "").await;
 
     read.hears_of(&world.at("other")).await;

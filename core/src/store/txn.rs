@@ -288,7 +288,7 @@ fn has_sequence_room(path: &Path) -> bool {
 }
 
 fn validate_ttl(ttl: Duration, limits: &Limits, path: &Path) -> Result<()> {
-    /// What fits every store: `ZooKeeper` counts 40 bits of milliseconds, etcd 9 billion seconds.
+    /// What fits every store: ZooKeeper counts 40 bits of milliseconds, etcd 9 billion seconds.
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
     if ttl.is_zero() || ttl > LONGEST {
         return Err(invalid("a time to live is more than nothing and at most ten years").at(path));

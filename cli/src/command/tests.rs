@@ -1,0 +1,111 @@
+//! Commands one after the other on one store, which lives as long as somebody holds it.
+
+use synod::path::Path;
+use synod::{Client, Lifetime};
+
+use crate::args::{Common, Create};
+use crate::command::{create, delete, list, node, tree, watch};
+use crate::failure::Failure;
+
+/// A store of this name, and what a person would say to reach it.
+async fn store(name: &str) -> (Client, Common) {
+    let url = format!("mem://{name}");
+    let client = synod::connect(&url).await.expect("memory is always there");
+    (client, Common { store: Some(url), json: true })
+}
+
+fn path(text: &str) -> Path {
+    Path::new(text).expect("valid")
+}
+
+async fn held(client: &Client, at: &str) -> Option<String> {
+    let node = client.get(&path(at)).await.expect("memory answers")?;
+    Some(String::from_utf8_lossy(&node.data).into_owned())
+}
+
+fn new(at: &str, data: &str) -> Create {
+    let (path, data) = (path(at), data.to_owned());
+    Create { path, data, sequential: false, ephemeral: false, ttl: None }
+}
+
+fn refused(done: Result<(), Failure>) -> String {
+    match done.expect_err("it is to be refused") {
+        Failure::Store(error) => error.to_string(),
+        Failure::Plain(text) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_node_is_made_written_read_and_removed() {
+    let (client, common) = store("one-node").await;
+    create::run(&common, new("/a/b", "1")).await.expect("it is new");
+    assert_eq!(held(&client, "/a/b").await.as_deref(), Some("1"));
+    assert!(refused(create::run(&common, new("/a/b", "2")).await).contains("already exists"));
+
+    let version = client.get(&path("/a/b")).await.expect("answered").expect("there").stat;
+    let version = version.expect("a node has one").version.get();
+    node::set(&common, &path("/a/b"), "2", Some(version)).await.expect("unchanged");
+    let other = node::set(&common, &path("/a/b"), "3", Some(version)).await;
+    assert!(refused(other).contains("another version"));
+    assert_eq!(held(&client, "/a/b").await.as_deref(), Some("2"));
+    for raw in [true, false] {
+        node::get(&common, &path("/a/b"), raw).await.expect("it is there");
+    }
+
+    assert!(refused(node::delete(&common, &path("/a"), None).await).contains("has children"));
+    node::delete(&common, &path("/a/b"), None).await.expect("it is there");
+    assert_eq!(held(&client, "/a/b").await, None);
+    client.close().await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn a_tree_is_listed_drawn_and_removed_whole() {
+    let (client, common) = store("a-tree").await;
+    for number in 0..150 {
+        let at = path(&format!("/t/{}/{number}", number % 7));
+        let made = client.create(&at, "x", Lifetime::Persistent).await.expect("answered");
+        made.required().expect("it is new");
+    }
+    client
+        .create(&path("/tx"), "", Lifetime::Persistent)
+        .await
+        .expect("answered")
+        .required()
+        .expect("new");
+    for long in [true, false] {
+        let common = Common { json: false, ..common.clone() };
+        list::children(&common, &path("/t"), long).await.expect("it can be listed");
+    }
+    tree::run(&common, &path("/t")).await.expect("it can be drawn");
+
+    delete::tree(&common, &path("/t")).await.expect("it is there");
+
+    assert!(client.children(&path("/t")).await.expect("answered").iter().all(|n| n.stat.is_none()));
+    assert!(held(&client, "/tx").await.is_some(), "only what is below");
+    assert!(refused(delete::tree(&common, &path("/t")).await).contains("nothing at /t"));
+    client.close().await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn changes_are_told_until_there_were_enough() {
+    let (client, common) = store("watched").await;
+    let (told, made) =
+        futures_util::future::join(watch::run(&common, &path("/w"), true, false, Some(2)), async {
+            let mut number = 0;
+            // Until somebody watches nobody is told; so there is always one more.
+            loop {
+                let at = path(&format!("/w/{number}"));
+                client.create(&at, "", Lifetime::Session).await.expect("answered").required()?;
+                number += 1;
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                if number > 40 {
+                    return Ok::<(), synod::Error>(());
+                }
+            }
+        })
+        .await;
+    told.expect("two of them were told");
+    made.expect("they are new");
+    client.close().await.expect("memory answers");
+}
