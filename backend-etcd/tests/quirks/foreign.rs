@@ -1,11 +1,12 @@
 //! What other programs keep in the same cluster.
 
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use etcd_client::PutOptions;
-use synod_core::store::{Expect, Lifetime, Outcome, Query, SessionId, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Sequence, SessionId, Txn, Why};
 
-use crate::world::{World, create, hears_of, path};
+use crate::world::{World, create, eventually, hears_of, path};
 
 const KEYS: &[&[u8]] = &[
     b"/d",
@@ -70,4 +71,35 @@ pub(crate) async fn a_lease_of_others_is_an_owner() {
     let below = Txn::new().create(path("/d/theirs/x"), "", Lifetime::Persistent);
     let outcome = ann.commit(below).await.expect("answered");
     assert_eq!(outcome.rejected().map(|no| no.why), Some(Why::BelowEphemeral));
+}
+
+/// A process that is ended when this is dropped.
+struct Process(std::process::Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ended = self.0.kill().and_then(|()| self.0.wait()).is_ok();
+    }
+}
+
+pub(crate) async fn a_lock_of_etcdctl_is_a_child_with_an_owner() {
+    let world = World::alone();
+    let ann = world.session(Duration::from_secs(5)).await;
+    let mut etcdctl = Command::new("etcdctl");
+    etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", &world.hosts()[0], "lock", "/locks/db/"]);
+    let locked = etcdctl.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let _locked = Process(locked.expect("etcdctl is installed beside etcd"));
+
+    let mut nodes = Vec::new();
+    eventually("the lock is there", async || {
+        let view = ann.read(Query::children(path("/locks/db")).newest(1)).await;
+        nodes = view.expect("answered").nodes;
+        !nodes.is_empty()
+    })
+    .await;
+
+    let stat = nodes[0].stat.expect("a key has one");
+    let owner = stat.owner.expect("its lease");
+    assert_eq!(nodes[0].path.name(), owner.to_string(), "etcdctl names it after its lease");
+    assert_eq!(nodes[0].sequence.map(Sequence::get), Some(stat.created.get()));
 }

@@ -47,7 +47,8 @@ fn main() -> ExitCode {
             what_was_never_sent_did_not_happen;
         foreign: what_others_keep_is_left_alone
             what_others_keep_is_in_the_way_of_a_delete
-            a_lease_of_others_is_an_owner;
+            a_lease_of_others_is_an_owner
+            a_lock_of_etcdctl_is_a_child_with_an_owner;
         listing: a_crowded_directory_is_of_one_moment
             large_nodes_are_listed_in_pieces
             a_path_too_deep_for_etcd_is_refused;
