@@ -65,8 +65,9 @@
 //!   the sending of the last answered request: see [`certain_until`].
 //! - [`Status::Lost`] is final: from then on every call on the session fails as
 //!   [`SessionLost`](crate::error::ErrorKind::SessionLost), with nothing sent and none hanging.
-//! - When the server ends a session, its ephemeral nodes go, all at one revision. Nothing of an
-//!   ended session appears later.
+//! - When the server ends a session, its ephemeral nodes go, all at one revision. No ephemeral node
+//!   of an ended session appears later. Another write that was on its way then may still happen:
+//!   its effect is unknown.
 //! - [`Store::close`] ends the session; when it returned, its ephemeral nodes are gone.
 //! - Dropping a store without closing it leaves the session to its time to live.
 //! - Every call returns or fails by itself: no call waits longer than the session's time to live.

@@ -13,7 +13,7 @@ use crate::output;
 use crate::progress::Progress;
 
 /// How many nodes go at once.
-const BATCH: usize = 64;
+const BATCH: usize = 50;
 
 /// How often the tree is read again because others change it meanwhile.
 const ROUNDS: usize = 100;
