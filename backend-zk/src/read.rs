@@ -160,7 +160,7 @@ impl Snapshot {
             }
             wanted = reached;
         }
-        Err(restless())
+        Err(Trouble::Restless)
     }
 
     /// The children that a query asks for, the same way.
@@ -191,7 +191,7 @@ impl Snapshot {
                 return Ok(snapshot);
             }
         }
-        Err(restless())
+        Err(Trouble::Restless)
     }
 
     fn collect(
@@ -339,10 +339,6 @@ async fn ask(
     answers.push(reader.commit());
     let answers = wire.answer(behind(ahead, try_join_all(answers))).await?;
     Ok(answers.into_iter().flatten().collect())
-}
-
-fn restless() -> Trouble {
-    Trouble::Said(ZkError::Throttled)
 }
 
 fn unexpected() -> Trouble {

@@ -72,7 +72,10 @@ impl Store for ZkStore {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
-        commit(&self.wire, &txn).await
+        commit(&self.wire, &txn).await.map_err(|error| match (&txn.ops[..], error.path()) {
+            ([alone], None) => error.at(alone.path()),
+            _ => error,
+        })
     }
 
     async fn close(&self) -> Result<()> {
