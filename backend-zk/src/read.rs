@@ -126,7 +126,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct Found {
     data: Vec<u8>,
-    stat: ZkStat,
+    pub(crate) stat: ZkStat,
 }
 
 impl Found {
