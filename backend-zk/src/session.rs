@@ -15,7 +15,7 @@ use crate::commit::commit;
 use crate::error::Sort;
 use crate::hub::Hub;
 use crate::pulse::beat;
-use crate::read::read;
+use crate::read::read_through;
 use crate::wire::Wire;
 
 /// One session with the servers.
@@ -59,8 +59,7 @@ impl Store for ZkStore {
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
         let client = self.wire.client("read")?;
-        let own = std::sync::OnceLock::new();
-        let view = read(&self.wire, &client, &query, &own).await;
+        let view = read_through(&self.wire, &client, &query).await;
         let (view, _) = view.map_err(|said| said.translate("read", Sort::Read).at(&query.path))?;
         Ok(view)
     }
