@@ -285,7 +285,7 @@ impl<'a> Writing<'a> {
         for (step, got) in steps.iter().zip(got) {
             let (op, done) = (&self.txn.ops[step.index], &mut done[step.index]);
             let stat = match got {
-                Got::Stat(stat) if matches!(step.role, Role::Own | Role::Raise) => stat,
+                Got::Stat(stat) if matches!(step.role, Role::Own | Role::Again) => stat,
                 Got::Made(path, stat) if step.role == Role::Own => {
                     if op.is_sequential() {
                         done.path = Path::new(&path)?;
@@ -329,10 +329,10 @@ impl<'a> Writing<'a> {
             // What stood in the way is no more, or is something else.
             (Role::Hollow, ZkError::NoAuth) => return Err(unsent(Trouble::Said(ZkError::NoAuth))),
             (Role::Hollow, _) => {
-                self.facts.hollow.remove(&index);
+                self.facts.hollow.clear();
                 self.facts.below.remove(&index);
             }
-            (Role::Ancestor(_) | Role::Raise | Role::Undo, said) => {
+            (Role::Ancestor(_) | Role::Again | Role::Undo, said) => {
                 return Err(unsent(Trouble::Said(said)));
             }
         }

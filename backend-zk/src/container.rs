@@ -7,12 +7,14 @@
 //! The server collects a container that is empty only if something was in it once. Therefore each
 //! is made together with its first child, or with a child that goes at once ([`PROBE`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
+use futures_util::future::join;
 use synod_core::path::Path;
 use zookeeper_client::{
-    Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Permission, Stat as ZkStat,
+    Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error as ZkError, Permission,
+    Stat as ZkStat,
 };
 
 use crate::error::Trouble;
@@ -57,14 +59,15 @@ fn all_but_writing() -> Permission {
     Permission::READ | Permission::CREATE | Permission::DELETE | Permission::ADMIN
 }
 
-/// A child of `container` that only lives within one transaction.
-pub(crate) fn probe(container: &Path) -> String {
-    format!("{}/{PROBE}", container.as_str())
+/// A child of `dir` that only lives within one transaction.
+pub(crate) fn probe(dir: &Path) -> String {
+    let dir = if dir.is_root() { "" } else { dir.as_str() };
+    format!("{dir}/{PROBE}")
 }
 
 /// Whether a path is that of a [`probe`].
 pub(crate) fn is_probe(path: &str) -> bool {
-    path.ends_with(PROBE)
+    path.rsplit('/').next().is_some_and(|name| name.starts_with(PROBE))
 }
 
 /// What stands at a path where something is in the way.
@@ -74,9 +77,24 @@ pub(crate) enum Standing {
     Nothing,
     /// A node, or something with a node below it.
     Something,
-    /// Containers with no node in them, the innermost first. The path's own is the last, if it is
-    /// one.
-    Hollow(Vec<Path>),
+    /// Containers with no node in them.
+    Hollow(Hollow),
+}
+
+/// Containers with no node in them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hollow {
+    /// The innermost first.
+    pub(crate) containers: Vec<Path>,
+    /// How many children the directories of these containers were ever given: while that is the
+    /// same, nothing else can have taken a container's place.
+    pub(crate) births: BTreeMap<Path, i32>,
+}
+
+/// How many children a node was ever given. The server writes it behind the names of sequential
+/// ones, and shows a number made of it and of how many there are.
+fn births(stat: &ZkStat) -> i32 {
+    stat.cversion.wrapping_add(stat.num_children) / 2
 }
 
 /// Finds out what stands at `path`, as if the nodes in `gone` were deleted.
@@ -86,7 +104,16 @@ pub(crate) async fn standing(
     path: &Path,
     gone: &BTreeSet<&Path>,
 ) -> Result<Standing, Trouble> {
-    Ok(judge(path, &Snapshot::take(wire, client, path, true).await?, gone))
+    let dir = path.parent().unwrap_or_else(Path::root);
+    // Read before what stands there is: what is born in between is noticed.
+    let above = client.get_data(dir.as_str());
+    let snapshot = Snapshot::take(wire, client, path, true);
+    let (above, snapshot) = join(wire.answer(above), snapshot).await;
+    match above {
+        Ok((_data, stat)) => Ok(judge(path, (dir, births(&stat)), &snapshot?, gone)),
+        Err(Trouble::Said(ZkError::NoNode)) => Ok(Standing::Nothing),
+        Err(trouble) => Err(trouble),
+    }
 }
 
 /// [`standing`], when the node at `path` itself does not count, only what is below it.
@@ -97,29 +124,40 @@ pub(crate) async fn standing_below(
     gone: &BTreeSet<&Path>,
 ) -> Result<Standing, Trouble> {
     let mut snapshot = Snapshot::take(wire, client, path, true).await?;
-    if snapshot.nodes.remove(path.as_str()).is_none() {
-        return Ok(Standing::Nothing);
-    }
-    Ok(match judge(path, &snapshot, gone) {
-        Standing::Nothing => Standing::Hollow(Vec::new()),
+    let Some(own) = snapshot.nodes.remove(path.as_str()) else { return Ok(Standing::Nothing) };
+    Ok(match judge(path, (path.clone(), births(&own.stat)), &snapshot, gone) {
+        Standing::Nothing => Standing::Hollow(Hollow::default()),
         other => other,
     })
 }
 
-fn judge(path: &Path, snapshot: &Snapshot, gone: &BTreeSet<&Path>) -> Standing {
+fn judge(path: &Path, above: (Path, i32), snapshot: &Snapshot, gone: &BTreeSet<&Path>) -> Standing {
     let left = snapshot.nodes.iter().filter(|(found, _)| {
         // The node of the path itself stands, whatever else goes.
         found.as_str() == path.as_str() || !gone.iter().any(|gone| gone.as_str() == found.as_str())
     });
-    let mut hollow = Vec::new();
+    let mut hollow = Hollow::default();
     for (found, node) in left {
         match Path::new(found) {
-            Ok(found) if node.is_container() => hollow.push(found),
+            Ok(found) if node.is_container() => {
+                let inside = hollow.births.keys().chain([&above.0]);
+                let dir = found.parent().unwrap_or_else(Path::root);
+                if !inside.into_iter().any(|known| *known == dir)
+                    && let Some(node) = snapshot.nodes.get(dir.as_str())
+                {
+                    hollow.births.insert(dir, births(&node.stat));
+                }
+                hollow.containers.push(found);
+            }
             _ => return Standing::Something,
         }
     }
-    hollow.reverse();
-    if hollow.is_empty() { Standing::Nothing } else { Standing::Hollow(hollow) }
+    if hollow.containers.is_empty() {
+        return Standing::Nothing;
+    }
+    hollow.births.insert(above.0, above.1);
+    hollow.containers.reverse();
+    Standing::Hollow(hollow)
 }
 
 #[cfg(test)]
@@ -131,7 +169,10 @@ mod tests {
         assert!(
             !Permission::WRITE.has(all_but_writing()) && !all_but_writing().has(Permission::WRITE)
         );
-        assert!(is_probe(&probe(&Path::new("/a/b").expect("valid"))));
+        for dir in ["/a/b", "/"] {
+            let probe = probe(&Path::new(dir).expect("valid"));
+            assert!(is_probe(&probe) && is_probe(&format!("{probe}0000000007")), "{probe}");
+        }
         assert!(!is_probe("/a/b"));
     }
 }

@@ -9,6 +9,8 @@ use zookeeper_client::Error as ZkError;
 pub(crate) enum Trouble {
     /// The session is over.
     Lost(Loss),
+    /// What was to be read as of one moment did not stand still for one.
+    Restless,
     /// The server, or the crate, says so.
     Said(ZkError),
 }
@@ -26,6 +28,9 @@ impl Trouble {
         let definite = matches!(&self, Self::Said(error) if is_definite(error));
         let error = match self {
             Self::Lost(why) => lost(doing, why),
+            Self::Restless => {
+                Error::new(ErrorKind::Unreachable, doing).because("what was read kept changing")
+            }
             Self::Said(said) => Error::new(kind(&said), doing).caused_by(said),
         };
         if sort == Sort::Write && !definite { error.with_unknown_effect() } else { error }

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use zookeeper_client::{
 
 use crate::container::{is_container, is_probe};
 use crate::error::{Sort, Trouble};
-use crate::read::{read, translate};
+use crate::read::{read_through, translate};
 use crate::sift::is_ours;
 use crate::wire::Wire;
 
@@ -80,8 +80,7 @@ impl Hub {
         let (feed, watch) = Feed::new(EVENTS);
         let (unwatch, created) = self.add(&query, feed);
         let watch = watch.with_guard(unwatch);
-        let own = OnceLock::new();
-        let view = read(&self.wire, &client, &query, &own).await;
+        let view = read_through(&self.wire, &client, &query).await;
         let (view, containers) =
             view.map_err(|trouble| trouble.translate("observe", Sort::Read).at(&query.path))?;
         self.learn(&query.path, containers, created);

@@ -14,7 +14,7 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op};
 use zookeeper_client::{CreateMode, CreateOptions, Error as ZkError, MultiWriter};
 
-use crate::container;
+use crate::container::{self, Hollow};
 use crate::options::Access;
 
 /// What was found out about the tree so far.
@@ -22,8 +22,8 @@ use crate::options::Access;
 pub(crate) struct Facts {
     /// Ancestors that are missing: made as containers.
     pub(crate) missing: BTreeSet<Path>,
-    /// Empty containers that stand in the way of an operation, the innermost first.
-    pub(crate) hollow: BTreeMap<usize, Vec<Path>>,
+    /// Empty containers that stand in the way of an operation.
+    pub(crate) hollow: BTreeMap<usize, Hollow>,
     /// The ancestor whose absence shows that of an operation's path.
     pub(crate) absent: BTreeMap<usize, Path>,
     /// The ephemeral node below which an operation's path certainly is absent.
@@ -58,9 +58,9 @@ pub(crate) enum Role {
     Absence(Path),
     /// It removes an empty container.
     Hollow,
-    /// It raises the version of a node that was made in the place of a container, so that nobody
-    /// who saw the container takes the node for it.
-    Raise,
+    /// It writes once more what was made in the place of a container: of several operations, not
+    /// every server tells what a create made (ZOOKEEPER-4026), but each what a set wrote.
+    Again,
     /// It undoes what another step was only made to show.
     Undo,
 }
@@ -85,6 +85,8 @@ impl Plan {
     /// If the request would be larger than a server takes.
     pub(crate) fn new(ops: &[Op], facts: &Facts, access: Access) -> Result<Self> {
         let mut planner = Planner { ops, facts, access, made: BTreeSet::new(), steps: Vec::new() };
+        // Ahead of all else: what the request itself makes must not count.
+        planner.count_births();
         for index in 0..ops.len() {
             planner.plan(index);
         }
@@ -189,7 +191,7 @@ impl Planner<'_> {
         self.step(index, Role::Own, act);
         if replaces {
             let act = Act::Set { path: text(path), data: data.clone(), version: None };
-            self.step(index, Role::Raise, act);
+            self.step(index, Role::Again, act);
         }
     }
 
@@ -208,22 +210,40 @@ impl Planner<'_> {
         self.made.insert(path.clone());
     }
 
-    /// Removes the empty containers that stand in the way. `true` if there are any.
+    /// Shows that no directory of a container that is to be removed was given a child since it was
+    /// looked at: so that nobody removes a node that has taken the container's place.
     ///
-    /// What stands there may be a node by now. A child that comes and goes shows that it is not an
-    /// ephemeral one, and the version that it is not one that was made in the container's place.
+    /// A sequential child is named for how many there were before; one that is deleted by the
+    /// expected name shows that it got that name.
+    fn count_births(&mut self) {
+        // Of two counts of one directory the lower is out of date, and shall be found to be.
+        let mut counts: BTreeMap<&Path, (i32, usize)> = BTreeMap::new();
+        for (index, hollow) in &self.facts.hollow {
+            for (dir, births) in &hollow.births {
+                let count = counts.entry(dir).or_insert((*births, *index));
+                *count = (*count).min((*births, *index));
+            }
+        }
+        for (dir, (births, index)) in counts {
+            let probe = container::probe(dir);
+            let options = CreateMode::PersistentSequential;
+            let options = options.with_acls(container::node_acls(self.access));
+            let expected = format!("{probe}{births:010}");
+            let act = Act::Create { path: probe, data: Bytes::new(), options };
+            self.steps.push(Step { index, role: Role::Hollow, act });
+            let act = Act::Delete { path: expected, version: None };
+            self.steps.push(Step { index, role: Role::Hollow, act });
+        }
+    }
+
+    /// Removes the empty containers that stand in the way. `true` if the operation's path is one.
     fn remove_hollow(&mut self, index: usize) -> bool {
         let Some(hollow) = self.facts.hollow.get(&index) else { return false };
-        for container in hollow {
-            let probe = container::probe(container);
-            let options = container::options(self.access);
-            let act = Act::Create { path: probe.clone(), data: Bytes::new(), options };
-            self.step(index, Role::Hollow, act);
-            self.step(index, Role::Hollow, Act::Delete { path: probe, version: None });
+        for container in &hollow.containers {
             let act = Act::Delete { path: text(container), version: Some(0) };
             self.step(index, Role::Hollow, act);
         }
-        hollow.last() == Some(self.ops[index].path())
+        hollow.containers.last() == Some(self.ops[index].path())
     }
 
     fn step(&mut self, index: usize, role: Role, act: Act) {
@@ -330,12 +350,27 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_container_gives_way_to_a_node_that_cannot_be_taken_for_it() {
-        let facts =
-            Facts { hollow: [(0, vec![path("/a/b"), path("/a")])].into(), ..Facts::default() };
-        let steps = plan(&create("/a"), &facts);
-        assert_eq!(steps[2], "0: delete /a/b");
-        assert_eq!(steps[5..], ["0: delete /a", "0: create /a", "0: set /a"]);
+    fn an_empty_container_gives_way_if_nothing_was_born_beside_it() {
+        let hollow = Hollow {
+            containers: vec![path("/a/b"), path("/a")],
+            births: [(path("/a"), 3), (Path::root(), 12)].into(),
+        };
+        let facts = Facts { hollow: [(1, hollow)].into(), ..Facts::default() };
+        let txn = create("/x").create(path("/a"), "", Lifetime::Persistent);
+        assert_eq!(
+            plan(&txn, &facts),
+            [
+                "1: create /.synod-probe-5f0e9c",
+                "1: delete /.synod-probe-5f0e9c0000000012",
+                "1: create /a/.synod-probe-5f0e9c",
+                "1: delete /a/.synod-probe-5f0e9c0000000003",
+                "0: create /x",
+                "1: delete /a/b",
+                "1: delete /a",
+                "1: create /a",
+                "1: set /a",
+            ]
+        );
     }
 
     #[test]
@@ -353,7 +388,8 @@ mod tests {
         let mut facts = Facts::default();
         for index in 0..128 {
             let at = path(&format!("{deep}/{index}"));
-            facts.hollow.insert(index, vec![at.clone(), at.clone()]);
+            let births = [(at.clone(), 0), (path(&deep), 0)].into();
+            facts.hollow.insert(index, Hollow { containers: vec![at.clone(), at.clone()], births });
             txn = txn.create(at, "", Lifetime::Persistent);
         }
         let refused = Plan::new(&txn.ops, &facts, Access::Open).expect_err("too large");

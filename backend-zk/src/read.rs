@@ -17,6 +17,28 @@ use crate::error::Trouble;
 use crate::sift::{is_ours, sift};
 use crate::wire::Wire;
 
+/// [`read`], once more on the next connection if the one that it left by was lost.
+pub(crate) async fn read_through(
+    wire: &Wire,
+    client: &Client,
+    query: &Query,
+) -> Result<(View, Vec<Path>), Trouble> {
+    /// What loses every connection that it goes by may be the reason.
+    const CONNECTIONS: usize = 3;
+
+    let own = OnceLock::new();
+    let mut answer = read(wire, client, query, &own).await;
+    for _ in 1..CONNECTIONS {
+        match answer {
+            Err(Trouble::Said(ZkError::ConnectionLoss | ZkError::Custom(_))) => {
+                answer = read(wire, client, query, &own).await;
+            }
+            _ => break,
+        }
+    }
+    answer
+}
+
 /// Answers a query. With the view come the containers that were found, hidden ones too.
 ///
 /// Windows show nothing above `own`, which may become known as late as the listing does.
@@ -126,7 +148,7 @@ pub(crate) struct Snapshot {
 #[derive(Debug)]
 pub(crate) struct Found {
     data: Vec<u8>,
-    stat: ZkStat,
+    pub(crate) stat: ZkStat,
 }
 
 impl Found {
@@ -160,7 +182,7 @@ impl Snapshot {
             }
             wanted = reached;
         }
-        Err(restless())
+        Err(Trouble::Restless)
     }
 
     /// The children that a query asks for, the same way.
@@ -191,7 +213,7 @@ impl Snapshot {
                 return Ok(snapshot);
             }
         }
-        Err(restless())
+        Err(Trouble::Restless)
     }
 
     fn collect(
@@ -339,10 +361,6 @@ async fn ask(
     answers.push(reader.commit());
     let answers = wire.answer(behind(ahead, try_join_all(answers))).await?;
     Ok(answers.into_iter().flatten().collect())
-}
-
-fn restless() -> Trouble {
-    Trouble::Said(ZkError::Throttled)
 }
 
 fn unexpected() -> Trouble {

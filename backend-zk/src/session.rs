@@ -15,7 +15,7 @@ use crate::commit::commit;
 use crate::error::Sort;
 use crate::hub::Hub;
 use crate::pulse::beat;
-use crate::read::read;
+use crate::read::read_through;
 use crate::wire::Wire;
 
 /// One session with the servers.
@@ -59,8 +59,7 @@ impl Store for ZkStore {
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
         let client = self.wire.client("read")?;
-        let own = std::sync::OnceLock::new();
-        let view = read(&self.wire, &client, &query, &own).await;
+        let view = read_through(&self.wire, &client, &query).await;
         let (view, _) = view.map_err(|said| said.translate("read", Sort::Read).at(&query.path))?;
         Ok(view)
     }
@@ -72,7 +71,10 @@ impl Store for ZkStore {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
-        commit(&self.wire, &txn).await
+        commit(&self.wire, &txn).await.map_err(|error| match (&txn.ops[..], error.path()) {
+            ([alone], None) => error.at(alone.path()),
+            _ => error,
+        })
     }
 
     async fn close(&self) -> Result<()> {

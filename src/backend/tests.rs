@@ -23,3 +23,12 @@ fn every_url_is_answered_by_its_backend_or_by_the_feature_that_is_missing() {
         }
     }
 }
+
+#[cfg(feature = "zookeeper")]
+#[test]
+fn zks_is_never_spoken_in_the_clear() {
+    let answer = Config::new("zks://h:1?acl=open").expect("valid").backend();
+    let error = answer.expect_err("nobody is said to vouch for the server");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("tls.ca"), "{error}");
+}
