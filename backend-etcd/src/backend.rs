@@ -46,14 +46,16 @@ impl EtcdBackend {
 impl Backend for EtcdBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = lease::seconds(clamp_ttl(options.ttl, TTLS.0, TTLS.1)?);
-        let sent = Instant::now();
         // A lease that nobody hears of ends by itself, so each attempt asks for a new one.
         let call = Call::read("opening a session", self.endpoints.timeout());
         let granting = |link: Arc<Link>| {
             let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.chance));
-            async move { link.lease.clone().grant(wanted, Some(id)).await }
+            async move {
+                let sent = Instant::now();
+                link.lease.clone().grant(wanted, Some(id)).await.map(|granted| (sent, granted))
+            }
         };
-        let granted = self.endpoints.call(call, granting).await?;
+        let (sent, granted) = self.endpoints.call(call, granting).await?;
         let life = Life::new(granted.id(), Duration::from_secs(number(granted.ttl())), sent);
         let (endpoints, chance) = (self.endpoints.clone(), self.chance.clone());
         Ok(Box::new(EtcdStore::start(endpoints, chance, life)))

@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use etcd_client::{
-    Certificate, Client, ConnectOptions, Identity, KvClient, LeaseClient, TlsOptions, WatchClient,
-};
-use secrecy::ExposeSecret as _;
+use etcd_client::{Client, ConnectOptions, KvClient, LeaseClient, WatchClient};
 use synod_core::error::{Error, Result};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{judge, translate, unanswered};
-use crate::options::{EtcdOptions, Tls};
+use crate::options::EtcdOptions;
 
 /// The largest answer that is taken in one piece.
 const LARGEST: usize = 64 << 20;
@@ -45,25 +42,26 @@ pub(crate) struct Call {
     pub(crate) write: bool,
     /// When it must have come to an end.
     pub(crate) end: Instant,
-    /// How long a member has to answer, at least: another is asked when it does not.
-    pub(crate) least: Duration,
+    /// How long the first who is asked has to answer. Whoever is asked after a silence has twice
+    /// as long.
+    pub(crate) first: Duration,
 }
 
 impl Call {
     pub(crate) fn read(doing: &'static str, limit: Duration) -> Self {
-        let least = Duration::from_millis(300);
-        Self { doing, write: false, end: Instant::now() + limit, least }
+        let first = Duration::from_millis(500);
+        Self { doing, write: false, end: Instant::now() + limit, first }
     }
 
     /// A write that is not answered is not sent again, so there is more time for the answer.
     pub(crate) fn write(doing: &'static str, limit: Duration) -> Self {
-        let least = Duration::from_secs(1);
-        Self { write: true, least, ..Self::read(doing, limit) }
+        let first = (limit / 3).max(Duration::from_secs(1));
+        Self { write: true, first, ..Self::read(doing, limit) }
     }
 
     /// Something that is done again soon: whoever is asked has all the time.
     pub(crate) fn beat(doing: &'static str, limit: Duration) -> Self {
-        Self { least: limit, ..Self::read(doing, limit) }
+        Self { first: limit, ..Self::read(doing, limit) }
     }
 }
 
@@ -87,12 +85,17 @@ impl Endpoints {
     {
         // A connection that broke while nobody used it is noticed by the first to use it.
         let mut tries = self.all.len().max(2);
+        let mut patience = call.first;
         loop {
-            tries -= 1;
-            let failed = match self.once(call, &ask).await {
+            let failed = match self.once(call, patience, &ask).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
             };
+            if failed.silent {
+                patience *= 2;
+            } else {
+                tries -= 1;
+            }
             let again = failed.elsewhere && (failed.refused || !call.write);
             if tries == 0 || !again || Instant::now() >= call.end {
                 return Err(failed.error);
@@ -100,13 +103,18 @@ impl Endpoints {
         }
     }
 
-    async fn once<T, F>(&self, call: Call, ask: &impl Fn(Arc<Link>) -> F) -> Result<T, Failed>
+    async fn once<T, F>(
+        &self,
+        call: Call,
+        patience: Duration,
+        ask: &impl Fn(Arc<Link>) -> F,
+    ) -> Result<T, Failed>
     where
         F: Future<Output = Result<T, etcd_client::Error>>,
     {
-        let now = Instant::now();
-        let left = call.end.saturating_duration_since(now);
-        let end = now + (left / self.shares()).max(call.least).min(left);
+        // Where nobody else can be asked, all the time is there for the one.
+        let end =
+            if self.all.len() == 1 { call.end } else { call.end.min(Instant::now() + patience) };
         let place = self.current.load(Ordering::Relaxed);
         let link = match timeout_at(end, self.link_to(place)).await {
             Ok(Ok(link)) => link,
@@ -122,11 +130,6 @@ impl Endpoints {
                 Err(self.silent(call, place))
             }
         }
-    }
-
-    /// How many members may have to be tried in the time of one call.
-    fn shares(&self) -> u32 {
-        if self.all.len() == 1 { 1 } else { 3 }
     }
 
     async fn failed(
@@ -146,14 +149,14 @@ impl Endpoints {
         }
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
-        Failed { error, refused, elsewhere: verdict.elsewhere }
+        Failed { error, refused, elsewhere: verdict.elsewhere, silent: false }
     }
 
     fn silent(&self, call: Call, place: usize) -> Failed {
         self.pass_over(place);
         let error = unanswered(call.doing);
         let error = if call.write { error.with_unknown_effect() } else { error };
-        Failed { error, refused: !call.write, elsewhere: true }
+        Failed { error, refused: !call.write, elsewhere: true, silent: true }
     }
 
     /// The connection to whoever is asked now, and the member's place.
@@ -169,14 +172,20 @@ impl Endpoints {
             return Ok(link.clone());
         }
         // Large, and seldom needed.
-        let connecting = Client::connect([&endpoint.url], Some(self.connect_options()));
-        let client = Box::pin(connecting).await?;
+        let client = Box::pin(self.connect(&endpoint.url)).await?;
         let link = Arc::new(Link {
             kv: client.kv_client().max_decoding_message_size(LARGEST),
             lease: client.lease_client(),
             watch: client.watch_client().max_decoding_message_size(LARGEST),
         });
         Ok(held.insert(link).clone())
+    }
+
+    async fn connect(&self, url: &str) -> Result<Client, etcd_client::Error> {
+        match &self.options.tls {
+            Some(tls) => tls.connect(url, self.connect_options()).await,
+            None => Client::connect([url], Some(self.connect_options())).await,
+        }
     }
 
     fn connect_options(&self) -> ConnectOptions {
@@ -188,9 +197,6 @@ impl Endpoints {
             .with_tcp_keepalive(Duration::from_secs(30));
         if let Some((name, password)) = self.options.secrets() {
             options = options.with_user(name, password).with_auto_token_refresh(true);
-        }
-        if let Some(tls) = &self.options.tls {
-            options = options.with_tls(tls_options(tls));
         }
         options
     }
@@ -221,22 +227,8 @@ struct Failed {
     error: Error,
     refused: bool,
     elsewhere: bool,
-}
-
-fn tls_options(tls: &Tls) -> TlsOptions {
-    let mut options = TlsOptions::new();
-    if let Some(ca) = &tls.ca {
-        options = options.ca_certificate(Certificate::from_pem(ca));
-    } else {
-        options = options.with_enabled_roots();
-    }
-    if let Some((certificate, key)) = &tls.identity {
-        options = options.identity(Identity::from_pem(certificate, key.expose_secret()));
-    }
-    if let Some(name) = &tls.server_name {
-        options = options.domain_name(name);
-    }
-    options
+    /// Whether it did not answer at all.
+    silent: bool,
 }
 
 impl fmt::Debug for Endpoints {

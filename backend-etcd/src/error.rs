@@ -47,9 +47,8 @@ pub(crate) fn judge(error: &etcd_client::Error) -> Verdict {
             Verdict::of(ErrorKind::Invalid)
         }
         Client::LeaseKeepAliveError(_) => Verdict::of(ErrorKind::SessionLost),
-        Client::TransportError(_) if is_connect(error) => {
-            Verdict::of(ErrorKind::Unreachable).elsewhere()
-        }
+        // What goes wrong on the way is told by a status: this is about what we were configured with.
+        Client::TransportError(_) => Verdict::of(ErrorKind::Invalid),
         _ => UNCLEAR,
     }
 }
@@ -62,8 +61,8 @@ fn judge_status(status: &Status) -> Verdict {
             Verdict::of(ErrorKind::Unreachable).elsewhere()
         }
         _ if is_connect(status) => Verdict::of(ErrorKind::Unreachable).elsewhere(),
-        // The token ran out, or was given before the users changed.
-        Code::Unauthenticated => Verdict::of(ErrorKind::Denied).reconnect(),
+        // The token ran out, or was given before the users changed: a new one may do.
+        Code::Unauthenticated => Verdict::of(ErrorKind::Denied).elsewhere().reconnect(),
         Code::InvalidArgument if says(&["revision in header is old"]) => {
             Verdict::of(ErrorKind::Unreachable).elsewhere().reconnect()
         }
@@ -185,6 +184,7 @@ mod tests {
             (Code::OutOfRange, "decoded message length too large: 5", TooLarge, Unknown),
             (Code::NotFound, "etcdserver: requested lease not found", SessionLost, None),
             (Code::FailedPrecondition, "etcdserver: lease already exists", Backend, None),
+            (Code::Internal, "protocol error", Unreachable, Unknown),
         ];
         for (code, message, kind, effect) in table {
             let error = said(code, message);

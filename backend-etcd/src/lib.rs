@@ -20,9 +20,11 @@ mod plan;
 mod reader;
 mod roster;
 mod store;
+mod tls;
 mod watched;
 mod watches;
 mod writer;
 
 pub use backend::EtcdBackend;
 pub use options::EtcdOptions;
+pub use tls::Tls;

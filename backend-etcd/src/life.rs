@@ -113,14 +113,14 @@ impl Life {
 pub(crate) async fn beat(life: Arc<Life>, endpoints: Arc<Endpoints>) {
     let interval = (life.ttl / 3).min(SLOWEST_BEAT);
     while let Some(until) = life.until() {
-        let sent = Instant::now();
+        let begun = Instant::now();
         let renewal = pin!(renew(&endpoints, life.lease, interval));
         let next = match select(pin!(sleep_until(until)), renewal).await {
             Either::Left(_) => break,
-            Either::Right((Ok(()), _)) => {
+            Either::Right((Ok(sent), _)) => {
                 let until = certain_until(sent, life.ttl, Duration::ZERO);
                 life.change(|_| Status::Live { until });
-                sent + interval
+                begun + interval
             }
             Either::Right((Err(error), _)) if error.kind() == ErrorKind::SessionLost => {
                 life.ended();
@@ -145,12 +145,15 @@ pub(crate) async fn beat(life: Arc<Life>, endpoints: Arc<Endpoints>) {
     let _tried = revoke(&endpoints, life.lease, life.ttl).await.is_ok();
 }
 
-/// Has the server count the lease's time anew.
-pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
+/// Has the server count the lease's time anew; says when the request that was answered was sent.
+pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<Instant> {
     let call = Call::beat("keeping a lease alive", limit);
     // A stream of its own each time: an answer on an older one may be that to an older question.
-    let renewal = |link: Arc<Link>| async move { link.lease.clone().keep_alive(lease).await };
-    endpoints.call(call, renewal).await.map(drop)
+    let renewal = |link: Arc<Link>| async move {
+        let sent = Instant::now();
+        link.lease.clone().keep_alive(lease).await.map(|_answered| sent)
+    };
+    endpoints.call(call, renewal).await
 }
 
 /// Ends a lease, and with it everything that hangs on it.

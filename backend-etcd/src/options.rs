@@ -6,6 +6,8 @@ use std::time::Duration;
 use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::error::{Error, ErrorKind, Result};
 
+use crate::tls::Tls;
+
 /// How to reach an etcd cluster.
 ///
 /// # Examples
@@ -14,7 +16,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 /// use synod_etcd::{EtcdBackend, EtcdOptions};
 ///
 /// let options = EtcdOptions::new(["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"])
-///     .user("app", "secret".into());
+///     .user("app", "secret");
 /// assert!(!format!("{options:?}").contains("secret"));
 /// let backend = EtcdBackend::new(options)?;
 /// # Ok::<(), synod_core::error::Error>(())
@@ -27,14 +29,6 @@ pub struct EtcdOptions {
     pub(crate) timeout: Duration,
 }
 
-/// What a TLS connection needs, in PEM.
-#[derive(Clone, Default)]
-pub(crate) struct Tls {
-    pub(crate) ca: Option<Vec<u8>>,
-    pub(crate) identity: Option<(Vec<u8>, SecretString)>,
-    pub(crate) server_name: Option<String>,
-}
-
 impl EtcdOptions {
     /// The members of a cluster, each as `host` or `host:port`; the port is 2379 if nothing is
     /// said.
@@ -44,8 +38,8 @@ impl EtcdOptions {
     }
 
     /// Says who we are.
-    pub fn user(mut self, name: impl Into<String>, password: SecretString) -> Self {
-        self.user = Some((name.into(), password));
+    pub fn user(mut self, name: impl Into<String>, password: impl Into<SecretString>) -> Self {
+        self.user = Some((name.into(), password.into()));
         self
     }
 
@@ -55,28 +49,9 @@ impl EtcdOptions {
         self
     }
 
-    /// Talks TLS, and trusts whom the system trusts unless [`EtcdOptions::ca`] says otherwise.
-    pub fn tls(mut self) -> Self {
-        self.tls.get_or_insert_default();
-        self
-    }
-
-    /// Talks TLS, and trusts servers for which these certificates vouch, in PEM.
-    pub fn ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.tls.get_or_insert_default().ca = Some(pem.into());
-        self
-    }
-
-    /// Talks TLS, and shows this certificate with its key, both in PEM.
-    pub fn identity(mut self, certificate: impl Into<Vec<u8>>, key: SecretString) -> Self {
-        self.tls.get_or_insert_default().identity = Some((certificate.into(), key));
-        self
-    }
-
-    /// Talks TLS, and expects servers to show a certificate for this name, whatever their address
-    /// is.
-    pub fn server_name(mut self, name: impl Into<String>) -> Self {
-        self.tls.get_or_insert_default().server_name = Some(name.into());
+    /// How connections are encrypted; not at all if nothing is said.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -116,7 +91,7 @@ impl fmt::Debug for EtcdOptions {
         f.debug_struct("EtcdOptions")
             .field("hosts", &self.hosts)
             .field("user", &self.user.as_ref().map(|(name, _)| name))
-            .field("tls", &self.tls.is_some())
+            .field("tls", &self.tls)
             .field("timeout", &self.timeout)
             .finish()
     }
@@ -133,7 +108,7 @@ mod tests {
             urls(&["a", "b:1", "[::1]", "[::1]:1"]).expect("fine"),
             ["http://a:2379", "http://b:1", "http://[::1]:2379", "http://[::1]:1"]
         );
-        let secure = EtcdOptions::new(["a"]).tls().urls();
+        let secure = EtcdOptions::new(["a"]).tls(Tls::new()).urls();
         assert_eq!(secure.expect("fine"), ["https://a:2379"]);
         for wrong in [&[][..], &[""], &["a", ""], &["http://a"], &["u:p@a"], &["a b"]] {
             assert_eq!(urls(wrong).expect_err("wrong").kind(), ErrorKind::Invalid, "{wrong:?}");
@@ -142,9 +117,8 @@ mod tests {
 
     #[test]
     fn no_secret_is_shown() {
-        let options = EtcdOptions::new(["a"])
-            .user("u", "canary".into())
-            .identity("certificate", "canary".into());
+        let tls = Tls::new().identity("certificate", "canary");
+        let options = EtcdOptions::new(["a"]).user("u", "canary").tls(tls);
         let shown = format!("{options:?} {options:#?}");
         assert!(!shown.contains("canary"), "{shown}");
         assert_eq!(options.secrets(), Some(("u", "canary")));

@@ -54,7 +54,11 @@ impl Watches {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
         let task = Watcher { reader, orders: taken, roster: Roster::default(), beat };
-        let task = spawn(task.run());
+        let (task, lost) = (task.run(), life.clone());
+        // With the session goes everything that the server keeps for it.
+        let task = spawn(async move {
+            let _first = select(pin!(lost.lost()), pin!(task)).await;
+        });
         Self { orders, life, next: AtomicI64::new(1), _task: task }
     }
 
@@ -147,14 +151,18 @@ impl Watcher {
                     pause = PAUSES.0;
                     self.serve(line).await
                 }
-                Err(broken) => broken,
+                Err(broken) => {
+                    if let Broken::Line(error, _) = &broken
+                        && error.kind() == ErrorKind::Denied
+                    {
+                        self.roster.refuse(error);
+                    }
+                    broken
+                }
             };
             let Broken::Line(error, place) = broken else { return };
             tracing::debug!(%error, "the stream of watches broke; opening it again");
             self.reader.endpoints.pass_over(place);
-            if error.kind() == ErrorKind::Denied {
-                self.roster.refuse(&error);
-            }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }

@@ -53,6 +53,7 @@ impl Harness for Etcd {
             .crowd(3_000)
             .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links])
             .lacks(Ability::WatchCount, "etcd counts the watches of everybody together")
+            .lacks(Ability::TaskCount, "each session has a link of its own, which stays")
             .lacks(Ability::Truth, "the servers' logs are not read")
     }
 

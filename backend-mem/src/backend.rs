@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Backend, SessionId, SessionOptions, Store, clamp_ttl};
+use synod_core::store::{Backend, Change, SessionId, SessionOptions, Store, clamp_ttl};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -104,6 +104,19 @@ impl MemBackend {
     /// Lets the sequences of a directory that exists go on from `next`.
     pub fn skip_sequences(&self, dir: &Path, next: u64) {
         self.0.world().skip_sequences(dir, next);
+    }
+
+    /// Takes down every change from now on. Without it memory keeps none.
+    pub fn keep_log(&self) {
+        self.0.world().keep_log();
+    }
+
+    /// Every change since [`MemBackend::keep_log`], in the order of the commits, each with its
+    /// revision and with what the node was then.
+    pub fn log(&self) -> Vec<Change> {
+        let mut world = self.0.world();
+        world.tick(Instant::now());
+        world.log().to_vec()
     }
 
     /// Counts what there is.

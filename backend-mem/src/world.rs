@@ -8,7 +8,8 @@ use std::time::Duration;
 use synod_core::chance::mix;
 use synod_core::path::Path;
 use synod_core::store::{
-    Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, SessionId, Txn, View, judge,
+    Change, Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, SessionId, Txn, View,
+    judge,
 };
 use tokio::time::Instant;
 
@@ -34,6 +35,8 @@ pub(crate) struct World {
     /// When which node with a time to live ends, unless it is written before.
     node_ends: BTreeSet<(Instant, Path)>,
     node_end_of: BTreeMap<Path, Instant>,
+    /// Every change since somebody wanted to know.
+    log: Option<Vec<Change>>,
 }
 
 #[derive(Debug)]
@@ -63,6 +66,7 @@ impl World {
             session_ends: BTreeSet::new(),
             node_ends: BTreeSet::new(),
             node_end_of: BTreeMap::new(),
+            log: None,
         }
     }
 
@@ -226,6 +230,9 @@ impl World {
             return;
         }
         self.revision = at;
+        if let Some(log) = &mut self.log {
+            log.extend(effects.iter().map(|effect| effect.to_change(at)));
+        }
         self.tree.collect(at.get());
         if let Some(replica) = &mut self.replica {
             replica.learn(at, effects);
@@ -263,6 +270,14 @@ impl World {
 
     pub(crate) fn skip_sequences(&mut self, dir: &Path, next: u64) {
         self.tree.skip_sequences(dir, next);
+    }
+
+    pub(crate) fn keep_log(&mut self) {
+        self.log.get_or_insert_default();
+    }
+
+    pub(crate) fn log(&self) -> &[Change] {
+        self.log.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn counts(&self) -> (usize, usize, usize) {

@@ -7,11 +7,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
-use synod_core::store::{Backend, SessionId};
+use synod_core::path::Path;
+use synod_core::store::{Backend, Change, SessionId};
 use synod_mem::{MemBackend, Weather};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Memory(MemBackend);
+
+impl Memory {
+    fn new() -> Self {
+        let backend = MemBackend::new();
+        backend.keep_log();
+        Self(backend)
+    }
+}
 
 #[async_trait]
 impl Harness for Memory {
@@ -20,9 +29,7 @@ impl Harness for Memory {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(10), Duration::from_secs(60))
-            .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links, Ability::WatchCount])
-            .lacks(Ability::Truth, "memory keeps no log")
+        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
     }
 
     async fn expire(&self, session: SessionId) {
@@ -44,8 +51,19 @@ impl Harness for Memory {
     async fn watches(&self) -> usize {
         self.0.census().watches
     }
+
+    async fn truth(&self) -> Vec<Change> {
+        self.0.log()
+    }
+
+    async fn near_sequence_end(&self, dir: &Path) {
+        self.0.skip_sequences(dir, NEAR_THE_END);
+    }
 }
 
+/// Ten before the last sequence of memory, and of ZooKeeper.
+const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
+
 fn main() -> ExitCode {
-    Suite::new(Memory::default).on_paused_time().main()
+    Suite::new(Memory::new).on_paused_time().main()
 }

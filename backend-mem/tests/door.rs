@@ -123,6 +123,7 @@ async fn weather(seed: u64) -> Vec<Fired> {
         .with(Site::Unsent, 100)
         .with(Site::RequestLost, 100)
         .with(Site::ReplyLost, 100)
+        .with(Site::AppliedLate, 100)
         .with(Site::RequestHeld, 20)
         .with(Site::ReplyHeld, 20)
         .with(Site::RequestSlow, 200)

@@ -1,62 +1,84 @@
 //! Every known mistake is found by the cases that say so.
 //!
-//! Each case runs on memory with each of the mistakes that it names, and must fail. And on memory
-//! behind the same wrapper without a mistake it must pass, so that it is the mistake that it finds.
+//! Each case runs on memory with each of the mistakes that it names, and must fail: those of stores
+//! are made by a wrapper, those of the door by the door itself. And on memory behind the same
+//! wrapper without a mistake it must pass, so that it is the mistake that it finds.
 //!
 //! Prints a table: the mistake, the case, and what that says. Arguments that are no options choose
 //! mistakes by their names.
 
 #![expect(clippy::print_stdout, reason = "its output is a table for people")]
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::{Suite, Verdict};
 use synod_conformance::wrong::{Mistake, Wrong};
 use synod_conformance::{Case, cases};
+use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
-use synod_core::store::{Backend, Change, Event, Query, SessionId, SessionOptions, Store, Watch};
+use synod_core::store::{Backend, Change, SessionId};
 use synod_mem::{MemBackend, Weather};
+
+/// A mistake, wherever it is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Store(Mistake),
+    Door(Mutant),
+}
+
+impl Known {
+    fn all() -> impl Iterator<Item = Self> {
+        let stores = Mistake::ALL.iter().copied().map(Self::Store);
+        stores.chain(Mutant::ALL.iter().copied().map(Self::Door))
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::Store(mistake) => mistake.what(),
+            Self::Door(mutant) => mutant.what(),
+        }
+    }
+
+    /// Whether a case says that it notices it.
+    fn is_caught_by(self, case: &Case) -> bool {
+        match self {
+            Self::Store(mistake) => case.catches().contains(&mistake),
+            Self::Door(mutant) => case.breaks().contains(&mutant),
+        }
+    }
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(mistake) => mistake.fmt(f),
+            Self::Door(mutant) => mutant.fmt(f),
+        }
+    }
+}
 
 /// Memory, behind a wrapper that makes at most one mistake.
 #[derive(Debug)]
 struct Mistaken {
     memory: MemBackend,
     wrong: Wrong,
-    witness: Witness,
-}
-
-/// Somebody who is told by memory itself of all that happens.
-#[derive(Debug)]
-struct Witness {
-    _session: Box<dyn Store>,
-    told: Mutex<(Watch, Vec<Change>)>,
 }
 
 impl Mistaken {
     fn new(mistake: Option<Mistake>) -> Self {
         let memory = MemBackend::new();
+        memory.keep_log();
         let inner = Arc::new(memory.clone());
         let wrong = match mistake {
             Some(mistake) => Wrong::new(inner, mistake),
             None => Wrong::transparent(inner),
         };
-        let witness = Witness::of(&memory).now_or_never().expect("memory answers at once");
-        Self { memory, wrong, witness }
-    }
-}
-
-impl Witness {
-    async fn of(memory: &MemBackend) -> Self {
-        let session = memory.open(&SessionOptions::default()).await.expect("memory opens");
-        let all = Query::subtree(Path::root()).names_only();
-        let (_view, watch) = session.observe(all).await.expect("memory is observed");
-        Self { _session: session, told: Mutex::new((watch, Vec::new())) }
+        Self { memory, wrong }
     }
 }
 
@@ -67,13 +89,7 @@ impl Harness for Mistaken {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(&[
-            Ability::Expiry,
-            Ability::TtlNodes,
-            Ability::Links,
-            Ability::WatchCount,
-            Ability::Truth,
-        ])
+        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
     }
 
     async fn expire(&self, session: SessionId) {
@@ -93,39 +109,36 @@ impl Harness for Mistaken {
     }
 
     async fn watches(&self) -> usize {
-        // That of the witness is not counted.
-        self.memory.census().watches - 1
+        self.memory.census().watches
     }
 
     async fn truth(&self) -> Vec<Change> {
-        let mut told = self.witness.told.lock().expect("nobody panics with it");
-        let (watch, changes) = &mut *told;
-        changes.extend(std::iter::from_fn(|| watch.try_next()).filter_map(|event| match event {
-            Event::Changed(change) => Some(change),
-            Event::Resync | Event::Ended(_) => None,
-        }));
-        changes.clone()
+        self.memory.log()
+    }
+
+    async fn near_sequence_end(&self, dir: &Path) {
+        self.memory.skip_sequences(dir, NEAR_THE_END);
     }
 }
 
+/// Ten before the last sequence of memory.
+const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
+
 /// What became of a case with a mistake, or without any.
-fn verdict(case: &Case, mistake: Option<Mistake>) -> Verdict {
-    Suite::new(move || Mistaken::new(mistake)).on_paused_time().seeded(SEED).run(case)
+fn verdict(case: &Case, known: Option<Known>) -> Verdict {
+    let run = |mistake| {
+        Suite::new(move || Mistaken::new(mistake)).on_paused_time().seeded(SEED).run(case)
+    };
+    match known {
+        None => run(None),
+        Some(Known::Store(mistake)) => run(Some(mistake)),
+        // A case runs on this thread, and so does all that it starts.
+        Some(Known::Door(mutant)) => mutant::with(mutant, || run(None)),
+    }
 }
 
 /// So that whoever runs it twice sees the same.
 const SEED: u64 = 1;
-
-/// The cases that a mistake must not get past.
-fn catchers() -> BTreeMap<Mistake, Vec<&'static Case>> {
-    let mut catchers: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for case in cases() {
-        for mistake in case.catches() {
-            catchers.entry(*mistake).or_default().push(case);
-        }
-    }
-    catchers
-}
 
 /// Tries the cases without a mistake. Returns what is wrong with them.
 fn try_without_mistake() -> Vec<String> {
@@ -138,9 +151,11 @@ fn try_without_mistake() -> Vec<String> {
 }
 
 /// Tries one mistake on the cases that look for it. Returns what gets past them.
-fn try_mistake(mistake: Mistake, cases: &[&'static Case]) -> Vec<String> {
+fn try_mistake(mistake: Known) -> Vec<String> {
     let mut holes = Vec::new();
-    for case in cases {
+    let mut looked_for = false;
+    for case in cases().filter(|case| mistake.is_caught_by(case)) {
+        looked_for = true;
         let said = match verdict(case, Some(mistake)) {
             Verdict::Failed { why } => brief(&why),
             Verdict::Passed | Verdict::Skipped { .. } => {
@@ -148,9 +163,9 @@ fn try_mistake(mistake: Mistake, cases: &[&'static Case]) -> Vec<String> {
                 "NOTHING".to_owned()
             }
         };
-        println!("{mistake:<30} | {} | {said}", case.name());
+        println!("{:<30} | {} | {said}", mistake.to_string(), case.name());
     }
-    if cases.is_empty() {
+    if !looked_for {
         holes.push(format!("{mistake} is looked for by no case: {}", mistake.what()));
     }
     holes
@@ -169,14 +184,12 @@ fn brief(why: &str) -> String {
 
 fn main() -> ExitCode {
     let names: Vec<_> = std::env::args().skip(1).filter(|name| !name.starts_with('-')).collect();
-    let chosen = |mistake: &&Mistake| names.is_empty() || names.contains(&mistake.to_string());
-    let catchers = catchers();
+    let chosen = |known: &Known| names.is_empty() || names.contains(&known.to_string());
 
     let mut holes = if names.is_empty() { try_without_mistake() } else { Vec::new() };
     let mut tried = 0;
-    for mistake in Mistake::ALL.iter().filter(chosen) {
-        let cases = catchers.get(mistake).map(Vec::as_slice).unwrap_or_default();
-        holes.extend(try_mistake(*mistake, cases));
+    for known in Known::all().filter(chosen) {
+        holes.extend(try_mistake(known));
         tried += 1;
     }
     for hole in &holes {

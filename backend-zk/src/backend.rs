@@ -44,6 +44,15 @@ impl ZkBackend {
         Ok(Self { options: Arc::new(options), access })
     }
 
+    async fn connect(&self, ttl: Duration) -> Result<Client, ZkError> {
+        let hosts = self.options.hosts.join(",");
+        let connector = self.connector(ttl);
+        match &self.options.tls {
+            Some(tls) => tls.connect(connector, &hosts).await,
+            None => connector.connect(&hosts).await,
+        }
+    }
+
     fn connector(&self, ttl: Duration) -> Connector {
         let connector = Client::connector().with_session_timeout(ttl);
         match &self.options.credentials {
@@ -62,7 +71,7 @@ impl Backend for ZkBackend {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
         let opening = async {
-            let client = self.connector(wanted).connect(&self.options.hosts.join(",")).await?;
+            let client = self.connect(wanted).await?;
             let sent = Instant::now();
             let alive = client.check_stat("/");
             let gaps = gaps(&client);

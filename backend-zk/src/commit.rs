@@ -70,7 +70,9 @@ type Answer = Result<Vec<Got>, (usize, ZkError)>;
 
 impl<'a> Writing<'a> {
     /// A check that passes for any node passes for a container, too, and so does one for the version
-    /// that containers have. So what is checked is looked at first, unless it is known to be a node.
+    /// that containers have. So what is checked is looked at first, unless it is a ticket of this
+    /// session: a guarded write takes one round trip. What is a node when it is looked at, and a
+    /// container when the transaction comes, is not noticed.
     async fn find_ghosts(&mut self) -> Result<(), Trouble> {
         let first = Version::new(0);
         let doubtful = |op: &Op| match op {
@@ -303,7 +305,7 @@ impl<'a> Writing<'a> {
         }
         for (op, done) in self.txn.ops.iter().zip(&done) {
             match op {
-                Op::Create { lifetime: Lifetime::Session, .. } => self.wire.know(&done.path),
+                Op::Create { sequential: true, .. } => self.wire.know(&done.path),
                 Op::Delete { path, .. } => self.wire.forget(path),
                 _ => {}
             }

@@ -24,7 +24,9 @@ mod pulse;
 mod read;
 mod session;
 mod sift;
+mod tls;
 mod wire;
 
 pub use backend::ZkBackend;
 pub use options::{Access, ZkOptions};
+pub use tls::Tls;

@@ -6,6 +6,8 @@ use std::time::Duration;
 use secrecy::SecretString;
 use synod_core::error::{Error, ErrorKind, Result};
 
+use crate::tls::Tls;
+
 /// Where the servers are, who we are to them, and who may touch what we make.
 ///
 /// `Debug` hides the password.
@@ -16,6 +18,8 @@ pub struct ZkOptions {
     pub hosts: Vec<String>,
     /// User and password, for the scheme `digest`.
     pub credentials: Option<(String, SecretString)>,
+    /// How connections are encrypted; not at all if nothing is said.
+    pub tls: Option<Tls>,
     /// Who may touch what is made. Without credentials it must be said.
     pub access: Option<Access>,
     /// The longest beat (`tickTime`) of the servers: a server may know of a sign of life that much
@@ -37,7 +41,8 @@ impl ZkOptions {
     /// These servers, each `host:port` or `host`; nobody in particular.
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
-        Self { hosts, credentials: None, access: None, tick: Duration::from_secs(2) }
+        let tick = Duration::from_secs(2);
+        Self { hosts, credentials: None, tls: None, access: None, tick }
     }
 
     /// Who we are.
@@ -47,6 +52,12 @@ impl ZkOptions {
         password: impl Into<SecretString>,
     ) -> Self {
         self.credentials = Some((user.into(), password.into()));
+        self
+    }
+
+    /// How connections are encrypted.
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
         self
     }
 
@@ -84,15 +95,21 @@ impl ZkOptions {
         {
             return Err(invalid("a user's name is not empty and holds no colon"));
         }
-        let access = match (self.access, &self.credentials) {
-            (Some(Access::Creator), None) => {
+        if self.tls.is_some() && !cfg!(feature = "tls") {
+            return Err(Error::new(ErrorKind::Unsupported, DOING)
+                .because("this program was built without the feature `tls` of synod-zk"));
+        }
+        let known = self.credentials.is_some()
+            || self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
+        let access = match (self.access, known) {
+            (Some(Access::Creator), false) => {
                 return Err(invalid(
                     "only its creator may touch a node, and who that is is not said: give user and password",
                 ));
             }
             (Some(access), _) => access,
-            (None, Some(_)) => Access::Creator,
-            (None, None) => {
+            (None, true) => Access::Creator,
+            (None, false) => {
                 return Err(invalid(
                     "it is not said who may touch what is made: give user and password, or let \
                      everybody who reaches the servers with Access::Open (in a URL, ?acl=open)",
@@ -104,8 +121,10 @@ impl ZkOptions {
     }
 }
 
+const DOING: &str = "reading the options for ZooKeeper";
+
 fn invalid(why: &'static str) -> Error {
-    Error::new(ErrorKind::Invalid, "reading the options for ZooKeeper").because(why)
+    Error::new(ErrorKind::Invalid, DOING).because(why)
 }
 
 impl fmt::Debug for ZkOptions {
@@ -113,6 +132,7 @@ impl fmt::Debug for ZkOptions {
         f.debug_struct("ZkOptions")
             .field("hosts", &self.hosts)
             .field("user", &self.credentials.as_ref().map(|(user, _)| user))
+            .field("tls", &self.tls)
             .field("access", &self.access)
             .field("tick", &self.tick)
             .finish_non_exhaustive()

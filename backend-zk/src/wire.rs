@@ -110,7 +110,7 @@ impl Wire {
         Revision::new(newest)
     }
 
-    /// The session made an ephemeral node: a container it is not.
+    /// The session made a ticket. Nobody else gives its name, so that a container it never is.
     pub(crate) fn know(&self, path: &Path) {
         /// What is forgotten costs a request more, no more.
         const MOST: usize = 10_000;
@@ -122,7 +122,7 @@ impl Wire {
         mine.insert(path.clone());
     }
 
-    /// Whether the session made an ephemeral node there and did not delete it.
+    /// Whether the session made a ticket of this name.
     pub(crate) fn knows(&self, path: &Path) -> bool {
         self.mine.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }

@@ -44,7 +44,8 @@ impl Harness for ZooKeeper {
     fn profile(&self) -> Profile {
         Profile::new(Duration::from_secs(1), Duration::from_secs(10))
             .crowd(3_000)
-            .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links, Ability::WatchCount])
+            .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links])
+            .offers(&[Ability::WatchCount, Ability::TaskCount])
             .lacks(Ability::Truth, "the servers' logs are not read")
     }
 

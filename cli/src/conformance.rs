@@ -51,7 +51,7 @@ fn suite(url: &str) -> Result<Suite, Failure> {
     let config = Config::new(url)?;
     let backend = config.backend()?;
     Ok(match config.url.scheme() {
-        Scheme::Mem => Suite::new(Memory::default).on_paused_time(),
+        Scheme::Mem => Suite::new(Memory::new).on_paused_time(),
         _ => Suite::new(move || AnyStore(backend.clone())),
     })
 }

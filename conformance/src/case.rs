@@ -1,21 +1,24 @@
-//! [`Case`]: one sentence that a store keeps or breaks.
+//! [`Case`]: one sentence that a store, or the door over it, keeps or breaks.
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+
+use synod_core::mutant::Mutant;
 
 use crate::harness::Ability;
 use crate::law::{self, Law};
 use crate::world::World;
 use crate::wrong::Mistake;
 
-/// A sentence about stores, and the code that tries it on one.
+/// A sentence about stores, or about what an application holds of one, and the code that tries it.
 #[derive(Clone, Copy)]
 pub struct Case {
     name: &'static str,
     laws: &'static str,
     needs: &'static [Ability],
     catches: &'static [Mistake],
+    breaks: &'static [Mutant],
     pub(crate) act: Act,
 }
 
@@ -29,7 +32,12 @@ impl Case {
         catches: &'static [Mistake],
         act: Act,
     ) -> Self {
-        Self { name, laws, needs, catches, act }
+        Self { name, laws, needs, catches, breaks: &[], act }
+    }
+
+    /// Names the mistakes of the door under which it fails.
+    pub(crate) const fn breaking(self, breaks: &'static [Mutant]) -> Self {
+        Self { breaks, ..self }
     }
 
     /// Its module and its sentence, like `store::txn::a_look_reflects_its_own_commit`.
@@ -47,9 +55,14 @@ impl Case {
         self.needs
     }
 
-    /// The known mistakes that it must notice.
+    /// The known mistakes of stores that it must notice.
     pub fn catches(&self) -> &'static [Mistake] {
         self.catches
+    }
+
+    /// The known mistakes of the door that it must notice.
+    pub fn breaks(&self) -> &'static [Mutant] {
+        self.breaks
     }
 }
 
@@ -64,19 +77,26 @@ impl fmt::Debug for Case {
 
 /// Lists the cases of a module. One that is left out is dead code, and does not build.
 macro_rules! cases {
-    ($($laws:literal $(needs [$($need:ident)*])? $(catches [$($mistake:ident)*])? => $case:ident,)*) => {
+    ($(
+        $laws:literal
+        $(needs [$($need:ident)*])?
+        $(catches [$($mistake:ident)*])?
+        $(breaks [$($mutant:ident)*])?
+        => $case:ident,
+    )*) => {
         pub(crate) const CASES: &[$crate::case::Case] = &[$($crate::case::Case::new(
             concat!(module_path!(), "::", stringify!($case)),
             $laws,
             &[$($($crate::harness::Ability::$need,)*)?],
             &[$($($crate::wrong::Mistake::$mistake,)*)?],
             |world| Box::pin($case(world)),
-        ),)*];
+        )
+        .breaking(&[$($(synod_core::mutant::Mutant::$mutant,)*)?]),)*];
     };
 }
 /// Every case, in the order of the laws.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    crate::store::ALL.iter().copied().flatten()
+    crate::store::ALL.iter().chain(crate::door::ALL).copied().flatten()
 }
 
 #[cfg(test)]
@@ -112,7 +132,8 @@ mod tests {
     #[test]
     fn every_case_is_known_to_catch_something() {
         for case in cases() {
-            assert!(!case.catches().is_empty(), "{case:?} was never seen to fail");
+            let fails = !case.catches().is_empty() || !case.breaks().is_empty();
+            assert!(fails, "{case:?} was never seen to fail");
         }
     }
 }

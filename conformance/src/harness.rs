@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use synod_core::path::Path;
 use synod_core::store::{Backend, Change, SessionId};
 
 /// One store, and what can be done to it from outside.
@@ -37,6 +38,12 @@ pub trait Harness: Debug + Send + Sync + 'static {
         unreachable!("watches cannot be counted: the profile does not offer it");
     }
 
+    /// Brings a directory that exists so near to the end of its sequences that a hundred tickets
+    /// are more than are left. For [`Ability::SequenceEnd`].
+    async fn near_sequence_end(&self, dir: &Path) {
+        unreachable!("{dir} cannot be brought to its end: the profile does not offer it");
+    }
+
     /// Every change that was ever committed, in order, each with its revision. For
     /// [`Ability::Truth`].
     async fn truth(&self) -> Vec<Change> {
@@ -58,12 +65,24 @@ pub enum Ability {
     WatchCount,
     /// What was really committed is known: [`Harness::truth`].
     Truth,
+    /// A directory can be brought near the end of its sequences: [`Harness::near_sequence_end`].
+    SequenceEnd,
+    /// The harness itself starts no tasks as sessions come: those of a case's runtime that are left
+    /// are left by the store, or by the door over it.
+    TaskCount,
 }
 
 impl Ability {
     /// Every one of them.
-    pub const ALL: &'static [Self] =
-        &[Self::Expiry, Self::TtlNodes, Self::Links, Self::WatchCount, Self::Truth];
+    pub const ALL: &'static [Self] = &[
+        Self::Expiry,
+        Self::TtlNodes,
+        Self::Links,
+        Self::WatchCount,
+        Self::Truth,
+        Self::SequenceEnd,
+        Self::TaskCount,
+    ];
 
     /// What it means to lack it.
     pub fn lack(self) -> &'static str {
@@ -73,6 +92,8 @@ impl Ability {
             Self::Links => "links cannot be cut or slowed",
             Self::WatchCount => "the server's watches cannot be counted",
             Self::Truth => "what was really committed is not known",
+            Self::SequenceEnd => "a directory cannot be brought near its last sequence",
+            Self::TaskCount => "the harness has tasks of its own",
         }
     }
 }

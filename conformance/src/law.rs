@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-/// A sentence that a store keeps or breaks.
+/// A sentence that a store, or the door over it, keeps or breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Law {
     /// By what it is cited. `L-` are the laws; `C-` the lines of the contract of a store, which is
-    /// in the documentation of `synod_core::store`.
+    /// in the documentation of `synod_core::store`; `D-` what the door promises besides, which is in
+    /// that of `synod_core::client` and `synod_core::session`.
     pub id: &'static str,
     /// What it says.
     pub sentence: &'static str,
@@ -29,7 +30,7 @@ const fn law(id: &'static str, sentence: &'static str) -> Law {
     Law { id, sentence }
 }
 
-/// Every law about stores.
+/// Every law about stores and the door.
 pub const LAWS: &[Law] = &[
     law("L-OUT-1", "a write that failed for certain never happens"),
     law("L-OUT-2", "a write that is answered happened exactly once, during the call"),
@@ -110,8 +111,10 @@ pub const LAWS: &[Law] = &[
     law("L-SES-12", "a time to live of any size is negotiated, or refused"),
     law("L-SES-13", "an ephemeral node stays with its owner, whoever writes it"),
     law("L-SES-14", "two clients with one session do not fight for ever"),
+    law("L-X-1", "a call may be dropped at any await, and no law is broken"),
     law("L-X-4", "a call lets others run"),
     law("L-X-5", "what is dropped leaves nothing running"),
+    law("L-X-8", "an outage is not met with a storm of repetitions"),
     law("L-X-9", "a path is not a prefix: nothing of /ab shows in /a"),
     law("L-X-10", "what a store cannot do it refuses"),
     law("B-PATH", "what no store could hold is refused before anything is sent"),
@@ -148,16 +151,17 @@ pub const LAWS: &[Law] = &[
     law("C-SES-5", "a store that is dropped leaves its session to its time to live"),
     law("C-SES-6", "no call waits longer than the time to live"),
     law("C-SES-7", "a dropped call breaks nothing else"),
+    law("D-REPEAT", "what is safe to repeat is repeated, as the policy says, and nothing else is"),
+    law("D-DROP", "a write is driven to its end though its caller is gone"),
+    law("D-NEXT", "what did nothing because its session was over goes on in the next one"),
+    law("D-STATE", "a session that was lost is told before the one after it"),
+    law("D-VALUE", "a value is read as it was written, or said to be unreadable"),
 ];
 
 /// Laws that no case checks yet, each with the reason.
 pub const UNCHECKED: &[(&str, &str)] = &[
-    ("L-OUT-4", "the floor repeats nothing by itself; it is the door that does"),
-    ("L-KV-8", "the floor compares versions; recognising an incarnation is up to the door"),
     ("L-KV-15", "needs two stores side by side"),
     ("L-SEQ-5", "what compares tickets of two incarnations is a recipe"),
-    ("L-SEQ-7", "a directory cannot be brought near its last sequence from outside"),
-    ("L-SEQ-10", "undoing what was dropped is up to the door"),
     ("L-WAT-5", "the floor does not tell where the events of a revision end"),
     ("L-WAT-9", "only ZooKeeper can promise it, so the floor does not"),
     ("L-WAT-16", "needs a real connection with a limit on the size of its frames"),

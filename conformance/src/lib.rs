@@ -1,7 +1,8 @@
 //! The laws of synod as cases that any backend runs.
 //!
-//! A case is one sentence about stores. The tests of a backend are a [`Harness`](harness::Harness)
-//! and one call, in `tests/conformance.rs` with `harness = false`:
+//! A case is one sentence about stores, or about what an application holds of one. The tests of a
+//! backend are a [`Harness`](harness::Harness) and one call, in `tests/conformance.rs` with
+//! `harness = false`:
 //!
 //! ```no_run
 //! # // Needs the arguments of a test run.
@@ -48,9 +49,10 @@
 //! A case that a harness cannot run is ignored, with the reason in the list, and never counted as
 //! passed. [`law::UNCHECKED`] lists the laws that no case checks yet, each with the reason.
 //!
-//! [`wrong`] has stores that make mistakes, one each, to see that the cases notice.
+//! [`wrong`] has stores that make mistakes, one each, to see that the cases notice; the mistakes of
+//! the door are `synod_core::mutant`'s.
 //!
-//! Read [`harness`], then any file of `src/store`.
+//! Read [`harness`], then any file of `src/store`, then any of `src/door`.
 
 #[macro_use]
 pub mod case;
@@ -63,6 +65,7 @@ pub mod server;
 pub mod wrong;
 
 mod actor;
+mod door;
 mod store;
 mod world;
 

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, watch};
 use crate::client::generations::Generations;
 use crate::client::keeper::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
@@ -90,7 +91,9 @@ impl Client {
     ///
     /// [`ErrorKind::Invalid`] if `root` gets too long, being within this client's own root.
     pub fn namespace(&self, root: &Path) -> Result<Self> {
-        Ok(Self { root: root.within(&self.root)?, ..self.clone() })
+        let outer =
+            if mutant::is(Mutant::NamespaceReplaces) { Path::root() } else { self.root.clone() };
+        Ok(Self { root: root.within(&outer)?, ..self.clone() })
     }
 
     /// The session that lives now; waits for the next one while there is none.
@@ -120,6 +123,9 @@ impl Client {
     /// A dropped call goes on in the background: the client is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a client";
+        if mutant::is(Mutant::CloseNeedsItsCaller) {
+            tokio::task::yield_now().await;
+        }
         let _asked = self.close.send(Close).is_ok();
         let deadline = self.deadline();
         match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {
@@ -159,8 +165,11 @@ impl Client {
             let session = self.session_by(deadline).await?;
             match call(session, deadline).await {
                 Err(error)
-                    if error.kind() == ErrorKind::SessionLost && error.effect() == Effect::None => {
-                }
+                    if error.kind() == ErrorKind::SessionLost
+                        && error.effect() == Effect::None
+                        && !mutant::is(Mutant::StaysWithLostSession)
+                        // Which would be given out again and again.
+                        && !mutant::is(Mutant::HandsOutLost) => {}
                 result => return result,
             }
         }

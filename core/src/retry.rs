@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
 
 /// The shortest first delay: what bounds the traffic of a client whose store is gone.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -233,7 +234,10 @@ impl Iterator for Delays {
         let share = f64::from(part) / f64::from(PARTS) * f64::from(self.jitter);
         // A share that is no number, or out of its bounds, takes nothing off.
         let off = if (0.0..=1.0).contains(&share) { whole.mul_f64(share) } else { Duration::ZERO };
-        let delay = whole.saturating_sub(off).max(SHORTEST);
+        let mut delay = whole.saturating_sub(off).max(SHORTEST);
+        if mutant::is(Mutant::RetriesInAStorm) {
+            delay = SHORTEST;
+        }
         let in_time = self.end.is_none_or(|end| delay < end - Instant::now());
         in_time.then_some(delay)
     }

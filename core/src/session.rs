@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
@@ -60,7 +61,8 @@ mod tests;
 /// any more. If the transaction only checks and creates, its nodes are then removed again. A set, a
 /// delete or a mixed transaction stays done. The node of a single sequential create is removed too when
 /// the call fails without anybody knowing whether it happened. What cannot be undone: a plain create
-/// whose *answer* was lost.
+/// whose *answer* was lost, and one of several of which the store does not tell what it made (some
+/// ZooKeeper servers do not).
 #[derive(Clone)]
 pub struct Session {
     reach: Reach,
@@ -205,6 +207,9 @@ impl Session {
     pub async fn remove(&self, node: &Done) -> Result<()> {
         const DOING: &str = "removing a node";
         let (own, reach, deadline) = (Own::of(node)?, self.reach.clone(), self.deadline());
+        if mutant::is(Mutant::RemovalNeedsItsCaller) {
+            return own.try_until_gone(&reach).await;
+        }
         let (tell, mut told) = oneshot::channel();
         self.send(Box::pin(async move {
             let _heard = tell.send(own.try_until_gone(&reach).await).is_ok();
@@ -285,7 +290,7 @@ impl Session {
         let path = txn.ops.first().map(|op| op.path().clone());
         let result = Write::new(&self.reach, &self.jobs, txn).ended(deadline).await;
         result.map_err(|error| match (error.path(), path) {
-            (None, Some(path)) => error.at(&path),
+            (None, Some(path)) if !mutant::is(Mutant::PathUntold) => error.at(&path),
             _ => error,
         })
     }
@@ -311,6 +316,7 @@ pub(crate) fn only(outcome: Outcome) -> Result<Outcome<Done>> {
     match outcome {
         Outcome::Committed(commit) => match commit.done.into_iter().next() {
             Some(done) => Ok(Outcome::Committed(done)),
+            None if mutant::is(Mutant::AnswerTrusted) => panic!("a store tells of every operation"),
             None => Err(Error::new(ErrorKind::Backend, "commit")
                 .because("the store did not tell what it did")
                 .with_unknown_effect()),

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Expect, Node, Stat};
 
@@ -21,6 +22,9 @@ pub struct Value<T> {
 impl<T> Value<T> {
     /// What a write expects that shall replace exactly this.
     pub fn unchanged(&self) -> Expect {
+        if mutant::is(Mutant::ValueWithoutVersion) {
+            return Expect::Any;
+        }
         Expect::Version(self.stat.version)
     }
 }
@@ -37,6 +41,10 @@ impl<T: DeserializeOwned> Value<T> {
         };
         match serde_json::from_slice(&node.data) {
             Ok(value) => Ok(Self { value, stat }),
+            Err(error) if mutant::is(Mutant::DataQuoted) => {
+                let quoted = String::from_utf8_lossy(&node.data);
+                Err(corrupt(node, format!("{error} in {quoted}")))
+            }
             // Not the error itself: it quotes the data, which may be secret.
             Err(error) => {
                 let what = match error.classify() {

@@ -1,12 +1,13 @@
-//! `zk://host:port,host:port/path?acl=open`.
+//! `zk://host:port,host:port/path?acl=open` is a cluster; `zks://` one that talks TLS.
 
 use std::sync::Arc;
 
+use secrecy::SecretString;
 use synod_core::error::Result;
 use synod_core::store::Backend;
-use synod_zk::{Access, ZkBackend, ZkOptions};
+use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 
-use crate::address::invalid;
+use crate::address::{Scheme, invalid};
 use crate::plan::{Target, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
@@ -23,5 +24,25 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     if let Some(credentials) = target.credentials {
         options = options.credentials(credentials.user, credentials.password);
     }
+    if target.scheme == (Scheme::ZooKeeper { tls: true }) {
+        options = options.tls(tls(&target.tls)?);
+    }
     Ok(Arc::new(ZkBackend::new(options)?))
+}
+
+fn tls(files: &crate::config::Tls) -> Result<Tls> {
+    let Some(ca) = &files.ca else {
+        return Err(invalid("zks:// trusts nobody by itself: name who vouches, with tls.ca"));
+    };
+    let mut tls = Tls::trusting(read(ca)?);
+    if let (Some(certificate), Some(key)) = (&files.certificate, &files.key) {
+        tls = tls.identity(read(certificate)?, SecretString::from(read(key)?));
+    }
+    Ok(tls)
+}
+
+fn read(file: &std::path::Path) -> Result<String> {
+    std::fs::read_to_string(file).map_err(|error| {
+        invalid(format!("the TLS file {} cannot be read", file.display())).caused_by(error)
+    })
 }

@@ -65,9 +65,8 @@ pub(crate) async fn a_server_that_comes_back_is_found_again() {
     let (_view, mut watch) = ann.observe(Query::subtree(path("/n"))).await.expect("answered");
 
     world.cluster.kill(0).expect("it runs");
-    let mut status = ann.status();
-    let suspended = status.wait_for(|status| matches!(status, Status::Suspended { .. }));
-    let _told = suspended.await.expect("the session says so");
+    let suspended = async || matches!(*ann.status().borrow(), Status::Suspended { .. });
+    eventually("the session says so", suspended).await;
     world.cluster.restart(0).expect("it can be started");
     world.cluster.await_ready().expect("ready");
 

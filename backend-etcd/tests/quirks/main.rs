@@ -61,6 +61,9 @@ fn main() -> ExitCode {
     assert!(missing.is_none() || !required(), "{missing:?}");
     let skip = |trial: Trial| match &missing {
         Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
+        None if !cfg!(feature = "tls") && trial.name().ends_with("certificates") => {
+            trial.with_ignored_flag(true).with_kind("cannot run: built without the feature `tls`")
+        }
         None => trial,
     };
     let trials = trials.into_iter().map(skip).collect();

@@ -98,6 +98,6 @@ pub(crate) async fn what_nobody_watches_is_not_watched() {
     watches.truncate(100);
     eventually("dropped watches are gone", async || world.cluster.watches() == 201).await;
     ann.close().await.expect("closed");
-    drop(ann);
     eventually("those of a closed session, too", async || world.cluster.watches() == 1).await;
+    drop((ann, watches));
 }

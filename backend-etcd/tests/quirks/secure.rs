@@ -7,7 +7,7 @@ use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use synod_conformance::server::etcd::Flavour;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Backend as _, Lifetime, Query, SessionOptions, Store, Txn};
-use synod_etcd::{EtcdBackend, EtcdOptions};
+use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
 use tokio::time::sleep;
 
 use crate::world::{World, create, exists, hears_of, path};
@@ -47,10 +47,10 @@ fn denied<T>(result: Result<T, Error>) {
 
 pub(crate) async fn who_may_not_is_told_so() {
     let world = guarded(300).await;
-    denied(open(world.options().user("ann", "canary-wrong".into())).await);
-    denied(open(world.options().user("eve", "canary-eve".into())).await);
+    denied(open(world.options().user("ann", "canary-wrong")).await);
+    denied(open(world.options().user("eve", "canary-eve")).await);
 
-    let ann = open(world.options().user("ann", "canary-ann".into())).await.expect("permitted");
+    let ann = open(world.options().user("ann", "canary-ann")).await.expect("permitted");
     create(&*ann, "/app/n", Lifetime::Session).await;
     assert!(exists(&*ann, "/app/n").await);
     denied(ann.read(Query::node(path("/other"))).await);
@@ -69,7 +69,7 @@ pub(crate) async fn who_may_not_is_told_so() {
 
 pub(crate) async fn a_token_that_ran_out_is_renewed() {
     let world = guarded(1).await;
-    let ann = open(world.options().user("ann", "canary-ann".into())).await.expect("permitted");
+    let ann = open(world.options().user("ann", "canary-ann")).await.expect("permitted");
     create(&*ann, "/app/n", Lifetime::Persistent).await;
     let (_view, mut old) = ann.observe(Query::children(path("/app"))).await.expect("permitted");
 
@@ -101,7 +101,8 @@ openssl x509 -req -in both.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 
 "#;
 
 pub(crate) async fn both_sides_show_certificates() {
-    let home = synod_conformance::server::home::Home::new("certificates").expect("temporary");
+    let home =
+        synod_conformance::server::child::Home::new("synod-certificates").expect("temporary");
     let mut sh = Command::new("sh");
     let made = sh.args(["-c", CERTIFICATES, "certificates"]).arg(home.path()).output();
     assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
@@ -116,7 +117,7 @@ pub(crate) async fn both_sides_show_certificates() {
     let world = World::new(1, &flavour);
 
     let key = String::from_utf8(read("both.key")).expect("PEM is text");
-    let known = world.options().ca(read("ca.pem")).identity(read("both.pem"), key.into());
+    let known = world.options().tls(Tls::trusting(read("ca.pem")).identity(read("both.pem"), key));
     let ann = open(known).await.expect("both know each other");
     create(&*ann, "/n", Lifetime::Session).await;
     let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
@@ -124,7 +125,8 @@ pub(crate) async fn both_sides_show_certificates() {
     hears_of(&mut watch, "/d/n").await;
     ann.close().await.expect("closed");
 
-    for stranger in [world.options().ca(read("ca.pem")), world.options().tls(), world.options()] {
+    let without = world.options().tls(Tls::trusting(read("ca.pem")));
+    for stranger in [without, world.options().tls(Tls::new()), world.options()] {
         let error = open(stranger.timeout(Duration::from_secs(2))).await.expect_err("a stranger");
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     }

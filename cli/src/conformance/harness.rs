@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use synod::Path;
 use synod::mem::{MemBackend, Weather};
-use synod::store::{Backend, SessionId};
+use synod::store::{Backend, Change, SessionId};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 
 /// Any store, as it is: nothing is done to it but through its own floor.
@@ -13,8 +14,19 @@ use synod_conformance::harness::{Ability, Harness, Link, Profile};
 pub(crate) struct AnyStore(pub(crate) Arc<dyn Backend>);
 
 /// A store in memory, and everything that can be done to it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Memory(MemBackend);
+
+/// Ten before the last sequence of memory.
+const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        let backend = MemBackend::new();
+        backend.keep_log();
+        Self(backend)
+    }
+}
 
 #[async_trait]
 impl Harness for AnyStore {
@@ -36,12 +48,7 @@ impl Harness for Memory {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(&[
-            Ability::Expiry,
-            Ability::TtlNodes,
-            Ability::Links,
-            Ability::WatchCount,
-        ])
+        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
     }
 
     async fn expire(&self, session: SessionId) {
@@ -60,5 +67,13 @@ impl Harness for Memory {
 
     async fn watches(&self) -> usize {
         self.0.census().watches
+    }
+
+    async fn truth(&self) -> Vec<Change> {
+        self.0.log()
+    }
+
+    async fn near_sequence_end(&self, dir: &Path) {
+        self.0.skip_sequences(dir, NEAR_THE_END);
     }
 }

@@ -7,7 +7,6 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -16,9 +15,13 @@ use tokio::time::Instant;
 
 use crate::server::child::{Child, Signal};
 use crate::server::free_ports;
+use crate::server::home::Home;
 
 /// Where Debian puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
+/// For its log, and what encryption needs and its own list forgets.
+const MORE_JARS: &str = "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:\
+    /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 /// How long the servers' beat is. All their other times are multiples of it.
 pub const TICK: Duration = Duration::from_millis(100);
 /// How long a start may take on a machine that has other things to do.
@@ -41,9 +44,6 @@ struct Node {
     arguments: Vec<String>,
 }
 
-#[derive(Debug)]
-struct Home(PathBuf);
-
 impl Ensemble {
     /// Starts so many servers and waits until they take requests.
     ///
@@ -51,35 +51,33 @@ impl Ensemble {
     ///
     /// Why there are none: not installed, or whatever kept them from starting.
     pub fn start(size: usize) -> Result<Self, String> {
-        Self::start_with(size, &[])
+        Self::start_with(size, &[], &[])
     }
 
-    /// Starts so many servers with more arguments for each Java, which override the usual ones.
+    /// Starts so many servers with more arguments for each Java and more lines in each
+    /// configuration, which override the usual ones.
     ///
     /// # Errors
     ///
     /// As [`Ensemble::start`].
-    pub fn start_with(size: usize, arguments: &[&str]) -> Result<Self, String> {
+    pub fn start_with(size: usize, arguments: &[&str], lines: &[&str]) -> Result<Self, String> {
         if !Path::new(JAR).exists() {
             return Err(format!("ZooKeeper is not installed: there is no {JAR}"));
         }
         let ensemble =
-            Self::spawn(size, arguments).map_err(|error| format!("ZooKeeper: {error}"))?;
+            Self::spawn(size, arguments, lines).map_err(|error| format!("ZooKeeper: {error}"))?;
         ensemble.await_ready()?;
         Ok(ensemble)
     }
 
-    fn spawn(size: usize, arguments: &[&str]) -> io::Result<Self> {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let name = format!("synod-zookeeper-{}-{number}", std::process::id());
-        let home = Home(std::env::temp_dir().join(name));
+    fn spawn(size: usize, arguments: &[&str], lines: &[&str]) -> io::Result<Self> {
+        let home = Home::new("zookeeper")?;
         let ports = free_ports(size * 3)?;
         let mut nodes = Vec::new();
         for (index, own) in ports.chunks(3).enumerate() {
-            let (home, arguments) = (home.0.join(index.to_string()), to_strings(arguments));
+            let (home, arguments) = (home.path().join(index.to_string()), to_strings(arguments));
             let mut node = Node { child: None, port: own[0], home, arguments };
-            node.write_config(index, &ports)?;
+            node.write_config(index, &ports, lines)?;
             node.start()?;
             nodes.push(node);
         }
@@ -186,7 +184,7 @@ impl Node {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    fn write_config(&self, index: usize, ports: &[u16]) -> io::Result<()> {
+    fn write_config(&self, index: usize, ports: &[u16], lines: &[&str]) -> io::Result<()> {
         let data = self.home.join("data");
         fs::create_dir_all(&data)?;
         let (tick, data_dir) = (TICK.as_millis(), data.display());
@@ -204,13 +202,14 @@ impl Node {
                 line.map_err(io::Error::other)?;
             }
         }
+        config.push_str(&lines.join("\n"));
         fs::write(self.home.join("zoo.cfg"), config)
     }
 
     fn start(&mut self) -> io::Result<()> {
         let mut java = Command::new("java");
         java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
-            .arg(format!("{JAR}:/usr/share/java/slf4j-simple.jar"))
+            .arg(format!("{JAR}:{MORE_JARS}"))
             .args([
                 "-Dzookeeper.extendedTypesEnabled=true",
                 "-Dznode.container.checkIntervalMs=200",
@@ -256,12 +255,6 @@ impl Node {
         let mut told = String::new();
         stream.read_to_string(&mut told)?;
         Ok(told)
-    }
-}
-
-impl Drop for Home {
-    fn drop(&mut self) {
-        let _removed = fs::remove_dir_all(&self.0).is_ok();
     }
 }
 

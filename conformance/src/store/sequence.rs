@@ -4,9 +4,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use futures_util::future::{join, join_all};
-use synod_core::store::{Event, Expect, Lifetime, Node, Query, Txn};
+use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, Txn, Why};
 
-use crate::actor::{Actor, Watcher};
+use crate::actor::{Actor, Watcher, only};
 use crate::world::World;
 
 cases![
@@ -20,6 +20,7 @@ cases![
     "L-SEQ-2" catches [ListingTellsOtherSequence] => a_listing_tells_the_sequence_that_was_given,
     "L-SEQ-9" catches [OwnerUntold] => a_listing_tells_whose_ticket_it_is,
     "L-SEQ-2 L-KV-6" catches [TwoNodesShareCreated] => creation_tells_apart_what_a_sequence_does_not,
+    "L-SEQ-7 C-WRITE-4" needs [SequenceEnd] catches [SequenceWraps] => a_directory_that_is_out_of_sequences_says_so_for_ever,
     "L-OUT-2 L-SEQ-1" catches [SequentialTwice] => a_ticket_that_is_answered_is_there_once,
 ];
 
@@ -218,4 +219,36 @@ async fn a_ticket_that_is_answered_is_there_once(world: World) {
 
     assert_eq!(ann.names(&world.at("d")).await, [done.path.name()]);
     assert!(ann.exists(&done.path).await);
+}
+
+async fn a_directory_that_is_out_of_sequences_says_so_for_ever(world: World) {
+    const FEW: usize = 100;
+    let (ann, bob, dir) = (world.ann().await, world.bob().await, world.at("d"));
+    let ticket = world.at("d/t-");
+    let draw = || Txn::new().create_sequential(&ticket, "", Lifetime::Persistent);
+    let mut drawn = vec![ann.draw(&ticket, Lifetime::Persistent).await];
+    world.harness.near_sequence_end(&dir).await;
+
+    let refused = loop {
+        match ann.attempt(draw()).await.expect("the store answers") {
+            Outcome::Committed(commit) => drawn.push(only(commit.done)),
+            Outcome::Rejected(no) => break no,
+        }
+        assert!(drawn.len() <= FEW, "{drawn:?}");
+        assert!(drawn.is_sorted_by_key(|done| done.sequence), "{drawn:?}");
+    };
+
+    assert_eq!(refused.why, Why::SequenceExhausted);
+    let created = ann.create(&world.at("d/plain"), "").await.created;
+    ann.delete(&drawn[0].path).await;
+    for actor in [&ann, &bob, &ann, &bob] {
+        let beside = Txn::new().create(world.at("d/n"), "", Lifetime::Persistent);
+        let txn = beside.create_sequential(&ticket, "", Lifetime::Session);
+        let no = actor.rejected(txn).await;
+        assert_eq!((no.index, no.why), (1, Why::SequenceExhausted));
+        assert_eq!(actor.rejected(draw()).await.why, Why::SequenceExhausted);
+    }
+    let left = bob.children(&dir).await;
+    assert_eq!(left.len(), drawn.len(), "the plain one came, and the first ticket went: {left:?}");
+    assert!(left.iter().all(|node| node.stat.is_some_and(|stat| stat.created <= created)));
 }

@@ -81,6 +81,7 @@ synod_core::mistakes! {
         OwnerUntold = "lists ephemeral nodes without their owner",
 
         SequenceFalls = "counts in too few bits, and begins again",
+        SequenceWraps = "begins again where its sequences are used up",
         SequenceTwice = "reads the highest sequence in one call and adds one to it in the next",
         SequenceByCount = "takes the number of children for the next sequence",
         SequenceAfterHighest = "takes the next sequence after the highest that is still there",

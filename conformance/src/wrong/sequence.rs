@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_core::chance::mix;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Node, Op, Outcome, Query, Sequence, Txn, View, Window};
+use synod_core::store::{Node, Op, Outcome, Query, Sequence, Txn, View, Why, Window};
 use tokio::time::sleep;
 
 use crate::wrong::store::WrongStore;
@@ -68,6 +68,12 @@ pub(super) async fn commit(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     if draws && numbers_itself(store) {
         return numbered(store, txn).await;
     }
+    if draws && store.makes(Mistake::SequenceWraps) {
+        return match session::commit(store, txn.clone()).await? {
+            Outcome::Rejected(no) if no.why == Why::SequenceExhausted => numbered(store, txn).await,
+            outcome => Ok(outcome),
+        };
+    }
     if draws && txn.ops.len() == 1 && store.makes(Mistake::SequentialTwice) {
         let _unanswered = session::commit(store, txn.clone()).await?;
     }
@@ -110,7 +116,7 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
 
 /// The number that the mistake takes for the next in this directory.
 async fn next(store: &WrongStore, dir: &Path) -> Result<u64> {
-    if store.makes(Mistake::SequenceBeforeCommit) {
+    if matches!(store.mistake(), Some(Mistake::SequenceBeforeCommit | Mistake::SequenceWraps)) {
         let number = {
             let mut books = store.shared.books();
             let counter = books.counters.entry(dir.clone()).or_default();

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
 use crate::session::life::Turn;
@@ -71,6 +72,9 @@ impl Generations {
     }
 
     pub(super) fn state(&self) -> watch::Receiver<Connection> {
+        if mutant::is(Mutant::LateSubscriberUntold) {
+            return watch::Sender::new(Connection::Connected).subscribe();
+        }
         self.state.subscribe()
     }
 
@@ -87,7 +91,9 @@ impl Generations {
 
     pub(super) fn between(&self) {
         self.set(Current::Between(None));
-        self.tell(Turn::Lost);
+        if !mutant::is(Mutant::LossUntold) {
+            self.tell(Turn::Lost);
+        }
     }
 
     /// Remembers why there is no next session yet.
@@ -123,7 +129,9 @@ impl Generations {
     pub(super) async fn session(&self, root: &Path) -> Result<Session> {
         let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
+            Current::Live(session) if mutant::is(Mutant::HandsOutLost) => Some(Ok(session.clone())),
             Current::Live(_) | Current::Between(_) => None,
+            Current::Over(..) if mutant::is(Mutant::ClosedClientWaits) => None,
             Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")
                 .because("the client is closed")
                 .caused_by(why.clone()))),

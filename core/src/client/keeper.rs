@@ -1,5 +1,6 @@
 //! The one task of a client: keeps it in sessions.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::client::generations::{Generations, closed};
 use crate::client::options::ClientOptions;
 use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
 use crate::retry::Delays;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
@@ -106,7 +108,11 @@ impl Keeper {
         loop {
             let born = Instant::now();
             if let Some(asked) = self.until_lost(&session).await {
-                return self.end(session, asked).await;
+                self.end(session, asked).await;
+                if mutant::is(Mutant::KeeperStays) {
+                    pending::<()>().await;
+                }
+                return;
             }
             self.generations.between();
             let ttl = session.info().ttl;
@@ -167,6 +173,9 @@ impl Keeper {
         let why = closed();
         self.generations.end(&why);
         if !asked {
+            if mutant::is(Mutant::LastDropForgotten) {
+                pending::<()>().await;
+            }
             // Whoever still holds the session keeps it.
             drop(session);
             return self.generations.ended(&why, true);

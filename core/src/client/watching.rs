@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::client::generations::Generations;
 use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::reach::Tuning;
 use crate::store::{End, Event, Loss, Query, Watch};
@@ -69,7 +70,9 @@ impl Stream for ClientWatch {
         loop {
             match &mut self.phase {
                 Phase::Watching(watch) => match ready!(Pin::new(watch).poll_next(cx)) {
-                    Some(Event::Ended(End::SessionOver(_))) => {
+                    Some(Event::Ended(End::SessionOver(_)))
+                        if !mutant::is(Mutant::WatchEndsWithSession) =>
+                    {
                         let again = self.again.clone();
                         self.phase = Phase::Reopening(Box::pin(again.observe()));
                     }
@@ -80,7 +83,13 @@ impl Stream for ClientWatch {
                 Phase::Reopening(observed) => match ready!(observed.as_mut().poll(cx)) {
                     Ok(watch) => {
                         self.phase = Phase::Watching(watch);
-                        return Poll::Ready(Some(Event::Resync));
+                        if !mutant::is(Mutant::ResyncSwallowed) {
+                            return Poll::Ready(Some(Event::Resync));
+                        }
+                    }
+                    Err(_) if mutant::is(Mutant::EndUntold) => {
+                        self.phase = Phase::Over;
+                        return Poll::Ready(None);
                     }
                     Err(why) => return Poll::Ready(Some(self.end(why))),
                 },

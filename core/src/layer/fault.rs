@@ -19,6 +19,8 @@
 //!
 //! - A commit or a close that was called happens as its course has it, also if its caller drops the
 //!   call: what was sent is not called back. It ends with the store at the latest.
+//! - A late write happens at the latest before a later [`Freshness::Latest`] read of its session is
+//!   answered, a look among them: who does not find there what he wrote may send it again.
 //! - No call takes longer than the session's time to live, and none is held once the session is
 //!   lost.
 //! - What is invalid is refused before anything else.
@@ -46,12 +48,12 @@
 //! ```
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{Either, pending, select};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::sleep;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -59,7 +61,8 @@ use crate::layer::plan::Course;
 use crate::layer::script::Asked;
 use crate::path::Path;
 use crate::store::{
-    Backend, Op, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
+    Backend, Freshness, Op, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View,
+    Watch,
 };
 use crate::task::{self, Task};
 
@@ -75,6 +78,7 @@ pub struct Faulty {
     actor: Actor,
     /// The writes that were sent.
     sent: Mutex<Vec<Task>>,
+    late: Arc<LateWrites>,
 }
 
 /// Opens sessions on which calls go wrong as planned. The opening may, too.
@@ -88,7 +92,7 @@ pub struct FaultyBackend<B> {
 impl Faulty {
     /// Lets the calls on `store` go wrong as planned for this actor.
     pub fn new(store: Arc<dyn Store>, plan: Plan, actor: Actor) -> Self {
-        Self { store, plan, actor, sent: Mutex::default() }
+        Self { store, plan, actor, sent: Mutex::default(), late: Arc::default() }
     }
 
     fn course(&self, call: &Asked<'_>) -> Course {
@@ -107,12 +111,15 @@ impl Faulty {
         write: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         let (tell, told) = oneshot::channel();
-        let way = request.clone();
+        let (way, late) = (request.clone(), self.late.clone());
         let task = task::spawn(async move {
             let mut write = Box::pin(write);
-            let _gone = tell.send(course.carry(&way, write.as_mut()).await).is_err();
-            if course.fate == Some(Site::AppliedLate) {
-                sleep(course.lateness).await;
+            let answer = course.carry(&way, write.as_mut()).await;
+            // Known before anybody is told, so that who was told finds it.
+            let turn = (course.fate == Some(Site::AppliedLate)).then(|| late.add());
+            let _gone = tell.send(answer).is_err();
+            if let Some(turn) = turn {
+                turn.after(course.lateness).await;
                 let happened = write.await.is_ok();
                 tracing::debug!(path = way.path(), happened, "a late write came to its end");
             }
@@ -134,7 +141,7 @@ impl Faulty {
         request: &Request,
         call: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        if course.is_plain() {
+        if course.is_plain() && self.late.is_empty() {
             return call.await;
         }
         let (lost, late) = (lost(self.status()), sleep(request.ttl));
@@ -186,7 +193,10 @@ impl Store for Faulty {
         query.validate()?;
         let course = self.course(&Asked::query(Verb::Read, &query));
         let request = self.request("read", Some(&query.path));
-        let call = course.carry(&request, self.store.read(query));
+        let call = course.carry(&request, async {
+            self.late.before(query.freshness).await;
+            self.store.read(query).await
+        });
         self.bounded(course, &request, call).await
     }
 
@@ -194,7 +204,10 @@ impl Store for Faulty {
         query.validate()?;
         let course = self.course(&Asked::query(Verb::Observe, &query));
         let request = self.request("observe", Some(&query.path));
-        let call = course.carry(&request, self.store.observe(query));
+        let call = course.carry(&request, async {
+            self.late.before(query.freshness).await;
+            self.store.observe(query).await
+        });
         self.bounded(course, &request, call).await
     }
 
@@ -202,8 +215,15 @@ impl Store for Faulty {
         txn.validate(&self.store.session().limits)?;
         let course = self.course(&Asked::commit(&txn));
         let request = self.request("commit", txn.ops.first().map(Op::path)).write();
-        let store = self.store.clone();
-        let call = self.send(course, request.clone(), async move { store.commit(txn).await });
+        let (store, late) = (self.store.clone(), self.late.clone());
+        // Of a write that is late itself nobody hears the look.
+        let looks = txn.look.is_some() && course.fate != Some(Site::AppliedLate);
+        let call = self.send(course, request.clone(), async move {
+            if looks {
+                late.before(Freshness::Latest).await;
+            }
+            store.commit(txn).await
+        });
         self.bounded(course, &request, call).await
     }
 
@@ -218,6 +238,68 @@ impl Store for Faulty {
         // That the session is lost is what a close is for.
         let given_up = |_late| Err(request.held());
         tokio::time::timeout(request.ttl, call).await.unwrap_or_else(given_up)
+    }
+}
+
+/// The writes that are still to happen though their callers were told that they failed.
+#[derive(Debug, Default)]
+struct LateWrites(Mutex<Vec<Late>>);
+
+#[derive(Debug)]
+struct Late {
+    hurry: Arc<Notify>,
+    /// Closed when it happened.
+    happened: watch::Receiver<()>,
+}
+
+/// What a late write waits for. It has happened when this is dropped.
+struct Turn {
+    hurry: Arc<Notify>,
+    _happening: watch::Sender<()>,
+}
+
+impl LateWrites {
+    fn add(&self) -> Turn {
+        let (hurry, (happening, happened)) = (Arc::new(Notify::new()), watch::channel(()));
+        let mut writes = self.pending();
+        writes.push(Late { hurry: hurry.clone(), happened });
+        Turn { hurry, _happening: happening }
+    }
+
+    /// Lets all of them happen now, if what follows must show what ever will: who did not see his
+    /// write there sends it again.
+    async fn before(&self, freshness: Freshness) {
+        if freshness != Freshness::Latest {
+            return;
+        }
+        let waits: Vec<_> = self
+            .pending()
+            .iter()
+            .map(|late| {
+                late.hurry.notify_one();
+                late.happened.clone()
+            })
+            .collect();
+        for mut happened in waits {
+            // Nothing is ever sent: it only closes.
+            let _closed = happened.changed().await.is_err();
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pending().is_empty()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, Vec<Late>> {
+        let mut writes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writes.retain(|late| late.happened.has_changed().is_ok());
+        writes
+    }
+}
+
+impl Turn {
+    async fn after(&self, lateness: Duration) {
+        let _first = select(pin!(sleep(lateness)), pin!(self.hurry.notified())).await;
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{Error, ErrorKind};
+use crate::mutant::{self, Mutant};
 
 /// When a call has to be over, whatever it still wants to try.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +24,8 @@ impl Deadline {
     /// Waits until the time is up.
     pub(crate) async fn passed(self) {
         match self.at {
-            Some(at) => sleep_until(at).await,
-            None => std::future::pending().await,
+            Some(at) if !mutant::is(Mutant::DeadlineIgnored) => sleep_until(at).await,
+            _ => std::future::pending().await,
         }
     }
 

@@ -50,11 +50,22 @@ impl Stop {
 
 impl Reach {
     pub(super) fn delays(&self) -> Delays {
-        self.tuning.retry.delays(&self.tuning.chance)
+        let (asked, chance) = (&self.tuning.retry, &self.tuning.chance);
+        if mutant::is(Mutant::GivesUpAtOnce) {
+            return Retry::Never.delays(chance);
+        }
+        if mutant::is(Mutant::PolicyIgnored) {
+            return Retry::forever().delays(chance);
+        }
+        asked.delays(chance)
     }
 
     /// Waits until the session is over or the time is up.
     pub(super) async fn stopped(&self, deadline: Deadline) -> Stop {
+        if mutant::is(Mutant::CallOutlivesSession) {
+            deadline.passed().await;
+            return Stop::Late;
+        }
         match select(pin!(self.life.lost()), pin!(deadline.passed())).await {
             Either::Left((why, _)) => Stop::Lost(why),
             Either::Right(_) => Stop::Late,
@@ -120,7 +131,9 @@ impl Reach {
             self.life.end(Loss::Expired);
         }
         match (result, self.life.loss()) {
-            (Ok(_too_late), Some(why)) => Err(over(why, doing)),
+            (Ok(_too_late), Some(why)) if !mutant::is(Mutant::LostAnswered) => {
+                Err(over(why, doing))
+            }
             (result, _) => result,
         }
     }

@@ -74,6 +74,7 @@ impl Own {
                 Ok(false) => {}
                 Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(()),
                 Err(error) if error.kind() != ErrorKind::Unreachable => return Err(error),
+                Err(error) if mutant::is(Mutant::RemovalGivesUp) => return Err(error),
                 Err(error) => {
                     tracing::debug!(path = %self.path, %error, "trying again to remove a node");
                 }
@@ -88,6 +89,7 @@ impl Own {
     async fn remove_once(&self, reach: &Reach) -> Result<bool> {
         let expect = match self.created {
             None => Expect::Any,
+            Some(_) if mutant::is(Mutant::RemovesByPath) => Expect::Any,
             Some(created) => match self.version(reach, created).await? {
                 Some(version) => Expect::Version(version),
                 None => return Ok(true),
@@ -122,9 +124,12 @@ impl Trail {
     /// The node, if it is there and this session's.
     pub(super) async fn find(&self, reach: &Reach) -> Result<Option<Done>> {
         let Some(dir) = self.path.parent() else { return Ok(None) };
-        let mut query = Query::children(dir).starting_with(self.path.name());
+        let mut query = Query::children(dir.clone()).starting_with(self.path.name());
         if mutant::is(Mutant::LooksWithoutSync) {
             query = query.local();
+        }
+        if mutant::is(Mutant::AdoptsStranger) {
+            query = Query::children(dir);
         }
         let view = reach.store.read(query).await?;
         Ok(view.nodes.into_iter().find_map(|node| self.adopt(node)))
@@ -134,7 +139,8 @@ impl Trail {
     fn adopt(&self, node: Node) -> Option<Done> {
         let stat = node.stat?;
         let ours = stat.owner == self.owner || mutant::is(Mutant::ForeignAdopted);
-        if !ours || !node.path.as_str().starts_with(self.path.as_str()) {
+        let named = node.path.as_str().starts_with(self.path.as_str());
+        if !ours || !(named || mutant::is(Mutant::AdoptsStranger)) {
             return None;
         }
         let done = Done::new(node.path).with_stat(stat);

@@ -98,6 +98,44 @@ async fn a_late_write_happens_after_its_caller_was_told() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_write_happens_before_a_later_latest_read_is_answered() {
+    let at = || Query::node(path("/d/a"));
+    let looking = |txn: Txn| txn.look(at());
+    for later in [Verb::Read, Verb::Observe, Verb::Commit] {
+        let (fake, _plan, store) = scripted(Cue::new(Site::AppliedLate));
+        assert!(store.commit(looking(create())).await.is_err_and(|error| error.is_ambiguous()));
+        store.read(at().local()).await.expect("answered");
+        let _done = store.commit(delete()).await.expect("answered");
+        assert_eq!(fake.heard().txns, [delete()], "what may lag waits for nothing");
+
+        match later {
+            Verb::Read => drop(store.read(at()).await.expect("answered")),
+            Verb::Observe => drop(store.observe(at()).await.expect("answered")),
+            _ => drop(store.commit(looking(delete())).await.expect("answered")),
+        }
+
+        assert_eq!(fake.heard().txns[1], looking(create()), "{later:?}");
+        sleep(TTL).await;
+        let creates = fake.heard().txns.into_iter().filter(|txn| *txn == looking(create()));
+        assert_eq!(creates.count(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_that_is_dropped_leaves_the_late_write_to_the_next() {
+    let (fake, _plan, store) = scripted(Cue::new(Site::AppliedLate));
+    let slow = crate::layer::hesitant::Hesitant::new(fake.clone()).pausing(TTL / 10);
+    let store = Faulty { store: Arc::new(slow), ..store };
+    assert!(store.commit(create()).await.is_err());
+
+    let dropped = stop_at(1, store.read(Query::node(path("/a")))).await;
+    assert!(dropped.is_none());
+    store.read(Query::node(path("/a"))).await.expect("answered");
+
+    assert_eq!(fake.heard().txns, [create()]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_sent_happens_though_its_caller_is_gone() {
     let (fake, _plan, store) = scripted(Cue::new(Site::RequestSlow));
 

@@ -25,6 +25,12 @@ static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::s
 const PATIENCE: Duration = Duration::from_secs(10);
 const TTL: Duration = Duration::from_secs(3);
 
+mod judged;
+#[cfg(feature = "tls")]
+mod secure;
+
+use judged::transactions_are_judged_as_the_floor_judges;
+
 type Quirk = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
 macro_rules! quirks {
@@ -42,21 +48,30 @@ quirks![
     two_requests_of_one_call_take_one_round_trip,
     empty_containers_do_not_keep_a_node_from_being_deleted,
     of_many_who_replace_an_empty_container_one_wins,
+    a_child_that_comes_and_goes_does_not_fit_below_an_ephemeral_node,
     containers_come_and_go_untold,
     a_node_without_data_that_others_made_is_a_node,
     what_helpers_make_too_large_is_refused,
     only_its_creator_touches_a_node,
     a_server_without_extended_types_keeps_no_ttl_nodes,
+    transactions_are_judged_as_the_floor_judges,
     a_session_outlives_its_server,
     a_session_outlives_the_leader,
 ];
+
+#[cfg(not(feature = "tls"))]
+const SECURE: &[Quirk] = &[];
+#[cfg(feature = "tls")]
+const SECURE: &[Quirk] = &[("only_a_server_that_is_vouched_for_is_talked_to", || {
+    Box::pin(secure::only_a_server_that_is_vouched_for_is_talked_to())
+})];
 
 fn main() -> ExitCode {
     let missing = SERVER.as_ref().err();
     if let (true, Some(why)) = (required(), missing) {
         panic!("{why}");
     }
-    let trials = QUIRKS.iter().map(|(name, quirk)| {
+    let trials = QUIRKS.iter().chain(SECURE).map(|(name, quirk)| {
         let trial = Trial::test(*name, move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(quirk());
@@ -284,6 +299,27 @@ async fn of_many_who_replace_an_empty_container_one_wins() {
     }
 }
 
+/// This is what keeps who removes an empty container from removing an ephemeral node that another has
+/// put there since he looked.
+async fn a_child_that_comes_and_goes_does_not_fit_below_an_ephemeral_node() {
+    let store = session().await;
+    done(&*store, Txn::new().create(path("/no-room"), "", Lifetime::Session)).await;
+    let address = server().addresses()[0].to_string();
+    let client = zookeeper_client::Client::connect(&address).await.expect("a server runs");
+    let options = zookeeper_client::CreateMode::Persistent;
+    let options = options.with_acls(zookeeper_client::Acls::anyone_all());
+
+    let mut writer = client.new_multi_writer();
+    writer.add_create("/no-room/probe", b"", &options).expect("valid");
+    writer.add_delete("/no-room/probe", None).expect("valid");
+    writer.add_delete("/no-room", Some(0)).expect("valid");
+    let refused = writer.commit().await.expect_err("it has no room");
+
+    let source = zookeeper_client::Error::NoChildrenForEphemerals;
+    assert_eq!(refused, zookeeper_client::MultiWriteError::OperationFailed { index: 0, source });
+    assert!(there(&*store, "/no-room").await);
+}
+
 async fn containers_come_and_go_untold() {
     let store = session().await;
     let (_view, mut watch) = store.observe(Query::subtree(path("/untold"))).await.expect("answers");
@@ -381,7 +417,7 @@ async fn only_its_creator_touches_a_node() {
 }
 
 async fn a_server_without_extended_types_keeps_no_ttl_nodes() {
-    let plain = Ensemble::start_with(1, &["-Dzookeeper.extendedTypesEnabled=false"]);
+    let plain = Ensemble::start_with(1, &["-Dzookeeper.extendedTypesEnabled=false"], &[]);
     let plain = plain.expect("the other one started, too");
     let store = open(options(plain.addresses()).access(Access::Open)).await;
 

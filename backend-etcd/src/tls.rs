@@ -1,0 +1,84 @@
+//! [`Tls`]: how connections are encrypted.
+
+use std::fmt;
+
+use etcd_client::{Client, ConnectOptions, Error as EtcdError};
+use secrecy::SecretString;
+
+/// Whom to trust, and who we are, as certificates in PEM. Names of servers are always checked.
+///
+/// Needs the feature `tls`: without it, opening a session fails as
+/// [`Unsupported`](synod_core::error::ErrorKind::Unsupported).
+#[derive(Clone, Default)]
+#[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nothing is encrypted"))]
+pub struct Tls {
+    authorities: Option<Vec<u8>>,
+    identity: Option<(Vec<u8>, SecretString)>,
+    server_name: Option<String>,
+}
+
+impl Tls {
+    /// Trusts the servers that the authorities of this system vouch for.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Trusts the servers that these authorities vouch for.
+    pub fn trusting(authorities: impl Into<Vec<u8>>) -> Self {
+        Self { authorities: Some(authorities.into()), ..Self::default() }
+    }
+
+    /// Who we are to the servers: a certificate and its key.
+    pub fn identity(
+        mut self,
+        certificate: impl Into<Vec<u8>>,
+        key: impl Into<SecretString>,
+    ) -> Self {
+        self.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// Expects servers to show a certificate for this name, whatever their address is.
+    pub fn server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
+    #[cfg(feature = "tls")]
+    pub(crate) async fn connect(
+        &self,
+        url: &str,
+        options: ConnectOptions,
+    ) -> Result<Client, EtcdError> {
+        use etcd_client::{Certificate, Identity, TlsOptions};
+        use secrecy::ExposeSecret as _;
+
+        let mut tls = match &self.authorities {
+            Some(authorities) => {
+                TlsOptions::new().ca_certificate(Certificate::from_pem(authorities))
+            }
+            None => TlsOptions::new().with_enabled_roots(),
+        };
+        if let Some((certificate, key)) = &self.identity {
+            tls = tls.identity(Identity::from_pem(certificate, key.expose_secret()));
+        }
+        if let Some(name) = &self.server_name {
+            tls = tls.domain_name(name);
+        }
+        Client::connect([url], Some(options.with_tls(tls))).await
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[expect(clippy::unused_async, reason = "with the feature it waits")]
+    pub(crate) async fn connect(&self, _: &str, _: ConnectOptions) -> Result<Client, EtcdError> {
+        Err(EtcdError::GRpcStatus(tonic::Status::unimplemented(
+            "built without the feature `tls` of synod-etcd",
+        )))
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").field("identity", &self.identity.is_some()).finish_non_exhaustive()
+    }
+}

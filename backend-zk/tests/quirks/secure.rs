@@ -1,0 +1,94 @@
+//! Encrypted connections.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use synod_conformance::server::free_ports;
+use synod_conformance::server::home::Home;
+use synod_conformance::server::zookeeper::Ensemble;
+use synod_core::error::{Error, ErrorKind};
+use synod_core::store::{Backend as _, Lifetime, SessionOptions, Store, Txn};
+use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
+
+use super::{done, path, there};
+
+/// A directory of keys and certificates that goes when it is dropped.
+struct Keys(Home);
+
+impl Keys {
+    fn new() -> Self {
+        Self(Home::new("keys").expect("there is room"))
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let status =
+            Command::new("openssl").current_dir(self.0.path()).args(arguments.split(' ')).output();
+        let output = status.expect("openssl is installed");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// An authority, and a server of this name that it vouches for.
+    fn make(&self, name: &str, server: &str) {
+        self.openssl(&format!("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"));
+        self.openssl(&format!("req -newkey rsa:2048 -nodes -subj /CN={server} -keyout {name}-server.key -out {name}-server.csr"));
+        fs::write(self.0.path().join("names"), format!("subjectAltName=DNS:{server}"))
+            .expect("there is room");
+        self.openssl(&format!("x509 -req -days 2 -in {name}-server.csr -CA {name}.pem -CAkey {name}.key -CAcreateserial -extfile names -out {name}-server.pem"));
+        // The server wants both in one file.
+        let both =
+            [self.read(&format!("{name}-server.key")), self.read(&format!("{name}-server.pem"))];
+        fs::write(self.0.path().join(format!("{name}-both.pem")), both.concat())
+            .expect("there is room");
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.path().join(name)).expect("it was made")
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+}
+
+async fn open(host: String, tls: Option<Tls>) -> Result<Box<dyn Store>, Error> {
+    let mut options = ZkOptions::new([host]).access(Access::Open);
+    options.tls = tls;
+    let backend = ZkBackend::new(options).expect("valid");
+    backend.open(&SessionOptions::new(Duration::from_secs(2))).await
+}
+
+pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
+    let keys = Keys::new();
+    keys.make("right", "localhost");
+    keys.make("wrong", "localhost");
+    let port = free_ports(1).expect("there are ports")[0];
+    let _server = Ensemble::start_with(
+        1,
+        &[
+            "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+            &format!("-Dzookeeper.ssl.keyStore.location={}", keys.at("right-both.pem")),
+            &format!("-Dzookeeper.ssl.trustStore.location={}", keys.at("right.pem")),
+            "-Dzookeeper.ssl.clientAuth=none",
+        ],
+        &[&format!("secureClientPort={port}")],
+    )
+    .expect("the other one started, too");
+    let host = format!("localhost:{port}");
+
+    let store = open(host.clone(), Some(Tls::trusting(keys.read("right.pem")))).await;
+    let store = store.expect("it is vouched for");
+    done(&*store, Txn::new().create(path("/secure"), "", Lifetime::Persistent)).await;
+    assert!(there(&*store, "/secure").await);
+
+    let untrusted = Tls::trusting(keys.read("wrong.pem"));
+    for (host, tls) in [
+        (host.clone(), Some(untrusted)),
+        // Another name than the certificate's.
+        (format!("127.0.0.1:{port}"), Some(Tls::trusting(keys.read("right.pem")))),
+        (host, None),
+    ] {
+        let refused = open(host, tls).await.expect_err("it is not vouched for");
+        assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
+    }
+}

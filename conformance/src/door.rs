@@ -1,0 +1,113 @@
+//! What the door keeps over every store: the promises of `synod_core::client` and
+//! `synod_core::session`, sentence by sentence.
+//!
+//! What goes wrong is put between the door and the store under test, so that it goes wrong in the
+//! same way over each of them: a script of faults, a pause at every call, or a [`Gate`](gate::Gate).
+
+use std::time::Duration;
+
+use synod_core::client::{Client, ClientOptions};
+use synod_core::error::{Error, Result};
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan};
+use synod_core::layer::hesitant::HesitantBackend;
+use synod_core::retry::{Backoff, Retry};
+use synod_core::store::{Backend, Done, Outcome, SessionOptions};
+
+use crate::actor::told;
+use crate::case::Case;
+use crate::door::gate::Gate;
+use crate::world::World;
+
+mod closing;
+mod dropped;
+mod gate;
+mod generation;
+mod limit;
+mod namespace;
+mod removal;
+mod ticket;
+mod value;
+mod watch;
+mod write;
+
+pub(crate) const ALL: &[&[Case]] = &[
+    ticket::CASES,
+    write::CASES,
+    dropped::CASES,
+    removal::CASES,
+    limit::CASES,
+    generation::CASES,
+    watch::CASES,
+    closing::CASES,
+    namespace::CASES,
+    value::CASES,
+];
+
+impl World {
+    /// A client that does not give up before the case does.
+    pub(crate) fn options(&self) -> ClientOptions {
+        let backoff = Backoff::default().first(Duration::from_millis(5)).cap(self.profile.ttl / 20);
+        ClientOptions::default()
+            .session(SessionOptions::new(self.profile.ttl))
+            .deadline(self.profile.patience / 2)
+            .connect_deadline(self.profile.patience / 2)
+            .retry(Retry::Forever { backoff })
+            .chance(self.chance.fork(self.chance.number()))
+    }
+
+    /// A deadline that is worth waiting for.
+    pub(crate) fn brief(&self) -> Duration {
+        self.profile.patience / 50
+    }
+
+    /// A client on a backend.
+    pub(crate) async fn client_on(&self, backend: impl Backend, options: ClientOptions) -> Client {
+        let opened = self.in_time("opening a client", Client::open(backend, options)).await;
+        opened.unwrap_or_else(|error| panic!("no client: {}", told(&error)))
+    }
+
+    /// A client on the store under test, as it is.
+    pub(crate) async fn client(&self) -> Client {
+        self.client_on(self.harness.backend(), self.options()).await
+    }
+
+    /// A client whose calls go wrong as a script says.
+    pub(crate) async fn scripted(&self, cues: impl IntoIterator<Item = Cue>) -> (Client, Plan) {
+        let plan = Plan::scripted(cues);
+        let faulty = FaultyBackend::new(self.harness.backend(), plan.clone(), Actor::new(1));
+        (self.client_on(faulty, self.options()).await, plan)
+    }
+
+    /// A client that pauses around every call to the store.
+    pub(crate) async fn hesitant(&self) -> Client {
+        let hesitant = HesitantBackend::new(self.harness.backend());
+        self.client_on(hesitant, self.options()).await
+    }
+
+    /// A gate in front of the store under test.
+    pub(crate) fn gate(&self) -> Gate {
+        Gate::new(self.harness.backend())
+    }
+}
+
+/// What a write did that must have happened.
+fn done(written: Result<Outcome<Done>>) -> Done {
+    match written {
+        Ok(Outcome::Committed(done)) => done,
+        Ok(Outcome::Rejected(no)) => panic!("it was rejected: {no}"),
+        Err(error) => panic!("it failed: {}", told(&error)),
+    }
+}
+
+/// Why a call failed that must fail.
+fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Error {
+    match result {
+        Ok(answer) => panic!("{what} was answered: {answer:?}"),
+        Err(error) => error,
+    }
+}
+
+/// What a call answered that must be answered.
+fn answer<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|error| panic!("it failed: {}", told(&error)))
+}

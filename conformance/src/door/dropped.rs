@@ -1,0 +1,161 @@
+//! Calls that are dropped at any of their awaits, and what they leave behind.
+
+use synod_core::client::Connection;
+use synod_core::error::Result;
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_core::layer::hesitant::HesitantBackend;
+use synod_core::store::{Done, Expect, Lifetime, Outcome, Txn};
+use synod_core::sweep::{cancel_at_every_await, stop_at};
+
+use crate::door::{answer, done};
+use crate::world::World;
+
+cases![
+    "L-SEQ-10 L-X-1 D-DROP" breaks [DroppedCreateStays] => a_ticket_dropped_at_any_await_is_gone,
+    "L-SEQ-10 L-X-1" breaks [DroppedTicketForgotten] => a_ticket_dropped_while_it_is_looked_for_is_gone,
+    "L-X-1 D-DROP" breaks [DroppedCreateStays] => a_create_dropped_at_any_await_is_gone,
+    "L-X-1 D-DROP" breaks [DroppedWriteAborted] => a_write_dropped_at_any_await_happens,
+    "L-X-1 L-SEQ-10" breaks [DroppedCreateStays] => whatever_is_created_together_goes_together,
+    "L-X-1 L-KV-8" breaks [RemovalNeedsItsCaller] => a_removal_dropped_at_any_await_goes_on,
+    "L-X-1 L-SES-7" breaks [CloseNeedsItsCaller] => a_close_dropped_at_any_await_goes_on,
+];
+
+const LIFETIMES: [Lifetime; 2] = [Lifetime::Session, Lifetime::Persistent];
+
+/// Waits until nothing is in the directory of the case any more.
+async fn emptied(world: &World, what: &str) {
+    let bob = world.bob().await;
+    let empty = async || bob.names(&world.dir).await.is_empty();
+    world.eventually(what, empty).await;
+}
+
+async fn a_ticket_dropped_at_any_await_is_gone(world: World) {
+    let (client, prefix) = (world.hesitant().await, world.at("t-"));
+    for lifetime in LIFETIMES {
+        let drops = cancel_at_every_await(async || {
+            let drawn = done(client.create_sequential(&prefix, "", lifetime).await);
+            answer(answer(client.session().await).remove(&drawn).await);
+        });
+        assert!(drops.await > 2, "nothing was dropped");
+        emptied(&world, "what was dropped is gone").await;
+    }
+}
+
+async fn a_ticket_dropped_while_it_is_looked_for_is_gone(world: World) {
+    let plan = Plan::scripted([]);
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
+    let client = world.client_on(HesitantBackend::new(faulty), world.options()).await;
+    let prefix = world.at("t-");
+
+    let drops = cancel_at_every_await(async || {
+        plan.cue(Cue::new(Site::ReplyLost).of(Verb::Create));
+        plan.cue(Cue::new(Site::Unsent).of(Verb::Read));
+        let drawn = done(client.create_sequential(&prefix, "", Lifetime::Persistent).await);
+        answer(answer(client.session().await).remove(&drawn).await);
+    });
+
+    assert!(drops.await > 4, "nothing was dropped");
+    assert!(plan.fired().len() > 4, "nothing was lost");
+    emptied(&world, "what was dropped is gone").await;
+}
+
+async fn a_create_dropped_at_any_await_is_gone(world: World) {
+    let client = world.hesitant().await;
+    for lifetime in LIFETIMES {
+        for waits in 1.. {
+            let at = world.at(&format!("n{waits}"));
+            let ended: Option<Result<Outcome<Done>>> =
+                stop_at(waits, client.create(&at, "", lifetime)).await;
+            let Some(made) = ended else { continue };
+            assert!(waits > 2, "nothing was dropped");
+            answer(answer(client.session().await).remove(&done(made)).await);
+            break;
+        }
+        emptied(&world, "what was dropped is gone").await;
+    }
+}
+
+async fn a_write_dropped_at_any_await_happens(world: World) {
+    let (client, bob, a) = (world.hesitant().await, world.bob().await, world.at("a"));
+    bob.create(&a, "0").await;
+    for waits in 1.. {
+        let data = waits.to_string();
+
+        let ended = stop_at(waits, client.set(&a, data.clone(), Expect::Any)).await;
+
+        let written = async || bob.text(&a).await.as_deref() == Some(&data);
+        world.eventually("a write that was sent is driven to its end", written).await;
+        if ended.is_some() {
+            assert!(waits > 2, "nothing was dropped");
+            return;
+        }
+    }
+}
+
+async fn whatever_is_created_together_goes_together(world: World) {
+    let (client, bob) = (world.hesitant().await, world.bob().await);
+    let both = |round: usize| {
+        let paths = ["a", "a/b"].map(|name| world.at(&format!("d{round}/{name}")));
+        let [a, b] = paths.clone();
+        let life = Lifetime::Persistent;
+        (paths, Txn::new().create(a, "", life).create(b, "", life))
+    };
+    let mut told = true;
+    for waits in 1.. {
+        let ([a, b], txn) = both(waits);
+        let Some(made) = stop_at(waits, client.transaction(txn)).await else { continue };
+        assert!(waits > 2, "nothing was dropped");
+        let commit = answer(made).committed().expect("nothing is in the way");
+        // A store may not tell which incarnations it made; then nobody can remove them safely.
+        told = commit.revision.is_some() || commit.done.iter().all(|done| done.stat.is_some());
+        bob.delete(&b).await;
+        bob.delete(&a).await;
+        break;
+    }
+    if told {
+        emptied(&world, "what was dropped is gone").await;
+    }
+}
+
+async fn a_removal_dropped_at_any_await_goes_on(world: World) {
+    let client = world.hesitant().await;
+    let session = answer(client.session().await);
+    for sequential in [true, false] {
+        for waits in 1.. {
+            let at = world.at(&format!("n{waits}"));
+            let made = if sequential {
+                done(client.create_sequential(&at, "", Lifetime::Persistent).await)
+            } else {
+                done(client.create(&at, "", Lifetime::Persistent).await)
+            };
+
+            let ended = stop_at(waits, session.remove(&made)).await;
+
+            emptied(&world, "what is to be removed is gone").await;
+            if let Some(removed) = ended {
+                answer(removed);
+                assert!(waits > 1, "nothing was dropped");
+                break;
+            }
+        }
+    }
+}
+
+async fn a_close_dropped_at_any_await_goes_on(world: World) {
+    for waits in 1.. {
+        let (client, bob) = (world.hesitant().await, world.bob().await);
+        let made = done(client.create(&world.at("a"), "", Lifetime::Session).await);
+        let mut state = client.state();
+
+        let ended = stop_at(waits, client.close()).await;
+
+        let closed = state.wait_for(|state| *state == Connection::Closed);
+        assert!(world.in_time("the end of a client", closed).await.is_ok());
+        assert!(!bob.exists(&made.path).await, "dropped at await {waits}");
+        if let Some(closed) = ended {
+            answer(closed);
+            assert!(waits > 1, "nothing was dropped");
+            return;
+        }
+    }
+}

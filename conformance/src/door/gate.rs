@@ -1,0 +1,201 @@
+//! [`Gate`]: what a case puts between a door and its store to do to all calls what no script of
+//! single faults can: to shut, to go silent, to hold answers back, and to count.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::layer::fault::Verb;
+use synod_core::path::Path;
+use synod_core::store::{
+    Backend, Commit, Freshness, Node, Outcome, Query, Revision, SessionInfo, SessionOptions,
+    Status, Store, Txn, View, Watch,
+};
+use tokio::sync::watch;
+
+/// A gate in front of a store. Clones are the same gate.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate {
+    backend: Arc<dyn Backend>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    way: watch::Sender<Way>,
+    /// How many answers were ever held back.
+    held: watch::Sender<usize>,
+    calls: watch::Sender<BTreeMap<Verb, usize>>,
+    /// What every view tells of besides.
+    stranger: Mutex<Option<Path>>,
+    blind: AtomicBool,
+    starved: AtomicBool,
+    garbles: AtomicBool,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Open,
+    /// It cannot be sent, and its caller is told so.
+    Shut,
+    /// It goes nowhere, and nothing is ever said of it. Closing alone gets through.
+    Silent,
+    /// It happens, and the answer waits at the gate.
+    Holding,
+}
+
+#[derive(Debug)]
+struct Gated {
+    store: Box<dyn Store>,
+    shared: Arc<Shared>,
+    /// What is said of the session if nobody gets round to hearing of it.
+    first: watch::Sender<Status>,
+}
+
+impl Gate {
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+        let shared = Shared {
+            way: watch::Sender::new(Way::Open),
+            held: watch::Sender::new(0),
+            calls: watch::Sender::default(),
+            stranger: Mutex::default(),
+            blind: AtomicBool::new(false),
+            starved: AtomicBool::new(false),
+            garbles: AtomicBool::new(false),
+        };
+        Self { backend, shared: Arc::new(shared) }
+    }
+
+    /// What becomes of calls from now on.
+    pub(crate) fn set(&self, way: Way) {
+        self.shared.way.send_replace(way);
+    }
+
+    /// Waits until so many answers were held back.
+    pub(crate) async fn held(&self, answers: usize) {
+        let mut held = self.shared.held.subscribe();
+        let all = held.wait_for(|held| *held >= answers).await.is_ok();
+        assert!(all, "the gate stands as long as this one");
+    }
+
+    /// How many calls of this sort there were.
+    pub(crate) fn count(&self, verb: Verb) -> usize {
+        count(&self.shared.calls.borrow(), verb)
+    }
+
+    /// Waits until there were so many calls of this sort.
+    pub(crate) async fn called(&self, verb: Verb, times: usize) {
+        let mut calls = self.shared.calls.subscribe();
+        let called = calls.wait_for(|calls| count(calls, verb) >= times).await.is_ok();
+        assert!(called, "the gate stands as long as this one");
+    }
+
+    /// From now on reads that may lag show what was there before anything was: nothing.
+    pub(crate) fn blind_local_reads(&self) {
+        self.shared.blind.store(true, Ordering::Relaxed);
+    }
+
+    /// From now on every view tells of this node too, wherever it is.
+    pub(crate) fn tell_of(&self, stranger: &Path) {
+        let mut told = self.shared.stranger.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = Some(stranger.clone());
+    }
+
+    /// Whether answers leave out from now on all that a store must tell and nothing forces it to.
+    pub(crate) fn garble(&self, garbles: bool) {
+        self.shared.garbles.store(garbles, Ordering::Relaxed);
+    }
+
+    /// Of sessions that are opened from now on nothing is heard after their beginning, as if
+    /// nobody got round to it.
+    pub(crate) fn starve(&self) {
+        self.shared.starved.store(true, Ordering::Relaxed);
+    }
+}
+
+fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
+    calls.get(&verb).copied().unwrap_or_default()
+}
+
+impl Shared {
+    async fn pass<T>(&self, verb: Verb, call: impl Future<Output = Result<T>>) -> Result<T> {
+        self.calls.send_modify(|calls| *calls.entry(verb).or_default() += 1);
+        let way = *self.way.borrow();
+        match way {
+            Way::Shut => Err(Error::new(ErrorKind::Unreachable, "passing the gate")),
+            Way::Silent if verb != Verb::Close => pending().await,
+            Way::Holding if verb != Verb::Close => {
+                let answer = call.await;
+                self.held.send_modify(|held| *held += 1);
+                let mut way = self.way.subscribe();
+                let opened = way.wait_for(|way| *way != Way::Holding).await.is_ok();
+                assert!(opened, "the gate stands as long as this one");
+                answer
+            }
+            _ => call.await,
+        }
+    }
+
+    fn show(&self, view: View) -> View {
+        let stranger = self.stranger.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut nodes: Vec<_> = view.nodes.into_iter().chain(stranger.map(Node::new)).collect();
+        if self.garbles.load(Ordering::Relaxed) {
+            for node in &mut nodes {
+                (node.stat, node.sequence) = (None, None);
+            }
+        }
+        View::new(view.revision, nodes)
+    }
+}
+
+#[async_trait]
+impl Backend for Gate {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let store = self.shared.pass(Verb::Open, self.backend.open(options)).await?;
+        let first = watch::Sender::new(*store.status().borrow());
+        Ok(Box::new(Gated { store, shared: self.shared.clone(), first }))
+    }
+}
+
+#[async_trait]
+impl Store for Gated {
+    fn session(&self) -> &SessionInfo {
+        self.store.session()
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        if self.shared.starved.load(Ordering::Relaxed) {
+            return self.first.subscribe();
+        }
+        self.store.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        if query.freshness == Freshness::Local && self.shared.blind.load(Ordering::Relaxed) {
+            return Ok(View::new(Revision::ZERO, Vec::new()));
+        }
+        let view = self.shared.pass(Verb::Read, self.store.read(query)).await?;
+        Ok(self.shared.show(view))
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        self.shared.pass(Verb::Observe, self.store.observe(query)).await
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        let outcome = self.shared.pass(Verb::Commit, self.store.commit(txn)).await?;
+        Ok(if self.shared.garbles.load(Ordering::Relaxed) {
+            outcome.map(|_told| Commit::new(None, Vec::new(), None))
+        } else {
+            outcome
+        })
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.shared.pass(Verb::Close, self.store.close()).await
+    }
+}

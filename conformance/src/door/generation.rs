@@ -1,0 +1,126 @@
+//! One session after the other, and what is told of them.
+
+use futures_util::future::join;
+use synod_core::client::{Client, Connection};
+use synod_core::error::{Effect, ErrorKind};
+use synod_core::layer::hesitant::HesitantBackend;
+use synod_core::store::{Lifetime, Query, Txn};
+use tokio::sync::watch;
+
+use crate::door::{answer, done, failure};
+use crate::world::World;
+
+cases![
+    "D-STATE L-SES-3" needs [Expiry] breaks [LossUntold] => a_loss_is_told_before_the_next_session,
+    "L-SES-4 D-STATE" needs [Expiry] breaks [LateSubscriberUntold] => who_asks_late_is_told_how_it_stands,
+    "L-SES-3 C-SES-2" breaks [LostTakenBack] => a_session_that_is_over_stays_over,
+    "L-SES-10 L-SES-6 L-OUT-6" needs [Expiry] catches [SessionIdReused] => the_next_session_inherits_nothing,
+    "L-SES-10 L-OUT-6" breaks [HandsOutLost] => a_session_that_is_over_is_not_given_out,
+];
+
+/// What is told, up to the word that the client is closed.
+async fn history(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
+    let mut told = vec![*state.borrow_and_update()];
+    while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {
+        told.push(*state.borrow_and_update());
+    }
+    told
+}
+
+/// Ends the session that lives now, and waits for the next one.
+async fn lose(world: &World, client: &Client) {
+    let session = answer(client.session().await);
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+    let next = answer(client.session().await);
+    assert_ne!(next.info().id, session.info().id, "it was lost");
+}
+
+async fn a_loss_is_told_before_the_next_session(world: World) {
+    use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
+
+    let pause = world.profile.ttl / 100;
+    let slow = HesitantBackend::new(world.harness.backend()).pausing(pause);
+    let client = world.client_on(slow, world.options()).await;
+
+    let losing = async {
+        lose(&world, &client).await;
+        lose(&world, &client).await;
+        answer(client.close().await);
+    };
+    let (mut told, ()) = join(history(client.state()), losing).await;
+
+    // A store may have been silent for a while before the session was lost, or not.
+    told.retain(|state| *state != Suspended);
+    assert_eq!(told, [Connected, Lost, Reconnected, Lost, Reconnected, Closed]);
+}
+
+async fn who_asks_late_is_told_how_it_stands(world: World) {
+    let client = world.client().await;
+    let first = answer(client.session().await);
+    lose(&world, &client).await;
+    assert_eq!(*client.state().borrow(), Connection::Reconnected);
+    assert!(first.status().borrow().is_lost());
+    let mut early = client.state();
+
+    answer(client.close().await);
+
+    assert_eq!(*client.state().borrow(), Connection::Closed);
+    assert!(early.has_changed().is_ok_and(|changed| changed));
+    assert_eq!(*early.borrow_and_update(), Connection::Closed);
+}
+
+async fn a_session_that_is_over_stays_over(world: World) {
+    let gate = world.gate();
+    gate.starve();
+    let client = world.client_on(gate, world.options()).await;
+    let session = answer(client.session().await);
+    let status = session.status();
+
+    answer(session.close().await);
+
+    // The store still says that it lives.
+    assert!(session.is_lost() && !session.is_certain());
+    assert!(status.borrow().is_lost() && session.status().borrow().is_lost());
+    let read = failure(session.read(Query::node(&world.dir)).await, "a read");
+    assert_eq!(read.kind(), ErrorKind::SessionLost);
+}
+
+async fn the_next_session_inherits_nothing(world: World) {
+    let (client, bob) = (world.client().await, world.bob().await);
+    let (first, a) = (answer(client.session().await), world.at("a"));
+    let made = done(client.create(&a, "first", Lifetime::Session).await);
+    assert_eq!(made.owner(), Some(first.info().id));
+    lose(&world, &client).await;
+
+    let next = answer(client.session().await);
+    assert_ne!(next.info().id, first.info().id);
+    assert!(!bob.exists(&a).await, "it went with its session");
+    let again = done(client.create(&a, "next", Lifetime::Session).await);
+    assert_eq!(again.owner(), Some(next.info().id));
+    answer(first.remove(&made).await.or_else(|error| match error.kind() {
+        ErrorKind::SessionLost => Ok(()),
+        _ => Err(error),
+    }));
+
+    let late = Txn::new().create(world.at("late"), "", Lifetime::Persistent);
+    let error = failure(first.commit(late).await, "a write on a lost session");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::SessionLost, Effect::None));
+    assert_eq!(bob.text(&a).await.as_deref(), Some("next"));
+    assert!(!bob.exists(&world.at("late")).await);
+}
+
+async fn a_session_that_is_over_is_not_given_out(world: World) {
+    let client = world.client().await;
+    for _ in 0..3 {
+        let session = answer(client.session().await);
+
+        // It is over as soon as its end is asked for.
+        let (closed, next) = join(session.close(), client.session()).await;
+
+        answer(closed);
+        let next = answer(next);
+        assert!(!next.is_lost(), "it was over when it was asked for");
+        assert_ne!(next.info().id, session.info().id);
+    }
+}

@@ -1,0 +1,73 @@
+//! Removing what a session made: exactly that, however long it takes.
+
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_core::retry::Retry;
+use synod_core::store::{Done, Lifetime};
+
+use crate::door::{answer, done};
+use crate::world::World;
+
+cases![
+    "L-KV-8" breaks [RemovesByPath] => only_the_own_incarnation_is_removed,
+    "L-KV-8 L-OUT-4" breaks [RemovalGivesUp] => removing_does_not_give_up,
+    "L-KV-8 L-X-5" breaks [RemovalGivesUp] => what_is_abandoned_goes_in_the_background,
+];
+
+async fn only_the_own_incarnation_is_removed(world: World) {
+    let (client, bob) = (world.client().await, world.bob().await);
+    let session = answer(client.session().await);
+    let names = ["removed", "abandoned", "discarded"].map(|name| world.at(name));
+    let mut made: Vec<Done> = Vec::new();
+    for at in &names {
+        made.push(done(client.create(at, "ours", Lifetime::Persistent).await));
+        bob.delete(at).await;
+        bob.create(at, "theirs").await;
+    }
+
+    answer(session.remove(&made[0]).await);
+    session.abandon(&made[1]);
+    session.discard(names[2].clone(), made[2].stat.expect("told").created);
+    // Closing comes after everything that was given up.
+    answer(session.close().await);
+
+    for at in &names {
+        assert_eq!(bob.text(at).await.as_deref(), Some("theirs"), "{at}");
+    }
+}
+
+async fn removing_does_not_give_up(world: World) {
+    let (client, plan) = world.scripted([]).await;
+    let (session, bob) = (answer(client.session().await), world.bob().await);
+    let sites = [Site::ReplyLost, Site::Unsent, Site::RequestLost];
+    for sequential in [true, false] {
+        let made = if sequential {
+            done(client.create_sequential(&world.at("t-"), "", Lifetime::Persistent).await)
+        } else {
+            done(client.create(&world.at("a"), "", Lifetime::Persistent).await)
+        };
+        // The last of them first, so that the node goes at the last moment.
+        for (nth, site) in (1..).zip(sites.into_iter().rev()) {
+            plan.cue(Cue::new(site).of(Verb::Delete).nth(nth));
+        }
+
+        answer(session.remove(&made).await);
+
+        assert!(!bob.exists(&made.path).await);
+        assert!(plan.fired().len() >= 2, "nothing went wrong: {:?}", plan.fired());
+    }
+}
+
+async fn what_is_abandoned_goes_in_the_background(world: World) {
+    let cues = [1, 2].map(|nth| Cue::new(Site::Unsent).of(Verb::Delete).nth(nth));
+    let plan = Plan::scripted(cues);
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
+    let client = world.client_on(faulty, world.options().retry(Retry::Never)).await;
+    let (session, bob) = (answer(client.session().await), world.bob().await);
+    let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Persistent).await);
+
+    session.abandon(&drawn);
+
+    let gone = async || !bob.exists(&drawn.path).await;
+    world.eventually("what was given up is gone", gone).await;
+    assert_eq!(plan.pending(), 0, "whatever the policy says");
+}
