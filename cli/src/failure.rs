@@ -48,7 +48,11 @@ fn sentence(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        text = format!("{text}: {error}");
+        let told = error.to_string();
+        // Clients like to repeat themselves, at length.
+        if !text.rsplit(": ").next().is_some_and(|last| told.contains(last)) {
+            text = format!("{text}: {told}");
+        }
         cause = error.source();
     }
     match hint(error.kind()) {

@@ -9,6 +9,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 pub mod child;
 pub mod etcd;
+pub mod home;
 pub mod links;
 pub mod pipe;
 pub mod zookeeper;

@@ -101,8 +101,7 @@ openssl x509 -req -in both.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 
 "#;
 
 pub(crate) async fn both_sides_show_certificates() {
-    let home =
-        synod_conformance::server::child::Home::new("synod-certificates").expect("temporary");
+    let home = synod_conformance::server::home::Home::new("certificates").expect("temporary");
     let mut sh = Command::new("sh");
     let made = sh.args(["-c", CERTIFICATES, "certificates"]).arg(home.path()).output();
     assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::server::child::{Child, Home, Signal};
+use crate::server::child::{Child, Signal};
 use crate::server::free_ports;
+use crate::server::home::Home;
 
 /// How long a start may take on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,7 +81,7 @@ impl Cluster {
     }
 
     fn spawn(size: usize, flavour: &Flavour) -> io::Result<Self> {
-        let home = Home::new("synod-etcd")?;
+        let home = Home::new("etcd")?;
         let ports = free_ports(size * 3)?;
         let peers: Vec<String> = ports
             .chunks(3)
