@@ -122,7 +122,8 @@ impl Endpoints {
             // Nothing was sent yet but who we are.
             Err(_elapsed) => return Err(self.silent(Call { write: false, ..call }, place)),
         };
-        match timeout_at(end, ask(link.clone())).await {
+        // Requests of this crate are large: on the heap, they are not copied through every call above.
+        match timeout_at(end, Box::pin(ask(link.clone()))).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(self.failed(call, call.write, place, Some(&link), error)),
             Err(_elapsed) => {

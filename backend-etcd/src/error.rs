@@ -108,6 +108,12 @@ pub(crate) fn is_compacted(error: &Error) -> bool {
         if status.code() == Code::OutOfRange && status.message().contains("revision"))
 }
 
+/// Whether a write of a key that must be there was refused because it is not.
+pub(crate) fn is_missing(error: &etcd_client::Error) -> bool {
+    matches!(error, etcd_client::Error::GRpcStatus(status)
+        if status.code() == Code::InvalidArgument && status.message().contains("key not found"))
+}
+
 /// Whether no connection came about, so that nothing can have been sent.
 fn is_connect(error: &(dyn StdError + 'static)) -> bool {
     let refused = |io: &io::Error| io.kind() == io::ErrorKind::ConnectionRefused;
@@ -198,6 +204,14 @@ mod tests {
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
         let error = translate("commit", true, etcd_client::Error::GRpcStatus(status));
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None));
+    }
+
+    #[test]
+    fn only_a_missing_key_is_missing() {
+        let said = |code, text: &str| etcd_client::Error::from(Status::new(code, text));
+        assert!(is_missing(&said(Code::InvalidArgument, "etcdserver: key not found")));
+        assert!(!is_missing(&said(Code::InvalidArgument, "etcdserver: key is not provided")));
+        assert!(!is_missing(&said(Code::NotFound, "etcdserver: requested lease not found")));
     }
 
     #[test]

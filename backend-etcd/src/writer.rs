@@ -3,16 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd_client::LeaseGrantOptions;
+use bytes::Bytes;
 use etcd_client::proto::{PbKeyValue, PbTxnResponse};
+use etcd_client::{LeaseGrantOptions, PutOptions};
 use futures_util::future::try_join_all;
 use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View};
+use synod_core::path::Path;
+use synod_core::store::{
+    Commit, Done, Expect, Lifetime, Op, Outcome, Rejected, Sequence, Stat, Txn, View, Why,
+};
 use tokio::time::Instant;
 
 use crate::endpoints::{Call, Endpoints, Link};
+use crate::error::is_missing;
 use crate::fetch::{self, Get};
+use crate::key;
 use crate::lease;
 use crate::life::{renew, revoke};
 use crate::plan::Plan;
@@ -20,6 +26,9 @@ use crate::reader::{Answer, Reader, ranges, revision, unsure};
 
 /// What a node with a time to live gets on top of it: the time between its lease and its creation.
 const HEAD_START: Duration = Duration::from_secs(1);
+
+/// How much data is written by the plain call, whose answer brings what was there before.
+const SMALL: usize = 16 << 10;
 
 /// Commits for the session with this lease.
 pub(crate) async fn commit(
@@ -122,6 +131,12 @@ struct Committing<'a> {
 
 impl Committing<'_> {
     async fn run(&self) -> Result<Outcome> {
+        if let ([Op::Set { path, data, expect: Expect::Any }], None) =
+            (&self.txn.ops[..], &self.txn.look)
+            && data.len() <= SMALL
+        {
+            return self.put(path, data).await;
+        }
         let plan = Plan::new(&self.txn.ops, &self.own.leases)?;
         let look = self.txn.look.as_ref().map(fetch::gets).unwrap_or_default();
         // A look that has no room comes behind.
@@ -140,6 +155,31 @@ impl Committing<'_> {
         }
         let commit = self.committed(&plan, beside, answer).await;
         commit.map(Outcome::Committed).map_err(unsure)
+    }
+
+    /// Sends a set as the plain call: with the lease to be kept, that is refused if nothing is there,
+    /// and costs the server less than a transaction with this as its condition.
+    async fn put(&self, path: &Path, data: &Bytes) -> Result<Outcome> {
+        let asking = |link: Arc<Link>| {
+            let options = PutOptions::new().with_ignore_lease().with_prev_key();
+            let (key, data) = (key::of(path), data.clone());
+            async move {
+                match link.kv.clone().put(key, data, Some(options)).await {
+                    Ok(answer) => Ok(Some(answer.0)),
+                    Err(error) if is_missing(&error) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let Some(answer) = self.reader.endpoints.call(self.call, asking).await? else {
+            return Ok(Outcome::Rejected(Rejected::new(0, path.clone(), Why::Missing)));
+        };
+        let at = revision(answer.header.as_ref());
+        self.reader.saw(at);
+        // What is told is the node as it was before.
+        let now = answer.prev_kv.map(|before| PbKeyValue { mod_revision: at, ..before });
+        let commit = self.told(&[now.as_ref()], at).await.map_err(unsure)?;
+        Ok(Outcome::Committed(commit))
     }
 
     /// That a lease is gone tells of the session's end, but for those of other nodes.
@@ -161,14 +201,20 @@ impl Committing<'_> {
             .iter()
             .map(|place| place.and_then(|place| told.get(place)?.kvs.first()))
             .collect();
+        let answer = Answer { revision: at, ranges: look_ranges };
+        let mut commit = self.told(&written, at).await?;
+        commit.look = self.look(look, answer).await?;
+        Ok(commit)
+    }
+
+    /// What was done, with the nodes that are told of by their places.
+    async fn told(&self, written: &[Option<&PbKeyValue>], at: i64) -> Result<Commit> {
         for kv in written.iter().flatten().filter(|kv| lease::is_ttl(kv.lease)) {
             refresh(&self.reader.endpoints, kv.lease, self.reader.limit).await?;
         }
         let done = self.txn.ops.iter().enumerate();
         let done = done.map(|(index, op)| self.done(op, at, index, written[index])).collect();
-        let answer = Answer { revision: at, ranges: look_ranges };
-        let look = self.look(look, answer).await?;
-        Ok(Commit::new(Some(fetch::revision(at)), done, look))
+        Ok(Commit::new(Some(fetch::revision(at)), done, None))
     }
 
     fn done(&self, op: &Op, at: i64, index: usize, kv: Option<&PbKeyValue>) -> Done {

@@ -12,7 +12,7 @@ const HOUSE: [(&str, &[&str], &[&str]); 8] = [
     ("synod-etcd",        &["synod-core"], &["synod-conformance"]),
     ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd"], &[]),
     ("synod-cli",         &["synod", "synod-conformance"], &[]),
-    ("synod-bench",       &["synod"], &[]),
+    ("synod-bench",       &["synod", "synod-zk", "synod-etcd", "synod-conformance"], &[]),
 ];
 
 /// One `key = value` of a manifest, with the table that it stands in.
