@@ -96,7 +96,7 @@ impl Comparison {
         if let Some(programs) = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()) {
             (self.programs, self.limit) = (programs, None);
         }
-        if let Some(seed) = said("SYNOD_SEED").and_then(|text| number(&text)) {
+        if let Some(seed) = said("SYNOD_SEED").and_then(|text| seed(&text)) {
             self.seed = seed;
         }
         self
@@ -136,12 +136,9 @@ impl Comparison {
     }
 }
 
-/// A seed as it is printed, or in decimal.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
-    }
+/// A seed as it is printed: in hexadecimal.
+fn seed(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
 impl fmt::Display for Tally {

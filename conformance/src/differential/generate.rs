@@ -18,15 +18,18 @@ pub(crate) struct Palette {
 /// The program of this seed.
 pub(crate) fn program(seed: u64, palette: Palette) -> Program {
     let chance = Chance::seeded(seed);
-    let mut writer = Writer { chance, palette, tickets: Vec::new(), over: [false; SESSIONS] };
+    let (tickets, fresh, over) = (Vec::new(), Vec::new(), [false; SESSIONS]);
+    let mut writer = Writer { chance, palette, tickets, fresh, over };
     Program { steps: (0..STEPS).map(|_| writer.step()).collect() }
 }
 
 struct Writer {
     chance: Chance,
     palette: Palette,
-    /// Every ticket that was asked for.
+    /// Every ticket that was asked for before this step.
     tickets: Vec<String>,
+    /// And those in it: nobody knows their names yet.
+    fresh: Vec<String>,
     over: [bool; SESSIONS],
 }
 
@@ -44,6 +47,7 @@ impl Writer {
     }
 
     fn step(&mut self) -> Step {
+        self.tickets.append(&mut self.fresh);
         let who = self.who();
         match self.chance.below(100) {
             0..58 => self.commit(who),
@@ -89,13 +93,18 @@ impl Writer {
         let data = self.chance.below(1_000);
         let (place, verb) = match self.chance.below(20) {
             0..8 => {
-                let place = self.place();
+                let mut place = self.place();
+                if self.tickets.contains(&place) {
+                    // Only a store that numbers it may make it.
+                    place.push_str("/a");
+                }
                 let life = self.life();
-                return self.mortal(place, data, life);
+                return self.made(place, data, life);
             }
             8..11 => {
-                let place = format!("{}{TICKET}{:03}-", self.dir(), self.tickets.len());
-                self.tickets.push(place.clone());
+                let number = self.tickets.len() + self.fresh.len();
+                let place = format!("{}{TICKET}{number:03}-", self.dir());
+                self.fresh.push(place.clone());
                 let life = match self.chance.below(20) {
                     0..10 => Life::Session,
                     10 => Life::Container,
@@ -111,7 +120,7 @@ impl Writer {
     }
 
     /// Nothing is ever below a node with a time to live: stores may differ in that.
-    fn mortal(&self, place: String, data: u64, life: Life) -> Act {
+    fn made(&self, place: String, data: u64, life: Life) -> Act {
         let (place, life) = match life {
             Life::Hour => (format!("{}t", self.dir()), life),
             _ => (place, life),

@@ -30,7 +30,10 @@ pub(crate) async fn shrink(
             }
         }
         match smaller {
-            Some((program, difference)) => (best, shown) = (program, difference),
+            Some((program, difference)) => {
+                (best, shown) = (program, difference);
+                span = span.min(best.steps.len());
+            }
             None if span > 0 => span /= 2,
             None => return (best, shown),
         }

@@ -132,7 +132,8 @@ impl Twins {
             if ask.names_only && !a.data.is_empty() {
                 return Err(format!("data where names were asked for: {a}, {b}"));
             }
-            let numbered = listing && name(&a.place).starts_with(TICKET);
+            let ticket = name(&a.place).starts_with(TICKET) && model.is_live(&a.place);
+            let numbered = listing && ticket;
             if numbered && (a.sequence.is_none() || b.sequence.is_none()) {
                 return Err(format!("a ticket without its sequence: {a}, {b}"));
             }
