@@ -52,7 +52,7 @@ impl Writer {
         match self.chance.below(100) {
             0..58 => self.commit(who),
             58..88 => Step::Read { who, ask: self.ask() },
-            88..96 => Step::Observe { who, ask: self.ask() },
+            88..96 => Step::Observe { who, ask: self.observed() },
             96 | 97 if self.over.iter().filter(|over| !**over).count() > 1 => {
                 self.over[who] = true;
                 if self.palette.expiry && self.one_in(4) {
@@ -90,7 +90,8 @@ impl Writer {
     }
 
     fn act(&mut self) -> Act {
-        let data = self.chance.below(1_000);
+        // Few, so that the same is written twice, and nothing is, too.
+        let data = self.chance.below(5);
         let (place, verb) = match self.chance.below(20) {
             0..8 => {
                 let mut place = self.place();
@@ -126,7 +127,7 @@ impl Writer {
             _ => (place, life),
         };
         // A container without data is one; with data, it is refused.
-        let data = if life == Life::Container && !self.one_in(10) { 0 } else { data };
+        let data = if life == Life::Container && !self.one_in(20) { 0 } else { data };
         Act { place, verb: Verb::Create { data, life } }
     }
 
@@ -186,6 +187,15 @@ impl Writer {
             _ => return self.before(),
         };
         Ask { place, reach, names_only: self.one_in(4), local: self.one_in(3) }
+    }
+
+    /// What is observed should change.
+    fn observed(&self) -> Ask {
+        let ask = self.ask();
+        match self.chance.below(3) {
+            0 => Ask { place: self.place(), reach: Reach::Node, ..ask },
+            _ => ask,
+        }
     }
 
     /// Those before a ticket, where that is.
