@@ -19,8 +19,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use synod_core::chance::mix;
 use tokio::time::Instant;
 
@@ -38,6 +40,9 @@ mod told;
 mod twins;
 
 pub use program::Program;
+
+/// How many programs run at a time, each in a directory of its own: stores make one wait.
+const LANES: usize = 4;
 
 /// Stores to compare, and how many programs.
 #[derive(Clone, Debug)]
@@ -112,12 +117,35 @@ impl Comparison {
     ///
     /// If a store opens no session.
     pub async fn run(&self) -> Result<Tally, Box<Found>> {
-        let mut stores = Lockstep::new(&self.stores).await;
-        let (mut tally, begin) = (Tally::default(), Instant::now());
-        for number in 0..self.programs {
-            if self.limit.is_some_and(|limit| begin.elapsed() > limit) {
-                break;
+        let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let begin = Instant::now();
+        let take = || {
+            let late = self.limit.is_some_and(|limit| begin.elapsed() > limit);
+            if late || stopped.load(Ordering::Relaxed) {
+                return None;
             }
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            (number < self.programs).then_some(number)
+        };
+        let stop = || stopped.store(true, Ordering::Relaxed);
+        let lanes = join_all((0..LANES.min(self.programs)).map(|_| self.lane(take, stop))).await;
+        let mut all = Tally::default();
+        for lane in lanes {
+            let tally = lane?;
+            all.whole += tally.whole;
+            all.part += tally.part;
+        }
+        Ok(all)
+    }
+
+    /// Runs one program after the other, beside others who do so in directories of their own.
+    async fn lane(
+        &self,
+        take: impl Fn() -> Option<usize>,
+        stop: impl Fn(),
+    ) -> Result<Tally, Box<Found>> {
+        let (mut stores, mut tally) = (Lockstep::new(&self.stores).await, Tally::default());
+        while let Some(number) = take() {
             // The first seed is as given, so that the seed of a program that was found repeats it.
             let nth = u64::try_from(number).unwrap_or_default();
             let seed = if nth == 0 { self.seed } else { mix(self.seed ^ mix(nth)) };
@@ -126,6 +154,7 @@ impl Comparison {
                 Ok(Ran::Whole) => tally.whole += 1,
                 Ok(Ran::Part) => tally.part += 1,
                 Err(difference) => {
+                    stop();
                     let (program, difference) =
                         shrink::shrink(&mut stores, program, difference).await;
                     return Err(Box::new(Found { seed, program, before: number, difference }));

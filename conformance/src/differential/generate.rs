@@ -50,7 +50,6 @@ impl Writer {
         self.tickets.append(&mut self.fresh);
         let who = self.who();
         match self.chance.below(100) {
-            0..58 => self.commit(who),
             58..88 => Step::Read { who, ask: self.ask() },
             88..96 => Step::Observe { who, ask: self.observed() },
             96 | 97 if self.over.iter().filter(|over| !**over).count() > 1 => {

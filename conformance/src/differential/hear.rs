@@ -31,10 +31,15 @@ pub(crate) struct Listener<'a> {
 impl Listener<'_> {
     /// Takes events until all is told, and checks them. Of a session that is over, up to the end,
     /// of which it tells why.
-    pub(crate) async fn listen(&self, watch: &mut Watch, over: bool) -> Result<Option<Loss>, String> {
+    pub(crate) async fn listen(
+        &self,
+        watch: &mut Watch,
+        over: bool,
+    ) -> Result<Option<Loss>, String> {
         let mut events = Vec::new();
         loop {
-            let enough = if over { ended(&events).is_some() } else { self.untold(&events).is_none() };
+            let enough =
+                if over { ended(&events).is_some() } else { self.untold(&events).is_none() };
             if enough {
                 break;
             }
@@ -60,7 +65,9 @@ impl Listener<'_> {
 
     fn silence(&self, events: &[Event], over: bool) -> String {
         let lacking = match self.untold(events) {
-            Some(deed) if !over => format!("{:?} of /{} (step {})", deed.kind, deed.place, deed.step + 1),
+            Some(deed) if !over => {
+                format!("{:?} of /{} (step {})", deed.kind, deed.place, deed.step + 1)
+            }
             _ => "the end".into(),
         };
         format!("nothing told of {lacking} within {:?}; only {}", self.patience, self.shown(events))
@@ -126,7 +133,9 @@ impl Listener<'_> {
             self.happened(change, &place)?;
             let Some(revision) = change.revision else { continue };
             let before = latest.insert(place, (revision, change.kind));
-            if before.is_some_and(|(at, kind)| at > revision || (at, kind) == (revision, change.kind)) {
+            if before
+                .is_some_and(|(at, kind)| at > revision || (at, kind) == (revision, change.kind))
+            {
                 return Err(format!("{change:?} behind {before:?}"));
             }
         }

@@ -116,7 +116,12 @@ impl Lockstep {
 
 impl Course {
     /// Compares the answers to a step, and learns from them.
-    fn compare(&mut self, number: usize, step: &Step, answers: &[Told]) -> Result<Agreement, String> {
+    fn compare(
+        &mut self,
+        number: usize,
+        step: &Step,
+        answers: &[Told],
+    ) -> Result<Agreement, String> {
         if let Some(hung) = answers.iter().find(|told| matches!(told, Told::Nothing { .. })) {
             return Err(format!("{hung}"));
         }
@@ -137,7 +142,7 @@ impl Course {
                 }
             }
             Step::Close { who } | Step::Expire { who } => {
-                self.all_plain(answers)?;
+                all_plain(answers)?;
                 if let Told::Over(why) = answers[0] {
                     self.over.entry(*who).or_insert(why);
                     self.model.ended(number, *who, answers.len());
@@ -145,10 +150,6 @@ impl Course {
             }
         }
         Ok(Agreement::Same)
-    }
-
-    fn all_plain(&self, answers: &[Told]) -> Result<(), String> {
-        answers[1..].iter().try_for_each(|other| plain(&answers[0], other))
     }
 
     fn outcomes(&mut self, acts: &[Act], answers: &[Told]) -> Result<Agreement, String> {
@@ -215,7 +216,7 @@ impl Course {
     }
 
     fn read(&mut self, who: usize, ask: &Ask, answers: &[Told]) -> Result<(), String> {
-        self.all_plain(answers)?;
+        all_plain(answers)?;
         if !matches!(answers[0], Told::Viewed(_)) {
             return Ok(());
         }
@@ -272,6 +273,10 @@ fn done_by(told: &Told) -> Option<(Option<Revision>, &Vec<Entry>)> {
         Told::Committed { revision, done, .. } => Some((*revision, done)),
         _ => None,
     }
+}
+
+fn all_plain(answers: &[Told]) -> Result<(), String> {
+    answers[1..].iter().try_for_each(|other| plain(&answers[0], other))
 }
 
 fn changes_version(act: &Act) -> bool {

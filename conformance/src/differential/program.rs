@@ -15,12 +15,26 @@ pub struct Program {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    Commit { who: usize, acts: Vec<Act>, look: Option<Ask> },
-    Read { who: usize, ask: Ask },
+    Commit {
+        who: usize,
+        acts: Vec<Act>,
+        look: Option<Ask>,
+    },
+    Read {
+        who: usize,
+        ask: Ask,
+    },
     /// What is told is compared when the program is over.
-    Observe { who: usize, ask: Ask },
-    Close { who: usize },
-    Expire { who: usize },
+    Observe {
+        who: usize,
+        ask: Ask,
+    },
+    Close {
+        who: usize,
+    },
+    Expire {
+        who: usize,
+    },
 }
 
 /// An operation. Its place is a path below the program's directory, in which a sequential node is
@@ -73,7 +87,9 @@ pub(crate) struct Ask {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     Node,
-    Children { prefix: &'static str },
+    Children {
+        prefix: &'static str,
+    },
     Subtree,
     Oldest(usize),
     Newest(usize),

@@ -17,13 +17,27 @@ use crate::differential::program::{Act, TICKET, Verb};
 /// An answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    Failed { kind: ErrorKind, effect: Effect, words: String },
-    Rejected { index: usize, place: String, why: Why },
-    Committed { revision: Option<Revision>, done: Vec<Entry>, look: Option<Vec<Entry>> },
+    Failed {
+        kind: ErrorKind,
+        effect: Effect,
+        words: String,
+    },
+    Rejected {
+        index: usize,
+        place: String,
+        why: Why,
+    },
+    Committed {
+        revision: Option<Revision>,
+        done: Vec<Entry>,
+        look: Option<Vec<Entry>>,
+    },
     Viewed(Vec<Entry>),
     Over(Loss),
     /// No end in time.
-    Nothing { within: Duration },
+    Nothing {
+        within: Duration,
+    },
     /// A status of which nobody speaks any more, and that does not say that it is lost.
     Vanished,
 }
