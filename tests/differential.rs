@@ -4,6 +4,8 @@
 //! `SYNOD_PROGRAMS=10000` runs so many instead of as many as fit into some seconds, and `SYNOD_SEED`
 //! repeats what was found.
 
+#![expect(clippy::print_stdout, reason = "it says how much was compared")]
+
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
