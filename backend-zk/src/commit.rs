@@ -434,6 +434,9 @@ impl<'a> Writing<'a> {
         if !self.is_container(op.path()).await? {
             return Ok(Why::OtherVersion);
         }
+        if matches!(op, Op::Delete { .. }) && self.makes_below(index, op.path()) {
+            return Ok(Why::HasChildren);
+        }
         let below = standing_below(self.wire, self.client, op.path(), &self.gone(index)).await;
         Ok(match (op, below.map_err(unsent)?) {
             (Op::Delete { .. }, Standing::Something) => Why::HasChildren,

@@ -51,6 +51,8 @@ struct Place {
     observers: BTreeMap<u64, Observer>,
     /// Containers that were seen there: no change of them is told.
     containers: BTreeSet<Path>,
+    /// What came and went before anybody could see whether it was a container.
+    ghosts: BTreeSet<Path>,
     /// How often a node was seen to be created.
     created: u64,
     /// Watches for as long as this is here.
@@ -162,6 +164,7 @@ impl Hub {
         let mut state = self.state();
         let Some(place) = state.places.get_mut(path) else { return };
         place.containers.clear();
+        place.ghosts.clear();
         place.created += 1;
         for observer in place.observers.values() {
             observer.feed.resync();
@@ -182,13 +185,25 @@ impl Hub {
                 place.containers.insert(news.path.clone());
                 return;
             }
-            // That it is gone again is told next.
-            (Kind::Created, Some(Proof::Gone)) => return,
+            // That it is gone again is said next.
+            (Kind::Created, Some(Proof::Gone)) => {
+                place.ghosts.insert(news.path.clone());
+                return;
+            }
             (Kind::Created, _) => {
                 place.containers.remove(&news.path);
+                place.ghosts.remove(&news.path);
                 place.created += 1;
             }
             (Kind::Deleted, _) if place.containers.remove(&news.path) => return,
+            (Kind::Deleted, _) if place.ghosts.remove(&news.path) => {
+                // A node may have been here, or a container only, of which nothing is told.
+                let heard = place.observers.values().filter(|it| told(&it.query, news).is_some());
+                for observer in heard {
+                    let _heard = observer.feed.resync();
+                }
+                return;
+            }
             _ => {}
         }
         for observer in place.observers.values() {

@@ -57,6 +57,7 @@
 #[macro_use]
 pub mod case;
 pub mod check;
+pub mod differential;
 pub mod harness;
 pub mod history;
 pub mod law;

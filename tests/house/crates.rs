@@ -10,7 +10,7 @@ const HOUSE: [(&str, &[&str], &[&str]); 8] = [
     ("synod-mem",         &["synod-core"], &["synod-conformance"]),
     ("synod-zk",          &["synod-core"], &["synod-conformance"]),
     ("synod-etcd",        &["synod-core"], &["synod-conformance"]),
-    ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd"], &[]),
+    ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd"], &["synod-conformance"]),
     ("synod-cli",         &["synod", "synod-conformance"], &[]),
     ("synod-bench",       &["synod", "synod-zk", "synod-etcd", "synod-conformance"], &[]),
 ];

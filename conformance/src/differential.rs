@@ -1,0 +1,187 @@
+//! Differential tests: the same program on several stores, side by side.
+//!
+//! A program is a sequence of calls of three sessions, made at random from a seed, with nothing
+//! going on at the same time. Whatever the contract leaves no choice about must then be the same on
+//! every store: outcomes, the first operation that failed and why, kinds of errors, views, the tree
+//! in the end, what watchers were told. What it does leave open is translated or left out:
+//!
+//! - Numbers are paired when they are first seen together: one revision, version or owner of one
+//!   store stands for one of the other, and revisions order what happened in the same way.
+//! - What a store adds to the name of a sequential node is taken off again.
+//! - An empty container may still be listed, and deleted. If that decides over other writes, the
+//!   program is over there.
+//! - What a session reads locally is compared once it must have seen the last write.
+//! - Stats and revisions that may be left out may be left out.
+//! - Events are not compared with each other, but with what happened: nothing else is told, and of
+//!   each path at least the last change.
+//!
+//! `SYNOD_SEED` repeats a run, and `SYNOD_PROGRAMS` makes it longer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use synod_core::chance::mix;
+use tokio::time::Instant;
+
+use crate::harness::Harness;
+use lockstep::{Difference, Lockstep, Ran};
+
+mod generate;
+mod hear;
+mod lockstep;
+mod model;
+mod program;
+mod shrink;
+mod side;
+mod told;
+mod twins;
+
+pub use program::Program;
+
+/// How many programs run at a time, each in a directory of its own: stores make one wait.
+const LANES: usize = 4;
+
+/// Stores to compare, and how many programs.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    stores: Vec<Arc<dyn Harness>>,
+    seed: u64,
+    programs: usize,
+    limit: Option<Duration>,
+}
+
+/// A comparison that found no difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Tally {
+    /// How many programs ran to their end.
+    pub whole: usize,
+    /// How many ended early at a container that only one store still had.
+    pub part: usize,
+}
+
+/// A program on which stores differ.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// The seed of the program; with it the run begins with this program.
+    pub seed: u64,
+    /// What is left of it when everything is left out that the difference does not need.
+    pub program: Program,
+    /// How many programs ran before it.
+    pub before: usize,
+    difference: Difference,
+}
+
+impl Comparison {
+    /// Compares the others with the first. Each has a store of its own.
+    pub fn new(stores: &[Arc<dyn Harness>], seed: u64) -> Self {
+        Self { stores: stores.to_vec(), seed, programs: 100, limit: None }
+    }
+
+    /// Runs so many programs.
+    pub fn programs(mut self, programs: usize) -> Self {
+        self.programs = programs;
+        self
+    }
+
+    /// Begins no program after this time.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// As many programs as `SYNOD_PROGRAMS` says, without a limit, from the seed that `SYNOD_SEED`
+    /// says.
+    pub fn from_environment(mut self) -> Self {
+        let said = |name| std::env::var(name).ok();
+        if let Some(programs) = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()) {
+            (self.programs, self.limit) = (programs, None);
+        }
+        if let Some(seed) = said("SYNOD_SEED").and_then(|text| seed(&text)) {
+            self.seed = seed;
+        }
+        self
+    }
+
+    /// Runs the programs, up to the first on which the stores differ.
+    ///
+    /// # Errors
+    ///
+    /// The program, as small as it was made, and how they differ.
+    ///
+    /// # Panics
+    ///
+    /// If a store opens no session.
+    pub async fn run(&self) -> Result<Tally, Box<Found>> {
+        let (next, stopped) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let begin = Instant::now();
+        let take = || {
+            let late = self.limit.is_some_and(|limit| begin.elapsed() > limit);
+            if late || stopped.load(Ordering::Relaxed) {
+                return None;
+            }
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            (number < self.programs).then_some(number)
+        };
+        let stop = || stopped.store(true, Ordering::Relaxed);
+        let lanes = join_all((0..LANES.min(self.programs)).map(|_| self.lane(take, stop))).await;
+        let mut all = Tally::default();
+        for lane in lanes {
+            let tally = lane?;
+            all.whole += tally.whole;
+            all.part += tally.part;
+        }
+        Ok(all)
+    }
+
+    /// Runs one program after the other, beside others who do so in directories of their own.
+    async fn lane(
+        &self,
+        take: impl Fn() -> Option<usize>,
+        stop: impl Fn(),
+    ) -> Result<Tally, Box<Found>> {
+        let (mut stores, mut tally) = (Lockstep::new(&self.stores).await, Tally::default());
+        while let Some(number) = take() {
+            // The first seed is as given, so that the seed of a program that was found repeats it.
+            let nth = u64::try_from(number).unwrap_or_default();
+            let seed = if nth == 0 { self.seed } else { mix(self.seed ^ mix(nth)) };
+            let program = generate::program(seed, stores.palette());
+            match stores.run(&program).await {
+                Ok(Ran::Whole) => tally.whole += 1,
+                Ok(Ran::Part) => tally.part += 1,
+                Err(difference) => {
+                    stop();
+                    let (program, difference) =
+                        shrink::shrink(&mut stores, program, difference).await;
+                    return Err(Box::new(Found { seed, program, before: number, difference }));
+                }
+            }
+        }
+        Ok(tally)
+    }
+}
+
+/// A seed as it is printed: in hexadecimal.
+fn seed(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { whole, part } = self;
+        write!(f, "{} programs: {whole} whole, {part} up to a container in the way", whole + part)
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, program, before, difference } = self;
+        writeln!(f, "the stores differ, after {before} programs on which they did not")?;
+        writeln!(f, "{difference}")?;
+        write!(f, "{program}repeat it with SYNOD_SEED={seed:#x}")
+    }
+}

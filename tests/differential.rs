@@ -1,0 +1,158 @@
+//! The same programs on memory, on ZooKeeper and on etcd, side by side: whatever one of them does
+//! differently is a bug, or a line that the contract lacks.
+//!
+//! `SYNOD_PROGRAMS=10000` runs so many instead of as many as fit into some seconds, and `SYNOD_SEED`
+//! repeats what was found.
+
+#![expect(clippy::print_stdout, reason = "it says how much was compared")]
+
+use std::process::ExitCode;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use etcd_client::Client;
+use libtest_mimic::{Arguments, Failed, Trial};
+use synod::Config;
+use synod::chance::Chance;
+use synod::mem::MemBackend;
+use synod::store::{Backend, SessionId};
+use synod_conformance::differential::Comparison;
+use synod_conformance::harness::{Ability, Harness, Profile};
+use synod_conformance::server::etcd::Cluster;
+use synod_conformance::server::links::Links;
+use synod_conformance::server::required;
+use synod_conformance::server::zookeeper::{Ensemble, TICK};
+
+/// How long each comparison takes, unless it is asked for more programs.
+const USUAL: Duration = Duration::from_secs(15);
+
+static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(size()));
+static ETCD: LazyLock<Result<Cluster, String>> = LazyLock::new(|| Cluster::start(size()));
+
+fn size() -> usize {
+    std::env::var("SYNOD_SERVERS").ok().and_then(|size| size.parse().ok()).unwrap_or(1)
+}
+
+#[derive(Debug, Default)]
+struct Memory(MemBackend);
+
+#[derive(Debug)]
+struct ZooKeeper(Links);
+
+#[derive(Debug)]
+struct Etcd(Vec<String>);
+
+impl ZooKeeper {
+    fn start() -> Result<Self, String> {
+        let servers = ZOOKEEPER.as_ref().map_err(Clone::clone)?;
+        Ok(Self(Links::start(&servers.addresses()).map_err(|error| error.to_string())?))
+    }
+}
+
+impl Etcd {
+    fn start() -> Result<Self, String> {
+        let servers = ETCD.as_ref().map_err(Clone::clone)?;
+        Ok(Self(servers.addresses().iter().map(ToString::to_string).collect()))
+    }
+}
+
+fn at(url: &str) -> Arc<dyn Backend> {
+    Config::new(url).and_then(|config| config.backend()).expect("the URL is valid")
+}
+
+fn profile() -> Profile {
+    Profile::new(Duration::from_secs(2), Duration::from_secs(10))
+        .offers(&[Ability::Expiry, Ability::TtlNodes])
+}
+
+#[async_trait]
+impl Harness for Memory {
+    fn backend(&self) -> Arc<dyn Backend> {
+        Arc::new(self.0.clone())
+    }
+
+    fn profile(&self) -> Profile {
+        profile()
+    }
+
+    async fn expire(&self, session: SessionId) {
+        self.0.expire(session);
+    }
+}
+
+#[async_trait]
+impl Harness for ZooKeeper {
+    fn backend(&self) -> Arc<dyn Backend> {
+        let hosts: Vec<_> = self.0.addresses().iter().map(ToString::to_string).collect();
+        at(&format!("zk://{}?acl=open&tick={}ms", hosts.join(","), TICK.as_millis()))
+    }
+
+    fn profile(&self) -> Profile {
+        profile()
+    }
+
+    async fn expire(&self, session: SessionId) {
+        self.0.expire(session).await.expect("a server runs");
+    }
+}
+
+#[async_trait]
+impl Harness for Etcd {
+    fn backend(&self) -> Arc<dyn Backend> {
+        at(&format!("etcd://{}", self.0.join(",")))
+    }
+
+    fn profile(&self) -> Profile {
+        profile()
+    }
+
+    async fn expire(&self, session: SessionId) {
+        let lease = i64::from_ne_bytes(session.get().to_ne_bytes());
+        let client = Client::connect(&self.0[..1], None).await.expect("valid");
+        client.lease_client().revoke(lease).await.expect("it lives");
+    }
+}
+
+type Start = fn() -> Result<Arc<dyn Harness>, String>;
+
+fn compare(start: Start) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let compared = runtime.block_on(async {
+        let stores: [Arc<dyn Harness>; 2] = [Arc::new(Memory::default()), start()?];
+        let seed = Chance::from_system().number();
+        let comparison = Comparison::new(&stores, seed).programs(usize::MAX).limit(USUAL);
+        comparison.from_environment().run().await.map_err(|found| found.to_string())
+    });
+    runtime.shutdown_background();
+    let tally = compared?;
+    println!("{tally}");
+    // Programs that end early say little.
+    assert!(tally.whole > tally.part, "{tally}");
+    Ok(())
+}
+
+fn trial(other: &'static str, start: Start, there: Result<(), String>) -> Trial {
+    let trial = Trial::test(format!("memory_and_{other}_do_the_same"), move || compare(start));
+    match there {
+        Ok(()) => trial,
+        Err(why) => {
+            assert!(!required(), "{why}");
+            trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"))
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    // Nothing is started for a list.
+    let there = |start: fn() -> Result<(), String>| if arguments.list { Ok(()) } else { start() };
+    let zookeeper = there(|| ZOOKEEPER.as_ref().map(drop).map_err(Clone::clone));
+    let etcd = there(|| ETCD.as_ref().map(drop).map_err(Clone::clone));
+    let trials = vec![
+        trial("memory", || Ok(Arc::new(Memory::default())), Ok(())),
+        trial("zookeeper", || Ok(Arc::new(ZooKeeper::start()?)), zookeeper),
+        trial("etcd", || Ok(Arc::new(Etcd::start()?)), etcd),
+    ];
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
