@@ -67,6 +67,9 @@ pub enum Freshness {
 }
 
 /// A part of the sequential children, sorted by sequence. Children without a sequence are not in it.
+///
+/// Create nothing below a sequential node that may be gone: a store may take the container that comes
+/// of it for the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "every store must answer each of them")]
 pub enum Window {
