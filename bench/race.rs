@@ -192,6 +192,9 @@ impl Measure {
 
 impl fmt::Debug for Race {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Race").field("racers", &self.names()).field("pace", &self.pace).finish_non_exhaustive()
+        f.debug_struct("Race")
+            .field("racers", &self.names())
+            .field("pace", &self.pace)
+            .finish_non_exhaustive()
     }
 }

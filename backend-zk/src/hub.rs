@@ -53,6 +53,8 @@ struct Place {
     containers: BTreeSet<Path>,
     /// What came and went before anybody could see whether it was a container.
     ghosts: BTreeSet<Path>,
+    /// What was born by two writes of one transaction, and told of the first.
+    echoes: BTreeSet<Path>,
     /// How often a node was seen to be created.
     created: u64,
     /// Watches for as long as this is here.
@@ -165,6 +167,7 @@ impl Hub {
         let Some(place) = state.places.get_mut(path) else { return };
         place.containers.clear();
         place.ghosts.clear();
+        place.echoes.clear();
         place.created += 1;
         for observer in place.observers.values() {
             observer.feed.resync();
@@ -194,7 +197,15 @@ impl Hub {
                 place.containers.remove(&news.path);
                 place.ghosts.remove(&news.path);
                 place.created += 1;
+                if matches!(proof, Some(Proof::Node { echo: true, .. })) {
+                    place.echoes.insert(news.path.clone());
+                } else {
+                    place.echoes.remove(&news.path);
+                }
             }
+            // The second write of its birth, which is told already, or of what is gone.
+            (Kind::Updated, _) if place.echoes.remove(&news.path) => return,
+            (Kind::Updated, _) if place.ghosts.contains(&news.path) => return,
             (Kind::Deleted, _) if place.containers.remove(&news.path) => return,
             (Kind::Deleted, _) if place.ghosts.remove(&news.path) => {
                 // A node may have been here, or a container only, of which nothing is told.
@@ -208,7 +219,7 @@ impl Hub {
         }
         for observer in place.observers.values() {
             if let Some(mut change) = told(&observer.query, news) {
-                if let Some(Proof::Node(node)) = proof {
+                if let Some(Proof::Node { node, .. }) = proof {
                     change.revision = node.stat.map(|stat| stat.created);
                     change.node = Some((**node).clone());
                 }
@@ -358,8 +369,9 @@ async fn listen(
                 }
             }
             let Some(news) = News::of(event) else { continue };
-            let changed_since = events[place + 1..].iter().any(|later| later.path == event.path);
-            let proof = proofs.get(&news.path).map(|proof| proof.weaken(changed_since));
+            let later = events[place + 1..].iter().filter(|later| later.path == event.path);
+            let later: Vec<EventType> = later.map(|later| later.event_type).collect();
+            let proof = proofs.get(&news.path).map(|proof| proof.weaken(&later));
             held.tell(path, &news, proof.as_ref());
         }
         events.drain(..now);
@@ -390,18 +402,23 @@ fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
 enum Proof {
     Container,
     Gone,
-    /// A node as it was created.
-    Node(Box<synod_core::store::Node>),
+    /// A node as it was created: by two writes of one transaction, if there is an echo.
+    Node {
+        node: Box<synod_core::store::Node>,
+        echo: bool,
+    },
     /// A node, but perhaps not that one.
     Unclear,
 }
 
 impl Proof {
-    /// What it proves if the path changed again before it was read.
-    fn weaken(&self, changed_since: bool) -> Self {
-        match self {
-            Self::Node(_) if changed_since => Self::Unclear,
-            other => other.clone(),
+    /// What it proves if these events of the path came behind the one in question before it was
+    /// read.
+    fn weaken(&self, later: &[EventType]) -> Self {
+        match (self, later) {
+            (Self::Node { echo: true, .. }, [EventType::NodeDataChanged]) => self.clone(),
+            (Self::Node { .. }, [_, ..]) => Self::Unclear,
+            _ => self.clone(),
         }
     }
 }
@@ -418,7 +435,8 @@ async fn prove(wire: &Wire, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> 
             Ok((data, stat)) if is_container(&data, &stat) => Proof::Container,
             Ok((data, stat)) if stat.mzxid == stat.czxid => {
                 let node = synod_core::store::Node::new(path.clone());
-                Proof::Node(Box::new(node.with(data.into(), translate(&stat))))
+                let node = Box::new(node.with(data.into(), translate(&stat)));
+                Proof::Node { node, echo: stat.version > 0 }
             }
             Err(ZkError::NoNode) => Proof::Gone,
             _ => Proof::Unclear,
