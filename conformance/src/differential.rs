@@ -59,7 +59,8 @@ pub struct Comparison {
 pub struct Tally {
     /// How many programs ran to their end.
     pub whole: usize,
-    /// How many ended early at a container that only one store still had.
+    /// How many ended early: at a container that only one store still had, or a store that did not
+    /// answer.
     pub part: usize,
 }
 
@@ -173,7 +174,7 @@ fn seed(text: &str) -> Option<u64> {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { whole, part } = self;
-        write!(f, "{} programs: {whole} whole, {part} up to a container in the way", whole + part)
+        write!(f, "{} programs: {whole} whole, {part} in part", whole + part)
     }
 }
 

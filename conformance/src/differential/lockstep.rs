@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use synod_core::chance::Chance;
+use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Loss, Revision, Sequence, Version};
 
 use crate::differential::generate::Palette;
@@ -39,7 +40,8 @@ pub(crate) struct Difference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
     Whole,
-    /// Up to a container that one store still had and another had not.
+    /// Up to a container that one store still had and another had not, or a store that did not
+    /// answer.
     Part,
 }
 
@@ -124,6 +126,13 @@ impl Course {
     ) -> Result<Agreement, String> {
         if let Some(hung) = answers.iter().find(|told| matches!(told, Told::Nothing { .. })) {
             return Err(format!("{hung}"));
+        }
+        // A store may be unreachable at any time. What it would have said is not known then.
+        let silent = |told: &Told| {
+            matches!(told, Told::Failed { kind: ErrorKind::Unreachable, effect: Effect::None, .. })
+        };
+        if answers.iter().any(silent) {
+            return Ok(Agreement::Parted { for_good: true });
         }
         match step {
             Step::Commit { who, acts, look } => {
