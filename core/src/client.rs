@@ -84,7 +84,7 @@ impl Client {
         self.generations.state()
     }
 
-    /// This client as seen from below `root`: what it calls `/x` is `/root/x` here, and it cannot
+    /// This client as seen from below `root`: below `/app`, what it calls `/x` is `/app/x` here, and it cannot
     /// name anything outside. It shares all else with this one, and counts as a clone of it.
     ///
     /// # Errors

@@ -83,7 +83,7 @@ impl Session {
         Self { reach: Reach { store, life, tuning }, jobs }
     }
 
-    /// This session as seen from below `root`: what it calls `/x` is `/root/x` here, and it cannot
+    /// This session as seen from below `root`: below `/app`, what it calls `/x` is `/app/x` here, and it cannot
     /// name anything outside. It counts as a clone of this one.
     pub fn namespace(&self, root: Path) -> Self {
         let store = Arc::new(Namespaced::new(self.reach.store.clone(), root));

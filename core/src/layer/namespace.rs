@@ -2,7 +2,7 @@
 //!
 //! Whoever holds it sees a whole store, and cannot name anything outside of the namespace:
 //!
-//! - What is called `/x` is `/root/x` in the store below. A path that is too long once it was moved
+//! - In the namespace `/app`, what is called `/x` is `/app/x` in the store below. A path that is too long once it was moved
 //!   is [`ErrorKind::Invalid`], and nothing is sent.
 //! - The namespace's root is `/`, and is no more a node than any root: it cannot be written, a node
 //!   query about it finds nothing, a subtree query about it tells only what is below it, and no
