@@ -296,7 +296,7 @@ impl<'a> Writing<'a> {
                 _ => continue,
             };
             // Some servers do not tell it of creates among others (ZOOKEEPER-4026).
-            if !stat.is_invalid() && !is_container_create(op) {
+            if !stat.is_invalid() {
                 self.wire.see(&stat);
                 let stat = translate(&stat);
                 revision = Some(stat.modified);
@@ -465,15 +465,11 @@ impl<'a> Writing<'a> {
         let reads: Vec<_> = reads.collect();
         let answer = self.wire.answer(async { Ok((sync.await?, join_all(reads).await).1) }).await;
         let found = answer.map_err(unsent)?;
-        let gone = self.gone(index);
-        let mut missing = Vec::new();
         for (above, found) in ancestors.into_iter().zip(found) {
-            let found = found.map_err(|said| unsent(Trouble::Said(said)))?;
-            if found.is_none() || gone.contains(&above) {
-                missing.push(above);
+            if found.map_err(|said| unsent(Trouble::Said(said)))?.is_none() {
+                self.facts.missing.insert(above);
             }
         }
-        self.facts.missing.extend(missing);
         Ok(())
     }
 

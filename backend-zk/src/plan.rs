@@ -84,7 +84,8 @@ impl Plan {
     ///
     /// If the request would be larger than a server takes.
     pub(crate) fn new(ops: &[Op], facts: &Facts, access: Access) -> Result<Self> {
-        let mut planner = Planner { ops, facts, access, made: BTreeSet::new(), steps: Vec::new() };
+        let (made, removed) = (BTreeSet::new(), BTreeSet::new());
+        let mut planner = Planner { ops, facts, access, made, removed, steps: Vec::new() };
         // Ahead of all else: what the request itself makes must not count.
         planner.count_births();
         for index in 0..ops.len() {
@@ -116,6 +117,8 @@ struct Planner<'a> {
     access: Access,
     /// Containers that this very request makes.
     made: BTreeSet<Path>,
+    /// What this very request removes, or shows to be absent.
+    removed: BTreeSet<Path>,
     steps: Vec<Step>,
 }
 
@@ -124,7 +127,8 @@ impl Planner<'_> {
         match &self.ops[index] {
             Op::Check { path, expect: Expect::Absent } => self.absence(index, path),
             Op::Check { path, expect } => self.check(index, path, *expect),
-            Op::Create { path, lifetime: Lifetime::Container, .. } => self.container(index, path),
+            // It stays only if something is made in it, which makes it then.
+            Op::Create { path, lifetime: Lifetime::Container, .. } => self.absence(index, path),
             Op::Create { path, data, lifetime, sequential } => {
                 self.create(index, path, data, *lifetime, *sequential);
             }
@@ -137,6 +141,7 @@ impl Planner<'_> {
                 self.remove_hollow(index);
                 let act = Act::Delete { path: text(path), version: version(*expect) };
                 self.step(index, Role::Own, act);
+                self.removed.insert(path.clone());
             }
         }
     }
@@ -157,23 +162,13 @@ impl Planner<'_> {
         if self.remove_hollow(index) {
             return;
         }
-        let path = self.facts.absent.get(&index).unwrap_or(path);
+        let highest = self.facts.absent.get(&index).unwrap_or(path);
         let options = CreateMode::Persistent.with_acls(container::node_acls(self.access));
-        let act = Act::Create { path: text(path), data: Bytes::new(), options };
-        self.step(index, Role::Absence(path.clone()), act);
-        self.step(index, Role::Undo, Act::Delete { path: text(path), version: None });
-    }
-
-    /// A container that stays only if something is made in it.
-    fn container(&mut self, index: usize, path: &Path) {
-        let fills = |op: &Op| matches!(op, Op::Create { .. }) && op.path().is_below(path);
-        if !self.ops[index..].iter().any(fills) {
-            return self.absence(index, path);
-        }
-        if !self.facts.hollow.contains_key(&index) {
-            self.ancestors(index, path);
-            self.make(index, path, Role::Own);
-        }
+        let act = Act::Create { path: text(highest), data: Bytes::new(), options };
+        self.step(index, Role::Absence(highest.clone()), act);
+        self.step(index, Role::Undo, Act::Delete { path: text(highest), version: None });
+        let between = path.ancestors().filter(|above| above.is_below(highest));
+        self.removed.extend(between.chain([highest.clone(), path.clone()]));
     }
 
     fn create(
@@ -189,6 +184,9 @@ impl Planner<'_> {
         let options = create_options(lifetime, sequential, self.access);
         let act = Act::Create { path: text(path), data: data.clone(), options };
         self.step(index, Role::Own, act);
+        if !sequential {
+            self.removed.remove(path);
+        }
         if replaces {
             let act = Act::Set { path: text(path), data: data.clone(), version: None };
             self.step(index, Role::Again, act);
@@ -197,17 +195,17 @@ impl Planner<'_> {
 
     fn ancestors(&mut self, index: usize, path: &Path) {
         let mut missing: Vec<Path> = path.ancestors().collect();
-        missing.retain(|above| self.facts.missing.contains(above) && !self.made.contains(above));
+        missing.retain(|above| {
+            let missing = self.facts.missing.contains(above) || self.removed.contains(above);
+            missing && !self.made.contains(above)
+        });
         for above in missing.into_iter().rev() {
-            self.make(index, &above, Role::Ancestor(above.clone()));
+            let (data, options) =
+                (Bytes::from_static(container::MARK), container::options(self.access));
+            let act = Act::Create { path: text(&above), data, options };
+            self.step(index, Role::Ancestor(above.clone()), act);
+            self.made.insert(above);
         }
-    }
-
-    fn make(&mut self, index: usize, path: &Path, role: Role) {
-        let (data, options) =
-            (Bytes::from_static(container::MARK), container::options(self.access));
-        self.step(index, role, Act::Create { path: text(path), data, options });
-        self.made.insert(path.clone());
     }
 
     /// Shows that no directory of a container that is to be removed was given a child since it was
@@ -240,8 +238,11 @@ impl Planner<'_> {
     fn remove_hollow(&mut self, index: usize) -> bool {
         let Some(hollow) = self.facts.hollow.get(&index) else { return false };
         for container in &hollow.containers {
-            let act = Act::Delete { path: text(container), version: Some(0) };
-            self.step(index, Role::Hollow, act);
+            // What stands in the way of two operations goes but once.
+            if self.removed.insert(container.clone()) {
+                let act = Act::Delete { path: text(container), version: Some(0) };
+                self.step(index, Role::Hollow, act);
+            }
         }
         hollow.containers.last() == Some(self.ops[index].path())
     }
@@ -371,6 +372,37 @@ mod tests {
                 "1: set /a",
             ]
         );
+    }
+
+    #[test]
+    fn what_a_transaction_removes_it_makes_again_where_it_must() {
+        let hollow = || Hollow {
+            containers: vec![path("/a/b"), path("/a")],
+            births: [(path("/a"), 3), (Path::root(), 12)].into(),
+        };
+        let below = Hollow { containers: vec![path("/a/b")], births: [(path("/a"), 3)].into() };
+        let births = [
+            "1: create /.synod-probe-5f0e9c",
+            "1: delete /.synod-probe-5f0e9c0000000012",
+            "0: create /a/.synod-probe-5f0e9c",
+            "0: delete /a/.synod-probe-5f0e9c0000000003",
+        ];
+        let facts = Facts { hollow: [(0, below), (1, hollow())].into(), ..Facts::default() };
+        let txn = Txn::new().check(path("/a/b"), Expect::Absent).check(path("/a"), Expect::Absent);
+        let txn = txn.create(path("/a/b/c"), "", Lifetime::Session);
+        let rest = [
+            "0: delete /a/b",
+            "1: delete /a",
+            "2: create /a",
+            "2: create /a/b",
+            "2: create /a/b/c",
+        ];
+        assert_eq!(plan(&txn, &facts), [&births[..], &rest].concat());
+
+        let txn = Txn::new().delete(path("/a"), Expect::Any);
+        let txn = txn.create(path("/a/b"), "", Lifetime::Session);
+        let steps = ["0: delete /a", "1: create /a", "1: create /a/b"];
+        assert_eq!(plan(&txn, &Facts::default()), steps);
     }
 
     #[test]

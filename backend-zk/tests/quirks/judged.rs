@@ -9,7 +9,7 @@ use synod_core::store::{
     Expect, Facts, Found, Lifetime, Node, Op, Outcome, Query, Rejected, Store, Txn, judge,
 };
 
-use super::{path, session};
+use super::{path, patient, session, session_with};
 
 const TRANSACTIONS: usize = 600;
 
@@ -49,10 +49,10 @@ fn expect(chance: &Chance, model: &Model, at: &Path) -> Expect {
 
 fn op(chance: &Chance, model: &Model, top: &Path, data: &Bytes) -> Op {
     let path = place(chance, top);
-    match chance.below(9) {
-        0 => Op::Check { path, expect: Expect::Absent },
-        1 => Op::Check { expect: expect(chance, model, &path), path },
-        2..=4 => {
+    match chance.below(11) {
+        0..=2 => Op::Check { path, expect: Expect::Absent },
+        3 => Op::Check { expect: expect(chance, model, &path), path },
+        4..=6 => {
             let lifetime = match chance.below(5) {
                 0 => Lifetime::Container,
                 1 => Lifetime::Session,
@@ -61,7 +61,7 @@ fn op(chance: &Chance, model: &Model, top: &Path, data: &Bytes) -> Op {
             let data = if lifetime == Lifetime::Container { Bytes::new() } else { data.clone() };
             Op::Create { path, data, lifetime, sequential: false }
         }
-        5 => Op::Set { expect: expect(chance, model, &path), path, data: data.clone() },
+        7 => Op::Set { expect: expect(chance, model, &path), path, data: data.clone() },
         _ => Op::Delete { expect: expect(chance, model, &path), path },
     }
 }
@@ -73,8 +73,17 @@ fn txn(chance: &Chance, model: &Model, top: &Path, number: usize) -> Txn {
 }
 
 pub(super) async fn transactions_are_judged_as_the_floor_judges() {
+    judges([session().await, session().await]).await;
+}
+
+/// Where no empty container ever goes by itself, every one is met.
+pub(super) async fn empty_containers_change_no_judgement() {
+    let patient = patient();
+    judges([session_with(&patient).await, session_with(&patient).await]).await;
+}
+
+async fn judges(stores: [Box<dyn Store>; 2]) {
     let chance = Chance::from_system();
-    let stores = [session().await, session().await];
     let top = path("/judged").join(&chance.id()).expect("valid");
     let mut model = Model::default();
     let (mut committed, mut rejected) = (0, 0);

@@ -30,7 +30,7 @@ mod judged;
 #[cfg(feature = "tls")]
 mod secure;
 
-use judged::transactions_are_judged_as_the_floor_judges;
+use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
 
 type Quirk = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
@@ -48,6 +48,7 @@ quirks![
     a_watch_goes_on_after_a_reconnect,
     two_requests_of_one_call_take_one_round_trip,
     empty_containers_do_not_keep_a_node_from_being_deleted,
+    an_empty_container_gives_way_to_all_of_a_transaction,
     of_many_who_replace_an_empty_container_one_wins,
     who_is_late_to_remove_a_container_removes_no_node,
     the_name_of_a_sequential_child_tells_of_every_birth,
@@ -57,6 +58,7 @@ quirks![
     only_its_creator_touches_a_node,
     a_server_without_extended_types_keeps_no_ttl_nodes,
     transactions_are_judged_as_the_floor_judges,
+    empty_containers_change_no_judgement,
     a_session_outlives_its_server,
     a_session_outlives_the_leader,
 ];
@@ -93,6 +95,12 @@ fn server() -> &'static Ensemble {
 
 fn options(hosts: impl IntoIterator<Item = std::net::SocketAddr>) -> ZkOptions {
     ZkOptions::new(hosts.into_iter().map(|host| host.to_string())).tick(TICK)
+}
+
+/// A server that leaves empty containers alone.
+fn patient() -> Ensemble {
+    let patient = Ensemble::start_with(1, &["-Dznode.container.checkIntervalMs=600000"], &[]);
+    patient.expect("the other one started, too")
 }
 
 async fn open(options: ZkOptions) -> Box<dyn Store> {
@@ -281,6 +289,58 @@ async fn empty_containers_do_not_keep_a_node_from_being_deleted() {
     }
 }
 
+/// One that was removed for one operation may be needed by another, or be in its way, too.
+async fn an_empty_container_gives_way_to_all_of_a_transaction() {
+    let patient = patient();
+    let store = session_with(&patient).await;
+    type More = fn(&str) -> Txn;
+    let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);
+    let table: [(&str, More); 5] = [
+        ("made in", |top| {
+            let txn = Txn::new().check(path(&format!("{top}/a")), Expect::Absent);
+            txn.create(path(&format!("{top}/a/new")), "", Lifetime::Session)
+        }),
+        ("made in, deeper", |top| {
+            let txn = Txn::new().check(path(&format!("{top}/a")), Expect::Absent);
+            txn.create(path(&format!("{top}/a/b/new")), "", Lifetime::Session)
+        }),
+        ("in the way twice", |top| {
+            let txn = Txn::new().check(path(&format!("{top}/a/b")), Expect::Absent);
+            txn.check(path(&format!("{top}/a")), Expect::Absent)
+        }),
+        ("below what is deleted, and made in", |top| {
+            let txn = Txn::new().delete(path(top), Expect::Any);
+            txn.create(path(&format!("{top}/a/b/new")), "", Lifetime::Session)
+        }),
+        ("asked for, then in the way, then made in", |top| {
+            let txn = Txn::new().create(path(&format!("{top}/a/b")), "", Lifetime::Container);
+            let txn = txn.check(path(&format!("{top}/a")), Expect::Absent);
+            txn.create(path(&format!("{top}/a/b/new")), "", Lifetime::Session)
+        }),
+    ];
+    for (row, (what, txn)) in table.into_iter().enumerate() {
+        for empty in [true, false] {
+            let top = format!("/gives-way/{row}-{empty}");
+            done(&*store, create(&top, "")).await;
+            if empty {
+                done(&*store, create(&format!("{top}/a/b/x"), "")).await;
+                let delete = Txn::new().delete(path(&format!("{top}/a/b/x")), Expect::Any);
+                done(&*store, delete).await;
+            }
+            let txn = txn(&top);
+            let made = txn.ops.last().expect("there is one").clone();
+            let outcome = store.commit(txn).await;
+            let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(outcome.committed().is_some(), "{what}");
+            if made.is_write() {
+                assert!(there(&*store, made.path().as_str()).await, "{what}");
+            } else {
+                done(&*store, absent(&format!("{top}/a"))).await;
+            }
+        }
+    }
+}
+
 /// Who finds an empty container in his way removes it; he must not remove what another has put there
 /// meanwhile.
 async fn of_many_who_replace_an_empty_container_one_wins() {
@@ -311,9 +371,7 @@ async fn of_many_who_replace_an_empty_container_one_wins() {
 /// place free.
 async fn who_is_late_to_remove_a_container_removes_no_node() {
     let slow = Link::Slow { there: Duration::from_millis(60), back: Duration::from_millis(60) };
-    // One that leaves empty containers alone.
-    let patient = Ensemble::start_with(1, &["-Dznode.container.checkIntervalMs=600000"], &[]);
-    let patient = patient.expect("the other one started, too");
+    let patient = patient();
     let rounds = (0..10).map(async |round| {
         let place = path(&format!("/late{round}/place"));
         let ((links, late), quick) = (linked_with(&patient).await, session_with(&patient).await);
