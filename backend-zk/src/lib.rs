@@ -9,7 +9,7 @@
 //! Containers are ZooKeeper's own, with a mark in their data by which this backend tells them from
 //! nodes: see `container.rs`.
 //!
-//! Read `options.rs`, `backend.rs`, `session.rs`; then `commit.rs` with `plan.rs`, and `hub.rs`.
+//! Read `options.rs`, `backend.rs`, `session.rs`; then `commit.rs` with `plan.rs` and `mend.rs`, and `hub.rs`.
 
 mod backend;
 mod commit;
@@ -17,6 +17,7 @@ mod container;
 mod error;
 mod hub;
 mod life;
+mod mend;
 mod nodelay;
 mod options;
 mod plan;

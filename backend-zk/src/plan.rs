@@ -125,10 +125,10 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn plan(&mut self, index: usize) {
         match &self.ops[index] {
-            Op::Check { path, expect: Expect::Absent } => self.absence(index, path),
+            // A container stays only if something is made in it, which makes it then.
+            Op::Check { path, expect: Expect::Absent }
+            | Op::Create { path, lifetime: Lifetime::Container, .. } => self.absence(index, path),
             Op::Check { path, expect } => self.check(index, path, *expect),
-            // It stays only if something is made in it, which makes it then.
-            Op::Create { path, lifetime: Lifetime::Container, .. } => self.absence(index, path),
             Op::Create { path, data, lifetime, sequential } => {
                 self.create(index, path, data, *lifetime, *sequential);
             }

@@ -1,0 +1,244 @@
+//! What is found out about the tree for a transaction: before it is sent, and when it was refused.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join_all;
+use synod_core::error::{Error, Result};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Op, Txn, Version, Why};
+use zookeeper_client::{Client, Error as ZkError};
+
+use crate::container::{self, Standing, standing, standing_below};
+use crate::error::{Sort, Trouble};
+use crate::plan::{Facts, Role, Step};
+use crate::wire::Wire;
+
+/// A transaction on its way, and what was found out for it so far.
+pub(crate) struct Writing<'a> {
+    pub(crate) wire: &'a Wire,
+    pub(crate) client: &'a Client,
+    pub(crate) txn: &'a Txn,
+    pub(crate) facts: Facts,
+}
+
+impl<'a> Writing<'a> {
+    /// A check that passes for any node passes for a container, too, and so does one for the version
+    /// that containers have. So what is checked is looked at first, unless it is a ticket of this
+    /// session: a guarded write takes one round trip. What is a node when it is looked at, and a
+    /// container when the transaction comes, is not noticed.
+    pub(crate) async fn find_ghosts(&mut self) -> Result<(), Trouble> {
+        let first = Version::new(0);
+        let doubtful = |op: &Op| match op {
+            Op::Check { path, expect } => {
+                (*expect == Expect::Any || *expect == Expect::Version(first))
+                    && !self.wire.knows(path)
+            }
+            _ => false,
+        };
+        let ops = self.txn.ops.iter().enumerate().filter(|(_, op)| doubtful(op));
+        let asked: Vec<(usize, &Path)> = ops.map(|(index, op)| (index, op.path())).collect();
+        if asked.is_empty() {
+            return Ok(());
+        }
+        let sync = self.client.sync("/");
+        let reads = asked.iter().map(|(_, path)| self.client.get_data(path.as_str()));
+        let reads: Vec<_> = reads.collect();
+        let answers =
+            self.wire.answer(async { Ok((sync.await?, join_all(reads).await).1) }).await?;
+        for ((index, path), answer) in asked.into_iter().zip(answers) {
+            match answer {
+                // The root is no node.
+                Ok((data, stat)) if path.is_root() || container::is_container(&data, &stat) => {
+                    self.facts.ghosts.insert(index);
+                }
+                // Whatever else is wrong, the check will tell.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides whether a refusal is final. If not, the next plan will do better.
+    pub(crate) async fn mend(&mut self, step: &Step, said: ZkError) -> Result<Option<Why>> {
+        let index = step.index;
+        match (&step.role, said) {
+            (Role::Own, said) => return self.mend_own(index, said).await,
+            (Role::Ancestor(path), ZkError::NodeExists) => {
+                self.facts.missing.remove(path);
+            }
+            (Role::Ancestor(_), ZkError::NoNode) => self.find_missing(index).await?,
+            (Role::Ancestor(_), ZkError::NoChildrenForEphemerals) => {
+                return Ok(Some(Why::BelowEphemeral));
+            }
+            (Role::Absence(path), said) => return self.mend_absence(index, path, said).await,
+            // What stood in the way is no more, or is something else.
+            (Role::Hollow, ZkError::NoAuth) => return Err(unsent(Trouble::Said(ZkError::NoAuth))),
+            (Role::Hollow, _) => {
+                self.facts.hollow.clear();
+                self.facts.below.remove(&index);
+            }
+            (Role::Ancestor(_) | Role::Again | Role::Undo, said) => {
+                return Err(unsent(Trouble::Said(said)));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn mend_absence(
+        &mut self,
+        index: usize,
+        path: &Path,
+        said: ZkError,
+    ) -> Result<Option<Why>> {
+        let op = &self.txn.ops[index];
+        let parent = path.parent().unwrap_or_else(Path::root);
+        match said {
+            ZkError::NodeExists if path == op.path() => {
+                return self.give_way(index).await;
+            }
+            ZkError::NodeExists => {
+                self.facts.absent.remove(&index);
+            }
+            ZkError::NoNode => {
+                self.facts.absent.insert(index, parent);
+            }
+            ZkError::NoChildrenForEphemerals if is_container_create(op) => {
+                return Ok(Some(Why::BelowEphemeral));
+            }
+            ZkError::NoChildrenForEphemerals => {
+                self.facts.below.insert(index, parent);
+            }
+            said => return Err(unsent(Trouble::Said(said))),
+        }
+        Ok(None)
+    }
+
+    async fn mend_own(&mut self, index: usize, said: ZkError) -> Result<Option<Why>> {
+        let op = &self.txn.ops[index];
+        Ok(match (op, said) {
+            (Op::Create { .. }, ZkError::NoNode) => {
+                self.find_missing(index).await?;
+                None
+            }
+            (Op::Create { .. }, ZkError::NoChildrenForEphemerals) => Some(Why::BelowEphemeral),
+            (Op::Create { sequential: true, .. }, ZkError::NodeExists) => {
+                Some(Why::SequenceExhausted)
+            }
+            (Op::Create { .. }, ZkError::NodeExists) => self.give_way(index).await?,
+            (_, ZkError::NoNode) => Some(Why::Missing),
+            (Op::Delete { .. }, ZkError::NotEmpty) => self.clear_below(index).await?,
+            (Op::Set { .. }, ZkError::BadVersion) => Some(Why::OtherVersion),
+            (_, ZkError::BadVersion) => Some(self.other_version(index).await?),
+            (Op::Set { path, .. }, ZkError::NoAuth) if self.is_container(path).await? => {
+                Some(Why::Missing)
+            }
+            (_, said) => return Err(unsent(Trouble::Said(said))),
+        })
+    }
+
+    /// Something stands where nothing should: an empty container gives way.
+    async fn give_way(&mut self, index: usize) -> Result<Option<Why>> {
+        let path = self.txn.ops[index].path();
+        if self.makes_below(index, path) {
+            return Ok(Some(Why::Exists));
+        }
+        let found = standing(self.wire, self.client, path, &self.gone(index)).await;
+        Ok(match found.map_err(unsent)? {
+            Standing::Nothing => None,
+            Standing::Something => Some(Why::Exists),
+            Standing::Hollow(hollow) => {
+                self.facts.hollow.insert(index, hollow);
+                None
+            }
+        })
+    }
+
+    /// Something is below what is to be deleted: empty containers go with it.
+    async fn clear_below(&mut self, index: usize) -> Result<Option<Why>> {
+        let path = self.txn.ops[index].path();
+        let hollow = if self.makes_below(index, path) {
+            Standing::Something
+        } else {
+            let below = standing_below(self.wire, self.client, path, &self.gone(index)).await;
+            below.map_err(unsent)?
+        };
+        Ok(match hollow {
+            Standing::Nothing => None,
+            Standing::Something => Some(Why::HasChildren),
+            Standing::Hollow(_) if self.is_container(path).await? => Some(Why::Missing),
+            Standing::Hollow(hollow) => {
+                self.facts.hollow.insert(index, hollow);
+                None
+            }
+        })
+    }
+
+    /// The version is another: or it is a container's, which is none.
+    async fn other_version(&self, index: usize) -> Result<Why> {
+        let op = &self.txn.ops[index];
+        if !self.is_container(op.path()).await? {
+            return Ok(Why::OtherVersion);
+        }
+        if matches!(op, Op::Delete { .. }) && self.makes_below(index, op.path()) {
+            return Ok(Why::HasChildren);
+        }
+        let below = standing_below(self.wire, self.client, op.path(), &self.gone(index)).await;
+        Ok(match (op, below.map_err(unsent)?) {
+            (Op::Delete { .. }, Standing::Something) => Why::HasChildren,
+            _ => Why::Missing,
+        })
+    }
+
+    async fn is_container(&self, path: &Path) -> Result<bool> {
+        if self.facts.missing.contains(path) {
+            return Ok(true);
+        }
+        let (sync, data) = (self.client.sync("/"), self.client.get_data(path.as_str()));
+        let answer = self.wire.answer(async { Ok((sync.await?, data.await).1) }).await;
+        match answer.map_err(unsent)? {
+            Ok((data, stat)) => Ok(container::is_container(&data, &stat)),
+            Err(ZkError::NoNode) => Ok(false),
+            Err(said) => Err(unsent(Trouble::Said(said))),
+        }
+    }
+
+    /// Finds out which ancestors of an operation's path are to be made.
+    async fn find_missing(&mut self, index: usize) -> Result<()> {
+        let ancestors: Vec<Path> = self.txn.ops[index].path().ancestors().collect();
+        let sync = self.client.sync("/");
+        let reads = ancestors.iter().map(|above| self.client.check_stat(above.as_str()));
+        let reads: Vec<_> = reads.collect();
+        let answer = self.wire.answer(async { Ok((sync.await?, join_all(reads).await).1) }).await;
+        let found = answer.map_err(unsent)?;
+        for (above, found) in ancestors.into_iter().zip(found) {
+            if found.map_err(|said| unsent(Trouble::Said(said)))?.is_none() {
+                self.facts.missing.insert(above);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the transaction deletes before this operation.
+    fn gone(&self, index: usize) -> BTreeSet<&'a Path> {
+        let before = &self.txn.ops[..index];
+        before.iter().filter(|op| matches!(op, Op::Delete { .. })).map(Op::path).collect()
+    }
+
+    /// Whether the transaction makes something below `path` before this operation.
+    fn makes_below(&self, index: usize, path: &Path) -> bool {
+        let before = &self.txn.ops[..index];
+        before.iter().any(|op| {
+            matches!(op, Op::Create { lifetime, .. } if *lifetime != Lifetime::Container)
+                && op.path().is_below(path)
+        })
+    }
+}
+
+fn is_container_create(op: &Op) -> bool {
+    matches!(op, Op::Create { lifetime: Lifetime::Container, .. })
+}
+
+/// Trouble while nothing that was sent can have changed anything.
+pub(crate) fn unsent(trouble: Trouble) -> Error {
+    trouble.translate("commit", Sort::Read)
+}

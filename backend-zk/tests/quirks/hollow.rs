@@ -1,0 +1,227 @@
+//! Containers, and what becomes of empty ones.
+
+use std::time::Duration;
+
+use synod_conformance::harness::Link;
+use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn, Why};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    PATIENCE, create, done, linked_with, names, path, patient, refused, server, session,
+    session_with, there,
+};
+
+pub(super) async fn empty_containers_do_not_keep_a_node_from_being_deleted() {
+    let store = session().await;
+    for round in 0..5 {
+        let top = format!("/hollow{round}");
+        done(&*store, create(&top, "")).await;
+        done(&*store, create(&format!("{top}/a/b/c"), "")).await;
+        let delete = |at: &str| Txn::new().delete(path(at), Expect::Any);
+        assert_eq!(refused(&*store, delete(&top)).await, Why::HasChildren);
+        done(&*store, delete(&format!("{top}/a/b/c"))).await;
+
+        done(&*store, delete(&top)).await;
+
+        assert!(!there(&*store, &top).await);
+    }
+}
+
+/// What it is about, and the transaction below a directory.
+type Row = (&'static str, fn(&str) -> Txn);
+
+/// One that was removed for one operation may be needed by another, or be in its way, too.
+pub(super) async fn an_empty_container_gives_way_to_all_of_a_transaction() {
+    let patient = patient();
+    let store = session_with(&patient).await;
+    let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);
+    let table: [Row; 5] = [
+        ("made in", |top| {
+            let txn = Txn::new().check(path(&format!("{top}/a")), Expect::Absent);
+            txn.create(path(&format!("{top}/a/new")), "", Lifetime::Session)
+        }),
+        ("made in, deeper", |top| {
+            let txn = Txn::new().check(path(&format!("{top}/a")), Expect::Absent);
+            txn.create(path(&format!("{top}/a/b/new")), "", Lifetime::Session)
+        }),
+        ("in the way twice", |top| {
+            let txn = Txn::new().check(path(&format!("{top}/a/b")), Expect::Absent);
+            txn.check(path(&format!("{top}/a")), Expect::Absent)
+        }),
+        ("below what is deleted, and made in", |top| {
+            let txn = Txn::new().delete(path(top), Expect::Any);
+            txn.create(path(&format!("{top}/a/b/new")), "", Lifetime::Session)
+        }),
+        ("asked for, then in the way, then made in", |top| {
+            let txn = Txn::new().create(path(&format!("{top}/a/b")), "", Lifetime::Container);
+            let txn = txn.check(path(&format!("{top}/a")), Expect::Absent);
+            txn.create(path(&format!("{top}/a/b/new")), "", Lifetime::Session)
+        }),
+    ];
+    for (row, (what, txn)) in table.into_iter().enumerate() {
+        for empty in [true, false] {
+            let top = format!("/gives-way/{row}-{empty}");
+            done(&*store, create(&top, "")).await;
+            if empty {
+                done(&*store, create(&format!("{top}/a/b/x"), "")).await;
+                let delete = Txn::new().delete(path(&format!("{top}/a/b/x")), Expect::Any);
+                done(&*store, delete).await;
+            }
+            let txn = txn(&top);
+            let made = txn.ops.last().expect("there is one").clone();
+            let outcome = store.commit(txn).await;
+            let outcome = outcome.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(outcome.committed().is_some(), "{what}");
+            if made.is_write() {
+                assert!(there(&*store, made.path().as_str()).await, "{what}");
+            } else {
+                done(&*store, absent(&format!("{top}/a"))).await;
+            }
+        }
+    }
+}
+
+/// Who finds an empty container in his way removes it; he must not remove what another has put there
+/// meanwhile.
+pub(super) async fn of_many_who_replace_an_empty_container_one_wins() {
+    let stores = [session().await, session().await, session().await];
+    for round in 0..20 {
+        let place = format!("/replace/{round}");
+        let lifetime = if round % 2 == 0 { Lifetime::Session } else { Lifetime::Persistent };
+        done(&*stores[0], create(&format!("{place}/x"), "")).await;
+        done(&*stores[0], Txn::new().delete(path(&format!("{place}/x")), Expect::Any)).await;
+
+        let creates = stores.iter().map(|store| {
+            let txn = Txn::new().create(path(&place), store.session().id.to_string(), lifetime);
+            store.commit(txn)
+        });
+        let outcomes = futures_util::future::join_all(creates).await;
+
+        let won: Vec<_> = outcomes
+            .into_iter()
+            .filter_map(|outcome| outcome.expect("the server answers").committed())
+            .collect();
+        assert_eq!(won.len(), 1, "round {round}");
+        let view = stores[0].read(Query::node(path(&place))).await.expect("answers");
+        assert_eq!(view.node().expect("it was made").stat, won[0].done[0].stat);
+    }
+}
+
+/// One create finds an empty container, and takes its time to replace it; meanwhile another finds the
+/// place free.
+pub(super) async fn who_is_late_to_remove_a_container_removes_no_node() {
+    let slow = Link::Slow { there: Duration::from_millis(60), back: Duration::from_millis(60) };
+    let patient = patient();
+    let rounds = (0..10).map(async |round| {
+        let place = path(&format!("/late{round}/place"));
+        let ((links, late), quick) = (linked_with(&patient).await, session_with(&patient).await);
+        done(&*quick, create(&format!("{place}/x"), "")).await;
+        done(&*quick, Txn::new().delete(path(&format!("{place}/x")), Expect::Any)).await;
+        links.set(late.session().id, slow);
+
+        let replacing = late.commit(create(place.as_str(), "late"));
+        let overtaking = async {
+            // The last one leaves all the time in the world.
+            sleep(Duration::from_millis(if round == 9 { 4_000 } else { 40 * round })).await;
+            // A container has this version, and what replaced one has another.
+            let first = Expect::Version(synod_core::store::Version::new(0));
+            let gone = quick.commit(Txn::new().delete(&place, first)).await;
+            let _either_way = gone.expect("the server answers");
+            quick.commit(create(place.as_str(), "quick")).await
+        };
+        let (late, overtaken) = futures_util::future::join(replacing, overtaking).await;
+
+        let made = |outcome: Result<synod_core::store::Outcome, _>| {
+            outcome
+                .unwrap_or_else(|error: synod_core::error::Error| panic!("{error}"))
+                .committed()
+                .is_some()
+        };
+        let (late, overtaken) = (made(late), made(overtaken));
+        assert!(late != overtaken, "round {round}: {late} and {overtaken}");
+        let view = quick.read(Query::node(&place)).await.expect("answers");
+        let winner = if late { "late" } else { "quick" };
+        assert_eq!(view.node().expect("it was made").data, winner);
+        late
+    });
+    let late = futures_util::future::join_all(rounds).await;
+    // Else the rounds are at the wrong times.
+    assert!(late.contains(&true) && late.contains(&false), "{late:?}");
+}
+
+/// This is what keeps him from it.
+pub(super) async fn the_name_of_a_sequential_child_tells_of_every_birth() {
+    let address = server().addresses()[0].to_string();
+    let client = zookeeper_client::Client::connect(&address).await.expect("a server runs");
+    let open = zookeeper_client::Acls::anyone_all();
+    let plain = zookeeper_client::CreateMode::Persistent.with_acls(open);
+    let sequential = zookeeper_client::CreateMode::PersistentSequential.with_acls(open);
+    for node in ["/births", "/births/a", "/births/b"] {
+        client.create(node, b"", &plain).await.expect("it is new");
+    }
+    let births = async || {
+        let (_data, stat) = client.get_data("/births").await.expect("it is there");
+        i32::midpoint(stat.cversion, stat.num_children)
+    };
+    let still = async |births: i32| {
+        let mut writer = client.new_multi_writer();
+        writer.add_create("/births/p", b"", &sequential).expect("valid");
+        writer.add_delete(&format!("/births/p{births:010}"), None).expect("valid");
+        writer.commit().await.is_ok()
+    };
+
+    assert_eq!(births().await, 2);
+    client.delete("/births/a", None).await.expect("it is there");
+    assert_eq!(births().await, 2);
+    assert!(still(2).await, "a death is no birth");
+    assert!(!still(2).await, "the question was one");
+    assert_eq!(births().await, 3);
+    client.create("/births/a", b"", &plain).await.expect("it is gone");
+    assert!(!still(3).await, "what is made again is born");
+    assert!(still(4).await);
+}
+
+pub(super) async fn containers_come_and_go_untold() {
+    let store = session().await;
+    let (_view, mut watch) = store.observe(Query::subtree(path("/untold"))).await.expect("answers");
+
+    done(&*store, create("/untold/a/b/c", "")).await;
+    done(&*store, Txn::new().delete(path("/untold/a/b/c"), Expect::Any)).await;
+    // Until the server has collected them all.
+    let end = Instant::now() + PATIENCE;
+    while !names(&*store, "/untold").await.is_empty() {
+        assert!(Instant::now() < end, "empty containers are not collected");
+        sleep(Duration::from_millis(50)).await;
+    }
+    done(&*store, create("/untold", "last")).await;
+
+    let mut told = Vec::new();
+    loop {
+        match timeout(PATIENCE, watch.next()).await.expect("in time") {
+            Some(Event::Changed(change)) => told.push((change.path.to_string(), change.kind)),
+            // What was gone before it could be read may have been a node or a container.
+            Some(Event::Resync) => {}
+            other => panic!("{other:?}"),
+        }
+        if told.last().is_some_and(|(path, _)| path == "/untold") {
+            break;
+        }
+    }
+    let (last, rest) = told.split_last().expect("at least that");
+    assert_eq!(*last, ("/untold".to_owned(), Kind::Created));
+    assert!(rest.iter().all(|(path, _)| path == "/untold/a/b/c"), "{told:?}");
+}
+
+pub(super) async fn a_node_without_data_that_others_made_is_a_node() {
+    let server = server().addresses()[0].to_string();
+    let foreign = zookeeper_client::Client::connect(&server).await.expect("a server runs");
+    let open = zookeeper_client::Acls::anyone_all();
+    let container = zookeeper_client::CreateMode::Container.with_acls(open);
+    foreign.create("/foreign", b"", &container).await.expect("it is new");
+
+    let store = session().await;
+
+    assert!(there(&*store, "/foreign").await);
+    assert_eq!(refused(&*store, create("/foreign", "")).await, Why::Exists);
+    done(&*store, Txn::new().set(path("/foreign"), "x", Expect::Any)).await;
+}
