@@ -19,7 +19,7 @@ use zookeeper_client::{
 
 use crate::error::Trouble;
 use crate::options::Access;
-use crate::read::Snapshot;
+use crate::snapshot::Snapshot;
 use crate::wire::Wire;
 
 /// The data of a container. Nobody writes this by accident.

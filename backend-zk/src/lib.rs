@@ -25,6 +25,7 @@ mod pulse;
 mod read;
 mod session;
 mod sift;
+mod snapshot;
 mod tls;
 mod wire;
 

@@ -20,7 +20,11 @@ use synod_core::store::{
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{Instant, sleep, timeout};
 
-static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(1));
+/// One server, or as many as are asked for.
+static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
+    let size = std::env::var("SYNOD_SERVERS").ok().and_then(|size| size.parse().ok());
+    Ensemble::start(size.unwrap_or(1))
+});
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Long: a machine that is busy with other things shall end no session.
@@ -28,6 +32,7 @@ const TTL: Duration = Duration::from_secs(20);
 
 mod hollow;
 mod judged;
+mod moments;
 #[cfg(feature = "tls")]
 mod secure;
 
@@ -40,6 +45,11 @@ use hollow::{
     who_is_late_to_remove_a_container_removes_no_node,
 };
 use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
+
+use moments::{
+    a_view_is_of_one_moment_while_all_of_it_is_written,
+    a_view_of_more_than_one_request_is_of_one_moment_too,
+};
 
 type Quirk = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
@@ -66,6 +76,8 @@ quirks![
     what_helpers_make_too_large_is_refused,
     only_its_creator_touches_a_node,
     a_server_without_extended_types_keeps_no_ttl_nodes,
+    a_view_is_of_one_moment_while_all_of_it_is_written,
+    a_view_of_more_than_one_request_is_of_one_moment_too,
     transactions_are_judged_as_the_floor_judges,
     empty_containers_change_no_judgement,
     a_session_outlives_its_server,

@@ -1,0 +1,390 @@
+//! [`Snapshot`]: several nodes as they were at one moment.
+//!
+//! A request that asks for much is answered as of one moment. What there is to ask for has to be
+//! known first, and may have changed by then; so it is asked again, with all that was ever heard of,
+//! until an answer tells of nothing that was not asked for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use futures_util::future::try_join_all;
+use synod_core::path::Path;
+use synod_core::store::{Detail, Node, Query, Revision, Sequence, View};
+use tokio::time::Instant;
+use zookeeper_client::{Client, Error as ZkError, MultiReadResult, Stat as ZkStat};
+
+use crate::container::is_container;
+use crate::error::Trouble;
+use crate::read::{behind, translate};
+use crate::sift::{is_ours, sift};
+use crate::wire::Wire;
+
+/// Nodes as they were at one moment.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    /// By their paths.
+    pub(crate) nodes: BTreeMap<String, Found>,
+    /// The names of the children of those that were asked for theirs.
+    names: BTreeMap<String, Vec<String>>,
+    /// It reflects everything up to here.
+    revision: Revision,
+    /// Whether it came in one answer.
+    whole: bool,
+}
+
+/// A node as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    data: Vec<u8>,
+    pub(crate) stat: ZkStat,
+}
+
+/// What is wanted for a snapshot.
+#[derive(Clone, Copy, Debug)]
+enum Aim<'a> {
+    /// A node and all below it.
+    Tree(&'a Path),
+    /// A node and those of its children that a query asks for, up to a sequence that may become
+    /// known late.
+    Children(&'a Query, &'a OnceLock<Sequence>),
+}
+
+impl Snapshot {
+    /// A node and all below it.
+    pub(crate) async fn take(
+        wire: &Wire,
+        client: &Client,
+        path: &Path,
+        sync: bool,
+    ) -> Result<Self, Trouble> {
+        Self::settle(wire, client, Aim::Tree(path), sync).await
+    }
+
+    /// The children that a query asks for.
+    pub(crate) async fn children(
+        wire: &Wire,
+        client: &Client,
+        query: &Query,
+        sync: bool,
+        own: &OnceLock<Sequence>,
+    ) -> Result<Self, Trouble> {
+        Self::settle(wire, client, Aim::Children(query, own), sync).await
+    }
+
+    async fn settle(
+        wire: &Wire,
+        client: &Client,
+        aim: Aim<'_>,
+        sync: bool,
+    ) -> Result<Self, Trouble> {
+        // No call takes longer than the session's time to live.
+        let end = Instant::now() + wire.life.ttl / 2;
+        let mut sync = sync;
+        let mut asked = aim.reached(&BTreeMap::new());
+        let mut last: Option<Self> = None;
+        loop {
+            let snapshot = Self::ask(wire, client, aim, &asked, std::mem::take(&mut sync)).await?;
+            let reached = aim.reached(&snapshot.names);
+            // What came in several answers was so at one moment if it is so twice.
+            let complete = reached.is_subset(&asked);
+            if complete && (snapshot.whole || last.as_ref().is_some_and(|last| *last == snapshot)) {
+                return Ok(snapshot);
+            }
+            if let Some(mut last) = last.take()
+                && last.complete(aim, &snapshot)
+            {
+                return Ok(last);
+            }
+            // What is gone may come again; but it shall not become most of the question.
+            if asked.len() > 2 * reached.len() + 100 {
+                asked.clear();
+            }
+            asked.extend(reached);
+            last = Some(snapshot);
+            if Instant::now() >= end {
+                return Err(Trouble::Restless);
+            }
+        }
+    }
+
+    async fn ask(
+        wire: &Wire,
+        client: &Client,
+        aim: Aim<'_>,
+        paths: &BTreeSet<String>,
+        sync: bool,
+    ) -> Result<Self, Trouble> {
+        let asked: Vec<Ask> = paths.iter().flat_map(|path| aim.asks(path)).collect();
+        let (answers, whole) = ask(wire, client, &asked, sync).await?;
+        let mut snapshot = Self { whole, ..Self::default() };
+        for (ask, answer) in asked.iter().zip(answers) {
+            match (ask, answer) {
+                (Ask::Children(dir), MultiReadResult::Children { children }) => {
+                    snapshot.names.insert((*dir).to_owned(), children);
+                }
+                (Ask::Data(path), MultiReadResult::Data { data, stat }) => {
+                    snapshot.revision = snapshot.revision.max(wire.see(&stat));
+                    snapshot.nodes.insert((*path).to_owned(), Found { data, stat });
+                }
+                (_, MultiReadResult::Error { err: ZkError::NoNode }) => {}
+                (_, MultiReadResult::Error { err }) => return Err(Trouble::Said(err)),
+                _ => return Err(unexpected()),
+            }
+        }
+        Ok(snapshot)
+    }
+
+    /// Adds what was heard of and not asked for, from a later snapshot: so much of it as cannot
+    /// have changed in between. Whether that is all.
+    ///
+    /// Thus one moment is found where nodes come all the time.
+    fn complete(&mut self, aim: Aim<'_>, later: &Self) -> bool {
+        if !(self.whole && later.whole) {
+            return false;
+        }
+        for path in aim.reached(&self.names) {
+            if self.nodes.contains_key(&path) {
+                continue;
+            }
+            match later.nodes.get(&path) {
+                Some(found) if found.newest() <= self.revision => {
+                    if let Some(names) = later.names.get(&path) {
+                        self.names.insert(path.clone(), names.clone());
+                    }
+                    self.nodes.insert(path, found.clone());
+                }
+                _ => return false,
+            }
+        }
+        aim.reached(&self.names).iter().all(|path| self.nodes.contains_key(path))
+    }
+
+    /// As the answer to a query about children.
+    pub(crate) fn listing(
+        mut self,
+        query: &Query,
+        own: &OnceLock<Sequence>,
+        seen: Revision,
+    ) -> (View, Vec<Path>) {
+        let mut containers = Vec::new();
+        let mut nodes = Vec::new();
+        let names = self.names.remove(query.path.as_str()).unwrap_or_default();
+        for (sequence, name) in sift(query, names, own.get().copied()) {
+            let Ok(path) = query.path.join(&name) else { continue };
+            let Some(found) = self.nodes.remove(path.as_str()) else { continue };
+            if found.is_container() {
+                containers.push(path.clone());
+                if found.stat.num_children > 0 && query.window.is_none() {
+                    nodes.push(Node::new(path));
+                }
+            } else {
+                nodes.push(found.into_node(path).with_sequence(sequence));
+            }
+        }
+        (View::new(self.revision.max(seen), nodes), containers)
+    }
+
+    /// As the answer to a query about a subtree.
+    pub(crate) fn tree(self, query: &Query, seen: Revision) -> (View, Vec<Path>) {
+        let revision = self.revision.max(seen);
+        let all: Vec<(Path, Found)> = self
+            .nodes
+            .into_iter()
+            .filter_map(|(path, found)| Some((Path::new(&path).ok()?, found)))
+            .filter(|(path, _)| !path.is_root())
+            .collect();
+        let real: Vec<&Path> =
+            all.iter().filter(|(_, found)| !found.is_container()).map(|(path, _)| path).collect();
+        // A container is named for the nodes below it, and the query's own path never is.
+        let named: BTreeSet<Path> = real.iter().flat_map(|path| path.ancestors()).collect();
+        let mut containers = Vec::new();
+        let mut nodes = Vec::new();
+        for (path, mut found) in all {
+            if !found.is_container() {
+                if query.detail == Detail::Names {
+                    found.data.clear();
+                }
+                nodes.push(found.into_node(path));
+                continue;
+            }
+            containers.push(path.clone());
+            if path != query.path && named.contains(&path) {
+                nodes.push(Node::new(path));
+            }
+        }
+        nodes.sort_by(|a, b| a.path.cmp(&b.path));
+        (View::new(revision, nodes), containers)
+    }
+}
+
+impl Found {
+    pub(crate) fn is_container(&self) -> bool {
+        is_container(&self.data, &self.stat)
+    }
+
+    /// The last change of it, or of which children it has.
+    fn newest(&self) -> Revision {
+        let newest = self.stat.czxid.max(self.stat.mzxid).max(self.stat.pzxid);
+        Revision::new(u64::try_from(newest).unwrap_or(0))
+    }
+
+    fn into_node(self, path: Path) -> Node {
+        let stat = translate(&self.stat);
+        Node::new(path).with(self.data.into(), stat)
+    }
+}
+
+impl Aim<'_> {
+    /// All that it takes, by what is known of the children.
+    fn reached(self, names: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
+        match self {
+            Self::Tree(path) => reach(path, names),
+            Self::Children(query, own) => {
+                let dir = query.path.as_str();
+                let names = names.get(dir).cloned().unwrap_or_default();
+                let shown = sift(query, names, own.get().copied());
+                let shown = shown.iter().map(|(_, name)| below(dir, name));
+                shown.chain([dir.to_owned()]).collect()
+            }
+        }
+    }
+
+    fn asks(self, path: &str) -> impl Iterator<Item = Ask<'_>> {
+        let names = match self {
+            Self::Tree(_) => true,
+            Self::Children(query, _) => path == query.path.as_str(),
+        };
+        names.then_some(Ask::Children(path)).into_iter().chain([Ask::Data(path)])
+    }
+}
+
+fn below(dir: &str, name: &str) -> String {
+    let dir = if dir == "/" { "" } else { dir };
+    format!("{dir}/{name}")
+}
+
+/// All that can be reached from `path` by what is known of the children.
+fn reach(path: &Path, children: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![path.as_str().to_owned()];
+    while let Some(next) = open.pop() {
+        let names = children.get(&next).into_iter().flatten();
+        let ours = names.filter(|name| next != "/" || is_ours(&Path::root(), name));
+        open.extend(ours.map(|name| below(&next, name)));
+        reached.insert(next);
+    }
+    reached
+}
+
+/// One question of a request that asks many.
+#[derive(Clone, Copy, Debug)]
+enum Ask<'a> {
+    Children(&'a str),
+    Data(&'a str),
+}
+
+/// Asks much in one request, which the server answers as of one moment; in several behind each
+/// other if it does not fit. Whether it was one.
+async fn ask(
+    wire: &Wire,
+    client: &Client,
+    asked: &[Ask<'_>],
+    sync: bool,
+) -> Result<(Vec<MultiReadResult>, bool), Trouble> {
+    /// What a server takes, less what frames it.
+    const REQUEST: usize = 1_048_000;
+    const HEADER: usize = 14;
+
+    let ahead = sync.then(|| client.sync("/"));
+    let mut answers = Vec::new();
+    let mut reader = client.new_multi_reader();
+    let mut size = 0;
+    for ask in asked {
+        let (Ask::Children(path) | Ask::Data(path)) = *ask;
+        if size + path.len() + HEADER > REQUEST {
+            answers.push(reader.commit());
+            size = 0;
+        }
+        size += path.len() + HEADER;
+        let added = match ask {
+            Ask::Children(path) => reader.add_get_children(path),
+            Ask::Data(path) => reader.add_get_data(path),
+        };
+        added.map_err(Trouble::Said)?;
+    }
+    answers.push(reader.commit());
+    let whole = answers.len() == 1;
+    let answers = wire.answer(behind(ahead, try_join_all(answers))).await?;
+    Ok((answers.into_iter().flatten().collect(), whole))
+}
+
+fn unexpected() -> Trouble {
+    Trouble::Said(ZkError::UnexpectedError("an answer to another question".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(czxid: i64, mzxid: i64, pzxid: i64) -> Found {
+        let (ctime, mtime, version, cversion, aversion) = (0, 0, 0, 0, 0);
+        let stat = ZkStat {
+            czxid,
+            mzxid,
+            pzxid,
+            ctime,
+            mtime,
+            version,
+            cversion,
+            aversion,
+            ephemeral_owner: 0,
+            data_length: 0,
+            num_children: 0,
+        };
+        Found { data: Vec::new(), stat }
+    }
+
+    /// A directory that was changed at 9 and lists these, of which some were asked for, too.
+    fn snapshot(listed: &[&str], read: &[(&str, Found)]) -> Snapshot {
+        let own = [("/d", found(1, 1, 9))];
+        let nodes = own.iter().chain(read).map(|(path, found)| ((*path).to_owned(), found.clone()));
+        let names = listed.iter().map(|name| (*name).to_owned()).collect();
+        let names = BTreeMap::from([("/d".to_owned(), names)]);
+        Snapshot { nodes: nodes.collect(), names, revision: Revision::new(9), whole: true }
+    }
+
+    #[test]
+    fn what_came_in_between_is_added_if_it_is_as_it_was() {
+        let query = Query::children(Path::new("/d").expect("valid"));
+        let own = OnceLock::new();
+        let aim = Aim::Children(&query, &own);
+        let completed = |later: &[(&str, Found)]| {
+            let mut early = snapshot(&["a", "b"], &[("/d/a", found(2, 7, 2))]);
+            early.complete(aim, &snapshot(&[], later)).then_some(early)
+        };
+
+        let whole = completed(&[("/d/b", found(9, 9, 9))]).expect("it is as it was");
+        assert_eq!(whole.nodes.keys().collect::<Vec<_>>(), ["/d", "/d/a", "/d/b"]);
+        for (why, later) in [
+            ("it is gone", vec![]),
+            ("it was written", vec![("/d/b", found(9, 10, 9))]),
+            ("it was made again", vec![("/d/b", found(10, 10, 10))]),
+        ] {
+            assert!(completed(&later).is_none(), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_is_below_what_came_in_between_has_to_be_known_too() {
+        let path = Path::new("/d").expect("valid");
+        let aim = Aim::Tree(&path);
+        let mut early = snapshot(&["b"], &[]);
+        let mut later = snapshot(&["b"], &[("/d/b", found(9, 9, 9))]);
+        later.names.insert("/d/b".to_owned(), vec!["c".to_owned()]);
+        assert!(!early.complete(aim, &later), "nobody has read /d/b/c");
+
+        let mut early = snapshot(&["b"], &[]);
+        later.names.insert("/d/b".to_owned(), Vec::new());
+        assert!(early.complete(aim, &later));
+    }
+}
