@@ -13,6 +13,7 @@ pub mod home;
 pub mod links;
 pub mod newer;
 pub mod pipe;
+pub mod verb;
 pub mod zookeeper;
 
 /// Whether what needs a server must run here: the environment says `CI=true`.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use libtest_mimic::{Arguments, Trial};
-use synod_conformance::harness::Link;
-use synod_conformance::server::links::{Links, Verb};
+use synod_conformance::server::links::Links;
 use synod_conformance::server::required;
+use synod_conformance::server::verb::Verb;
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
@@ -18,7 +18,7 @@ use synod_core::store::{
     Watch, Why,
 };
 use synod_zk::{Access, ZkBackend, ZkOptions};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// One server, or as many as are asked for.
 static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
@@ -35,6 +35,7 @@ mod judged;
 mod moments;
 #[cfg(feature = "tls")]
 mod secure;
+mod trips;
 
 use hollow::{
     a_node_without_data_that_others_made_is_a_node,
@@ -49,6 +50,10 @@ use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_th
 use moments::{
     a_view_is_of_one_moment_while_all_of_it_is_written,
     a_view_of_more_than_one_request_is_of_one_moment_too,
+};
+use trips::{
+    a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
+    an_idle_session_gives_signs_of_life_only, two_requests_of_one_call_take_one_round_trip,
 };
 
 type Quirk = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
@@ -66,6 +71,9 @@ quirks![
     a_set_whose_reply_is_lost_has_an_unknown_effect,
     a_watch_goes_on_after_a_reconnect,
     two_requests_of_one_call_take_one_round_trip,
+    a_call_asks_for_all_it_needs_at_once,
+    an_idle_session_gives_signs_of_life_only,
+    a_narrow_link_takes_its_time,
     empty_containers_do_not_keep_a_node_from_being_deleted,
     an_empty_container_gives_way_to_all_of_a_transaction,
     of_many_who_replace_an_empty_container_one_wins,
@@ -270,32 +278,6 @@ async fn a_watch_goes_on_after_a_reconnect() {
     let other = session().await;
     done(&*other, create("/again/x", "")).await;
     hears(&mut watch, "/again/x", Kind::Created).await;
-}
-
-/// The crate writes them one by one, and does not ask the kernel to send at once.
-async fn two_requests_of_one_call_take_one_round_trip() {
-    const TRIP: Duration = Duration::from_millis(60);
-    for _ in 0..4 {
-        let (links, store) = linked().await;
-        let ticket = path("/trip/x-");
-        let draw = || Txn::new().create_sequential(&ticket, "", Lifetime::Session);
-        // The first one makes the directory.
-        done(&*store, draw()).await;
-        links.set(store.session().id, Link::Slow { there: TRIP / 2, back: TRIP / 2 });
-
-        let (mut read, mut drawn) = (Duration::MAX, Duration::MAX);
-        for _ in 0..6 {
-            let began = Instant::now();
-            store.read(Query::node(path("/trip"))).await.expect("answers");
-            read = read.min(began.elapsed());
-            let began = Instant::now();
-            let look = Query::children(path("/trip")).names_only();
-            done(&*store, draw().look(look)).await;
-            drawn = drawn.min(began.elapsed());
-        }
-        assert!(read < TRIP * 3 / 2, "a latest read took {read:?}");
-        assert!(drawn < TRIP * 3 / 2, "a ticket and a look took {drawn:?}");
-    }
 }
 
 async fn what_helpers_make_too_large_is_refused() {

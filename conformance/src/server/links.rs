@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::harness::Link;
+use crate::server::verb::Verb;
 
 /// A proxy in front of each of some servers.
 #[derive(Debug)]
@@ -43,29 +44,10 @@ struct Session {
     password: Vec<u8>,
     /// The kind of request whose next reply gets lost, and the connection with it.
     lose: Option<Verb>,
-}
-
-/// A kind of request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Verb {
-    /// Any kind of create.
-    Create,
-    /// A set.
-    Set,
-    /// A delete.
-    Delete,
-}
-
-impl Verb {
-    fn of(code: i32) -> Option<Self> {
-        match code {
-            1 | 15 | 19 | 21 => Some(Self::Create),
-            2 => Some(Self::Delete),
-            5 => Some(Self::Set),
-            _ => None,
-        }
-    }
+    /// How many bytes go each way in a second, if that is limited.
+    rate: Option<u32>,
+    /// What it asked for, in this order, if anybody wants to know.
+    requests: Option<Vec<Verb>>,
 }
 
 /// Which way a message goes.
@@ -116,6 +98,40 @@ impl Links {
         self.shared.changed.send_replace(());
     }
 
+    /// Lets no more than so many bytes through in a second, each way, with a link that is open; `None`
+    /// lets as many as there are.
+    pub fn throttle(&self, session: SessionId, rate: Option<u32>) {
+        if let Some(session) = self.shared.sessions().get_mut(&session) {
+            session.rate = rate;
+        }
+        self.shared.changed.send_replace(());
+    }
+
+    /// What the session has asked for since this was called last, in this order: nothing at first.
+    pub fn take_requests(&self, session: SessionId) -> Vec<Verb> {
+        let mut sessions = self.shared.sessions();
+        let session = sessions.get_mut(&session);
+        session.and_then(|session| session.requests.replace(Vec::new())).unwrap_or_default()
+    }
+
+    /// Waits until the session has asked for so much since [`take_requests`](Self::take_requests),
+    /// signs of life and heartbeats aside.
+    pub async fn asks(&self, session: SessionId, count: usize) {
+        let mut changed = self.shared.changed.subscribe();
+        loop {
+            changed.mark_unchanged();
+            let asked = self.shared.sessions().get(&session).map_or(0, |session| {
+                let asked = session.requests.iter().flatten();
+                asked.filter(|verb| !matches!(verb, Verb::Ping | Verb::Exists)).count()
+            });
+            if asked >= count {
+                return;
+            }
+            // The sender is in what the links share.
+            let _changed = changed.changed().await.is_ok();
+        }
+    }
+
     /// Loses the reply to the session's next request of this kind, and the connection with it. The
     /// server has done what was asked.
     pub fn lose_reply(&self, session: SessionId, verb: Verb) {
@@ -153,6 +169,8 @@ impl Shared {
             link: Link::Open,
             password: Vec::new(),
             lose: None,
+            rate: None,
+            requests: None,
         });
         session.password = password.to_vec();
     }
@@ -172,14 +190,28 @@ impl Shared {
         }
     }
 
-    /// Whether the reply to this request is to be lost.
-    fn loses(&self, session: Option<SessionId>, code: i32) -> bool {
+    /// How long a message of this size takes to go through.
+    fn width(&self, session: Option<SessionId>, size: usize) -> Duration {
+        let sessions = self.sessions();
+        let rate = session.and_then(|id| sessions.get(&id)?.rate);
+        let Some(rate) = rate else { return Duration::ZERO };
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        Duration::from_secs(1) * size / rate.max(1)
+    }
+
+    /// Notes a request. Whether the reply to it is to be lost.
+    fn loses(&self, session: Option<SessionId>, verb: Verb) -> bool {
         let mut sessions = self.sessions();
         let Some(session) = session.and_then(|id| sessions.get_mut(&id)) else { return false };
-        let lost = session.lose.is_some() && session.lose == Verb::of(code);
+        if let Some(requests) = &mut session.requests {
+            requests.push(verb);
+        }
+        let lost = session.lose == Some(verb);
         if lost {
             session.lose = None;
         }
+        drop(sessions);
+        self.changed.send_replace(());
         lost
     }
 }
@@ -266,6 +298,7 @@ async fn give(
     mut to: OwnedWriteHalf,
 ) {
     let mut changed = connection.shared.changed.subscribe();
+    let mut last = Instant::now();
     while let Some((taken, message)) = receiver.recv().await {
         loop {
             let session = *connection.session.borrow();
@@ -274,11 +307,13 @@ async fn give(
                 let _changed = changed.changed().await.is_ok();
                 continue;
             };
-            if !delay.is_zero() {
-                sleep_until(taken + delay).await;
+            let width = connection.shared.width(session, message.len());
+            if !(delay + width).is_zero() {
+                sleep_until((taken + delay).max(last) + width).await;
             }
             break;
         }
+        last = Instant::now();
         if to.write_all(&message).await.is_err() {
             return;
         }
@@ -308,7 +343,7 @@ impl Connection {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         match way {
             Way::There => {
-                if self.shared.loses(*self.session.borrow(), code) {
+                if self.shared.loses(*self.session.borrow(), Verb::of(code)) {
                     lost.insert(xid);
                 }
                 true

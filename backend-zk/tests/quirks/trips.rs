@@ -1,0 +1,159 @@
+//! How many round trips calls take, counted by the proxy between.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, join, select};
+use synod_conformance::harness::Link;
+use synod_conformance::server::links::Links;
+use synod_conformance::server::verb::Verb;
+use synod_core::store::{Backend as _, Expect, Lifetime, Query, SessionId, SessionOptions, Txn};
+use synod_zk::{Access, ZkBackend};
+use tokio::time::{Instant, timeout};
+
+use super::{PATIENCE, create, done, linked, options, path, server};
+
+/// What a call asks for until it gets any answer, and then until it ends.
+async fn asks<T>(
+    links: &Links,
+    session: SessionId,
+    first: usize,
+    call: impl Future<Output = T>,
+) -> (Vec<Verb>, Vec<Verb>) {
+    let wanted = |verbs: Vec<Verb>| -> Vec<Verb> {
+        let signs_of_life = |verb: &Verb| matches!(verb, Verb::Ping | Verb::Exists);
+        verbs.into_iter().filter(|verb| !signs_of_life(verb)).collect()
+    };
+    let _before = links.take_requests(session);
+    // No answer comes back.
+    links.set(session, Link::Deaf);
+    let mut call = pin!(call);
+    let all = pin!(timeout(PATIENCE, links.asks(session, first)));
+    match select(&mut call, all).await {
+        Either::Left(_) => panic!("it ended without an answer"),
+        Either::Right((in_time, _)) => in_time.expect("it asks for so much at once"),
+    }
+    let at_once = wanted(links.take_requests(session));
+    links.set(session, Link::Open);
+    let _done = call.await;
+    (at_once, wanted(links.take_requests(session)))
+}
+
+pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
+    let (links, store) = linked().await;
+    let (store, id) = (&*store, store.session().id);
+    let node = path("/trips/node");
+    done(store, create("/trips/node", "")).await;
+    let draw = || Txn::new().create_sequential(path("/trips/x-"), "", Lifetime::Session);
+    let look = || Query::children(path("/trips")).names_only();
+    let observe = async |query: Query| store.observe(query).await.expect("answers");
+    let counted = |counted: (Vec<Verb>, Vec<Verb>), at_once: &[Verb], then: &[Verb]| {
+        assert_eq!((&counted.0[..], &counted.1[..]), (at_once, then));
+    };
+    // Reads.
+    let read = |query: Query| store.read(query);
+    let query = || Query::node(&node);
+    counted(asks(&links, id, 2, read(query())).await, &[Verb::Sync, Verb::Get], &[]);
+    counted(asks(&links, id, 1, read(query().local())).await, &[Verb::Get], &[]);
+    counted(asks(&links, id, 2, read(look())).await, &[Verb::Sync, Verb::List], &[]);
+    // The second request asks for what the first told of.
+    let data = read(Query::children(path("/trips")));
+    counted(asks(&links, id, 2, data).await, &[Verb::Sync, Verb::MultiRead], &[Verb::MultiRead]);
+
+    // Observing.
+    let mut kept = Vec::new();
+    let mut keep = async |query: Query| kept.push(observe(query).await);
+    let watched = asks(&links, id, 2, keep(query().local())).await;
+    counted(watched, &[Verb::Watch, Verb::Get], &[]);
+    let watched = asks(&links, id, 3, keep(look())).await;
+    counted(watched, &[Verb::Watch, Verb::Sync, Verb::List], &[]);
+    // What is watched already is watched once.
+    let watched = asks(&links, id, 1, keep(query().local())).await;
+    counted(watched, &[Verb::Get], &[]);
+
+    // Writes of one operation are the plain request.
+    counted(
+        asks(&links, id, 2, done(store, draw().look(look()))).await,
+        &[Verb::Create, Verb::List],
+        &[],
+    );
+    counted(asks(&links, id, 1, done(store, create("/trips/new", ""))).await, &[Verb::Create], &[]);
+    let set = Txn::new().set(&node, "x", Expect::Any);
+    counted(asks(&links, id, 1, done(store, set)).await, &[Verb::Set], &[]);
+    let delete = Txn::new().delete(path("/trips/new"), Expect::Any);
+    counted(asks(&links, id, 1, done(store, delete)).await, &[Verb::Delete], &[]);
+    // Several are one request, too.
+    let both = create("/trips/a", "").create(path("/trips/b"), "", Lifetime::Session);
+    counted(asks(&links, id, 1, done(store, both)).await, &[Verb::Multi], &[]);
+    let absent = Txn::new().check(path("/trips/c"), Expect::Absent).delete(&node, Expect::Any);
+    counted(asks(&links, id, 1, done(store, absent)).await, &[Verb::Multi], &[]);
+}
+
+pub(super) async fn an_idle_session_gives_signs_of_life_only() {
+    let links = Links::start(&server().addresses()).expect("there are ports");
+    let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));
+    let ttl = SessionOptions::new(Duration::from_secs(3));
+    let store = backend.expect("valid").open(&ttl).await.expect("a server runs");
+    let (_view, _watch) = store.observe(Query::subtree(path("/idle"))).await.expect("answers");
+    let _before = links.take_requests(store.session().id);
+
+    let mut asked = Vec::new();
+    let some = async {
+        while asked.len() < 6 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            asked.extend(links.take_requests(store.session().id));
+        }
+    };
+    timeout(PATIENCE, some).await.expect("it lives");
+
+    // The crate's own, and ours, which a read of the root is.
+    assert!(asked.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Exists)), "{asked:?}");
+}
+
+pub(super) async fn a_narrow_link_takes_its_time() {
+    const RATE: u32 = 100_000;
+
+    let (links, store) = linked().await;
+    let data = bytes::Bytes::from(vec![b'x'; 40_000]);
+    links.throttle(store.session().id, Some(RATE));
+    let create = Txn::new().create(path("/narrow"), data.clone(), Lifetime::Session);
+
+    let began = Instant::now();
+    done(&*store, create).await;
+    let created = began.elapsed();
+    let twice = || store.read(Query::node(path("/narrow")).local());
+    let (read, _again) = join(twice(), twice()).await;
+    let both = began.elapsed().saturating_sub(created);
+
+    assert_eq!(read.expect("answers").node().expect("it was made").data, data);
+    assert!(created >= Duration::from_millis(400), "{created:?}");
+    assert!(both >= Duration::from_millis(800), "{both:?}");
+    links.throttle(store.session().id, None);
+}
+
+/// The crate writes them one by one, and does not ask the kernel to send at once.
+pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
+    const TRIP: Duration = Duration::from_millis(60);
+    for _ in 0..4 {
+        let (links, store) = linked().await;
+        let ticket = path("/trip/x-");
+        let draw = || Txn::new().create_sequential(&ticket, "", Lifetime::Session);
+        // The first one makes the directory.
+        done(&*store, draw()).await;
+        links.set(store.session().id, Link::Slow { there: TRIP / 2, back: TRIP / 2 });
+
+        let (mut read, mut drawn) = (Duration::MAX, Duration::MAX);
+        for _ in 0..6 {
+            let began = Instant::now();
+            store.read(Query::node(path("/trip"))).await.expect("answers");
+            read = read.min(began.elapsed());
+            let began = Instant::now();
+            let look = Query::children(path("/trip")).names_only();
+            done(&*store, draw().look(look)).await;
+            drawn = drawn.min(began.elapsed());
+        }
+        assert!(read < TRIP * 3 / 2, "a latest read took {read:?}");
+        assert!(drawn < TRIP * 3 / 2, "a ticket and a look took {drawn:?}");
+    }
+}

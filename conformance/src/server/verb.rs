@@ -1,0 +1,63 @@
+//! [`Verb`]: what a request to ZooKeeper asks for.
+
+/// A kind of request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Verb {
+    /// Any kind of create.
+    Create,
+    /// A delete.
+    Delete,
+    /// Whether a node is there.
+    Exists,
+    /// The data of a node.
+    Get,
+    /// A set.
+    Set,
+    /// The children of a node.
+    List,
+    /// Waits until the server has heard of all that was done before.
+    Sync,
+    /// Several writes as one.
+    Multi,
+    /// Several reads as one.
+    MultiRead,
+    /// A watch that lasts.
+    Watch,
+    /// The end of a watch.
+    Unwatch,
+    /// Watches made again on the next connection.
+    Rewatch,
+    /// A sign of life.
+    Ping,
+    /// Who the session is.
+    Auth,
+    /// The end of the session.
+    Close,
+    /// Something else, by its number.
+    Other(i32),
+}
+
+impl Verb {
+    /// By the number that it has on the wire.
+    pub(crate) fn of(code: i32) -> Self {
+        match code {
+            1 | 15 | 19 | 21 => Self::Create,
+            2 => Self::Delete,
+            3 => Self::Exists,
+            4 => Self::Get,
+            5 => Self::Set,
+            8 | 12 => Self::List,
+            9 => Self::Sync,
+            11 => Self::Ping,
+            14 => Self::Multi,
+            18 => Self::Unwatch,
+            22 => Self::MultiRead,
+            100 | 102 => Self::Auth,
+            101 | 105 => Self::Rewatch,
+            106 => Self::Watch,
+            -11 => Self::Close,
+            other => Self::Other(other),
+        }
+    }
+}
