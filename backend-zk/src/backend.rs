@@ -14,7 +14,8 @@ use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError};
 
 use crate::error::{Sort, Trouble};
 use crate::life::Life;
-use crate::options::{Access, ZkOptions};
+use crate::options::{Access, Login, ZkOptions};
+use crate::probe;
 use crate::session::ZkStore;
 use crate::wire::Wire;
 
@@ -53,14 +54,39 @@ impl ZkBackend {
         }
     }
 
+    /// No session was opened, for what the crate said or for nothing that it said in time.
+    async fn not_let_in(&self, said: Option<ZkError>, limit: Duration) -> Error {
+        const DOING: &str = "opening a session";
+
+        let error = match said {
+            Some(said) => {
+                let is_clear = matches!(said, ZkError::AuthFailed | ZkError::BadArguments(_));
+                let error = Trouble::Said(said).translate(DOING, Sort::Read);
+                if is_clear {
+                    return error;
+                }
+                error
+            }
+            None => Error::new(ErrorKind::Unreachable, DOING),
+        };
+        // Whatever else it says, the servers know better why.
+        error.because(probe::why(&self.options.hosts, self.options.tls.is_some(), limit).await)
+    }
+
     fn connector(&self, ttl: Duration) -> Connector {
         let connector = Client::connector().with_session_timeout(ttl);
-        match &self.options.credentials {
-            Some((user, password)) => {
-                let secret = format!("{user}:{}", password.expose_secret());
-                connector.with_auth("digest", secret.as_bytes())
-            }
-            None => connector,
+        let Some((user, password)) = &self.options.credentials else { return connector };
+        let password = password.expose_secret();
+        match self.options.login {
+            Login::Digest => connector.with_auth("digest", format!("{user}:{password}").as_bytes()),
+            #[cfg(feature = "sasl")]
+            Login::Sasl => connector.with_sasl(zookeeper_client::SaslOptions::digest_md5(
+                user.clone(),
+                password.to_owned(),
+            )),
+            // It was refused.
+            #[cfg(not(feature = "sasl"))]
+            Login::Sasl => connector,
         }
     }
 }
@@ -79,14 +105,12 @@ impl Backend for ZkBackend {
             let gaps = gaps.await?;
             Ok((client, sent, gaps))
         };
-        let (client, sent, gaps) = match timeout(limit, opening).await {
+        // What is left of the time is for finding out why.
+        let (client, sent, gaps) = match timeout(limit * 3 / 4, opening).await {
             Ok(Ok(opened)) => opened,
-            Ok(Err(said)) => {
-                return Err(Trouble::Said(said).translate("opening a session", Sort::Read));
-            }
-            Err(_) => {
-                return Err(Error::new(ErrorKind::Unreachable, "opening a session")
-                    .because(format!("no server let us in within {limit:?}")));
+            failed => {
+                let said = failed.ok().and_then(Result::err);
+                return Err(self.not_let_in(said, limit / 4).await);
             }
         };
         let mut limits = Limits::default();

@@ -31,7 +31,14 @@ impl Trouble {
             Self::Restless => {
                 Error::new(ErrorKind::Unreachable, doing).because("what was read kept changing")
             }
-            Self::Said(said) => Error::new(kind(&said), doing).caused_by(said),
+            Self::Said(said) => {
+                let error = Error::new(kind(&said), doing);
+                let error = match advice(&said) {
+                    Some(advice) => error.because(advice),
+                    None => error,
+                };
+                error.caused_by(said)
+            }
         };
         if sort == Sort::Write && !definite { error.with_unknown_effect() } else { error }
     }
@@ -59,6 +66,36 @@ fn kind(error: &ZkError) -> ErrorKind {
         ZkError::Unimplemented | ZkError::ReconfigDisabled => ErrorKind::Unsupported,
         _ => ErrorKind::Backend,
     }
+}
+
+/// All that is asked for and that not every server knows.
+pub(crate) const NO_TTL_NODES: &str =
+    "nodes with a time to live need zookeeper.extendedTypesEnabled=true on each server";
+
+/// What a person can do about it.
+fn advice(error: &ZkError) -> Option<&'static str> {
+    Some(match error {
+        ZkError::ConnectionLoss | ZkError::Custom(_) => {
+            "the connection was lost before the answer came; if that goes on, look into the \
+             server's log"
+        }
+        ZkError::Timeout => "the server did not answer in time",
+        ZkError::Throttled => "the server has more to do than it can; ask for less at a time",
+        ZkError::NotReadOnly => {
+            "the server is cut off from the majority of its servers, and only lets read"
+        }
+        ZkError::NoAuth => {
+            "the node's access list does not allow us this: it was made by another user, or with \
+             another password"
+        }
+        ZkError::AuthFailed => "the servers do not accept our user and password",
+        ZkError::InvalidAcl => {
+            "the servers know nobody to give the node to: give user and password, or let everybody"
+        }
+        ZkError::QuotaExceeded => "a quota on the servers is used up",
+        ZkError::Unimplemented => NO_TTL_NODES,
+        _ => return None,
+    })
 }
 
 /// Whether this is the server's answer to this very request, and says that nothing was changed.

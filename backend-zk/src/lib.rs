@@ -21,6 +21,7 @@ mod mend;
 mod nodelay;
 mod options;
 mod plan;
+mod probe;
 mod pulse;
 mod read;
 mod session;
@@ -30,5 +31,5 @@ mod tls;
 mod wire;
 
 pub use backend::ZkBackend;
-pub use options::{Access, ZkOptions};
+pub use options::{Access, Login, ZkOptions};
 pub use tls::Tls;

@@ -16,8 +16,10 @@ use crate::tls::Tls;
 pub struct ZkOptions {
     /// The servers, each `host:port` or `host`.
     pub hosts: Vec<String>,
-    /// User and password, for the scheme `digest`.
+    /// User and password.
     pub credentials: Option<(String, SecretString)>,
+    /// How the servers are told of them.
+    pub login: Login,
     /// How connections are encrypted; not at all if nothing is said.
     pub tls: Option<Tls>,
     /// Who may touch what is made. Without credentials it must be said.
@@ -25,6 +27,19 @@ pub struct ZkOptions {
     /// The longest beat (`tickTime`) of the servers: a server may know of a sign of life that much
     /// later than another one answered it.
     pub tick: Duration,
+}
+
+/// How the servers are told who we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Login {
+    /// User and password as they are. The servers know nobody: any password is one, and makes another
+    /// user.
+    Digest,
+    /// SASL, mechanism DIGEST-MD5: the servers have a list of users. Needs the feature `sasl`: without
+    /// it, [`ZkBackend::new`](crate::ZkBackend::new) refuses it as
+    /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported).
+    Sasl,
 }
 
 /// Who may touch the nodes that are made.
@@ -42,7 +57,8 @@ impl ZkOptions {
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
         let tick = Duration::from_secs(2);
-        Self { hosts, credentials: None, tls: None, access: None, tick }
+        let login = Login::Digest;
+        Self { hosts, credentials: None, login, tls: None, access: None, tick }
     }
 
     /// Who we are.
@@ -52,6 +68,12 @@ impl ZkOptions {
         password: impl Into<SecretString>,
     ) -> Self {
         self.credentials = Some((user.into(), password.into()));
+        self
+    }
+
+    /// How the servers are told who we are.
+    pub fn login(mut self, login: Login) -> Self {
+        self.login = login;
         self
     }
 
@@ -75,10 +97,8 @@ impl ZkOptions {
 
     /// The ports of the servers.
     pub(crate) fn ports(&self) -> Vec<u16> {
-        const USUAL: u16 = 2181;
-
-        let port = |host: &String| host.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
-        self.hosts.iter().map(|host| port(host).unwrap_or(USUAL)).collect()
+        let port = |host: &String| with_port(host).rsplit_once(':')?.1.parse().ok();
+        self.hosts.iter().filter_map(port).collect()
     }
 
     /// Refuses what cannot work, and decides what was left open.
@@ -98,6 +118,17 @@ impl ZkOptions {
         if self.tls.is_some() && !cfg!(feature = "tls") {
             return Err(Error::new(ErrorKind::Unsupported, DOING)
                 .because("this program was built without the feature `tls` of synod-zk"));
+        }
+        if self.login == Login::Sasl {
+            if !cfg!(feature = "sasl") {
+                return Err(Error::new(ErrorKind::Unsupported, DOING)
+                    .because("this program was built without the feature `sasl` of synod-zk"));
+            }
+            if self.credentials.is_none() {
+                return Err(invalid(
+                    "who is to log in by SASL is not said: give user and password",
+                ));
+            }
         }
         let known = self.credentials.is_some()
             || self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
@@ -121,6 +152,16 @@ impl ZkOptions {
     }
 }
 
+/// A server with its port, the usual one if none was said.
+pub(crate) fn with_port(host: &str) -> String {
+    const USUAL: u16 = 2181;
+
+    match host.rsplit_once(':') {
+        Some((_, port)) if port.parse::<u16>().is_ok() && !host.ends_with(']') => host.to_owned(),
+        _ => format!("{host}:{USUAL}"),
+    }
+}
+
 const DOING: &str = "reading the options for ZooKeeper";
 
 fn invalid(why: &'static str) -> Error {
@@ -132,6 +173,7 @@ impl fmt::Debug for ZkOptions {
         f.debug_struct("ZkOptions")
             .field("hosts", &self.hosts)
             .field("user", &self.credentials.as_ref().map(|(user, _)| user))
+            .field("login", &self.login)
             .field("tls", &self.tls)
             .field("access", &self.access)
             .field("tick", &self.tick)

@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use zookeeper_client::StateWatcher;
 
 use crate::commit::commit;
-use crate::error::Sort;
+use crate::error::{NO_TTL_NODES, Sort};
 use crate::hub::Hub;
 use crate::pulse::beat;
 use crate::read::read_through;
@@ -70,7 +70,10 @@ impl Store for ZkStore {
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
-        txn.validate(&self.info.limits)?;
+        txn.validate(&self.info.limits).map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => error.because(NO_TTL_NODES),
+            _ => error,
+        })?;
         commit(&self.wire, &txn).await.map_err(|error| match (&txn.ops[..], error.path()) {
             ([alone], None) => error.at(alone.path()),
             _ => error,

@@ -5,19 +5,22 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use synod_core::error::Result;
 use synod_core::store::Backend;
-use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
+use synod_zk::{Access, Login, Tls, ZkBackend, ZkOptions};
 
 use crate::address::{Scheme, invalid};
 use crate::plan::{Target, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
-    target.no_more_parameters(&["acl", "tick"])?;
+    target.no_more_parameters(&["acl", "auth", "tick"])?;
     let mut options = ZkOptions::new(target.hosts.clone());
     for (key, value) in &target.parameters {
         options = match (key.as_str(), value.as_str()) {
             ("acl", "open") => options.access(Access::Open),
             ("acl", "creator") => options.access(Access::Creator),
             ("acl", _) => return Err(invalid("acl is open or creator, as in ?acl=open")),
+            ("auth", "digest") => options.login(Login::Digest),
+            ("auth", "sasl") => options.login(Login::Sasl),
+            ("auth", _) => return Err(invalid("auth is digest or sasl, as in ?auth=sasl")),
             (_, tick) => options.tick(duration("tick", tick)?),
         };
     }

@@ -30,13 +30,20 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Long: a machine that is busy with other things shall end no session.
 const TTL: Duration = Duration::from_secs(20);
 
+mod advice;
 mod hollow;
 mod judged;
 mod moments;
+#[cfg(feature = "sasl")]
+mod sasl;
 #[cfg(feature = "tls")]
 mod secure;
 mod trips;
 
+use advice::{
+    a_server_that_only_lets_read_is_named_as_such, a_server_with_a_full_disk_acknowledges_nothing,
+    who_cannot_reach_a_server_is_told_why, who_has_the_wrong_password_is_told_so,
+};
 use hollow::{
     a_node_without_data_that_others_made_is_a_node,
     an_empty_container_gives_way_to_all_of_a_transaction, containers_come_and_go_untold,
@@ -88,6 +95,10 @@ quirks![
     a_view_of_more_than_one_request_is_of_one_moment_too,
     transactions_are_judged_as_the_floor_judges,
     empty_containers_change_no_judgement,
+    who_cannot_reach_a_server_is_told_why,
+    who_has_the_wrong_password_is_told_so,
+    a_server_that_only_lets_read_is_named_as_such,
+    a_server_with_a_full_disk_acknowledges_nothing,
     a_session_outlives_its_server,
     a_session_outlives_the_leader,
 ];
@@ -99,12 +110,19 @@ const SECURE: &[Quirk] = &[("only_a_server_that_is_vouched_for_is_talked_to", ||
     Box::pin(secure::only_a_server_that_is_vouched_for_is_talked_to())
 })];
 
+#[cfg(not(feature = "sasl"))]
+const SASL: &[Quirk] = &[];
+#[cfg(feature = "sasl")]
+const SASL: &[Quirk] = &[("who_logs_in_by_sasl_is_who_he_says", || {
+    Box::pin(sasl::who_logs_in_by_sasl_is_who_he_says())
+})];
+
 fn main() -> ExitCode {
     let missing = SERVER.as_ref().err();
     if let (true, Some(why)) = (required(), missing) {
         panic!("{why}");
     }
-    let trials = QUIRKS.iter().chain(SECURE).map(|(name, quirk)| {
+    let trials = QUIRKS.iter().chain(SECURE).chain(SASL).map(|(name, quirk)| {
         let trial = Trial::test(*name, move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(quirk());
@@ -343,6 +361,7 @@ async fn a_server_without_extended_types_keeps_no_ttl_nodes() {
     let error =
         store.commit(Txn::new().create(path("/ttl"), "", ttl)).await.expect_err("it cannot");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
+    advice::says(&error, "zookeeper.extendedTypesEnabled=true");
 }
 
 async fn is_live(store: &dyn Store) {

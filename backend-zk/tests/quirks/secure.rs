@@ -11,7 +11,8 @@ use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Backend as _, Lifetime, SessionOptions, Store, Txn};
 use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 
-use super::{done, path, there};
+use super::advice::says;
+use super::{done, path, server, there};
 
 /// A directory of keys and certificates that goes when it is dropped.
 struct Keys(Home);
@@ -81,14 +82,16 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
     done(&*store, Txn::new().create(path("/secure"), "", Lifetime::Persistent)).await;
     assert!(there(&*store, "/secure").await);
 
-    let untrusted = Tls::trusting(keys.read("wrong.pem"));
-    for (host, tls) in [
-        (host.clone(), Some(untrusted)),
-        // Another name than the certificate's.
-        (format!("127.0.0.1:{port}"), Some(Tls::trusting(keys.read("right.pem")))),
-        (host, None),
+    let right = || Some(Tls::trusting(keys.read("right.pem")));
+    let plain = server().addresses()[0].port();
+    for (host, tls, words) in [
+        (host.clone(), Some(Tls::trusting(keys.read("wrong.pem"))), "by whom we trust"),
+        (format!("127.0.0.1:{port}"), right(), "made out to this name"),
+        (host, None, "say zks://"),
+        (format!("localhost:{plain}"), right(), "does not speak TLS on this port"),
     ] {
         let refused = open(host, tls).await.expect_err("it is not vouched for");
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
+        says(&refused, words);
     }
 }

@@ -58,6 +58,19 @@ impl Child {
         Ok(Self { guard, leash, id })
     }
 
+    /// Lets the process write into no file beyond so many bytes from its start: with 0 it is as if
+    /// the disk was full.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such process any more, or no `prlimit` on this machine.
+    pub fn limit_files(&self, bytes: u64) -> io::Result<()> {
+        let mut prlimit = Command::new("prlimit");
+        prlimit.arg(format!("--pid={}", self.id)).arg(format!("--fsize={bytes}"));
+        let status = prlimit.status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other("prlimit failed")) }
+    }
+
     /// Does something to the process.
     ///
     /// # Errors

@@ -129,6 +129,18 @@ impl Ensemble {
         self.nodes[node].start()
     }
 
+    /// Lets a server's disk be full, until it is restarted.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run, or the machine has no means for it.
+    pub fn fill_disk(&self, node: usize) -> io::Result<()> {
+        match &self.nodes[node].child {
+            Some(child) => child.limit_files(0),
+            None => Err(io::Error::other("the server does not run")),
+        }
+    }
+
     /// Lets a server stand still.
     ///
     /// # Errors

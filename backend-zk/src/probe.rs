@@ -1,0 +1,116 @@
+//! Why no server lets us in: the crate does not tell, so that each is asked once more, by the command
+//! `srvr`, which every server answers to everybody unless it was told not to.
+
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::options::with_port;
+
+/// What a person needs to know about each server, within `limit`.
+pub(crate) async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
+    let asked = hosts.iter().map(async |host| {
+        let why = match timeout(limit, ask(&with_port(host))).await {
+            Ok(answer) => judge(&answer, encrypted),
+            Err(_) => "it does not answer".to_owned(),
+        };
+        format!("{host}: {why}")
+    });
+    format!("no server let us in: {}", join_all(asked).await.join("; "))
+}
+
+/// What a server said, or why it could not be asked.
+#[derive(Debug)]
+enum Answer {
+    /// Nobody is there.
+    Nobody(io::Error),
+    /// It was there, and said this before it closed the connection.
+    Said(Vec<u8>),
+}
+
+async fn ask(host: &str) -> Answer {
+    let mut stream = match TcpStream::connect(host).await {
+        Ok(stream) => stream,
+        Err(error) => return Answer::Nobody(error),
+    };
+    let mut said = Vec::new();
+    let talk = async {
+        // So many bytes that who expects TLS knows that this is none.
+        stream.write_all(b"srvr\n").await?;
+        (&mut stream).take(4_096).read_to_end(&mut said).await
+    };
+    // What it said until then is what it said.
+    let _closed = talk.await.is_ok();
+    Answer::Said(said)
+}
+
+fn judge(answer: &Answer, encrypted: bool) -> String {
+    let said = match answer {
+        Answer::Nobody(error) => {
+            return match error.kind() {
+                ErrorKind::ConnectionRefused => {
+                    "nobody listens there; is the server started, and is this its port?".to_owned()
+                }
+                _ => format!("it cannot be reached ({error}); is the name right?"),
+            };
+        }
+        Answer::Said(said) => String::from_utf8_lossy(said),
+    };
+    let speaks = ["Zookeeper version", "not currently serving", "is not executed"];
+    if !speaks.iter().any(|words| said.contains(words)) {
+        return match (encrypted, said.is_empty() || said.starts_with('\u{15}')) {
+            (true, true) => {
+                "it speaks TLS, but not with us; is its certificate made out to this name, by whom \
+                 we trust, and does it want one of ours?"
+            }
+            (false, true) => "it closes the connection; if it speaks TLS there, say zks://",
+            (_, false) => "what listens there is no ZooKeeper",
+        }
+        .to_owned();
+    }
+    if encrypted {
+        return "it does not speak TLS on this port; use its secure port, or zk://".to_owned();
+    }
+    if said.contains("not currently serving") {
+        return "it runs without a majority of its servers; are enough of them started?".to_owned();
+    }
+    match said.lines().find_map(|line| line.strip_prefix("Mode: ")) {
+        Some("read-only") => {
+            "it is cut off from the majority of its servers, and only lets read".to_owned()
+        }
+        Some(mode) => format!("it runs ({mode}), and gave us no session in time"),
+        None => "it runs, and gave us no session in time".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_has_its_reason() {
+        let said = |said: &str| Answer::Said(said.as_bytes().to_vec());
+        let refused = || Answer::Nobody(ErrorKind::ConnectionRefused.into());
+        let table = [
+            (refused(), false, "nobody listens"),
+            (Answer::Nobody(io::Error::other("no such host")), false, "no such host"),
+            (said(""), false, "zks://"),
+            (said("\u{15}\u{3}\u{3}"), false, "zks://"),
+            (said(""), true, "certificate"),
+            (said("Zookeeper version: 3.9"), true, "zk://"),
+            (said("HTTP/1.1 400 Bad Request"), false, "no ZooKeeper"),
+            (said("This ZooKeeper instance is not currently serving requests"), false, "majority"),
+            (said("Zookeeper version: 3.9\nMode: read-only\n"), false, "only lets read"),
+            (said("Zookeeper version: 3.9\nMode: leader\n"), false, "it runs (leader)"),
+            (said("srvr is not executed because it is not in the whitelist."), false, "it runs"),
+        ];
+        for (answer, encrypted, words) in table {
+            let why = judge(&answer, encrypted);
+            assert!(why.contains(words), "{answer:?}: {why}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Whatever goes wrong, the error says what a person can do about it, and comes in time.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use synod_conformance::server::free_ports;
+use synod_conformance::server::zookeeper::Ensemble;
+use synod_core::error::{Effect, Error, ErrorKind};
+use synod_core::store::{Backend as _, Expect, Query, SessionOptions, Txn};
+use synod_zk::{Access, ZkBackend, ZkOptions};
+use tokio::time::{sleep, timeout};
+
+use super::{PATIENCE, create, done, is_live, open, options, path, server, session_with, there};
+
+/// Why no session is opened.
+pub(super) async fn why(options: ZkOptions) -> Error {
+    let backend = ZkBackend::new(options).expect("valid");
+    let ttl = SessionOptions::new(Duration::from_secs(2));
+    let opened = timeout(PATIENCE, backend.open(&ttl)).await.expect("in time");
+    let error = opened.expect_err("nobody lets us in");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None), "{error}");
+    error
+}
+
+pub(super) fn says(error: &Error, words: &str) {
+    assert!(error.to_string().contains(words), "{error}");
+}
+
+pub(super) async fn who_cannot_reach_a_server_is_told_why() {
+    let open = |host: &str| ZkOptions::new([host]).access(Access::Open);
+    says(&why(open("no-such-host.invalid:2181")).await, "is the name right?");
+
+    let nobody: SocketAddr =
+        (Ipv4Addr::LOCALHOST, free_ports(1).expect("there are ports")[0]).into();
+    let refused = why(options([nobody]).access(Access::Open)).await;
+    says(&refused, &format!("{nobody}: nobody listens there"));
+
+    let silent = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports");
+    let at = silent.local_addr().expect("it listens");
+    says(
+        &why(options([at, nobody]).access(Access::Open)).await,
+        &format!("{at}: it does not answer"),
+    );
+}
+
+pub(super) async fn who_has_the_wrong_password_is_told_so() {
+    let known =
+        |password: &str| options(server().addresses()).credentials("ann", password.to_owned());
+    let ann = open(known("canary-7f3a")).await;
+    done(&*ann, create("/advice/mine", "")).await;
+
+    let other = open(known("canary-9c1d")).await;
+    let read = other.read(Query::node(path("/advice/mine"))).await.expect_err("not his");
+    let set = Txn::new().set(path("/advice/mine"), "x", Expect::Any);
+    let set = other.commit(set).await.expect_err("not his");
+
+    for error in [read, set] {
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Denied, Effect::None));
+        says(&error, "/advice/mine");
+        says(&error, "another password");
+    }
+}
+
+pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
+    let lines = ["localSessionsEnabled=true", "localSessionsUpgradingEnabled=true"];
+    let three = Ensemble::start_with(3, &["-Dreadonlymode.enabled=true"], &lines);
+    let mut three = three.expect("the other one started, too");
+    let store = session_with(&three).await;
+    for node in [0, 1] {
+        three.kill(node).expect("it runs");
+    }
+
+    let last = three.addresses()[2];
+    let end = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        let error = why(options([last]).access(Access::Open)).await;
+        // First it looks for a majority.
+        if error.to_string().contains("only lets read") {
+            break;
+        }
+        says(&error, "majority");
+        assert!(tokio::time::Instant::now() < end, "{error}");
+    }
+    let write = store.commit(create("/advice/read-only", ""));
+    let error =
+        timeout(PATIENCE + PATIENCE, write).await.expect("in time").expect_err("nobody can");
+    assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost), "{error}");
+}
+
+/// A server whose disk is full ends itself; what it has acknowledged is on disk.
+pub(super) async fn a_server_with_a_full_disk_acknowledges_nothing() {
+    let mut own = Ensemble::start(1).expect("the other one started, too");
+    let store = session_with(&own).await;
+    done(&*store, create("/advice/before", "")).await;
+    own.fill_disk(0).expect("there is prlimit");
+
+    let error = store.commit(create("/advice/full", "")).await.expect_err("there is no room");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
+    says(&error, "look into the server's log");
+    // It takes its time to end.
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while !why(options(own.addresses()).access(Access::Open))
+        .await
+        .to_string()
+        .contains("nobody listens")
+    {
+        assert!(tokio::time::Instant::now() < end, "it goes on");
+        sleep(Duration::from_millis(50)).await;
+    }
+
+    own.restart(0).expect("there is room");
+    is_live(&*store).await;
+    assert!(there(&*store, "/advice/before").await);
+    done(&*store, create("/advice/after", "")).await;
+}

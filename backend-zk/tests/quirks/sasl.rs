@@ -1,0 +1,62 @@
+//! Logging in by SASL.
+
+use std::fs;
+use std::time::Duration;
+
+use synod_conformance::server::home::Home;
+use synod_conformance::server::zookeeper::Ensemble;
+use synod_core::error::ErrorKind;
+use synod_core::store::{Backend as _, Expect, Query, SessionOptions, Txn};
+use synod_zk::{Login, ZkBackend, ZkOptions};
+use tokio::time::timeout;
+
+use super::{PATIENCE, create, done, open, options, path, session_with, there};
+
+/// Whom the server knows.
+const USERS: &str = r#"
+Server {
+    org.apache.zookeeper.server.auth.DigestLoginModule required
+        user_ann="canary-7f3a"
+        user_bob="canary-9c1d";
+};
+"#;
+
+pub(super) async fn who_logs_in_by_sasl_is_who_he_says() {
+    let home = Home::new("sasl").expect("there is room");
+    let users = home.path().join("users");
+    fs::write(&users, USERS).expect("there is room");
+    let server = Ensemble::start_with(
+        1,
+        &[
+            &format!("-Djava.security.auth.login.config={}", users.display()),
+            "-Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        ],
+        &[],
+    );
+    let server = server.expect("the other one started, too");
+    let known = |user: &str, password: &str| -> ZkOptions {
+        let known = options(server.addresses()).login(Login::Sasl);
+        known.credentials(user, password.to_owned())
+    };
+
+    let ann = open(known("ann", "canary-7f3a")).await;
+    done(&*ann, create("/sasl/mine", "secret")).await;
+    assert!(there(&*open(known("ann", "canary-7f3a")).await, "/sasl/mine").await);
+
+    let bob = open(known("bob", "canary-9c1d")).await;
+    for stranger in [bob, session_with(&server).await] {
+        let read = stranger.read(Query::node(path("/sasl/mine"))).await.expect_err("not his");
+        assert_eq!(read.kind(), ErrorKind::Denied, "{read}");
+        let set = Txn::new().set(path("/sasl/mine"), "x", Expect::Any);
+        assert_eq!(stranger.commit(set).await.expect_err("not his").kind(), ErrorKind::Denied);
+    }
+    for (user, password) in [("ann", "canary-0000"), ("nobody", "canary-0000")] {
+        let backend = ZkBackend::new(known(user, password)).expect("valid");
+        let ttl = SessionOptions::new(Duration::from_secs(2));
+        let opened = timeout(PATIENCE, backend.open(&ttl)).await.expect("in time");
+        let refused = opened.expect_err("the server does not know him");
+        assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+        super::advice::says(&refused, "do not accept our user and password");
+        assert!(!format!("{refused} {refused:?} {backend:?}").contains("canary"), "{refused:?}");
+    }
+}
