@@ -1,15 +1,17 @@
 //! [`ZkBackend`]: opens sessions.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
 use secrecy::ExposeSecret as _;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
     Backend, Gap, Limits, SessionId, SessionInfo, SessionOptions, Store, clamp_ttl,
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError};
 
 use crate::error::{Sort, Trouble};
@@ -54,23 +56,42 @@ impl ZkBackend {
         }
     }
 
-    /// No session was opened, for what the crate said or for nothing that it said in time.
-    async fn not_let_in(&self, said: Option<ZkError>, limit: Duration) -> Error {
+    /// Waits for a session, or tells within `limit` why there is none.
+    async fn within<T>(
+        &self,
+        limit: Duration,
+        opening: impl Future<Output = Result<T, ZkError>>,
+    ) -> Result<T> {
         const DOING: &str = "opening a session";
 
-        let error = match said {
-            Some(said) => {
-                let is_clear = matches!(said, ZkError::AuthFailed | ZkError::BadArguments(_));
-                let error = Trouble::Said(said).translate(DOING, Sort::Read);
-                if is_clear {
-                    return error;
-                }
-                error
+        let end = Instant::now() + limit;
+        let ask = || probe::why(&self.options.hosts, self.options.tls.is_some(), limit / 4);
+        // It goes on while the servers are asked why it takes so long.
+        let late = async {
+            sleep_until(end - limit / 4).await;
+            ask().await
+        };
+        let (said, why) = match select(pin!(timeout(limit, opening)), pin!(late)).await {
+            Either::Left((Ok(Ok(opened)), _)) => return Ok(opened),
+            Either::Left((said, _)) => (said.ok(), None),
+            Either::Right((why, opening)) => match opening.await {
+                Ok(Ok(opened)) => return Ok(opened),
+                said => (said.ok(), Some(why)),
+            },
+        };
+        let error = match said.and_then(Result::err) {
+            Some(said @ (ZkError::AuthFailed | ZkError::BadArguments(_))) => {
+                return Err(Trouble::Said(said).translate(DOING, Sort::Read));
             }
+            Some(said) => Trouble::Said(said).translate(DOING, Sort::Read),
             None => Error::new(ErrorKind::Unreachable, DOING),
         };
-        // Whatever else it says, the servers know better why.
-        error.because(probe::why(&self.options.hosts, self.options.tls.is_some(), limit).await)
+        // Whatever else the crate says, the servers know better.
+        let why = match why {
+            Some(why) => why,
+            None => ask().await,
+        };
+        Err(error.because(why))
     }
 
     fn connector(&self, ttl: Duration) -> Connector {
@@ -105,14 +126,7 @@ impl Backend for ZkBackend {
             let gaps = gaps.await?;
             Ok((client, sent, gaps))
         };
-        // What is left of the time is for finding out why.
-        let (client, sent, gaps) = match timeout(limit * 3 / 4, opening).await {
-            Ok(Ok(opened)) => opened,
-            failed => {
-                let said = failed.ok().and_then(Result::err);
-                return Err(self.not_let_in(said, limit / 4).await);
-            }
-        };
+        let (client, sent, gaps) = self.within(limit, opening).await?;
         let mut limits = Limits::default();
         limits.gaps = gaps;
         let id = SessionId::new(client.session_id().0.cast_unsigned());

@@ -2,31 +2,27 @@
 //!
 //! One watch at the server for each path, shared by all who observe it: servers before 3.9 let
 //! watches of two kinds on one path destroy each other (ZOOKEEPER-4466). The crate forgets persistent
-//! watches when it reconnects; so each is made again then, and whoever observes is told to read
-//! again.
+//! watches when it reconnects; so each is made again then (`keep.rs`), and whoever observes is told to
+//! read again.
+//!
+//! Of very many paths not each has its own: see [`Watches::for_path`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Waker};
-use std::time::Duration;
 
-use futures_util::FutureExt as _;
-use futures_util::future::join_all;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{
-    Change, Detail, End, Feed, Kind, Loss, Query, Revision, Scope, View, Watch,
-};
+use synod_core::store::{Detail, End, Feed, Kind, Loss, Query, Scope, View, Watch};
 use synod_core::task::{Task, spawn};
-use zookeeper_client::{
-    AddWatchMode, Error as ZkError, EventType, PersistentWatcher, SessionState, WatchedEvent,
-};
+use zookeeper_client::AddWatchMode;
 
-use crate::container::{is_container, is_probe};
-use crate::error::{Sort, Trouble};
-use crate::read::{read_through, translate};
-use crate::sift::is_ours;
+use crate::error::Sort;
+use crate::keep::{Proof, keep};
+use crate::news::{News, told};
+use crate::read::read_through;
 use crate::wire::Wire;
 
 /// How many events a watch keeps for a reader who is slow.
@@ -41,13 +37,31 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct State {
     places: BTreeMap<Path, Place>,
+    watches: Watches,
     next: u64,
 }
 
-/// One path that is watched.
+/// What the server watches.
 #[derive(Default)]
-struct Place {
+struct Watches {
+    by_path: BTreeMap<Path, Watched>,
+    /// How long their paths are together.
+    bytes: usize,
+}
+
+/// One watch at the server.
+struct Watched {
     recursive: bool,
+    /// Whom it tells.
+    places: BTreeSet<Path>,
+    /// Watches for as long as this is here.
+    _keeper: Task,
+}
+
+/// One path that is observed.
+struct Place {
+    /// The path whose watch tells of it: its own, or one above.
+    by: Path,
     observers: BTreeMap<u64, Observer>,
     /// Containers that were seen there: no change of them is told.
     containers: BTreeSet<Path>,
@@ -57,8 +71,6 @@ struct Place {
     echoes: BTreeSet<Path>,
     /// How often a node was seen to be created.
     created: u64,
-    /// Watches for as long as this is here.
-    keeper: Option<Task>,
 }
 
 struct Observer {
@@ -98,22 +110,26 @@ impl Hub {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
-        let recursive = needs_recursive(query);
-        let upgrade = match state.places.get(&query.path) {
+        let by = match state.places.get(&query.path) {
+            Some(place) => place.by.clone(),
+            None => state.watches.for_path(&query.path),
+        };
+        let recursive = needs_recursive(query) || by != query.path;
+        let resync = match state.watches.by_path.get(&by) {
             None => Some(false),
-            Some(place) if recursive && !place.recursive => Some(true),
+            Some(watched) if recursive && !watched.recursive => Some(true),
             Some(_) => None,
         };
-        if let Some(resync) = upgrade {
-            let keeper = Some(self.keeper(&query.path, recursive, resync));
-            let place = state.places.entry(query.path.clone()).or_default();
-            (place.recursive, place.keeper) = (recursive, keeper);
+        if let Some(resync) = resync {
+            let keeper = self.keeper(&by, recursive, resync);
+            state.watches.add(&by, recursive, keeper);
         }
-        let mut created = 0;
-        if let Some(place) = state.places.get_mut(&query.path) {
-            place.observers.insert(id, Observer { query: query.clone(), feed });
-            created = place.created;
+        if let Some(watched) = state.watches.by_path.get_mut(&by) {
+            watched.places.insert(query.path.clone());
         }
+        let place = state.places.entry(query.path.clone()).or_insert_with(|| Place::told(by));
+        place.observers.insert(id, Observer { query: query.clone(), feed });
+        let created = place.created;
         (Unwatch { hub: Arc::downgrade(self), path: query.path.clone(), id }, created)
     }
 
@@ -140,76 +156,185 @@ impl Hub {
         let mut state = self.state();
         let Some(place) = state.places.get_mut(path) else { return };
         place.observers.remove(&id);
-        if place.observers.is_empty() {
-            state.places.remove(path);
+        if place.observers.is_empty()
+            && let Some(place) = state.places.remove(path)
+        {
+            state.watches.release(&place.by, path);
         }
     }
 
     /// The session is over, and so is every watch.
     pub(crate) fn end(&self, why: Loss) {
-        let places = std::mem::take(&mut self.state().places);
+        let mut state = self.state();
+        let (places, watches) = (take(&mut state.places), take(&mut state.watches));
+        drop(state);
+        drop(watches);
         for observer in places.into_values().flat_map(|place| place.observers.into_values()) {
             observer.feed.end(End::SessionOver(why));
         }
     }
 
-    fn fail(&self, path: &Path, error: Error) {
-        let Some(place) = self.state().places.remove(path) else { return };
+    /// A watch cannot be had.
+    pub(crate) fn fail(&self, by: &Path, error: Error) {
+        let mut state = self.state();
+        let failed: Vec<Place> =
+            state.watches.told_by(by).iter().filter_map(|path| state.places.remove(path)).collect();
+        state.watches.remove(by);
+        drop(state);
         let error = Arc::new(error);
-        for observer in place.observers.into_values() {
+        for observer in failed.into_iter().flat_map(|place| place.observers.into_values()) {
             observer.feed.end(End::Failed(error.clone()));
         }
     }
 
-    /// Something may have been missed at this path.
-    fn resync(&self, path: &Path) {
+    /// Something may have been missed by this watch.
+    pub(crate) fn resync(&self, by: &Path) {
         let mut state = self.state();
-        let Some(place) = state.places.get_mut(path) else { return };
-        place.containers.clear();
-        place.ghosts.clear();
-        place.echoes.clear();
-        place.created += 1;
-        for observer in place.observers.values() {
+        for path in state.watches.told_by(by) {
+            if let Some(place) = state.places.get_mut(&path) {
+                place.resync();
+            }
+        }
+    }
+
+    /// Whether anybody would be told of it by this watch.
+    pub(crate) fn wants(&self, by: &Path, news: &News) -> bool {
+        let state = self.state();
+        let mut places = about(&news.path).filter_map(|path| state.places.get(&path));
+        places.any(|place| place.by == *by && place.wants(news))
+    }
+
+    /// Tells what a watch said.
+    pub(crate) fn tell(&self, by: &Path, news: &News, proof: Option<&Proof>) {
+        let mut state = self.state();
+        for path in about(&news.path) {
+            if let Some(place) = state.places.get_mut(&path)
+                && place.by == *by
+                && place.wants(news)
+            {
+                place.tell(news, proof);
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The paths at which somebody may observe what happens at this one.
+fn about(path: &Path) -> impl Iterator<Item = Path> {
+    let root = (!path.is_root()).then(Path::root);
+    std::iter::once(path.clone()).chain(path.ancestors()).chain(root)
+}
+
+impl Watches {
+    /// The path to watch for what happens at `path`: its own, while there is room.
+    ///
+    /// With more than 128 KiB of paths the crate never connects again: it tells the server of its
+    /// watches in several requests then, and takes the answer to the second for one to nothing.
+    /// It keeps the session alive all the while. So when there are very many, the others below one
+    /// directory are watched by one recursive watch there, and in the end all by one at the root.
+    fn for_path(&self, path: &Path) -> Path {
+        const OWN: usize = 60_000;
+        const ALL: usize = 90_000;
+
+        let fits = |path: &Path, room: usize| self.bytes + path.as_str().len() <= room;
+        if self.by_path.contains_key(path) || fits(path, OWN) {
+            return path.clone();
+        }
+        let dir = path.parent().unwrap_or_else(Path::root);
+        let recursive = |path: &Path| self.by_path.get(path).is_some_and(|it| it.recursive);
+        match about(path).find(recursive) {
+            Some(above) => above,
+            None if fits(&dir, ALL) => dir,
+            None => Path::root(),
+        }
+    }
+
+    /// Begins to watch a path, or goes on otherwise than before.
+    fn add(&mut self, path: &Path, recursive: bool, keeper: Task) {
+        let before = self.remove(path);
+        let places = before.map(|watched| watched.places).unwrap_or_default();
+        self.bytes += path.as_str().len();
+        self.by_path.insert(path.clone(), Watched { recursive, places, _keeper: keeper });
+    }
+
+    fn remove(&mut self, path: &Path) -> Option<Watched> {
+        let removed = self.by_path.remove(path)?;
+        self.bytes -= path.as_str().len();
+        Some(removed)
+    }
+
+    /// Nobody observes this place any more.
+    fn release(&mut self, by: &Path, place: &Path) {
+        let Some(watched) = self.by_path.get_mut(by) else { return };
+        watched.places.remove(place);
+        if watched.places.is_empty() {
+            self.remove(by);
+        }
+    }
+
+    /// The places of a watch.
+    fn told_by(&self, by: &Path) -> Vec<Path> {
+        self.by_path.get(by).into_iter().flat_map(|it| it.places.iter().cloned()).collect()
+    }
+}
+
+impl Place {
+    fn told(by: Path) -> Self {
+        Self {
+            by,
+            observers: BTreeMap::new(),
+            containers: BTreeSet::new(),
+            ghosts: BTreeSet::new(),
+            echoes: BTreeSet::new(),
+            created: 0,
+        }
+    }
+
+    fn resync(&mut self) {
+        self.containers.clear();
+        self.ghosts.clear();
+        self.echoes.clear();
+        self.created += 1;
+        for observer in self.observers.values() {
             observer.feed.resync();
         }
     }
 
-    fn wants(&self, path: &Path, news: &News) -> bool {
-        let state = self.state();
-        let Some(place) = state.places.get(path) else { return false };
-        place.observers.values().any(|observer| told(&observer.query, news).is_some())
+    fn wants(&self, news: &News) -> bool {
+        self.observers.values().any(|observer| told(&observer.query, news).is_some())
     }
 
-    fn tell(&self, path: &Path, news: &News, proof: Option<&Proof>) {
-        let mut state = self.state();
-        let Some(place) = state.places.get_mut(path) else { return };
+    fn tell(&mut self, news: &News, proof: Option<&Proof>) {
         match (news.kind, proof) {
             (Kind::Created, Some(Proof::Container)) => {
-                place.containers.insert(news.path.clone());
+                self.containers.insert(news.path.clone());
                 return;
             }
             // That it is gone again is said next.
             (Kind::Created, Some(Proof::Gone)) => {
-                place.ghosts.insert(news.path.clone());
+                self.ghosts.insert(news.path.clone());
                 return;
             }
             (Kind::Created, _) => {
-                place.containers.remove(&news.path);
-                place.ghosts.remove(&news.path);
-                place.created += 1;
+                self.containers.remove(&news.path);
+                self.ghosts.remove(&news.path);
+                self.created += 1;
                 if matches!(proof, Some(Proof::Node { echo: true, .. })) {
-                    place.echoes.insert(news.path.clone());
+                    self.echoes.insert(news.path.clone());
                 } else {
-                    place.echoes.remove(&news.path);
+                    self.echoes.remove(&news.path);
                 }
             }
             // The second write of its birth, which is told already, or of what is gone.
-            (Kind::Updated, _) if place.echoes.remove(&news.path) => return,
-            (Kind::Updated, _) if place.ghosts.contains(&news.path) => return,
-            (Kind::Deleted, _) if place.containers.remove(&news.path) => return,
-            (Kind::Deleted, _) if place.ghosts.remove(&news.path) => {
+            (Kind::Updated, _) if self.echoes.remove(&news.path) => return,
+            (Kind::Updated, _) if self.ghosts.contains(&news.path) => return,
+            (Kind::Deleted, _) if self.containers.remove(&news.path) => return,
+            (Kind::Deleted, _) if self.ghosts.remove(&news.path) => {
                 // A node may have been here, or a container only, of which nothing is told.
-                let heard = place.observers.values().filter(|it| told(&it.query, news).is_some());
+                let heard = self.observers.values().filter(|it| told(&it.query, news).is_some());
                 for observer in heard {
                     let _heard = observer.feed.resync();
                 }
@@ -217,7 +342,7 @@ impl Hub {
             }
             _ => {}
         }
-        for observer in place.observers.values() {
+        for observer in self.observers.values() {
             if let Some(mut change) = told(&observer.query, news) {
                 if let Some(Proof::Node { node, .. }) = proof {
                     change.revision = node.stat.map(|stat| stat.created);
@@ -226,10 +351,6 @@ impl Hub {
                 let _heard = observer.feed.send(change);
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -255,197 +376,6 @@ fn needs_recursive(query: &Query) -> bool {
     }
 }
 
-/// An event of the server, in our words.
-#[derive(Debug, PartialEq, Eq)]
-struct News {
-    path: Path,
-    kind: Kind,
-    revision: Option<Revision>,
-}
-
-impl News {
-    /// `None` if it is nobody's business.
-    fn of(event: &WatchedEvent) -> Option<Self> {
-        let kind = match event.event_type {
-            EventType::NodeCreated => Kind::Created,
-            EventType::NodeDeleted => Kind::Deleted,
-            EventType::NodeDataChanged => Kind::Updated,
-            EventType::NodeChildrenChanged => Kind::Children,
-            EventType::Session => return None,
-        };
-        if is_probe(&event.path) {
-            return None;
-        }
-        let path = Path::new(&event.path).ok()?;
-        // Only newer servers tell it (ZOOKEEPER-4655).
-        let revision = u64::try_from(event.zxid).ok().filter(|zxid| *zxid > 0).map(Revision::new);
-        Some(Self { path, kind, revision })
-    }
-}
-
-/// What is told of an event to whoever observes this, if anything.
-fn told(query: &Query, news: &News) -> Option<Change> {
-    let own = news.path == query.path;
-    let covered = match (query.scope, news.kind) {
-        (Scope::Node | Scope::Subtree, Kind::Children) => false,
-        (Scope::Node, _) => own,
-        (Scope::Children, Kind::Children) => own && query.detail == Detail::Names,
-        (Scope::Children, kind) => {
-            news.path.parent_str() == Some(query.path.as_str())
-                && news.path.name().starts_with(&query.prefix)
-                && (query.detail == Detail::Data || kind != Kind::Updated)
-                && is_ours(&query.path, news.path.name())
-        }
-        (Scope::Subtree, _) => own || news.path.is_below(&query.path),
-    };
-    covered.then(|| {
-        let mut change = Change::new(news.path.clone(), news.kind);
-        change.revision = news.revision;
-        change
-    })
-}
-
-/// Watches one path until nobody observes it any more, or the session is over.
-async fn keep(hub: Weak<Hub>, wire: Arc<Wire>, path: Path, mode: AddWatchMode, resync: bool) {
-    let mut resync = resync;
-    loop {
-        let watcher = {
-            let Ok(client) = wire.client("observe") else { return };
-            client.watch(path.as_str(), mode).await
-        };
-        match watcher {
-            Ok(mut watcher) => {
-                let Some(held) = hub.upgrade() else { return };
-                if resync {
-                    held.resync(&path);
-                }
-                drop(held);
-                if !listen(&hub, &wire, &path, &mut watcher).await {
-                    return;
-                }
-            }
-            Err(ZkError::SessionExpired | ZkError::ClientClosed | ZkError::AuthFailed) => return,
-            Err(said) if crate::error::is_definite(&said) => {
-                let error = Trouble::Said(said).translate("observe", Sort::Read).at(&path);
-                if let Some(hub) = hub.upgrade() {
-                    hub.fail(&path, error);
-                }
-                return;
-            }
-            // The connection was lost; the next request waits for the next one.
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
-        resync = true;
-    }
-}
-
-/// Tells what a watch says. `true` if it is to be made again.
-async fn listen(
-    hub: &Weak<Hub>,
-    wire: &Wire,
-    path: &Path,
-    watcher: &mut PersistentWatcher,
-) -> bool {
-    let mut events: Vec<WatchedEvent> = Vec::new();
-    loop {
-        if events.is_empty() {
-            events.push(watcher.changed().await);
-        }
-        drain(watcher, &mut events);
-        let Some(held) = hub.upgrade() else { return false };
-        let (now, doubtful) = (events.len(), doubtful(&held, path, &events));
-        drop(held);
-        let proofs = prove(wire, &doubtful).await;
-        // Whatever the proofs reflect has come before them. It is told in the next round, when what
-        // is doubtful of it was proved, too.
-        drain(watcher, &mut events);
-        let Some(held) = hub.upgrade() else { return false };
-        for (place, event) in events.iter().enumerate().take(now) {
-            if event.event_type == EventType::Session {
-                match event.session_state {
-                    SessionState::SyncConnected | SessionState::ConnectedReadOnly => return true,
-                    state if state.is_terminated() => return false,
-                    _ => continue,
-                }
-            }
-            let Some(news) = News::of(event) else { continue };
-            let later = events[place + 1..].iter().filter(|later| later.path == event.path);
-            let later: Vec<EventType> = later.map(|later| later.event_type).collect();
-            let proof = proofs.get(&news.path).map(|proof| proof.weaken(&later));
-            held.tell(path, &news, proof.as_ref());
-        }
-        events.drain(..now);
-    }
-}
-
-/// Takes what is there already, up to the end of the session.
-fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
-    let over = |event: &WatchedEvent| {
-        event.event_type == EventType::Session && event.session_state.is_terminated()
-    };
-    while !events.last().is_some_and(over)
-        && let Some(event) = watcher.changed().now_or_never()
-    {
-        events.push(event);
-    }
-}
-
-/// What was created: it may be a container, of which nothing is told.
-fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
-    let news = events.iter().filter_map(News::of);
-    let created = news.filter(|news| news.kind == Kind::Created && hub.wants(path, news));
-    created.map(|news| news.path).collect()
-}
-
-/// What something that was created turned out to be.
-#[derive(Clone, Debug)]
-enum Proof {
-    Container,
-    Gone,
-    /// A node as it was created: by two writes of one transaction, if there is an echo.
-    Node {
-        node: Box<synod_core::store::Node>,
-        echo: bool,
-    },
-    /// A node, but perhaps not that one.
-    Unclear,
-}
-
-impl Proof {
-    /// What it proves if these events of the path came behind the one in question before it was
-    /// read.
-    fn weaken(&self, later: &[EventType]) -> Self {
-        match (self, later) {
-            (Self::Node { echo: true, .. }, [EventType::NodeDataChanged]) => self.clone(),
-            (Self::Node { .. }, [_, ..]) => Self::Unclear,
-            _ => self.clone(),
-        }
-    }
-}
-
-async fn prove(wire: &Wire, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> {
-    if doubtful.is_empty() {
-        return BTreeMap::new();
-    }
-    let Ok(client) = wire.client("observe") else { return BTreeMap::new() };
-    let reads = doubtful.iter().map(|path| client.get_data(path.as_str()));
-    let answers = join_all(reads.collect::<Vec<_>>()).await;
-    let proofs = doubtful.iter().zip(answers).map(|(path, answer)| {
-        let proof = match answer {
-            Ok((data, stat)) if is_container(&data, &stat) => Proof::Container,
-            Ok((data, stat)) if stat.mzxid == stat.czxid => {
-                let node = synod_core::store::Node::new(path.clone());
-                let node = Box::new(node.with(data.into(), translate(&stat)));
-                Proof::Node { node, echo: stat.version > 0 }
-            }
-            Err(ZkError::NoNode) => Proof::Gone,
-            _ => Proof::Unclear,
-        };
-        (path.clone(), proof)
-    });
-    proofs.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -454,26 +384,43 @@ mod tests {
         Path::new(text).expect("valid")
     }
 
-    #[test]
-    fn everybody_is_told_of_what_he_observes_and_of_nothing_else() {
-        let node = Query::node(path("/a"));
-        let names = Query::children(path("/a")).names_only();
-        let data = Query::children(path("/a")).starting_with("b");
-        let tree = Query::subtree(path("/a"));
-        // Which of the four are told of it.
-        let table = [
-            ("/a", Kind::Updated, [true, false, false, true]),
-            ("/a", Kind::Children, [false, true, false, false]),
-            ("/a/b", Kind::Created, [false, true, true, true]),
-            ("/a/b", Kind::Updated, [false, false, true, true]),
-            ("/a/c", Kind::Deleted, [false, true, false, true]),
-            ("/a/b/c", Kind::Deleted, [false, false, false, true]),
-            ("/ab", Kind::Created, [false, false, false, false]),
-        ];
-        for (at, kind, expected) in table {
-            let news = News { path: path(at), kind, revision: None };
-            let heard = [&node, &names, &data, &tree].map(|query| told(query, &news).is_some());
-            assert_eq!(heard, expected, "{at} {kind:?}");
+    #[tokio::test]
+    async fn of_very_many_paths_the_rest_is_watched_from_above() {
+        let mut watches = Watches::default();
+        let observe = |watches: &mut Watches, at: &str| {
+            let by = watches.for_path(&path(at));
+            let recursive = by != path(at);
+            if !watches.by_path.contains_key(&by) {
+                watches.add(&by, recursive, spawn(std::future::pending()));
+            }
+            watches.by_path.get_mut(&by).expect("it is watched").places.insert(path(at));
+            by
+        };
+        let long = |number: usize| format!("/long/{}{number:04}", "x".repeat(190));
+        for number in 0..300 {
+            assert_eq!(observe(&mut watches, &long(number)), path(&long(number)));
         }
+        for number in 300..1_000 {
+            assert_eq!(observe(&mut watches, &long(number)), path("/long"));
+        }
+        assert_eq!(observe(&mut watches, &long(7)), path(&long(7)), "it has its own");
+        assert_eq!(observe(&mut watches, "/long/a/b"), path("/long"));
+        for number in 0..1_000 {
+            let by =
+                observe(&mut watches, &format!("{}/node", long(number).replace("long", "deep")));
+            assert!(by.parent_str() == Some("/deep") || by.is_root(), "{by}");
+        }
+        assert_eq!(observe(&mut watches, "/other"), Path::root());
+        assert!(watches.bytes < 100_000, "{}", watches.bytes);
+
+        let all: Vec<(Path, Path)> = watches
+            .by_path
+            .iter()
+            .flat_map(|(by, it)| it.places.iter().map(|place| (by.clone(), place.clone())))
+            .collect();
+        for (by, place) in all {
+            watches.release(&by, &place);
+        }
+        assert!(watches.by_path.is_empty() && watches.bytes == 0);
     }
 }

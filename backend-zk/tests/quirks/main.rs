@@ -18,7 +18,7 @@ use synod_core::store::{
     Watch, Why,
 };
 use synod_zk::{Access, ZkBackend, ZkOptions};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// One server, or as many as are asked for.
 static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
@@ -33,6 +33,7 @@ const TTL: Duration = Duration::from_secs(20);
 mod advice;
 mod hollow;
 mod judged;
+mod many;
 mod moments;
 #[cfg(feature = "sasl")]
 mod sasl;
@@ -54,6 +55,7 @@ use hollow::{
 };
 use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
 
+use many::ten_thousand_nodes_and_watches_outlive_their_server;
 use moments::{
     a_view_is_of_one_moment_while_all_of_it_is_written,
     a_view_of_more_than_one_request_is_of_one_moment_too,
@@ -73,6 +75,7 @@ macro_rules! quirks {
 
 quirks![
     watches_of_all_kinds_live_on_one_path,
+    who_observes_beyond_the_limit_is_told_all_the_same,
     a_create_among_others_tells_a_true_stat_or_none,
     a_create_whose_reply_is_lost_is_found_again,
     a_set_whose_reply_is_lost_has_an_unknown_effect,
@@ -100,6 +103,7 @@ quirks![
     a_server_that_only_lets_read_is_named_as_such,
     a_server_with_a_full_disk_acknowledges_nothing,
     a_session_outlives_its_server,
+    ten_thousand_nodes_and_watches_outlive_their_server,
     a_session_outlives_the_leader,
 ];
 
@@ -201,6 +205,15 @@ async fn names(store: &dyn Store, at: &str) -> Vec<String> {
     view.nodes.iter().map(|node| node.path.name().to_owned()).collect()
 }
 
+async fn resyncs(watch: &mut Watch) {
+    loop {
+        let event = timeout(PATIENCE, watch.next()).await.expect("in time");
+        if matches!(event.expect("it goes on"), Event::Resync) {
+            return;
+        }
+    }
+}
+
 async fn hears(watch: &mut Watch, at: &str, kind: Kind) {
     loop {
         let event = timeout(PATIENCE, watch.next()).await.expect("in time");
@@ -215,7 +228,43 @@ async fn hears(watch: &mut Watch, at: &str, kind: Kind) {
 /// <https://issues.apache.org/jira/browse/ZOOKEEPER-4466>
 async fn watches_of_all_kinds_live_on_one_path() {
     let store = session().await;
-    let node = path("/kinds");
+    hear_of_all_kinds(&*store, "/kinds").await;
+}
+
+/// With more paths than fit one request the crate would never connect again.
+async fn who_observes_beyond_the_limit_is_told_all_the_same() {
+    const MANY: usize = 400;
+
+    let (links, store) = linked().await;
+    let observed = (0..MANY).map(|number| {
+        let node = path(&format!("/beyond/{}{number}", "x".repeat(200)));
+        store.observe(Query::node(node).local())
+    });
+    let watches = futures_util::future::join_all(observed).await;
+    let count = server().watches(&[store.session().id]);
+    assert!(count > MANY / 2 && count < MANY, "{count}");
+
+    hear_of_all_kinds(&*store, "/beyond/kinds").await;
+    hear_of_all_kinds(&*store, "/elsewhere/kinds").await;
+    let (_view, mut watch) =
+        store.observe(Query::node(path("/beyond/again"))).await.expect("answers");
+    links.lose_reply(store.session().id, Verb::Set);
+    let _lost = store.commit(Txn::new().set(path("/beyond/kinds"), "", Expect::Any)).await.is_err();
+    resyncs(&mut watch).await;
+    done(&*store, create("/beyond/again", "")).await;
+    hears(&mut watch, "/beyond/again", Kind::Created).await;
+
+    drop(watches);
+    drop(watch);
+    let end = Instant::now() + PATIENCE;
+    while server().watches(&[store.session().id]) > 0 {
+        assert!(Instant::now() < end, "watches are left");
+        sleep(TICK).await;
+    }
+}
+
+async fn hear_of_all_kinds(store: &dyn Store, top: &str) {
+    let (node, below) = (path(top), format!("{top}/a"));
     let (_view, mut of_node) = store.observe(Query::node(&node)).await.expect("answers");
     let (_view, mut of_names) =
         store.observe(Query::children(&node).names_only()).await.expect("answers");
@@ -223,13 +272,13 @@ async fn watches_of_all_kinds_live_on_one_path() {
     let (_view, of_tree) = store.observe(Query::subtree(&node)).await.expect("answers");
     drop(of_data);
 
-    done(&*store, create("/kinds", "")).await;
-    hears(&mut of_node, "/kinds", Kind::Created).await;
+    done(store, create(top, "")).await;
+    hears(&mut of_node, top, Kind::Created).await;
     drop(of_tree);
-    done(&*store, create("/kinds/a", "")).await;
-    hears(&mut of_names, "/kinds/a", Kind::Created).await;
-    done(&*store, Txn::new().set(&node, "x", Expect::Any)).await;
-    hears(&mut of_node, "/kinds", Kind::Updated).await;
+    done(store, Txn::new().create(path(&below), "", Lifetime::Persistent)).await;
+    hears(&mut of_names, &below, Kind::Created).await;
+    done(store, Txn::new().set(&node, "x", Expect::Any)).await;
+    hears(&mut of_node, top, Kind::Updated).await;
 }
 
 /// <https://issues.apache.org/jira/browse/ZOOKEEPER-4026>
@@ -285,12 +334,7 @@ async fn a_watch_goes_on_after_a_reconnect() {
     for _ in 0..3 {
         links.lose_reply(store.session().id, Verb::Set);
         let _lost = store.commit(Txn::new().set(path("/again"), "", Expect::Any)).await.is_err();
-        loop {
-            let event = timeout(PATIENCE, watch.next()).await.expect("in time");
-            if matches!(event, Some(Event::Resync)) {
-                break;
-            }
-        }
+        resyncs(&mut watch).await;
     }
 
     let other = session().await;

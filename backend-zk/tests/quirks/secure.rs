@@ -52,11 +52,11 @@ impl Keys {
     }
 }
 
-async fn open(host: String, tls: Option<Tls>) -> Result<Box<dyn Store>, Error> {
+async fn open(host: String, tls: Option<Tls>, ttl: u64) -> Result<Box<dyn Store>, Error> {
     let mut options = ZkOptions::new([host]).access(Access::Open);
     options.tls = tls;
     let backend = ZkBackend::new(options).expect("valid");
-    backend.open(&SessionOptions::new(Duration::from_secs(2))).await
+    backend.open(&SessionOptions::new(Duration::from_secs(ttl))).await
 }
 
 pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
@@ -77,7 +77,7 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
     .expect("the other one started, too");
     let host = format!("localhost:{port}");
 
-    let store = open(host.clone(), Some(Tls::trusting(keys.read("right.pem")))).await;
+    let store = open(host.clone(), Some(Tls::trusting(keys.read("right.pem"))), 20).await;
     let store = store.expect("it is vouched for");
     done(&*store, Txn::new().create(path("/secure"), "", Lifetime::Persistent)).await;
     assert!(there(&*store, "/secure").await);
@@ -90,7 +90,7 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
         (host, None, "say zks://"),
         (format!("localhost:{plain}"), right(), "does not speak TLS on this port"),
     ] {
-        let refused = open(host, tls).await.expect_err("it is not vouched for");
+        let refused = open(host, tls, 2).await.expect_err("it is not vouched for");
         assert_eq!(refused.kind(), ErrorKind::Unreachable, "{refused}");
         says(&refused, words);
     }

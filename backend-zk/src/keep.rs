@@ -1,0 +1,168 @@
+//! Keeping one watch: it is made again on each connection, and what it says is proved before it is
+//! told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
+use synod_core::path::Path;
+use synod_core::store::{Kind, Node};
+use zookeeper_client::{
+    AddWatchMode, Error as ZkError, EventType, PersistentWatcher, SessionState, WatchedEvent,
+};
+
+use crate::container::is_container;
+use crate::error::{Sort, Trouble};
+use crate::hub::Hub;
+use crate::news::News;
+use crate::read::translate;
+use crate::wire::Wire;
+
+/// Watches one path until nobody observes it any more, or the session is over.
+pub(crate) async fn keep(
+    hub: Weak<Hub>,
+    wire: Arc<Wire>,
+    path: Path,
+    mode: AddWatchMode,
+    resync: bool,
+) {
+    let mut resync = resync;
+    loop {
+        let watcher = {
+            let Ok(client) = wire.client("observe") else { return };
+            client.watch(path.as_str(), mode).await
+        };
+        match watcher {
+            Ok(mut watcher) => {
+                let Some(held) = hub.upgrade() else { return };
+                if resync {
+                    held.resync(&path);
+                }
+                drop(held);
+                if !listen(&hub, &wire, &path, &mut watcher).await {
+                    return;
+                }
+            }
+            Err(ZkError::SessionExpired | ZkError::ClientClosed | ZkError::AuthFailed) => return,
+            Err(said) if crate::error::is_definite(&said) => {
+                let error = Trouble::Said(said).translate("observe", Sort::Read).at(&path);
+                if let Some(hub) = hub.upgrade() {
+                    hub.fail(&path, error);
+                }
+                return;
+            }
+            // The connection was lost; the next request waits for the next one.
+            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+        resync = true;
+    }
+}
+
+/// Tells what a watch says. `true` if it is to be made again.
+async fn listen(
+    hub: &Weak<Hub>,
+    wire: &Wire,
+    path: &Path,
+    watcher: &mut PersistentWatcher,
+) -> bool {
+    let mut events: Vec<WatchedEvent> = Vec::new();
+    loop {
+        if events.is_empty() {
+            events.push(watcher.changed().await);
+        }
+        drain(watcher, &mut events);
+        let Some(held) = hub.upgrade() else { return false };
+        let (now, doubtful) = (events.len(), doubtful(&held, path, &events));
+        drop(held);
+        let proofs = prove(wire, &doubtful).await;
+        // Whatever the proofs reflect has come before them. It is told in the next round, when what
+        // is doubtful of it was proved, too.
+        drain(watcher, &mut events);
+        let Some(held) = hub.upgrade() else { return false };
+        for (place, event) in events.iter().enumerate().take(now) {
+            if event.event_type == EventType::Session {
+                match event.session_state {
+                    SessionState::SyncConnected | SessionState::ConnectedReadOnly => return true,
+                    state if state.is_terminated() => return false,
+                    _ => continue,
+                }
+            }
+            let Some(news) = News::of(event) else { continue };
+            let later = events[place + 1..].iter().filter(|later| later.path == event.path);
+            let later: Vec<EventType> = later.map(|later| later.event_type).collect();
+            let proof = proofs.get(&news.path).map(|proof| proof.weaken(&later));
+            held.tell(path, &news, proof.as_ref());
+        }
+        events.drain(..now);
+    }
+}
+
+/// Takes what is there already, up to the end of the session.
+fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
+    let over = |event: &WatchedEvent| {
+        event.event_type == EventType::Session && event.session_state.is_terminated()
+    };
+    while !events.last().is_some_and(over)
+        && let Some(event) = watcher.changed().now_or_never()
+    {
+        events.push(event);
+    }
+}
+
+/// What was created: it may be a container, of which nothing is told.
+fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
+    let news = events.iter().filter_map(News::of);
+    let created = news.filter(|news| news.kind == Kind::Created && hub.wants(path, news));
+    created.map(|news| news.path).collect()
+}
+
+/// What something that was created turned out to be.
+#[derive(Clone, Debug)]
+pub(crate) enum Proof {
+    Container,
+    Gone,
+    /// A node as it was created: by two writes of one transaction, if there is an echo.
+    Node {
+        node: Box<Node>,
+        echo: bool,
+    },
+    /// A node, but perhaps not that one.
+    Unclear,
+}
+
+impl Proof {
+    /// What it proves if these events of the path came behind the one in question before it was
+    /// read.
+    fn weaken(&self, later: &[EventType]) -> Self {
+        match (self, later) {
+            (Self::Node { echo: true, .. }, [EventType::NodeDataChanged]) => self.clone(),
+            (Self::Node { .. }, [_, ..]) => Self::Unclear,
+            _ => self.clone(),
+        }
+    }
+}
+
+async fn prove(wire: &Wire, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> {
+    if doubtful.is_empty() {
+        return BTreeMap::new();
+    }
+    let Ok(client) = wire.client("observe") else { return BTreeMap::new() };
+    let reads = doubtful.iter().map(|path| client.get_data(path.as_str()));
+    let answers = join_all(reads.collect::<Vec<_>>()).await;
+    let proofs = doubtful.iter().zip(answers).map(|(path, answer)| {
+        let proof = match answer {
+            Ok((data, stat)) if is_container(&data, &stat) => Proof::Container,
+            Ok((data, stat)) if stat.mzxid == stat.czxid => {
+                let node = Node::new(path.clone());
+                let node = Box::new(node.with(data.into(), translate(&stat)));
+                Proof::Node { node, echo: stat.version > 0 }
+            }
+            Err(ZkError::NoNode) => Proof::Gone,
+            _ => Proof::Unclear,
+        };
+        (path.clone(), proof)
+    });
+    proofs.collect()
+}

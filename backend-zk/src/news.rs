@@ -1,0 +1,90 @@
+//! [`News`]: an event of the server in our words, and who is told of it. Pure.
+
+use synod_core::path::Path;
+use synod_core::store::{Change, Detail, Kind, Query, Revision, Scope};
+use zookeeper_client::{EventType, WatchedEvent};
+
+use crate::container::is_probe;
+use crate::sift::is_ours;
+
+/// An event of the server, in our words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    pub(crate) path: Path,
+    pub(crate) kind: Kind,
+    revision: Option<Revision>,
+}
+
+impl News {
+    /// `None` if it is nobody's business.
+    pub(crate) fn of(event: &WatchedEvent) -> Option<Self> {
+        let kind = match event.event_type {
+            EventType::NodeCreated => Kind::Created,
+            EventType::NodeDeleted => Kind::Deleted,
+            EventType::NodeDataChanged => Kind::Updated,
+            EventType::NodeChildrenChanged => Kind::Children,
+            EventType::Session => return None,
+        };
+        if is_probe(&event.path) {
+            return None;
+        }
+        let path = Path::new(&event.path).ok()?;
+        // Only newer servers tell it (ZOOKEEPER-4655).
+        let revision = u64::try_from(event.zxid).ok().filter(|zxid| *zxid > 0).map(Revision::new);
+        Some(Self { path, kind, revision })
+    }
+}
+
+/// What is told of an event to whoever observes this, if anything.
+pub(crate) fn told(query: &Query, news: &News) -> Option<Change> {
+    let own = news.path == query.path;
+    let covered = match (query.scope, news.kind) {
+        (Scope::Node | Scope::Subtree, Kind::Children) => false,
+        (Scope::Node, _) => own,
+        (Scope::Children, Kind::Children) => own && query.detail == Detail::Names,
+        (Scope::Children, kind) => {
+            news.path.parent_str() == Some(query.path.as_str())
+                && news.path.name().starts_with(&query.prefix)
+                && (query.detail == Detail::Data || kind != Kind::Updated)
+                && is_ours(&query.path, news.path.name())
+        }
+        (Scope::Subtree, _) => own || news.path.is_below(&query.path),
+    };
+    covered.then(|| {
+        let mut change = Change::new(news.path.clone(), news.kind);
+        change.revision = news.revision;
+        change
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        Path::new(text).expect("valid")
+    }
+
+    #[test]
+    fn everybody_is_told_of_what_he_observes_and_of_nothing_else() {
+        let node = Query::node(path("/a"));
+        let names = Query::children(path("/a")).names_only();
+        let data = Query::children(path("/a")).starting_with("b");
+        let tree = Query::subtree(path("/a"));
+        // Which of the four are told of it.
+        let table = [
+            ("/a", Kind::Updated, [true, false, false, true]),
+            ("/a", Kind::Children, [false, true, false, false]),
+            ("/a/b", Kind::Created, [false, true, true, true]),
+            ("/a/b", Kind::Updated, [false, false, true, true]),
+            ("/a/c", Kind::Deleted, [false, true, false, true]),
+            ("/a/b/c", Kind::Deleted, [false, false, false, true]),
+            ("/ab", Kind::Created, [false, false, false, false]),
+        ];
+        for (at, kind, expected) in table {
+            let news = News { path: path(at), kind, revision: None };
+            let heard = [&node, &names, &data, &tree].map(|query| told(query, &news).is_some());
+            assert_eq!(heard, expected, "{at} {kind:?}");
+        }
+    }
+}

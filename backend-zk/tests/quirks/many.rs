@@ -1,0 +1,89 @@
+//! As much on one session as nobody should have.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use synod_conformance::server::zookeeper::{Ensemble, TICK};
+use synod_core::path::Path;
+use synod_core::store::{
+    Backend as _, Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Watch,
+};
+use synod_zk::{Access, ZkBackend};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{PATIENCE, done, is_live, options, path};
+
+const MANY: usize = 10_000;
+const AT_ONCE: usize = 50;
+
+fn node(number: usize) -> Path {
+    path(&format!("/many-nodes/{number}"))
+}
+
+/// Does something to all nodes, some in each transaction.
+async fn all(store: &dyn Store, op: impl Fn(Txn, usize) -> Txn) {
+    let txns = (0..MANY).step_by(AT_ONCE);
+    let txns = txns.map(|first| (first..first + AT_ONCE).fold(Txn::new(), &op));
+    join_all(txns.map(|txn| done(store, txn))).await;
+}
+
+async fn hears(watch: &mut Watch, wanted: impl Fn(&Event) -> bool) {
+    loop {
+        let event = timeout(PATIENCE, watch.next()).await.expect("in time").expect("it goes on");
+        assert!(!matches!(event, Event::Ended(_)), "{event:?}");
+        if wanted(&event) {
+            return;
+        }
+    }
+}
+
+async fn watched(server: &Ensemble, store: &dyn Store, count: usize) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let watches = server.watches(&[store.session().id]);
+        if watches == count {
+            return;
+        }
+        assert!(Instant::now() < end, "{watches} watches, and not {count}");
+        sleep(TICK).await;
+    }
+}
+
+pub(super) async fn ten_thousand_nodes_and_watches_outlive_their_server() {
+    let mut own = Ensemble::start(1).expect("the other one started, too");
+    let backend = ZkBackend::new(options(own.addresses()).access(Access::Open)).expect("valid");
+    let open = async |ttl| backend.open(&SessionOptions::new(ttl)).await.expect("a server runs");
+    let store = open(Duration::from_secs(40)).await;
+    // The first makes the directory.
+    done(&*store, Txn::new().create(path("/many-nodes/x"), "", Lifetime::Session)).await;
+    all(&*store, |txn, number| txn.create(node(number), "", Lifetime::Session)).await;
+    let observed = (0..MANY).map(|number| store.observe(Query::node(node(number)).local()));
+    let mut watches: Vec<Watch> = join_all(observed)
+        .await
+        .into_iter()
+        .map(|observed| {
+            let (view, watch) = observed.expect("answers");
+            assert!(view.node().is_some());
+            watch
+        })
+        .collect();
+
+    own.kill(0).expect("it runs");
+    own.restart(0).expect("it starts again");
+    for watch in &mut watches {
+        hears(watch, |event| matches!(event, Event::Resync)).await;
+    }
+    is_live(&*store).await;
+
+    let other = open(Duration::from_secs(40)).await;
+    let view = other.read(Query::children(path("/many-nodes")).names_only()).await;
+    assert_eq!(view.expect("answers").nodes.len(), MANY + 1);
+    all(&*other, |txn, number| txn.set(node(number), "new", Expect::Any)).await;
+    for watch in &mut watches {
+        let updated =
+            |event: &Event| matches!(event, Event::Changed(change) if change.kind == Kind::Updated);
+        hears(watch, updated).await;
+    }
+    drop(watches);
+    watched(&own, &*store, 0).await;
+}
