@@ -2,11 +2,11 @@
 
 use std::sync::OnceLock;
 
-use futures_util::future::{OptionFuture, join, join_all};
+use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Commit, Done, Freshness, Op, Outcome, Query, Rejected, Sequence, Txn, View,
+    Commit, Done, Freshness, Lifetime, Op, Outcome, Query, Rejected, Sequence, Txn, View,
 };
 use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult, Stat as ZkStat};
 
@@ -75,13 +75,24 @@ impl<'a> Writing<'a> {
         let query = self.txn.look.clone().map(Query::local);
         let look: OptionFuture<_> =
             query.as_ref().map(|query| read::read(self.wire, self.client, query, &own)).into();
-        // Both leave before either is answered.
-        let (answer, look) = join(request, look).await;
+        let witness = async {
+            match self.witness(plan) {
+                Some(path) => self.wire.answer(self.client.check_stat(path)).await.ok().flatten(),
+                None => None,
+            }
+        };
+        // All leave before any is answered.
+        let (answer, witness, look) = join3(request, witness, look).await;
         let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
             Ok(got) => got,
             Err((step, said)) => return Ok(Sent::Refused(&plan.steps[step], said)),
         };
         let mut commit = self.done(&plan.steps, got)?;
+        if let (None, Some(stat)) = (commit.revision, witness)
+            && stat.ephemeral_owner == self.client.session_id().0
+        {
+            commit.revision = Some(translate(&stat).created);
+        }
         if let Some(look) = look {
             let mut view = match look {
                 Ok((view, _)) => view,
@@ -92,6 +103,22 @@ impl<'a> Writing<'a> {
             commit.look = Some(view);
         }
         Ok(Sent::Done(commit))
+    }
+
+    /// A node that the plan makes and that tells when: of several operations some servers do not tell
+    /// (ZOOKEEPER-4026). It is the session's, so that nobody can have made another in its place.
+    fn witness<'p>(&self, plan: &'p Plan) -> Option<&'p str> {
+        let writes = |step: &Step| matches!(step.act, Act::Set { .. });
+        if self.wire.hears_births() || is_plain(self.txn, plan) || plan.steps.iter().any(writes) {
+            return None;
+        }
+        plan.steps.iter().find_map(|step| match (&self.txn.ops[step.index], &step.act) {
+            (
+                Op::Create { lifetime: Lifetime::Session, sequential: false, .. },
+                Act::Create { path, .. },
+            ) if step.role == Role::Own => Some(path.as_str()),
+            _ => None,
+        })
     }
 
     /// The transaction was done, and its look got lost.
@@ -133,8 +160,7 @@ impl<'a> Writing<'a> {
         let last = steps.len() - 1;
         let request = self.request(&own.act);
         let answers = async {
-            let (made, _used, request) =
-                futures_util::future::join3(join_all(made), used, request).await;
+            let (made, _used, request) = join3(join_all(made), used, request).await;
             let made = made.into_iter().enumerate();
             let refused = made.filter_map(|(step, made)| Some((step, made.err()?)));
             let mut refused = refused.filter(|(_, said)| *said != ZkError::NodeExists);
@@ -223,7 +249,12 @@ impl<'a> Writing<'a> {
         };
         Ok(self.wire.answer(answer).await?.map(|results| {
             let got = results.into_iter().map(|result| match result {
-                MultiWriteResult::Create { path, stat } => Got::Made(path, stat),
+                MultiWriteResult::Create { path, stat } => {
+                    if !stat.is_invalid() {
+                        self.wire.hear_births();
+                    }
+                    Got::Made(path, stat)
+                }
                 MultiWriteResult::SetData { stat } => Got::Stat(stat),
                 _ => Got::Nothing,
             });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, select};
@@ -26,6 +26,7 @@ pub(crate) struct Wire {
     ports: Vec<u16>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
+    births: AtomicBool,
 }
 
 impl Wire {
@@ -39,6 +40,7 @@ impl Wire {
             ports,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),
+            births: AtomicBool::new(false),
         }
     }
 
@@ -130,6 +132,16 @@ impl Wire {
     /// The session deleted a node.
     pub(crate) fn forget(&self, path: &Path) {
         self.mine.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    }
+
+    /// The servers told what a create among other operations made.
+    pub(crate) fn hear_births(&self) {
+        self.births.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the servers ever told it.
+    pub(crate) fn hears_births(&self) -> bool {
+        self.births.load(Ordering::Relaxed)
     }
 
     /// Up to where the session has seen for certain.

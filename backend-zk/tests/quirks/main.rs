@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use libtest_mimic::{Arguments, Trial};
+use synod_conformance::harness::Link;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::required;
 use synod_conformance::server::verb::Verb;
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
+use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
 use synod_core::store::{
@@ -78,6 +80,7 @@ quirks![
     who_observes_beyond_the_limit_is_told_all_the_same,
     a_create_among_others_tells_a_true_stat_or_none,
     a_create_whose_reply_is_lost_is_found_again,
+    creates_whose_caller_is_gone_are_taken_back,
     a_set_whose_reply_is_lost_has_an_unknown_effect,
     a_watch_goes_on_after_a_reconnect,
     two_requests_of_one_call_take_one_round_trip,
@@ -295,6 +298,44 @@ async fn a_create_among_others_tells_a_true_stat_or_none() {
             "{done:?}"
         );
     }
+}
+
+/// What several creates have made is known by their revision, which one ephemeral node tells.
+async fn creates_whose_caller_is_gone_are_taken_back() {
+    let links = Links::start(&server().addresses()).expect("there are ports");
+    let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));
+    let client = ClientOptions::default().session(SessionOptions::new(TTL));
+    let client = Client::open(backend.expect("valid"), client).await.expect("a server runs");
+    let session = client.session().await.expect("it lives").info().id;
+    let txn = || create("/gone/kept", "").create(path("/gone/own"), "", Lifetime::Session);
+    // The directory is there.
+    let first = Txn::new().create(path("/gone/first"), "", Lifetime::Persistent);
+    let _done = client.transaction(first).await.expect("answers").required().expect("it is new");
+
+    let _before = links.take_requests(session);
+    links.set(session, Link::Deaf);
+    {
+        let commit = std::pin::pin!(client.transaction(txn()));
+        let sent = std::pin::pin!(timeout(PATIENCE, links.asks(session, 1)));
+        match futures_util::future::select(commit, sent).await {
+            futures_util::future::Either::Left(_) => panic!("it ended without an answer"),
+            futures_util::future::Either::Right((sent, _)) => sent.expect("in time"),
+        }
+    }
+    let other = session_with(server()).await;
+    let end = Instant::now() + PATIENCE;
+    while !there(&*other, "/gone/own").await {
+        assert!(Instant::now() < end, "it was not made");
+        sleep(TICK / 10).await;
+    }
+    links.set(session, Link::Open);
+
+    while there(&*other, "/gone/own").await || there(&*other, "/gone/kept").await {
+        assert!(Instant::now() < end, "it is left");
+        sleep(TICK / 10).await;
+    }
+    assert!(there(&*other, "/gone/first").await);
+    client.close().await.expect("answers");
 }
 
 async fn a_create_whose_reply_is_lost_is_found_again() {
