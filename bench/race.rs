@@ -21,8 +21,6 @@ pub enum Work {
     Get,
     /// Replaces the data of a node.
     Set,
-    /// Replaces the data of a node, by a request that also is refused if there is none.
-    SetIfThere,
     /// Creates a node that must not be there and goes with the session, then deletes it.
     CreateDelete,
 }
@@ -33,7 +31,6 @@ impl fmt::Display for Work {
             Self::GetLocal => "get local",
             Self::Get => "get",
             Self::Set => "set",
-            Self::SetIfThere => "set if there",
             Self::CreateDelete => "create+delete",
         })
     }

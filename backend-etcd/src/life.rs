@@ -12,7 +12,8 @@ use synod_core::store::{End, Feed, Loss, Status, certain_until};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::endpoints::{Call, Endpoints, Link};
+use crate::endpoints::{Call, Endpoints};
+use crate::link::Link;
 
 /// However long a session may be silent, it is heard of this often.
 const SLOWEST_BEAT: Duration = Duration::from_secs(10);

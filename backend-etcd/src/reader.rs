@@ -9,9 +9,10 @@ use etcd_client::{GetOptions, Txn as Request, TxnOp};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Freshness, Query, View};
 
-use crate::endpoints::{Call, Endpoints, Link};
+use crate::endpoints::{Call, Endpoints};
 use crate::error::is_compacted;
 use crate::fetch::{self, Get, PAGE};
+use crate::link::Link;
 
 /// Reads for one session.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ impl Reader {
         if let [get] = gets {
             let asking = |link: Arc<Link>| {
                 let (key, options) = get.options(page);
-                async move { link.kv.clone().get(key, Some(fresh(options))).await }
+                async move { link.reader(local).await?.get(key, Some(fresh(options))).await }
             };
             let range = self.endpoints.call(call, asking).await?.0;
             return Ok(Answer { revision: revision(range.header.as_ref()), ranges: vec![range] });
@@ -89,7 +90,7 @@ impl Reader {
                     TxnOp::get(key, Some(fresh(options)))
                 })
                 .collect();
-            async move { link.kv.clone().txn(Request::new().and_then(ops)).await }
+            async move { link.reader(local).await?.txn(Request::new().and_then(ops)).await }
         };
         let answer = self.endpoints.call(call, asking).await?.0;
         let revision = revision(answer.header.as_ref());

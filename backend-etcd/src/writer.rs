@@ -15,12 +15,13 @@ use synod_core::store::{
 };
 use tokio::time::Instant;
 
-use crate::endpoints::{Call, Endpoints, Link};
+use crate::endpoints::{Call, Endpoints};
 use crate::error::is_missing;
 use crate::fetch::{self, Get};
 use crate::key;
 use crate::lease;
 use crate::life::{renew, revoke};
+use crate::link::Link;
 use crate::plan::Plan;
 use crate::reader::{Answer, Reader, ranges, revision, unsure};
 
@@ -37,11 +38,19 @@ pub(crate) async fn commit(
     session: i64,
     txn: Txn,
 ) -> Result<Outcome> {
+    let committed = apply(reader, chance, session, &txn).await;
+    committed.map_err(|error| match (error.path(), txn.ops.first()) {
+        (None, Some(op)) => error.at(op.path()),
+        _ => error,
+    })
+}
+
+async fn apply(reader: &Reader, chance: &Chance, session: i64, txn: &Txn) -> Result<Outcome> {
     let began = Instant::now();
     let call = Call::write("commit", reader.limit);
     let leases = leases(&reader.endpoints, chance, call, session, &txn.ops).await?;
     let own = Own { leases, session };
-    let committing = Committing { reader, call, txn: &txn, own: &own };
+    let committing = Committing { reader, call, txn, own: &own };
     let outcome = committing.run().await;
     match &outcome {
         Ok(Outcome::Committed(_)) if began.elapsed() > HEAD_START => {

@@ -104,7 +104,10 @@ impl Harness for Etcd {
             .crowd(3_000)
             .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links])
             .offers(ALONE)
-            .lacks(Ability::SequenceEnd, "a sequence is a revision of etcd, of which there are 2^63")
+            .lacks(
+                Ability::SequenceEnd,
+                "a sequence is a revision of etcd, of which there are 2^63",
+            )
     }
 
     async fn expire(&self, session: SessionId) {

@@ -8,6 +8,8 @@ use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::required;
 use tokio::runtime::Builder;
 
+mod advice;
+mod certificates;
 mod failover;
 mod foreign;
 mod listing;
@@ -18,6 +20,12 @@ mod world;
 
 /// How long a test may take, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const NEED_TLS: &[&str] = &[
+    "advice::tls_where_there_is_none_is_said",
+    "advice::what_certificates_lack_is_said",
+    "secure::both_sides_show_certificates",
+];
 
 /// Lists the tests of a module.
 macro_rules! quirks {
@@ -41,6 +49,15 @@ fn trial(name: &'static str, case: Case) -> Trial {
 
 fn main() -> ExitCode {
     let trials = quirks![
+        advice: where_no_server_is_is_said
+            a_name_that_nobody_has_is_said
+            who_is_no_etcd_is_said
+            who_accepts_and_says_nothing_is_said
+            tls_where_there_is_none_is_said
+            what_certificates_lack_is_said
+            who_may_not_is_told_why
+            a_minority_says_that_it_is_one
+            a_full_store_says_how_to_go_on;
         failover: a_leader_that_dies_is_not_missed
             a_member_that_stands_still_is_passed_over
             a_server_that_comes_back_is_found_again
@@ -65,7 +82,7 @@ fn main() -> ExitCode {
     assert!(missing.is_none() || !required(), "{missing:?}");
     let skip = |trial: Trial| match &missing {
         Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
-        None if !cfg!(feature = "tls") && trial.name().ends_with("certificates") => {
+        None if !cfg!(feature = "tls") && NEED_TLS.contains(&trial.name()) => {
             trial.with_ignored_flag(true).with_kind("cannot run: built without the feature `tls`")
         }
         None => trial,

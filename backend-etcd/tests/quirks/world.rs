@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use synod_conformance::server::etcd::{Cluster, Flavour};
+use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Watch,
@@ -44,6 +45,10 @@ impl World {
     pub(crate) async fn raw(&self) -> Client {
         Client::connect(&self.hosts()[..1], None).await.expect("valid")
     }
+}
+
+pub(crate) async fn open(options: EtcdOptions) -> Result<Box<dyn Store>, Error> {
+    EtcdBackend::new(options)?.open(&SessionOptions::new(Duration::from_secs(5))).await
 }
 
 pub(crate) fn path(text: &str) -> Path {
