@@ -2,9 +2,14 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Channel, Client, ConnectOptions, Error, KvClient, LeaseClient, WatchClient};
+use bytes::Bytes;
+use etcd_client::{
+    Channel, Client, ConnectOptions, Error, GetOptions, GetResponse, KvClient, LeaseClient,
+    PutOptions, PutResponse, Txn, TxnOp, TxnResponse, WatchClient,
+};
 use tokio::sync::OnceCell;
 use tonic::transport::Endpoint;
 
@@ -12,15 +17,19 @@ use crate::options::EtcdOptions;
 
 /// The largest answer that is taken in one piece.
 const LARGEST: usize = 64 << 20;
+/// How many clients are kept for the next calls.
+const IDLE: usize = 64;
 
-/// A connection to one member. Its parts are cloned for every call.
+/// A connection to one member.
 pub(crate) struct Link {
-    pub(crate) kv: KvClient,
+    kv: KvClient,
+    /// Clients that wait for work: to clone one costs more than to keep it.
+    idle: Mutex<Vec<KvClient>>,
     pub(crate) lease: LeaseClient,
     pub(crate) watch: WatchClient,
     channel: Channel,
     options: ConnectOptions,
-    /// [`Link::local`], once somebody asked for it.
+    /// What also reads from a member that has no leader, once somebody wants to.
     local: OnceCell<KvClient>,
     /// Whether it was ever answered on.
     proven: AtomicBool,
@@ -46,6 +55,7 @@ impl Link {
         let client = Client::from_channel(channel.clone(), Some(options)).await?;
         Ok(Self {
             kv: client.kv_client().max_decoding_message_size(LARGEST),
+            idle: Mutex::default(),
             lease: client.lease_client(),
             watch: client.watch_client().max_decoding_message_size(LARGEST),
             channel,
@@ -55,9 +65,73 @@ impl Link {
         })
     }
 
-    /// What reads. If it is `local`, also from a member that has no leader just now.
-    pub(crate) async fn reader(&self, local: bool) -> Result<KvClient, Error> {
-        if local { self.local().await } else { Ok(self.kv.clone()) }
+    /// Reads a key, or a range of them; if that is `local`, also from a member that has no leader
+    /// just now.
+    pub(crate) async fn get(
+        &self,
+        key: Vec<u8>,
+        options: GetOptions,
+        local: bool,
+    ) -> Result<GetResponse, Error> {
+        if local {
+            return self.local().await?.get(key, Some(options.with_serializable())).await;
+        }
+        let mut kv = self.take();
+        let answer = kv.get(key, Some(options)).await;
+        self.give_back(kv);
+        answer
+    }
+
+    /// Reads several ranges at one revision.
+    pub(crate) async fn get_all(
+        &self,
+        gets: impl Iterator<Item = (Vec<u8>, GetOptions)>,
+        local: bool,
+    ) -> Result<TxnResponse, Error> {
+        let fresh = |options: GetOptions| if local { options.with_serializable() } else { options };
+        let ops: Vec<TxnOp> =
+            gets.map(|(key, options)| TxnOp::get(key, Some(fresh(options)))).collect();
+        let request = Txn::new().and_then(ops);
+        if local {
+            return self.local().await?.txn(request).await;
+        }
+        self.txn(request).await
+    }
+
+    pub(crate) async fn txn(&self, request: Txn) -> Result<TxnResponse, Error> {
+        let mut kv = self.take();
+        let answer = kv.txn(request).await;
+        self.give_back(kv);
+        answer
+    }
+
+    pub(crate) async fn put(
+        &self,
+        key: Vec<u8>,
+        data: Bytes,
+        options: PutOptions,
+    ) -> Result<PutResponse, Error> {
+        let mut kv = self.take();
+        let answer = kv.put(key, data, Some(options)).await;
+        self.give_back(kv);
+        answer
+    }
+
+    /// A client that nobody uses.
+    fn take(&self) -> KvClient {
+        self.idle().pop().unwrap_or_else(|| self.kv.clone())
+    }
+
+    /// Only behind an answer: a call that was dropped may have left something in it.
+    fn give_back(&self, kv: KvClient) {
+        let mut idle = self.idle();
+        if idle.len() < IDLE {
+            idle.push(kv);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<KvClient>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn local(&self) -> Result<KvClient, Error> {
