@@ -182,10 +182,14 @@ async fn a_create_among_others_tells_a_true_stat_or_none() {
     let store = session().await;
     let commit =
         done(&*store, create("/among/a", "").create(path("/among/b"), "", Lifetime::Session)).await;
+    let version = server().version().expect("it runs");
     for done in commit.done {
         let view = store.read(Query::node(&done.path)).await.expect("answers");
         let stat = view.node().expect("it was made").stat;
-        assert!(done.stat.is_none() || done.stat == stat, "{done:?}");
+        assert!(
+            done.stat == stat || done.stat.is_none() && version.starts_with("3.8."),
+            "{done:?}"
+        );
     }
 }
 

@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
+use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use crate::server::child::{Child, Signal};
 use crate::server::free_ports;
 use crate::server::home::Home;
+use crate::server::newer;
 
 /// Where Debian puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -61,9 +63,7 @@ impl Ensemble {
     ///
     /// As [`Ensemble::start`].
     pub fn start_with(size: usize, arguments: &[&str], lines: &[&str]) -> Result<Self, String> {
-        if !Path::new(JAR).exists() {
-            return Err(format!("ZooKeeper is not installed: there is no {JAR}"));
-        }
+        let _installed = class_path()?;
         let ensemble =
             Self::spawn(size, arguments, lines).map_err(|error| format!("ZooKeeper: {error}"))?;
         ensemble.await_ready()?;
@@ -153,6 +153,13 @@ impl Ensemble {
         self.nodes.iter().position(leads)
     }
 
+    /// The version of the servers, if one of them tells it.
+    pub fn version(&self) -> Option<String> {
+        let told = self.nodes.iter().find_map(|node| node.ask("srvr").ok())?;
+        let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
+        version.split(['-', ',']).next().map(str::to_owned)
+    }
+
     /// How many watches all servers keep for these sessions.
     pub fn watches(&self, sessions: &[SessionId]) -> usize {
         let mine: BTreeSet<String> =
@@ -160,6 +167,25 @@ impl Ensemble {
         let told = self.nodes.iter().filter_map(|node| node.ask("wchc").ok());
         told.map(|told| count_watches(&told, &mine)).sum()
     }
+}
+
+/// The servers' code: the machine's, or what `SYNOD_ZOOKEEPER` says (see [`newer::directory`]).
+fn class_path() -> Result<String, String> {
+    static CLASS_PATH: LazyLock<Result<String, String>> = LazyLock::new(|| {
+        let jars = match newer::directory("SYNOD_ZOOKEEPER", "zookeeper")? {
+            // The first goes ahead of what the second's own list would bring.
+            Some(other) => {
+                ["zookeeper-jute.jar", "zookeeper.jar"].map(|jar| other.join(jar)).to_vec()
+            }
+            None => vec![PathBuf::from(JAR)],
+        };
+        if let Some(missing) = jars.iter().find(|jar| !jar.exists()) {
+            return Err(format!("ZooKeeper is not installed: there is no {}", missing.display()));
+        }
+        let jars: Vec<_> = jars.iter().map(|jar| jar.display().to_string()).collect();
+        Ok(format!("{}:{MORE_JARS}", jars.join(":")))
+    });
+    CLASS_PATH.clone()
 }
 
 fn to_strings(texts: &[&str]) -> Vec<String> {
@@ -209,7 +235,7 @@ impl Node {
     fn start(&mut self) -> io::Result<()> {
         let mut java = Command::new("java");
         java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
-            .arg(format!("{JAR}:{MORE_JARS}"))
+            .arg(class_path().map_err(io::Error::other)?)
             .args([
                 "-Dzookeeper.extendedTypesEnabled=true",
                 "-Dznode.container.checkIntervalMs=200",
