@@ -3,7 +3,6 @@
 use std::error::Error as StdError;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::process::Command;
 use std::time::Duration;
 
 use futures_util::future::select;
@@ -227,9 +226,8 @@ async fn make_room(world: &World) {
     let steps: [&[&str]; 3] =
         [&["compaction", "--physical", &now], &["defrag"], &["alarm", "disarm"]];
     for step in steps {
-        let mut etcdctl = Command::new("etcdctl");
-        etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", &world.hosts()[0]]).args(step);
-        let done = etcdctl.output().expect("etcdctl is installed beside etcd");
+        let done =
+            world.cluster.etcdctl().args(step).output().expect("etcdctl is installed beside etcd");
         assert!(done.status.success(), "{step:?}: {done:?}");
     }
 }

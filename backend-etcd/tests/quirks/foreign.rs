@@ -1,6 +1,6 @@
 //! What other programs keep in the same cluster.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use etcd_client::PutOptions;
@@ -85,8 +85,8 @@ impl Drop for Process {
 pub(crate) async fn a_lock_of_etcdctl_is_a_child_with_an_owner() {
     let world = World::alone();
     let ann = world.session(Duration::from_secs(5)).await;
-    let mut etcdctl = Command::new("etcdctl");
-    etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", &world.hosts()[0], "lock", "/locks/db/"]);
+    let mut etcdctl = world.cluster.etcdctl();
+    etcdctl.args(["lock", "/locks/db/"]);
     let locked = etcdctl.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let _locked = Process(locked.expect("etcdctl is installed beside etcd"));
 
