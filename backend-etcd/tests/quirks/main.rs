@@ -14,6 +14,7 @@ mod failover;
 mod foreign;
 mod listing;
 mod outage;
+mod prompt;
 mod secure;
 mod trips;
 mod world;
@@ -71,6 +72,8 @@ fn main() -> ExitCode {
             a_path_too_deep_for_etcd_is_refused;
         trips: every_call_is_one_request
             a_node_with_a_time_to_live_needs_more;
+        prompt: no_watch_ever_has_to_catch_up
+            a_change_is_heard_of_when_it_is_answered;
         outage: what_etcd_forgot_is_told_as_a_resync
             a_watch_goes_on_where_it_broke_off
             what_nobody_watches_is_not_watched;

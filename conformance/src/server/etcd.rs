@@ -221,8 +221,16 @@ impl Cluster {
 
     /// How many watches all servers keep, for everybody.
     pub fn watches(&self) -> u64 {
-        let watches = |member: &Member| member.metric("etcd_debugging_mvcc_watcher_total");
-        self.members.iter().filter_map(watches).sum()
+        self.sum("etcd_debugging_mvcc_watcher_total")
+    }
+
+    /// How many of the watches have to be told of what is past. A server does that ten times a second.
+    pub fn late_watches(&self) -> u64 {
+        self.sum("etcd_debugging_mvcc_slow_watcher_total")
+    }
+
+    fn sum(&self, metric: &str) -> u64 {
+        self.members.iter().filter_map(|member| member.metric(metric)).sum()
     }
 }
 
