@@ -258,7 +258,14 @@ impl Watcher {
                         }
                     }
                     Ok(None) => unanswered("observe"),
-                    Err(error) => translate("observe", false, error),
+                    Err(error) => {
+                        let error = translate("observe", false, error);
+                        if error.kind() == ErrorKind::TooLarge {
+                            // It would come again.
+                            self.roster.miss();
+                        }
+                        error
+                    }
                 },
                 Next::Sent(Err(error)) => translate("observe", false, error),
             };

@@ -76,6 +76,7 @@ fn main() -> ExitCode {
             a_change_is_heard_of_when_it_is_answered;
         outage: what_etcd_forgot_is_told_as_a_resync
             a_watch_goes_on_where_it_broke_off
+            what_was_missed_may_be_larger_than_a_message
             what_nobody_watches_is_not_watched;
         secure: who_may_not_is_told_so
             a_token_that_ran_out_is_renewed

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::Pipe;
-use synod_core::store::{Backend as _, Event, Kind, Lifetime, Query, SessionOptions, Store};
+use synod_core::store::{Backend as _, Event, Kind, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::{EtcdBackend, EtcdOptions};
 use tokio::time::sleep;
 
@@ -81,6 +82,32 @@ pub(crate) async fn a_watch_goes_on_where_it_broke_off() {
         .map(|name| format!("/d/{name}"))
         .collect();
     assert_eq!(told, all, "each once, in order");
+}
+
+pub(crate) async fn what_was_missed_may_be_larger_than_a_message() {
+    const NODES: usize = 90;
+    let world = World::alone();
+    let ttl = Duration::from_secs(8);
+    let bob = world.session(Duration::from_secs(30)).await;
+    let (pipe, ann) = through(&world, ttl).await;
+    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+
+    // 81 million bytes: the server would tell of them in one message.
+    let data = Bytes::from(vec![7; 900_000]);
+    while_cut(&pipe, ttl, async {
+        for number in 0..NODES {
+            let node = path(&format!("/d/n{number}"));
+            let txn = Txn::new().create(node, data.clone(), Lifetime::Persistent);
+            bob.commit(txn).await.expect("answered").required().expect("free");
+        }
+    })
+    .await;
+
+    for number in 0..NODES {
+        let Event::Changed(change) = next(&mut watch).await else { panic!("nothing was missed") };
+        assert_eq!(change.path, path(&format!("/d/n{number}")));
+        assert_eq!(change.node.map(|node| node.data.len()), Some(data.len()));
+    }
 }
 
 pub(crate) async fn what_nobody_watches_is_not_watched() {
