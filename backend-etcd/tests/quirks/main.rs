@@ -66,11 +66,13 @@ fn main() -> ExitCode {
         foreign: what_others_keep_is_left_alone
             what_others_keep_is_in_the_way_of_a_delete
             a_lease_of_others_is_an_owner
+            etcdctl_shows_a_tree_that_a_person_can_read
             a_lock_of_etcdctl_is_a_child_with_an_owner;
         listing: a_crowded_directory_is_of_one_moment
             large_nodes_are_listed_in_pieces
             a_path_too_deep_for_etcd_is_refused;
         trips: every_call_is_one_request
+            what_is_observed_is_asked_for_at_once
             a_node_with_a_time_to_live_needs_more;
         prompt: no_watch_ever_has_to_catch_up
             a_change_is_heard_of_when_it_is_answered;

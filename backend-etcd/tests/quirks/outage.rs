@@ -5,20 +5,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::Pipe;
-use synod_core::store::{Backend as _, Event, Kind, Lifetime, Query, SessionOptions, Store, Txn};
-use synod_etcd::{EtcdBackend, EtcdOptions};
+use synod_core::store::{Event, Kind, Lifetime, Query, Txn};
 use tokio::time::sleep;
 
-use crate::world::{World, create, eventually, hears_of, next, path};
-
-/// A session with a link of its own.
-async fn through(world: &World, ttl: Duration) -> (Pipe, Box<dyn Store>) {
-    let pipe = Pipe::start(&world.cluster.addresses()).expect("free ports");
-    let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
-    let backend = EtcdBackend::new(hosts).expect("valid");
-    let store = backend.open(&SessionOptions::new(ttl)).await.expect("a session is opened");
-    (pipe, store)
-}
+use crate::world::{World, create, eventually, hears_of, next, path, through};
 
 /// Cuts the link until the stream is given up, and has something done meanwhile.
 async fn while_cut(pipe: &Pipe, ttl: Duration, work: impl Future<Output = ()>) {
