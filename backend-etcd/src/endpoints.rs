@@ -50,11 +50,6 @@ impl Call {
         let first = (limit / 3).max(Duration::from_secs(1));
         Self { write: true, first, ..Self::read(doing, limit) }
     }
-
-    /// Something that is done again soon: whoever is asked has all the time.
-    pub(crate) fn beat(doing: &'static str, limit: Duration) -> Self {
-        Self { first: limit, ..Self::read(doing, limit) }
-    }
 }
 
 impl Endpoints {
@@ -212,6 +207,13 @@ impl Endpoints {
             let (from, to) = (&self.all[place].url, &self.all[next].url);
             tracing::debug!(from, to, "asking another member");
         }
+    }
+
+    /// Whoever is asked now is slow. Who is asked next is asked on another connection.
+    pub(crate) fn doubt(&self) {
+        let place = self.current.load(Ordering::Relaxed);
+        *self.all[place].lock() = None;
+        self.pass_over(place);
     }
 
     /// Makes a new connection the next time, unless there is a newer one than `link` already.

@@ -94,7 +94,7 @@ impl Own {
 
 /// Has the time of a node that was just written counted anew.
 async fn refresh(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
-    renew(endpoints, lease, limit).await.map(drop).map_err(|error| {
+    renew(endpoints, lease, limit, limit).await.map(drop).map_err(|error| {
         let why = "the node was written, and its time to live may be that of before";
         Error::new(ErrorKind::Unreachable, "commit")
             .because(why)
