@@ -89,7 +89,7 @@ impl Race {
 
     /// Races all of it, and prints the table.
     pub async fn all(&self, works: &[Work]) {
-        let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+        let wanted = wanted();
         table::print_head(&self.names());
         for work in works {
             let name = work.to_string();
@@ -148,6 +148,16 @@ impl Race {
             laps *= 2;
         }
     }
+}
+
+/// The one kind of work that is asked for.
+fn wanted() -> Option<String> {
+    std::env::args().nth(1).filter(|argument| !argument.starts_with('-'))
+}
+
+/// Whether everything is to be measured, and not one kind of work.
+pub fn is_all() -> bool {
+    wanted().is_none()
 }
 
 /// Runs races on one thread: what a client costs is then the same thread's time for everybody.

@@ -61,12 +61,15 @@ impl Watched {
     }
 
     /// How to ask for it: from now on at first, later from where it broke off.
+    ///
+    /// Or rather from the last revision that was told: some servers lose a delete that is the first
+    /// thing to be told where all before it is forgotten. If that revision is forgotten, too, they
+    /// say so.
     pub(crate) fn request(&self) -> (Vec<u8>, WatchOptions) {
+        let from = self.next.saturating_sub(1).max(0);
         // In pieces: what was missed meanwhile comes at once, and may be larger than any message.
-        let mut options = WatchOptions::new()
-            .with_watch_id(self.name)
-            .with_start_revision(self.next)
-            .with_fragment();
+        let mut options =
+            WatchOptions::new().with_watch_id(self.name).with_start_revision(from).with_fragment();
         let range = &self.covered.range;
         if !range.end.is_empty() {
             options = options.with_range(range.end.clone());

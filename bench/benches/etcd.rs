@@ -3,6 +3,7 @@
 //! `cargo bench -p synod-bench --features etcd --bench etcd [-- --quick]`; docs/benchmarks.md tells
 //! what the columns are.
 
+use std::future::Ready;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,9 @@ use async_trait::async_trait;
 use etcd_client::{Client, Compare, CompareOp, GetOptions, PutOptions, Txn as Request, TxnOp};
 use synod::path::Path;
 use synod::store::{Backend as _, SessionOptions};
+use synod_bench::heard::heard;
 use synod_bench::ours::{DATA, Door, Floor, made, node};
-use synod_bench::race::{Race, Racer, Work, on_one_thread};
+use synod_bench::race::{self, Race, Racer, Work, on_one_thread};
 use synod_bench::table;
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::required;
@@ -43,8 +45,29 @@ fn main() -> ExitCode {
         Race::new(("bare", bare), ours()).all(&all).await;
         // What both read with is the same anyway.
         Race::new(("same", same), ours()).all(&[Work::Set, Work::CreateDelete]).await;
+        if race::is_all() {
+            changes(&backend, &address).await;
+        }
     });
     ExitCode::SUCCESS
+}
+
+/// How soon a change is heard of, when nothing else goes on and amid other writes.
+async fn changes(backend: &EtcdBackend, address: &str) {
+    let session = SessionOptions::new(TTL);
+    let writer = backend.open(&session).await.expect("a session");
+    let reader = backend.open(&session).await.expect("a session");
+    let stores = (&*writer, &*reader);
+    let client = Client::connect([address], None).await.expect("a connection");
+    let other = |number: u64| {
+        let (mut kv, key) = (client.kv_client(), format!("/unrelated//{}", number % 100));
+        async move {
+            let _put = kv.put(key, DATA, None).await.expect("the server answers");
+        }
+    };
+    table::print_heard_head();
+    table::print_heard("nothing", heard(stores, None::<fn(u64) -> Ready<()>>).await);
+    table::print_heard("1,000 other writes a second", heard(stores, Some(other)).await);
 }
 
 /// The bare crate, in the way of its documentation.
@@ -131,7 +154,7 @@ impl Keys {
     fn questions(&self) -> [TxnOp; 2] {
         let (first, last) = &self.below;
         let some = GetOptions::new().with_range(last.as_str()).with_keys_only().with_limit(1);
-        [self::get(&self.own), TxnOp::get(first.as_str(), Some(some))]
+        [get(&self.own), TxnOp::get(first.as_str(), Some(some))]
     }
 
     fn create(&self, lease: i64) -> Request {

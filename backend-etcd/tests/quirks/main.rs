@@ -77,6 +77,7 @@ fn main() -> ExitCode {
         prompt: no_watch_ever_has_to_catch_up
             a_change_is_heard_of_when_it_is_answered;
         outage: what_etcd_forgot_is_told_as_a_resync
+            a_delete_right_at_the_edge_of_what_etcd_forgot_is_told
             a_watch_goes_on_where_it_broke_off
             what_was_missed_may_be_larger_than_a_message
             what_nobody_watches_is_not_watched;

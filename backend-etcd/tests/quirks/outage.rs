@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::Pipe;
-use synod_core::store::{Event, Kind, Lifetime, Query, Txn};
+use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn};
 use tokio::time::sleep;
 
 use crate::world::{World, create, eventually, hears_of, next, path, through};
@@ -41,6 +41,33 @@ pub(crate) async fn what_etcd_forgot_is_told_as_a_resync() {
     assert_eq!(view.nodes.len(), 10, "what was missed is there to be read");
     create(&*bob, "/d/last", Lifetime::Persistent).await;
     hears_of(&mut watch, "/d/last").await;
+}
+
+/// Servers before 3.4.34 and 3.5.16 lose a delete that is the very first thing to be told, if all
+/// before it is forgotten: etcd-io/etcd#18089.
+pub(crate) async fn a_delete_right_at_the_edge_of_what_etcd_forgot_is_told() {
+    let world = World::alone();
+    let ttl = Duration::from_secs(6);
+    let (bob, mut raw) = (world.session(ttl).await, world.raw().await);
+    let (pipe, ann) = through(&world, ttl).await;
+    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    create(&*bob, "/d/n", Lifetime::Persistent).await;
+    hears_of(&mut watch, "/d/n").await;
+
+    while_cut(&pipe, ttl, async {
+        let deleting = Txn::new().delete(path("/d/n"), Expect::Any);
+        bob.commit(deleting).await.expect("answered").required().expect("it is there");
+        let now = raw.get("x", None).await.expect("answered");
+        let revision = now.header().expect("always there").revision();
+        raw.compact(revision, None).await.expect("compacted");
+    })
+    .await;
+
+    match next(&mut watch).await {
+        Event::Resync => {}
+        Event::Changed(change) => assert_eq!(change.kind, Kind::Deleted),
+        Event::Ended(end) => panic!("{end:?}"),
+    }
 }
 
 pub(crate) async fn a_watch_goes_on_where_it_broke_off() {
