@@ -163,7 +163,7 @@ impl Keys {
         let above = self.above.iter().map(unleased);
         let conditions = [absent, self.childless()].into_iter().chain(above);
         let put = TxnOp::put(self.own.as_str(), DATA, Some(PutOptions::new().with_lease(lease)));
-        let asked = self.above.iter().map(get);
+        let asked = self.above.iter().map(|above| get(above));
         let questions = self.questions().into_iter().chain(asked);
         let request = Request::new().when(conditions.collect::<Vec<_>>()).and_then([put]);
         request.or_else(questions.collect::<Vec<_>>())
@@ -176,8 +176,8 @@ impl Keys {
     }
 }
 
-fn get(key: &String) -> TxnOp {
-    TxnOp::get(key.as_str(), Some(GetOptions::new().with_keys_only()))
+fn get(key: &str) -> TxnOp {
+    TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
 }
 
 #[async_trait]

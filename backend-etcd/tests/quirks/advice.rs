@@ -49,7 +49,7 @@ async fn fails<T>(
 const UNREACHABLE: (ErrorKind, Effect) = (ErrorKind::Unreachable, Effect::None);
 const DENIED: (ErrorKind, Effect) = (ErrorKind::Denied, Effect::None);
 
-fn at(host: impl ToString) -> EtcdOptions {
+fn at(host: &(impl ToString + ?Sized)) -> EtcdOptions {
     EtcdOptions::new([host.to_string()]).timeout(LIMIT)
 }
 
@@ -65,11 +65,11 @@ fn nobody() -> SocketAddr {
 pub(crate) async fn where_no_server_is_is_said() {
     let nobody = nobody();
     let says = [&nobody.to_string(), "refuses connections: does etcd run there?"];
-    fails(open(at(nobody)), UNREACHABLE, &says).await;
+    fails(open(at(&nobody)), UNREACHABLE, &says).await;
 
     // And who holds a client is told so when its time is over.
     let patient = ClientOptions::default().connect_deadline(LIMIT);
-    let backend = EtcdBackend::new(at(nobody)).expect("valid");
+    let backend = EtcdBackend::new(at(&nobody)).expect("valid");
     fails(Client::open(backend, patient), UNREACHABLE, &says).await;
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn who_is_no_etcd_is_said() {
             let _answered = guest.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     };
-    let asking = fails(open(at(address)), UNREACHABLE, &says);
+    let asking = fails(open(at(&address)), UNREACHABLE, &says);
     select(pin!(asking), pin!(other)).await;
 }
 
@@ -100,7 +100,7 @@ pub(crate) async fn who_accepts_and_says_nothing_is_said() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let says = [&address.to_string(), "does not answer in time"];
-    fails(open(at(address)), UNREACHABLE, &says).await;
+    fails(open(at(&address)), UNREACHABLE, &says).await;
 }
 
 pub(crate) async fn tls_where_there_is_none_is_said() {
@@ -192,7 +192,7 @@ pub(crate) async fn a_full_store_says_how_to_go_on() {
     let world = World::new(1, &flavour);
     let ann = open(options(&world)).await.expect("there is room");
     create(&*ann, "/n", Lifetime::Session).await;
-    let fill = async || {
+    let write_on = async || {
         for number in 0..100 {
             let data = vec![0; 900_000];
             let node = path(&format!("/d/{number}"));
@@ -204,7 +204,7 @@ pub(crate) async fn a_full_store_says_how_to_go_on() {
 
     let full = (ErrorKind::Backend, Effect::None);
     let says = ["database space exceeded", "compact and defragment it, then disarm the alarm"];
-    fails(fill(), full, &says).await;
+    fails(write_on(), full, &says).await;
     fails(set(&*ann), full, &says).await;
     fails(open(options(&world)), full, &says).await;
 

@@ -40,7 +40,7 @@ async fn put(client: &Client, number: u64) {
 pub(crate) async fn no_watch_ever_has_to_catch_up() {
     let world = World::alone();
     let (ann, bob) = (world.session(TTL).await, world.session(TTL).await);
-    amid_writes(&world, async {
+    let work = Box::pin(async {
         let mut held = Vec::new();
         for round in 0..60 {
             let dir = path(&format!("/d/{}", round % 7));
@@ -63,8 +63,8 @@ pub(crate) async fn no_watch_ever_has_to_catch_up() {
             world.cluster.late_watches() > 0
         })
         .await;
-    })
-    .await;
+    });
+    amid_writes(&world, work).await;
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
