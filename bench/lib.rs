@@ -3,6 +3,7 @@
 //!
 //! Times on shared machines are worth little alone; compare what stands in one run.
 
+pub mod heard;
 pub mod ours;
 pub mod race;
 pub mod spread;

@@ -63,7 +63,7 @@ impl Racer for Floor {
             match work {
                 Work::GetLocal => self.get(Query::node(&node).local()).await,
                 Work::Get => self.get(Query::node(&node)).await,
-                Work::Set | Work::SetIfThere => {
+                Work::Set => {
                     self.commit(Txn::new().set(&node, DATA, Expect::Any)).await;
                 }
                 Work::CreateDelete => {
@@ -89,7 +89,7 @@ impl Racer for Door {
                     let found = client.get(&node).await.expect("the server answers");
                     assert!(found.is_some(), "it was made");
                 }
-                Work::Set | Work::SetIfThere => {
+                Work::Set => {
                     let set = client.set(&node, DATA, Expect::Any).await;
                     done(&set.expect("the server answers"));
                 }

@@ -21,8 +21,6 @@ pub enum Work {
     Get,
     /// Replaces the data of a node.
     Set,
-    /// Replaces the data of a node, by a request that also is refused if there is none.
-    SetIfThere,
     /// Creates a node that must not be there and goes with the session, then deletes it.
     CreateDelete,
 }
@@ -33,7 +31,6 @@ impl fmt::Display for Work {
             Self::GetLocal => "get local",
             Self::Get => "get",
             Self::Set => "set",
-            Self::SetIfThere => "set if there",
             Self::CreateDelete => "create+delete",
         })
     }
@@ -92,7 +89,7 @@ impl Race {
 
     /// Races all of it, and prints the table.
     pub async fn all(&self, works: &[Work]) {
-        let wanted = std::env::args().nth(1).filter(|argument| !argument.starts_with('-'));
+        let wanted = wanted();
         table::print_head(&self.names());
         for work in works {
             let name = work.to_string();
@@ -151,6 +148,16 @@ impl Race {
             laps *= 2;
         }
     }
+}
+
+/// The one kind of work that is asked for.
+fn wanted() -> Option<String> {
+    std::env::args().nth(1).filter(|argument| !argument.starts_with('-'))
+}
+
+/// Whether everything is to be measured, and not one kind of work.
+pub fn is_all() -> bool {
+    wanted().is_none()
 }
 
 /// Runs races on one thread: what a client costs is then the same thread's time for everybody.

@@ -43,6 +43,23 @@ pub(crate) fn print(row: &Row) {
     println!();
 }
 
+/// Prints the head of the table of how soon a change is heard of.
+pub fn print_heard_head() {
+    println!(
+        "| beside it | heard of after | half of the changes | answered after | half of them |"
+    );
+    println!("|{}", "---|".repeat(5));
+}
+
+/// Prints one row of it, in milliseconds.
+pub fn print_heard(beside: &str, (told, answered): (Spread, Spread)) {
+    print!("| {beside} ");
+    for spread in [told, answered] {
+        print!("| {:.2} ms | {:.2} to {:.2} ", spread.median, spread.low, spread.high);
+    }
+    println!("|");
+}
+
 /// Says why there is no table.
 pub fn print_missing(why: &str) {
     println!("not run: {why}");

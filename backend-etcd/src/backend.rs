@@ -11,10 +11,11 @@ use synod_core::error::Result;
 use synod_core::store::{Backend, SessionOptions, Store, clamp_ttl};
 use tokio::time::Instant;
 
-use crate::endpoints::{Call, Endpoints, Link};
+use crate::endpoints::{Call, Endpoints};
 use crate::fetch::number;
 use crate::lease;
 use crate::life::Life;
+use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::store::EtcdStore;
 

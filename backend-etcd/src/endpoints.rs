@@ -1,20 +1,17 @@
 //! [`Endpoints`]: the members of the cluster, one connection each, and whom to ask.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use etcd_client::{Client, ConnectOptions, KvClient, LeaseClient, WatchClient};
 use synod_core::error::{Error, Result};
-use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
+use crate::advice::{Member, told};
 use crate::error::{judge, translate, unanswered};
+use crate::link::Link;
 use crate::options::EtcdOptions;
-
-/// The largest answer that is taken in one piece.
-const LARGEST: usize = 64 << 20;
 
 /// The members of a cluster. All ask the same one, until it fails them.
 pub(crate) struct Endpoints {
@@ -26,13 +23,8 @@ pub(crate) struct Endpoints {
 struct Endpoint {
     url: String,
     link: Mutex<Option<Arc<Link>>>,
-}
-
-/// A connection to one member. Its parts are cloned for every call.
-pub(crate) struct Link {
-    pub(crate) kv: KvClient,
-    pub(crate) lease: LeaseClient,
-    pub(crate) watch: WatchClient,
+    /// Held by whoever opens a link: the others wait for it.
+    opening: tokio::sync::Mutex<()>,
 }
 
 /// What is being done, and whether it changes anything.
@@ -58,17 +50,14 @@ impl Call {
         let first = (limit / 3).max(Duration::from_secs(1));
         Self { write: true, first, ..Self::read(doing, limit) }
     }
-
-    /// Something that is done again soon: whoever is asked has all the time.
-    pub(crate) fn beat(doing: &'static str, limit: Duration) -> Self {
-        Self { first: limit, ..Self::read(doing, limit) }
-    }
 }
 
 impl Endpoints {
     pub(crate) fn new(options: EtcdOptions) -> Result<Self> {
         let all = options.urls()?.into_iter();
-        let all = all.map(|url| Endpoint { url, link: Mutex::default() }).collect();
+        let endpoint =
+            |url| Endpoint { url, link: Mutex::default(), opening: tokio::sync::Mutex::default() };
+        let all = all.map(endpoint).collect();
         Ok(Self { options, all, current: AtomicUsize::new(0) })
     }
 
@@ -86,6 +75,7 @@ impl Endpoints {
         // A connection that broke while nobody used it is noticed by the first to use it.
         let mut tries = self.all.len().max(2);
         let mut patience = call.first;
+        let mut heard = Vec::new();
         loop {
             let failed = match self.once(call, patience, &ask).await {
                 Ok(answer) => return Ok(answer),
@@ -97,8 +87,9 @@ impl Endpoints {
                 tries -= 1;
             }
             let again = failed.elsewhere && (failed.refused || !call.write);
+            let error = failed.heard_among(&mut heard);
             if tries == 0 || !again || Instant::now() >= call.end {
-                return Err(failed.error);
+                return Err(error);
             }
         }
     }
@@ -116,18 +107,24 @@ impl Endpoints {
         let end =
             if self.all.len() == 1 { call.end } else { call.end.min(Instant::now() + patience) };
         let place = self.current.load(Ordering::Relaxed);
-        let link = match timeout_at(end, self.link_to(place)).await {
-            Ok(Ok(link)) => link,
-            Ok(Err(error)) => return Err(self.failed(call, false, place, None, error)),
-            // Nothing was sent yet but who we are.
-            Err(_elapsed) => return Err(self.silent(Call { write: false, ..call }, place)),
+        let link = match self.all[place].held() {
+            Some(link) => link,
+            None => match timeout_at(end, self.link_to(place)).await {
+                Ok(Ok(link)) => link,
+                Ok(Err(error)) => return Err(self.failed(call, false, place, None, error)),
+                // Nothing was sent yet but who we are.
+                Err(_elapsed) => return Err(self.silent(Call { write: false, ..call }, place)),
+            },
         };
         // Requests of this crate are large: on the heap, they are not copied through every call above.
         match timeout_at(end, Box::pin(ask(link.clone()))).await {
-            Ok(Ok(answer)) => Ok(answer),
+            Ok(Ok(answer)) => {
+                link.prove();
+                Ok(answer)
+            }
             Ok(Err(error)) => Err(self.failed(call, call.write, place, Some(&link), error)),
             Err(_elapsed) => {
-                self.forget(place, Some(&link));
+                self.forget(place, &link);
                 Err(self.silent(call, place))
             }
         }
@@ -145,61 +142,61 @@ impl Endpoints {
         if verdict.elsewhere {
             self.pass_over(place);
         }
-        if verdict.reconnect {
+        if let Some(link) = link.filter(|_| verdict.reconnect) {
             self.forget(place, link);
         }
+        let told = self.told(place, link, &error);
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
-        Failed { error, refused, elsewhere: verdict.elsewhere, silent: false }
+        Failed { error, told, refused, elsewhere: verdict.elsewhere, silent: false }
     }
 
     fn silent(&self, call: Call, place: usize) -> Failed {
         self.pass_over(place);
         let error = unanswered(call.doing);
         let error = if call.write { error.with_unknown_effect() } else { error };
-        Failed { error, refused: !call.write, elsewhere: true, silent: true }
+        let told = self.silence(place);
+        Failed { error, told, refused: !call.write, elsewhere: true, silent: true }
     }
 
-    /// The connection to whoever is asked now, and the member's place.
-    pub(crate) async fn link(&self) -> Result<(usize, Arc<Link>), etcd_client::Error> {
+    /// What a person should know of an error.
+    pub(crate) fn told(
+        &self,
+        place: usize,
+        link: Option<&Arc<Link>>,
+        error: &etcd_client::Error,
+    ) -> String {
+        let proven = link.is_some_and(|link| link.is_proven());
+        told(error, Member { url: &self.all[place].url, proven })
+    }
+
+    /// What there is to say of a member that does not answer.
+    fn silence(&self, place: usize) -> String {
+        let member = Member { url: &self.all[place].url, proven: false };
+        format!("{} does not answer in time", member.host())
+    }
+
+    /// The place of whoever is asked now, and the connection there.
+    pub(crate) fn link(
+        &self,
+    ) -> (usize, impl Future<Output = Result<Arc<Link>, etcd_client::Error>> + use<'_>) {
         let place = self.current.load(Ordering::Relaxed);
-        Ok((place, self.link_to(place).await?))
+        (place, self.link_to(place))
     }
 
     async fn link_to(&self, place: usize) -> Result<Arc<Link>, etcd_client::Error> {
         let endpoint = &self.all[place];
-        let mut held = endpoint.link.lock().await;
-        if let Some(link) = &*held {
-            return Ok(link.clone());
+        if let Some(link) = endpoint.held() {
+            return Ok(link);
+        }
+        let _alone = endpoint.opening.lock().await;
+        if let Some(link) = endpoint.held() {
+            return Ok(link);
         }
         // Large, and seldom needed.
-        let client = Box::pin(self.connect(&endpoint.url)).await?;
-        let link = Arc::new(Link {
-            kv: client.kv_client().max_decoding_message_size(LARGEST),
-            lease: client.lease_client(),
-            watch: client.watch_client().max_decoding_message_size(LARGEST),
-        });
-        Ok(held.insert(link).clone())
-    }
-
-    async fn connect(&self, url: &str) -> Result<Client, etcd_client::Error> {
-        match &self.options.tls {
-            Some(tls) => tls.connect(url, self.connect_options()).await,
-            None => Client::connect([url], Some(self.connect_options())).await,
-        }
-    }
-
-    fn connect_options(&self) -> ConnectOptions {
-        // No keep-alive of HTTP/2: servers close connections over one that is faster than theirs,
-        // and every call here has a time limit of its own.
-        let mut options = ConnectOptions::new()
-            .with_require_leader(true)
-            .with_connect_timeout(self.options.timeout)
-            .with_tcp_keepalive(Duration::from_secs(30));
-        if let Some((name, password)) = self.options.secrets() {
-            options = options.with_user(name, password).with_auto_token_refresh(true);
-        }
-        options
+        let link = Arc::new(Box::pin(Link::open(&self.options, &endpoint.url)).await?);
+        *endpoint.lock() = Some(link.clone());
+        Ok(link)
     }
 
     /// Asks the next member from now on, unless somebody saw to that already.
@@ -212,35 +209,56 @@ impl Endpoints {
         }
     }
 
+    /// Whoever is asked now is slow. Who is asked next is asked on another connection.
+    pub(crate) fn doubt(&self) {
+        let place = self.current.load(Ordering::Relaxed);
+        *self.all[place].lock() = None;
+        self.pass_over(place);
+    }
+
     /// Makes a new connection the next time, unless there is a newer one than `link` already.
-    pub(crate) fn forget(&self, place: usize, link: Option<&Arc<Link>>) {
-        // Whoever holds it for longer is making a new one.
-        let Ok(mut held) = self.all[place].link.try_lock() else { return };
-        if let (Some(held_link), Some(link)) = (&*held, link)
-            && Arc::ptr_eq(held_link, link)
-        {
+    pub(crate) fn forget(&self, place: usize, link: &Arc<Link>) {
+        let mut held = self.all[place].lock();
+        if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, link)) {
             *held = None;
         }
+    }
+}
+
+impl Endpoint {
+    fn held(&self) -> Option<Arc<Link>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
+        self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call that one member did not answer well.
 struct Failed {
     error: Error,
+    /// What a person should know of it.
+    told: String,
     refused: bool,
     elsewhere: bool,
     /// Whether it did not answer at all.
     silent: bool,
 }
 
-impl fmt::Debug for Endpoints {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoints").field("options", &self.options).finish_non_exhaustive()
+impl Failed {
+    /// The error, with what was heard before from other members: which of them matters, only a
+    /// person can tell.
+    fn heard_among(self, heard: &mut Vec<String>) -> Error {
+        if !heard.contains(&self.told) {
+            heard.push(self.told);
+        }
+        self.error.because(heard.join("; "))
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for Endpoints {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Link")
+        f.debug_struct("Endpoints").field("options", &self.options).finish_non_exhaustive()
     }
 }

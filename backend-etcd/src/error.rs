@@ -6,6 +6,8 @@ use std::io;
 use synod_core::error::{Error, ErrorKind};
 use tonic::{Code, ConnectError, Status};
 
+use crate::advice::said;
+
 /// What a failed call means for whoever made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
@@ -127,13 +129,11 @@ fn is_connect(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// An error of ours for one of the client's. `write` says whether it matters what became of it.
+/// An error of ours for one of the client's, without words. `write` says whether it matters what
+/// became of it.
 pub(crate) fn translate(doing: &'static str, write: bool, error: etcd_client::Error) -> Error {
     let verdict = judge(&error);
     let mut translated = Error::new(verdict.kind, doing);
-    if let etcd_client::Error::GRpcStatus(status) = &error {
-        translated = translated.because(status.message().to_owned());
-    }
     if write && !verdict.refused {
         translated = translated.with_unknown_effect();
     }
@@ -154,7 +154,7 @@ pub(crate) fn of_watch(reason: &str) -> Error {
         ErrorKind::Backend
     };
     let reason = if reason.is_empty() { "etcd ended the watch" } else { reason };
-    Error::new(kind, "observe").because(reason.to_owned())
+    Error::new(kind, "observe").because(said(reason).into_owned())
 }
 
 #[cfg(test)]

@@ -114,7 +114,9 @@ pub(crate) fn gets(query: &Query) -> Vec<Get> {
 pub(crate) fn view(query: &Query, revision: i64, answers: Vec<Vec<PbKeyValue>>) -> View {
     let kvs = answers.into_iter().flatten();
     let mut nodes: Vec<Node> = match (query.scope, query.window) {
-        (Scope::Node, _) => kvs.filter_map(node).take(1).collect(),
+        // The root has no key, and what others keep at it is no node.
+        (Scope::Node, _) if query.path.is_root() => Vec::new(),
+        (Scope::Node, _) => kvs.take(1).map(|kv| as_node(query.path.clone(), kv)).collect(),
         (Scope::Children, Some(window)) => through(window, kvs.filter_map(child)),
         (Scope::Children, None) => kvs.filter_map(|kv| child_or_container(query, kv)).collect(),
         (Scope::Subtree, _) => kvs.flat_map(|kv| with_containers(&query.path, kv)).collect(),

@@ -8,6 +8,7 @@
 //!
 //! Read `src/store.rs`, then what it names.
 
+mod advice;
 mod backend;
 mod endpoints;
 mod error;
@@ -15,6 +16,7 @@ mod fetch;
 mod key;
 mod lease;
 mod life;
+mod link;
 mod options;
 mod plan;
 mod reader;

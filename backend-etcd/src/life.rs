@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{End, Feed, Loss, Status, certain_until};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::endpoints::{Call, Endpoints, Link};
+use crate::endpoints::{Call, Endpoints};
+use crate::link::Link;
 
 /// However long a session may be silent, it is heard of this often.
 const SLOWEST_BEAT: Duration = Duration::from_secs(10);
@@ -110,29 +112,41 @@ impl Life {
 }
 
 /// Keeps the lease alive until the session is lost, and sees to it that it is lost in time.
+///
+/// Who is slow to answer is asked again, on another connection, and still listened to: on a busy
+/// machine each answer may take longer than a third of the time to live.
 pub(crate) async fn beat(life: Arc<Life>, endpoints: Arc<Endpoints>) {
     let interval = (life.ttl / 3).min(SLOWEST_BEAT);
+    let mut asked = FuturesUnordered::new();
     while let Some(until) = life.until() {
         let begun = Instant::now();
-        let renewal = pin!(renew(&endpoints, life.lease, interval));
-        let next = match select(pin!(sleep_until(until)), renewal).await {
-            Either::Left(_) => break,
-            Either::Right((Ok(sent), _)) => {
+        asked.push(Box::pin(renew(&endpoints, life.lease, interval, interval * 3)));
+        let patience = sleep_until(until.min(begun + interval));
+        let next = match select(pin!(patience), asked.next()).await {
+            Either::Left(_) if Instant::now() >= until => break,
+            Either::Left(_) => {
+                life.change(|until| Status::Suspended { until });
+                endpoints.doubt();
+                continue;
+            }
+            Either::Right((Some(Ok(sent)), _)) => {
+                asked.clear();
                 let until = certain_until(sent, life.ttl, Duration::ZERO);
                 life.change(|_| Status::Live { until });
                 begun + interval
             }
-            Either::Right((Err(error), _)) if error.kind() == ErrorKind::SessionLost => {
+            Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
                 life.ended();
                 return;
             }
-            Either::Right((Err(error), _)) if error.kind() == ErrorKind::Denied => {
+            Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::Denied => {
                 tracing::warn!(%error, "the session cannot be kept alive");
                 life.lose(Loss::Denied);
                 return;
             }
-            Either::Right((Err(error), _)) => {
-                tracing::debug!(%error, "the session was not kept alive just now");
+            Either::Right((failed, _)) => {
+                let error = failed.and_then(Result::err);
+                tracing::debug!(?error, "the session was not kept alive just now");
                 life.change(|until| Status::Suspended { until });
                 Instant::now() + (interval / 10).min(Duration::from_millis(100))
             }
@@ -146,8 +160,14 @@ pub(crate) async fn beat(life: Arc<Life>, endpoints: Arc<Endpoints>) {
 }
 
 /// Has the server count the lease's time anew; says when the request that was answered was sent.
-pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<Instant> {
-    let call = Call::beat("keeping a lease alive", limit);
+/// Where there are several members, each has so much `patience` to answer.
+pub(crate) async fn renew(
+    endpoints: &Endpoints,
+    lease: i64,
+    patience: Duration,
+    limit: Duration,
+) -> Result<Instant> {
+    let call = Call { first: patience, ..Call::read("keeping a lease alive", limit) };
     // A stream of its own each time: an answer on an older one may be that to an older question.
     let renewal = |link: Arc<Link>| async move {
         let sent = Instant::now();

@@ -1,7 +1,5 @@
 //! [`Plan`]: a transaction in etcd's terms, with the answer to why it cannot be done.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn as Request, TxnOp};
 use synod_core::error::{Error, ErrorKind, Result};
@@ -20,19 +18,29 @@ const MOST: usize = 128;
 /// before it is settled here, and what remains are conditions on what stands there now.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    conditions: Vec<Compare>,
-    writes: Vec<TxnOp>,
+    parts: Parts,
+    /// How many writes there are, with the reads that belong to them.
+    writes: usize,
     /// Where in the answers to the writes an operation's node is told of.
     told: Vec<Option<usize>>,
+    /// What each question is about.
+    asked: Vec<About>,
+    /// What the operations so far have made, written and deleted. There are few: each is looked for
+    /// from the start.
+    changes: Vec<(Path, Changed)>,
+    unleased: Vec<Path>,
+}
+
+/// What is sent.
+#[derive(Debug, Default)]
+pub(crate) struct Parts {
+    conditions: Vec<Compare>,
+    writes: Vec<TxnOp>,
     questions: Vec<TxnOp>,
-    asked: BTreeMap<About, usize>,
-    /// What the operations so far have made, written and deleted.
-    changes: BTreeMap<Path, Changed>,
-    unleased: BTreeSet<Path>,
 }
 
 /// What is asked when the conditions do not hold.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum About {
     Node(Path),
     Below(Path),
@@ -53,7 +61,7 @@ impl Plan {
             let told = plan.add(op, *lease);
             plan.told.push(told);
         }
-        let most = plan.conditions.len().max(plan.writes.len()).max(plan.questions.len());
+        let most = plan.parts.conditions.len().max(plan.writes).max(plan.parts.questions.len());
         if most > MOST {
             return Err(Error::new(ErrorKind::TooLarge, "commit").because(format!(
                 "these operations come to {most} conditions, and etcd takes {MOST}"
@@ -74,14 +82,14 @@ impl Plan {
                 self.is_below_no_lease(path);
                 if *lifetime != Lifetime::Container {
                     let leased = lease.is_some();
-                    self.changes.insert(path.clone(), Changed::Made { leased });
+                    self.changes.push((path.clone(), Changed::Made { leased }));
                     let options = lease.map(|lease| PutOptions::new().with_lease(lease));
                     self.write(TxnOp::put(key::of(path), data.clone(), options));
                 }
             }
             Op::Set { path, data, expect } => {
                 self.expect(path, *expect);
-                self.changes.insert(path.clone(), Changed::Written);
+                self.changes.push((path.clone(), Changed::Written));
                 // Without this an ephemeral node would become a persistent one.
                 let keep = PutOptions::new().with_ignore_lease();
                 self.write(TxnOp::put(key::of(path), data.clone(), Some(keep)));
@@ -90,7 +98,7 @@ impl Plan {
             Op::Delete { path, expect } => {
                 self.expect(path, *expect);
                 self.is_childless(path);
-                self.changes.insert(path.clone(), Changed::Gone);
+                self.changes.push((path.clone(), Changed::Gone));
                 self.write(TxnOp::delete(key::of(path), None));
             }
         }
@@ -98,14 +106,15 @@ impl Plan {
     }
 
     fn write(&mut self, op: TxnOp) -> usize {
-        self.writes.push(op);
-        self.writes.len() - 1
+        self.parts.writes.push(op);
+        self.writes += 1;
+        self.writes - 1
     }
 
     fn expect(&mut self, path: &Path, expect: Expect) {
         match expect {
             Expect::Any => {
-                self.conditions.push(Compare::version(key::of(path), CompareOp::Greater, 0));
+                self.parts.conditions.push(Compare::version(key::of(path), CompareOp::Greater, 0));
                 self.ask_node(path);
             }
             Expect::Version(version) => {
@@ -113,7 +122,7 @@ impl Plan {
                 let known = i64::try_from(version.get()).ok().filter(|version| *version > 0);
                 let revision = known.unwrap_or(-1);
                 let key = key::of(path);
-                self.conditions.push(Compare::mod_revision(key, CompareOp::Equal, revision));
+                self.parts.conditions.push(Compare::mod_revision(key, CompareOp::Equal, revision));
                 self.ask_node(path);
             }
             Expect::Absent => {
@@ -124,7 +133,7 @@ impl Plan {
     }
 
     fn is_missing(&mut self, path: &Path) {
-        self.conditions.push(Compare::version(key::of(path), CompareOp::Equal, 0));
+        self.parts.conditions.push(Compare::version(key::of(path), CompareOp::Equal, 0));
         self.ask_node(path);
     }
 
@@ -140,33 +149,37 @@ impl Plan {
             }
         }
         if impossible {
-            self.conditions.push(never());
+            self.parts.conditions.push(never());
         }
         let count = i64::try_from(gone.len()).unwrap_or(i64::MAX);
         for part in key::below(path).without(gone) {
             let none = Compare::version(part.key, CompareOp::Equal, 0).with_range(part.end);
-            self.conditions.push(none);
+            self.parts.conditions.push(none);
         }
-        let below = key::below(path);
-        let one_more = GetOptions::new()
-            .with_range(below.end)
-            .with_keys_only()
-            .with_limit(count.saturating_add(1));
-        self.ask(About::Below(path.clone()), TxnOp::get(below.key, Some(one_more)));
+        self.ask(About::Below(path.clone()), || {
+            let below = key::below(path);
+            let one_more = GetOptions::new()
+                .with_range(below.end)
+                .with_keys_only()
+                .with_limit(count.saturating_add(1));
+            TxnOp::get(below.key, Some(one_more))
+        });
     }
 
     /// Nothing above the path has a lease.
     fn is_below_no_lease(&mut self, path: &Path) {
         for above in path.ancestors() {
-            match self.changes.get(&above) {
-                Some(Changed::Made { leased: true }) => self.conditions.push(never()),
+            let changed = self.changes.iter().find(|(path, _)| *path == above);
+            match changed.map(|(_, changed)| changed) {
+                Some(Changed::Made { leased: true }) => self.parts.conditions.push(never()),
                 Some(Changed::Made { leased: false } | Changed::Gone) => {}
                 Some(Changed::Written) | None => {
-                    if self.unleased.insert(above.clone()) {
+                    if !self.unleased.contains(&above) {
                         // Which is also true of what is not there.
                         let none = Compare::lease(key::of(&above), CompareOp::Equal, 0);
-                        self.conditions.push(none);
+                        self.parts.conditions.push(none);
                         self.ask_node(&above);
+                        self.unleased.push(above);
                     }
                 }
             }
@@ -174,24 +187,24 @@ impl Plan {
     }
 
     fn ask_node(&mut self, path: &Path) {
-        self.ask(About::Node(path.clone()), get(key::of(path)));
+        self.ask(About::Node(path.clone()), || get(key::of(path)));
     }
 
-    fn ask(&mut self, about: About, op: TxnOp) {
-        let next = self.questions.len();
-        if *self.asked.entry(about).or_insert(next) == next {
-            self.questions.push(op);
+    fn ask(&mut self, about: About, op: impl FnOnce() -> TxnOp) {
+        if !self.asked.contains(&about) {
+            self.asked.push(about);
+            self.parts.questions.push(op());
         }
     }
 
     /// How many operations are left for a look.
     pub(crate) fn room(&self) -> usize {
-        MOST - self.writes.len()
+        MOST - self.writes
     }
 
     /// How many answers come before those to the look.
     pub(crate) fn writes(&self) -> usize {
-        self.writes.len()
+        self.writes
     }
 
     /// Where in the answers each operation's node is told of, if it is.
@@ -199,11 +212,9 @@ impl Plan {
         &self.told
     }
 
-    /// The request, with a look at the end.
-    pub(crate) fn request(&self, look: impl IntoIterator<Item = TxnOp>) -> Request {
-        let mut then = self.writes.clone();
-        then.extend(look);
-        Request::new().when(self.conditions.clone()).and_then(then).or_else(self.questions.clone())
+    /// What is to be sent; it is there once.
+    pub(crate) fn take(&mut self) -> Parts {
+        std::mem::take(&mut self.parts)
     }
 
     /// Which operation is the first that could not be done, by the answers to the questions.
@@ -224,6 +235,14 @@ impl Plan {
     }
 }
 
+impl Parts {
+    /// The request, with a look at the end.
+    pub(crate) fn request(mut self, look: impl IntoIterator<Item = TxnOp>) -> Request {
+        self.writes.extend(look);
+        Request::new().when(self.conditions).and_then(self.writes).or_else(self.questions)
+    }
+}
+
 /// A condition that never holds.
 fn never() -> Compare {
     Compare::version("/", CompareOp::Less, 0)
@@ -241,8 +260,8 @@ struct Known<'a> {
 
 impl Known<'_> {
     fn answer(&self, about: &About) -> &[PbKeyValue] {
-        let place = self.plan.asked.get(about);
-        place.and_then(|place| self.answers.get(*place)).map_or(&[], Vec::as_slice)
+        let place = self.plan.asked.iter().position(|asked| asked == about);
+        place.and_then(|place| self.answers.get(place)).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -279,12 +298,12 @@ mod tests {
 
     #[test]
     fn what_operations_before_it_settle_is_no_condition() {
-        let alone = plan(&create("/a/b")).conditions.len();
+        let alone = plan(&create("/a/b")).parts.conditions.len();
         assert_eq!(alone, 3, "missing, childless, and a parent without a lease");
         let beside = create("/a").create(path("/a/b"), "", Lifetime::Persistent);
-        assert_eq!(plan(&beside).conditions.len(), 4, "nothing is asked of the parent twice");
+        assert_eq!(plan(&beside).parts.conditions.len(), 4, "nothing is asked of the parent twice");
         let siblings = create("/a/b").create(path("/a/c"), "", Lifetime::Persistent);
-        assert_eq!(plan(&siblings).conditions.len(), 5);
+        assert_eq!(plan(&siblings).parts.conditions.len(), 5);
     }
 
     #[test]
@@ -292,7 +311,7 @@ mod tests {
         let txn = Txn::new().delete(path("/a/b"), Expect::Any).delete(path("/a"), Expect::Any);
         let plan = plan(&txn);
         // Two of the child, one of the parent, and the two parts around the child.
-        assert_eq!(plan.conditions.len(), 5);
+        assert_eq!(plan.parts.conditions.len(), 5);
         let answer = |text: &str, modified| PbKeyValue {
             key: key::of(&path(text)),
             mod_revision: modified,
@@ -309,7 +328,7 @@ mod tests {
     fn a_name_that_is_taken_is_told_of() {
         let txn = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
         let plan = plan(&txn);
-        assert_eq!(plan.conditions.len(), 2);
+        assert_eq!(plan.parts.conditions.len(), 2);
         let taken = vec![PbKeyValue { key: key::of(&path("/q/t-")), ..PbKeyValue::default() }];
         let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known");
         assert_eq!((no.index, no.why), (0, Why::Exists));

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use etcd_client::proto::{PbKeyValue, PbRangeResponse, PbTxnOpResponse, PbTxnResponse};
-use etcd_client::{GetOptions, Txn as Request, TxnOp};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Freshness, Query, View};
 
-use crate::endpoints::{Call, Endpoints, Link};
+use crate::endpoints::{Call, Endpoints};
 use crate::error::is_compacted;
 use crate::fetch::{self, Get, PAGE};
+use crate::link::Link;
 
 /// Reads for one session.
 #[derive(Debug)]
@@ -72,24 +72,17 @@ impl Reader {
 
     /// Asks for all ranges at once.
     async fn ask(&self, call: Call, gets: &[Get], page: i64, local: bool) -> Result<Answer> {
-        let fresh = |options: GetOptions| if local { options.with_serializable() } else { options };
         if let [get] = gets {
             let asking = |link: Arc<Link>| {
                 let (key, options) = get.options(page);
-                async move { link.kv.clone().get(key, Some(fresh(options))).await }
+                async move { link.get(key, options, local).await }
             };
             let range = self.endpoints.call(call, asking).await?.0;
             return Ok(Answer { revision: revision(range.header.as_ref()), ranges: vec![range] });
         }
         let asking = |link: Arc<Link>| {
-            let ops: Vec<TxnOp> = gets
-                .iter()
-                .map(|get| {
-                    let (key, options) = get.options(page);
-                    TxnOp::get(key, Some(fresh(options)))
-                })
-                .collect();
-            async move { link.kv.clone().txn(Request::new().and_then(ops)).await }
+            let gets: Vec<_> = gets.iter().map(|get| get.options(page)).collect();
+            async move { link.get_all(gets.into_iter(), local).await }
         };
         let answer = self.endpoints.call(call, asking).await?.0;
         let revision = revision(answer.header.as_ref());
@@ -129,7 +122,7 @@ impl Reader {
             let asking = |link: Arc<Link>| {
                 let (key, options) = rest.options(page);
                 let options = options.with_revision(revision);
-                async move { link.kv.clone().get(key, Some(options)).await }
+                async move { link.get(key, options, false).await }
             };
             let next = self.endpoints.call(call, asking).await?.0;
             more = next.more;

@@ -107,6 +107,13 @@ impl Roster {
         self.hang_up();
     }
 
+    /// What is to be told next cannot be.
+    pub(crate) fn miss(&mut self) {
+        for watched in self.all.values_mut() {
+            watched.miss();
+        }
+    }
+
     pub(crate) fn resync(&self, id: i64) {
         if let Some(watched) = self.all.get(&id) {
             watched.resync();
@@ -143,7 +150,7 @@ impl Roster {
                 return Heard::Behind(revision, id);
             }
         } else {
-            watched.tell(response.events);
+            watched.tell(response.events, response.fragment);
         }
         Heard::Fine
     }

@@ -75,6 +75,7 @@ impl EtcdStore {
 
     async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (opening, watch) = self.watches.open(&query);
+        let opening = async { opening.await.map_err(|error| error.at(&query.path)) };
         let (created, mut view) = try_join(opening, self.reader.read(&query)).await?;
         let created = created.max(0);
         while view.revision < fetch::revision(created) {

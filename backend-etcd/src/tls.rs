@@ -2,8 +2,9 @@
 
 use std::fmt;
 
-use etcd_client::{Client, ConnectOptions, Error as EtcdError};
+use etcd_client::Error as EtcdError;
 use secrecy::SecretString;
+use tonic::transport::Endpoint;
 
 /// Whom to trust, and who we are, as certificates in PEM. Names of servers are always checked.
 ///
@@ -45,19 +46,14 @@ impl Tls {
     }
 
     #[cfg(feature = "tls")]
-    pub(crate) async fn connect(
-        &self,
-        url: &str,
-        options: ConnectOptions,
-    ) -> Result<Client, EtcdError> {
-        use etcd_client::{Certificate, Identity, TlsOptions};
+    pub(crate) fn configure(&self, endpoint: Endpoint) -> Result<Endpoint, EtcdError> {
         use secrecy::ExposeSecret as _;
+        use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
+        let tls = ClientTlsConfig::new();
         let mut tls = match &self.authorities {
-            Some(authorities) => {
-                TlsOptions::new().ca_certificate(Certificate::from_pem(authorities))
-            }
-            None => TlsOptions::new().with_enabled_roots(),
+            Some(authorities) => tls.ca_certificate(Certificate::from_pem(authorities)),
+            None => tls.with_enabled_roots(),
         };
         if let Some((certificate, key)) = &self.identity {
             tls = tls.identity(Identity::from_pem(certificate, key.expose_secret()));
@@ -65,12 +61,12 @@ impl Tls {
         if let Some(name) = &self.server_name {
             tls = tls.domain_name(name);
         }
-        Client::connect([url], Some(options.with_tls(tls))).await
+        Ok(endpoint.tls_config(tls)?)
     }
 
     #[cfg(not(feature = "tls"))]
-    #[expect(clippy::unused_async, reason = "with the feature it waits")]
-    pub(crate) async fn connect(&self, _: &str, _: ConnectOptions) -> Result<Client, EtcdError> {
+    #[expect(clippy::unused_self, reason = "with the feature it is used")]
+    pub(crate) fn configure(&self, _: Endpoint) -> Result<Endpoint, EtcdError> {
         Err(EtcdError::GRpcStatus(tonic::Status::unimplemented(
             "built without the feature `tls` of synod-etcd",
         )))

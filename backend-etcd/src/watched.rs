@@ -41,19 +41,35 @@ pub(crate) struct Watched {
     next: i64,
     /// Whether changes were lost, which is still to be told.
     missed: bool,
+    /// Changes of one revision of which more may come.
+    held: Vec<PbEvent>,
     /// What this is called on the stream.
     pub(crate) name: i64,
 }
 
 impl Watched {
     pub(crate) fn new(covered: Covered, feed: Feed, ready: oneshot::Sender<Result<i64>>) -> Self {
-        Self { covered, feed, ready: Some(ready), next: 0, missed: false, name: 0 }
+        Self {
+            covered,
+            feed,
+            ready: Some(ready),
+            next: 0,
+            missed: false,
+            held: Vec::new(),
+            name: 0,
+        }
     }
 
     /// How to ask for it: from now on at first, later from where it broke off.
+    ///
+    /// Or rather from the last revision that was told: some servers lose a delete that is the first
+    /// thing to be told where all before it is forgotten. If that revision is forgotten, too, they
+    /// say so.
     pub(crate) fn request(&self) -> (Vec<u8>, WatchOptions) {
+        let from = self.next.saturating_sub(1).max(0);
+        // In pieces: what was missed meanwhile comes at once, and may be larger than any message.
         let mut options =
-            WatchOptions::new().with_watch_id(self.name).with_start_revision(self.next);
+            WatchOptions::new().with_watch_id(self.name).with_start_revision(from).with_fragment();
         let range = &self.covered.range;
         if !range.end.is_empty() {
             options = options.with_range(range.end.clone());
@@ -63,6 +79,7 @@ impl Watched {
 
     /// etcd tells everything from behind `revision` on. Says whether changes before that are lost.
     pub(crate) fn begun(&mut self, revision: i64) -> bool {
+        self.held.clear();
         if self.next == 0 {
             self.next = revision.saturating_add(1);
         }
@@ -91,13 +108,22 @@ impl Watched {
         }
     }
 
-    /// Tells what was not told yet.
-    pub(crate) fn tell(&mut self, events: Vec<PbEvent>) {
+    /// Tells what was not told yet. If `more` is to come, the last revision may not be whole.
+    pub(crate) fn tell(&mut self, events: Vec<PbEvent>, more: bool) {
+        let mut events = match std::mem::take(&mut self.held) {
+            held if held.is_empty() => events,
+            held => held.into_iter().chain(events).collect(),
+        };
+        if more {
+            let last = events.last().map(revision);
+            let whole = events.partition_point(|event| Some(revision(event)) < last);
+            self.held = events.split_off(whole);
+        }
         let from = self.next;
         let changes: Vec<Change> = events
             .into_iter()
             .filter_map(|event| {
-                let revision = event.kv.as_ref()?.mod_revision;
+                let revision = revision(&event);
                 // Some servers repeat themselves, or go back.
                 if revision < from {
                     return None;
@@ -108,6 +134,11 @@ impl Watched {
             .collect();
         let _told = self.feed.send_all(changes);
     }
+}
+
+/// When it happened.
+fn revision(event: &PbEvent) -> i64 {
+    event.kv.as_ref().map_or(0, |kv| kv.mod_revision)
 }
 
 fn change(event: PbEvent) -> Option<Change> {
@@ -165,9 +196,9 @@ mod tests {
     fn what_a_server_repeats_is_told_once() {
         let (mut watched, mut watch) = watched(&Query::children(dir()));
         assert!(!watched.begun(4));
-        watched.tell(vec![put(5, 5), put(5, 6)]);
-        watched.tell(vec![put(5, 5)]);
-        watched.tell(vec![put(5, 6), put(5, 7)]);
+        watched.tell(vec![put(5, 5), put(5, 6)], false);
+        watched.tell(vec![put(5, 5)], false);
+        watched.tell(vec![put(5, 6), put(5, 7)], false);
 
         let expected = [(Kind::Created, 5), (Kind::Updated, 6), (Kind::Updated, 7)];
         assert_eq!(told(&mut watch), expected);
@@ -175,10 +206,28 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_in_pieces_is_told_by_whole_revisions() {
+        let (mut watched, mut watch) = watched(&Query::children(dir()));
+        assert!(!watched.begun(4));
+        watched.tell(vec![put(5, 5), put(6, 6)], true);
+        assert_eq!(told(&mut watch), [(Kind::Created, 5)]);
+        assert_eq!(watched.next, 6, "it would go on there");
+        watched.tell(vec![put(5, 6), put(7, 7)], true);
+        watched.tell(vec![put(5, 7)], false);
+        let rest = [(Kind::Created, 6), (Kind::Updated, 6), (Kind::Created, 7), (Kind::Updated, 7)];
+        assert_eq!(told(&mut watch), rest);
+
+        watched.tell(vec![put(5, 8)], true);
+        assert!(!watched.begun(9), "the stream broke, and what was half told comes again");
+        watched.tell(vec![put(5, 8)], false);
+        assert_eq!(told(&mut watch), [(Kind::Updated, 8)]);
+    }
+
+    #[test]
     fn a_watch_goes_on_where_it_broke_off_unless_that_is_forgotten() {
         let (mut watched, _watch) = watched(&Query::children(dir()));
         assert!(!watched.begun(4));
-        watched.tell(vec![put(5, 9)]);
+        watched.tell(vec![put(5, 9)], false);
         assert!(!watched.begun(20), "it goes on from 10");
         assert_eq!(watched.next, 10);
         watched.miss();
@@ -190,7 +239,7 @@ mod tests {
     fn who_asked_for_names_hears_of_no_data() {
         let (mut watched, mut watch) = watched(&Query::children(dir()).names_only());
         watched.begun(4);
-        watched.tell(vec![put(5, 5), put(5, 6)]);
+        watched.tell(vec![put(5, 5), put(5, 6)], false);
         assert_eq!(told(&mut watch), [(Kind::Created, 5)]);
     }
 }

@@ -16,9 +16,9 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::endpoints::Link;
 use crate::error::{judge, translate, unanswered};
 use crate::life::Life;
+use crate::link::Link;
 use crate::reader::Reader;
 use crate::roster::{Heard, Request, Roster};
 use crate::watched::{Watched, covers};
@@ -185,13 +185,18 @@ impl Watcher {
         let endpoints = self.reader.endpoints.clone();
         let mut at = 0;
         let dialling = async {
-            let (place, link) = endpoints.link().await?;
+            let (place, link) = endpoints.link();
             at = place;
-            let opened = link.watch.clone().watch(key, Some(options)).await;
-            if opened.as_ref().is_err_and(|error| judge(error).reconnect) {
-                endpoints.forget(place, Some(&link));
+            let link = link.await.map_err(|error| (endpoints.told(place, None, &error), error))?;
+            match link.watch.clone().watch(key, Some(options)).await {
+                Ok(stream) => Ok((link, stream)),
+                Err(error) => {
+                    if judge(&error).reconnect {
+                        endpoints.forget(place, &link);
+                    }
+                    Err((endpoints.told(place, Some(&link), &error), error))
+                }
             }
-            Ok((link, opened?))
         };
         match timeout(self.beat, dialling).await {
             Ok(Ok((link, stream))) => {
@@ -199,7 +204,9 @@ impl Watcher {
                 let next = Instant::now() + self.beat;
                 Ok(Line { place: at, link, requests, answers, next, asked: false })
             }
-            Ok(Err(error)) => Err(Broken::Line(translate("observe", false, error), at)),
+            Ok(Err((told, error))) => {
+                Err(Broken::Line(translate("observe", false, error).because(told), at))
+            }
             Err(_elapsed) => Err(Broken::Line(unanswered("observe"), at)),
         }
     }
@@ -245,13 +252,20 @@ impl Watcher {
                             }
                             Heard::Stale => {
                                 let endpoints = &self.reader.endpoints;
-                                endpoints.forget(line.place, Some(&line.link));
+                                endpoints.forget(line.place, &line.link);
                                 unanswered("observe")
                             }
                         }
                     }
                     Ok(None) => unanswered("observe"),
-                    Err(error) => translate("observe", false, error),
+                    Err(error) => {
+                        let error = translate("observe", false, error);
+                        if error.kind() == ErrorKind::TooLarge {
+                            // It would come again.
+                            self.roster.miss();
+                        }
+                        error
+                    }
                 },
                 Next::Sent(Err(error)) => translate("observe", false, error),
             };

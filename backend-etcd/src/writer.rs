@@ -1,6 +1,6 @@
 //! [`commit`]: a transaction, from its leases to its answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,12 +15,13 @@ use synod_core::store::{
 };
 use tokio::time::Instant;
 
-use crate::endpoints::{Call, Endpoints, Link};
+use crate::endpoints::{Call, Endpoints};
 use crate::error::is_missing;
 use crate::fetch::{self, Get};
 use crate::key;
 use crate::lease;
 use crate::life::{renew, revoke};
+use crate::link::Link;
 use crate::plan::Plan;
 use crate::reader::{Answer, Reader, ranges, revision, unsure};
 
@@ -37,11 +38,19 @@ pub(crate) async fn commit(
     session: i64,
     txn: Txn,
 ) -> Result<Outcome> {
+    let committed = apply(reader, chance, session, &txn).await;
+    committed.map_err(|error| match (error.path(), txn.ops.first()) {
+        (None, Some(op)) => error.at(op.path()),
+        _ => error,
+    })
+}
+
+async fn apply(reader: &Reader, chance: &Chance, session: i64, txn: &Txn) -> Result<Outcome> {
     let began = Instant::now();
     let call = Call::write("commit", reader.limit);
     let leases = leases(&reader.endpoints, chance, call, session, &txn.ops).await?;
     let own = Own { leases, session };
-    let committing = Committing { reader, call, txn: &txn, own: &own };
+    let committing = Committing { reader, call, txn, own: &own };
     let outcome = committing.run().await;
     match &outcome {
         Ok(Outcome::Committed(_)) if began.elapsed() > HEAD_START => {
@@ -85,7 +94,7 @@ impl Own {
 
 /// Has the time of a node that was just written counted anew.
 async fn refresh(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
-    renew(endpoints, lease, limit).await.map(drop).map_err(|error| {
+    renew(endpoints, lease, limit, limit).await.map(drop).map_err(|error| {
         let why = "the node was written, and its time to live may be that of before";
         Error::new(ErrorKind::Unreachable, "commit")
             .because(why)
@@ -102,23 +111,35 @@ async fn leases(
     session: i64,
     ops: &[Op],
 ) -> Result<Vec<Option<i64>>> {
-    try_join_all(ops.iter().map(|op| async move {
-        match op {
-            Op::Create { lifetime: Lifetime::Session, .. } => Ok(Some(session)),
-            Op::Create { lifetime: Lifetime::Ttl(ttl), .. } => {
-                let seconds = lease::seconds(*ttl + HEAD_START);
-                // That nobody hears of a lease harms nobody.
-                let call = Call { write: false, ..call };
-                let granting = |link: Arc<Link>| {
-                    let id = LeaseGrantOptions::new().with_id(lease::of_ttl(chance));
-                    async move { link.lease.clone().grant(seconds, Some(id)).await }
-                };
-                Ok(Some(endpoints.call(call, granting).await?.id()))
-            }
-            _ => Ok(None),
+    let own = |op: &Op| match op {
+        Op::Create { lifetime: Lifetime::Session, .. } => Some(session),
+        _ => None,
+    };
+    let mut leases: Vec<Option<i64>> = ops.iter().map(own).collect();
+    let granting = ops.iter().enumerate().filter_map(|(index, op)| match op {
+        Op::Create { lifetime: Lifetime::Ttl(ttl), .. } => Some(async move {
+            // That nobody hears of a lease harms nobody.
+            let call = Call { write: false, ..call };
+            grant(endpoints, chance, call, *ttl).await.map(|lease| (index, lease))
+        }),
+        _ => None,
+    });
+    let granting: Vec<_> = granting.collect();
+    if !granting.is_empty() {
+        for (index, lease) in try_join_all(granting).await? {
+            leases[index] = Some(lease);
         }
-    }))
-    .await
+    }
+    Ok(leases)
+}
+
+async fn grant(endpoints: &Endpoints, chance: &Chance, call: Call, ttl: Duration) -> Result<i64> {
+    let seconds = lease::seconds(ttl + HEAD_START);
+    let granting = |link: Arc<Link>| {
+        let id = LeaseGrantOptions::new().with_id(lease::of_ttl(chance));
+        async move { link.lease.clone().grant(seconds, Some(id)).await }
+    };
+    Ok(endpoints.call(call, granting).await?.id())
 }
 
 /// A transaction on its way.
@@ -137,13 +158,17 @@ impl Committing<'_> {
         {
             return self.put(path, data).await;
         }
-        let plan = Plan::new(&self.txn.ops, &self.own.leases)?;
+        let mut plan = Plan::new(&self.txn.ops, &self.own.leases)?;
+        // Whoever has to be asked again is asked something new.
+        let first = Mutex::new(Some(plan.take()));
+        let again = || Plan::new(&self.txn.ops, &self.own.leases).unwrap_or_default().take();
         let look = self.txn.look.as_ref().map(fetch::gets).unwrap_or_default();
         // A look that has no room comes behind.
         let beside = if look.len() <= plan.room() { look.as_slice() } else { &[] };
         let asking = |link: Arc<Link>| {
-            let request = plan.request(beside.iter().map(Get::look));
-            async move { link.kv.clone().txn(request).await }
+            let parts = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let request = parts.unwrap_or_else(again).request(beside.iter().map(Get::look));
+            async move { link.txn(request).await }
         };
         let answer = self.reader.endpoints.call(self.call, asking).await;
         let answer = answer.map_err(|error| self.explain(error))?.0;
@@ -161,10 +186,10 @@ impl Committing<'_> {
     /// and costs the server less than a transaction with this as its condition.
     async fn put(&self, path: &Path, data: &Bytes) -> Result<Outcome> {
         let asking = |link: Arc<Link>| {
-            let options = PutOptions::new().with_ignore_lease().with_prev_key();
+            let keep = PutOptions::new().with_ignore_lease().with_prev_key();
             let (key, data) = (key::of(path), data.clone());
             async move {
-                match link.kv.clone().put(key, data, Some(options)).await {
+                match link.put(key, data, keep).await {
                     Ok(answer) => Ok(Some(answer.0)),
                     Err(error) if is_missing(&error) => Ok(None),
                     Err(error) => Err(error),

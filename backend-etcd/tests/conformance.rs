@@ -6,37 +6,85 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use etcd_client::Client;
+use etcd_client::{Client, EventType, WatchOptions};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::pipe::Pipe;
 use synod_conformance::server::required;
 use synod_core::error::Error;
-use synod_core::store::{Backend, SessionId, SessionOptions, Store};
+use synod_core::path::Path;
+use synod_core::store::{Backend, Change, Kind, Revision, SessionId, SessionOptions, Store};
 use synod_etcd::{EtcdBackend, EtcdOptions};
 
-/// One server, or as many as are asked for: all cases share them.
-static SERVERS: LazyLock<Result<Cluster, String>> = LazyLock::new(|| {
+/// One server, or as many as are asked for: nearly all cases share them.
+static SERVERS: LazyLock<Result<Cluster, String>> = LazyLock::new(start);
+
+fn start() -> Result<Cluster, String> {
     let size = std::env::var("SYNOD_SERVERS").ok().and_then(|size| size.parse().ok());
     Cluster::start(size.unwrap_or(1))
-});
+}
 
-/// Every session has a link of its own.
-#[derive(Clone, Debug, Default)]
-struct Etcd(Arc<Mutex<BTreeMap<SessionId, Arc<Pipe>>>>);
+/// What a case needs that cannot be told of servers and links that others have, too: etcd counts
+/// everybody's watches together, remembers everybody's writes, and links are kept going by tasks.
+const ALONE: &[Ability] = &[Ability::WatchCount, Ability::Truth, Ability::TaskCount];
 
-fn servers() -> Result<&'static Cluster, String> {
-    SERVERS.as_ref().map_err(Clone::clone)
+#[derive(Debug)]
+enum Etcd {
+    Linked(Linked),
+    Alone(Alone),
+}
+
+/// The servers of all cases. Every session has a link of its own.
+#[derive(Clone, Debug)]
+struct Linked {
+    servers: &'static Cluster,
+    pipes: Arc<Mutex<BTreeMap<SessionId, Arc<Pipe>>>>,
+}
+
+/// Servers of one case's own, with nothing between them and the store.
+#[derive(Debug)]
+struct Alone {
+    servers: Cluster,
+    backend: EtcdBackend,
+}
+
+impl Etcd {
+    fn new(needs: &[Ability]) -> Result<Self, String> {
+        if needs.iter().any(|need| ALONE.contains(need)) {
+            let servers = start()?;
+            let backend = EtcdBackend::new(options(&servers)).map_err(|error| error.to_string())?;
+            return Ok(Self::Alone(Alone { servers, backend }));
+        }
+        let servers = SERVERS.as_ref().map_err(Clone::clone)?;
+        Ok(Self::Linked(Linked { servers, pipes: Arc::default() }))
+    }
+
+    fn servers(&self) -> &Cluster {
+        match self {
+            Self::Linked(linked) => linked.servers,
+            Self::Alone(alone) => &alone.servers,
+        }
+    }
+
+    /// The crate's own client.
+    async fn raw(&self) -> Client {
+        let hosts = self.servers().addresses();
+        Client::connect([hosts[0].to_string()], None).await.expect("valid")
+    }
+}
+
+fn options(servers: &Cluster) -> EtcdOptions {
+    EtcdOptions::new(servers.addresses().iter().map(ToString::to_string))
 }
 
 #[async_trait]
-impl Backend for Etcd {
+impl Backend for Linked {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>, Error> {
-        let pipe = Pipe::start(&servers().expect("running").addresses()).expect("free ports");
+        let pipe = Pipe::start(&self.servers.addresses()).expect("free ports");
         let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
         let store = EtcdBackend::new(hosts)?.open(options).await?;
-        let mut pipes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         pipes.insert(store.session().id, Arc::new(pipe));
         Ok(store)
     }
@@ -45,34 +93,74 @@ impl Backend for Etcd {
 #[async_trait]
 impl Harness for Etcd {
     fn backend(&self) -> Arc<dyn Backend> {
-        Arc::new(self.clone())
+        match self {
+            Self::Linked(linked) => Arc::new(linked.clone()),
+            Self::Alone(alone) => Arc::new(alone.backend.clone()),
+        }
     }
 
     fn profile(&self) -> Profile {
         Profile::new(Duration::from_secs(1), Duration::from_secs(10))
             .crowd(3_000)
             .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links])
-            .lacks(Ability::WatchCount, "etcd counts the watches of everybody together")
-            .lacks(Ability::TaskCount, "each session has a link of its own, which stays")
-            .lacks(Ability::Truth, "the servers' logs are not read")
+            .offers(ALONE)
+            .lacks(
+                Ability::SequenceEnd,
+                "a sequence is a revision of etcd, of which there are 2^63",
+            )
     }
 
     async fn expire(&self, session: SessionId) {
         let lease = i64::from_ne_bytes(session.get().to_ne_bytes());
-        let hosts = servers().expect("running").addresses();
-        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        let client = Client::connect(&hosts[..1], None).await.expect("valid");
-        client.lease_client().revoke(lease).await.expect("it lives");
+        self.raw().await.lease_client().revoke(lease).await.expect("it lives");
     }
 
     async fn link(&self, session: SessionId, link: Link) {
-        let pipes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Self::Linked(linked) = self else { panic!("servers of one's own have no links") };
+        let pipes = linked.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         pipes[&session].set(link);
+    }
+
+    async fn watches(&self) -> usize {
+        usize::try_from(self.servers().watches()).expect("few")
+    }
+
+    /// etcd remembers everything until it is told to forget, and nobody tells it to.
+    async fn truth(&self) -> Vec<Change> {
+        let mut client = self.raw().await;
+        let now = client.get("now", None).await.expect("answered");
+        let now = now.header().expect("always there").revision();
+        let all = WatchOptions::new().with_all_keys().with_start_revision(1);
+        let mut history = client.watch("", Some(all)).await.expect("answered");
+        let (mut truth, mut last) = (Vec::new(), 1);
+        while last < now {
+            let told = history.message().await.expect("answered").expect("it goes on");
+            for event in told.events() {
+                let kv = event.kv().expect("always there");
+                let kind = match event.event_type() {
+                    EventType::Delete => Kind::Deleted,
+                    EventType::Put if kv.version() == 1 => Kind::Created,
+                    EventType::Put => Kind::Updated,
+                };
+                last = kv.mod_revision();
+                let revision = Revision::new(u64::try_from(last).expect("positive"));
+                truth.push(Change::new(path(kv.key()), kind).at(revision));
+            }
+        }
+        truth
     }
 }
 
+/// Which node a key is: `/a/b//c` is `/a/b/c`.
+fn path(key: &[u8]) -> Path {
+    let key = std::str::from_utf8(key).expect("only nodes are here");
+    let (dir, name) = key.rsplit_once("//").expect("only nodes are here");
+    Path::new(&format!("{dir}/{name}")).expect("only nodes are here")
+}
+
 fn main() -> ExitCode {
-    let there = servers().map(drop);
-    assert!(there.is_ok() || !required(), "{there:?}");
-    Suite::fallible(|| servers().map(|_| Etcd::default())).main()
+    if let (true, Err(why)) = (required(), &*SERVERS) {
+        panic!("{why}");
+    }
+    Suite::by_need(Etcd::new).main()
 }

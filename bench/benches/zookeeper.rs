@@ -74,7 +74,7 @@ impl Racer for Bare {
                     let found = data.await.expect("it was made");
                     assert_eq!(found.0.len(), DATA.len(), "whole");
                 }
-                Work::Set | Work::SetIfThere => {
+                Work::Set => {
                     let _stat = client.set_data(node, DATA, None).await.expect("it was made");
                 }
                 Work::CreateDelete => {

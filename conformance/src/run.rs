@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 use crate::case::{Case, cases};
-use crate::harness::Harness;
+use crate::harness::{Ability, Harness};
 use crate::world::World;
 
 mod panics;
@@ -29,7 +29,7 @@ pub struct Suite {
     hang: Duration,
 }
 
-type Build = dyn Fn() -> Result<Arc<dyn Harness>, String> + Send + Sync;
+type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
 
 /// What became of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,16 @@ impl Suite {
     pub fn fallible<H: Harness>(
         build: impl Fn() -> Result<H, String> + Send + Sync + 'static,
     ) -> Self {
-        let build = move || build().map(|harness| Arc::new(harness) as Arc<dyn Harness>);
+        Self::by_need(move |_needs| build())
+    }
+
+    /// [`Suite::fallible`] where not every harness can do everything: each case gets one that can do
+    /// what it needs. All of them have the same profile.
+    pub fn by_need<H: Harness>(
+        build: impl Fn(&[Ability]) -> Result<H, String> + Send + Sync + 'static,
+    ) -> Self {
+        let build =
+            move |needs: &_| build(needs).map(|harness| Arc::new(harness) as Arc<dyn Harness>);
         let hang = Duration::from_secs(120);
         Self { build: Arc::new(build), paused: false, seed: None, hang }
     }
@@ -164,7 +173,7 @@ impl Suite {
     fn run_on(&self, case: &Case, chance: &Chance) -> Verdict {
         let runtime = self.runtime();
         let verdict = runtime.block_on(async {
-            let harness = match (self.build)() {
+            let harness = match (self.build)(case.needs()) {
                 Ok(harness) => harness,
                 Err(why) => return Verdict::Skipped { why },
             };
@@ -190,7 +199,7 @@ impl Suite {
 
     /// Why a case cannot run, found out once for all of them.
     fn obstacles(&self) -> impl Fn(&Case) -> Option<String> + use<> {
-        let profile = self.runtime().block_on(async { Ok((self.build)()?.profile()) });
+        let profile = self.runtime().block_on(async { Ok((self.build)(&[])?.profile()) });
         move |case| match &profile {
             Ok(profile) => profile.obstacle(case.needs()),
             Err(why) => Some(String::clone(why)),

@@ -1,6 +1,6 @@
 //! What other programs keep in the same cluster.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use etcd_client::PutOptions;
@@ -37,13 +37,33 @@ pub(crate) async fn what_others_keep_is_left_alone() {
         Query::children(path("/d")),
         Query::children(path("/d")).names_only(),
         Query::children(path("/d")).newest(100),
+        Query::children(path("/d")).oldest(100).names_only(),
+        Query::children(path("/d")).local(),
         Query::subtree(path("/d")),
+        Query::subtree(path("/d")).names_only().local(),
     ] {
         let view = ann.read(query).await.expect("answered");
         let found: Vec<_> = view.nodes.iter().map(|node| node.path.as_str()).collect();
         assert_eq!(found, ["/d/n"]);
     }
-    assert_eq!(raw.get("/d/loose", None).await.expect("answered").kvs().len(), 1);
+    let whole = ann.read(Query::subtree(path("/"))).await.expect("answered");
+    assert!(whole.nodes.iter().all(|node| node.path.as_str().starts_with("/d")), "{whole:?}");
+    for nobody in ["/", "/d", "/d/a", "/loose"] {
+        let view = ann.read(Query::node(path(nobody))).await.expect("answered");
+        assert!(view.node().is_none(), "{nobody} is no node: {view:?}");
+    }
+    // It is in nobody's way but of those who would be above it.
+    for step in [
+        Txn::new().set(path("/d/n"), "y", Expect::Any).look(Query::children(path("/d"))),
+        Txn::new().create(path("/d/a/n"), "", Lifetime::Session),
+        Txn::new().create_sequential(path("/d/t-"), "", Lifetime::Session),
+        Txn::new().delete(path("/d/n"), Expect::Any),
+    ] {
+        ann.commit(step).await.expect("answered").required().expect("nothing is in the way");
+    }
+    for key in KEYS {
+        assert_eq!(raw.get(*key, None).await.expect("answered").kvs()[0].value(), b"theirs");
+    }
 }
 
 pub(crate) async fn what_others_keep_is_in_the_way_of_a_delete() {
@@ -73,6 +93,39 @@ pub(crate) async fn a_lease_of_others_is_an_owner() {
     assert_eq!(outcome.rejected().map(|no| no.why), Some(Why::BelowEphemeral));
 }
 
+pub(crate) async fn etcdctl_shows_a_tree_that_a_person_can_read() {
+    let world = World::alone();
+    let ann = world.session(Duration::from_secs(5)).await;
+    let nodes =
+        [("/app", "1"), ("/app/config", "2"), ("/app/locks/db/ann", "3"), ("/app/locks/é", "4")];
+    for (node, data) in nodes {
+        let txn = Txn::new().create(path(node), data, Lifetime::Persistent);
+        ann.commit(txn).await.expect("answered").required().expect("free");
+    }
+    let etcdctl = |arguments: &[&str]| {
+        let said = world.cluster.etcdctl().args(arguments).output();
+        let said = said.expect("etcdctl is installed beside etcd");
+        assert!(said.status.success(), "{said:?}");
+        String::from_utf8(said.stdout).expect("text")
+    };
+
+    // The last slash of each path is doubled, and nothing else is there.
+    let all = "//app\n1\n/app//config\n2\n/app/locks//é\n4\n/app/locks/db//ann\n3\n";
+    assert_eq!(etcdctl(&["get", "--prefix", "/"]), all);
+    assert_eq!(etcdctl(&["get", "--prefix", ""]), all);
+    let below = "/app/locks//é\n/app/locks/db//ann\n\n";
+    let told = etcdctl(&["get", "--prefix", "--keys-only", "/app/locks/"]);
+    assert_eq!(told.replace("\n\n", "\n"), below.replace("\n\n", "\n"));
+
+    // And what a person writes there is what is read.
+    etcdctl(&["put", "/app//config", "by hand"]);
+    etcdctl(&["put", "/app//new", "by hand"]);
+    for node in ["/app/config", "/app/new"] {
+        let view = ann.read(Query::node(path(node))).await.expect("answered");
+        assert_eq!(view.node().map(|node| &node.data[..]), Some(&b"by hand"[..]));
+    }
+}
+
 /// A process that is ended when this is dropped.
 struct Process(std::process::Child);
 
@@ -85,8 +138,8 @@ impl Drop for Process {
 pub(crate) async fn a_lock_of_etcdctl_is_a_child_with_an_owner() {
     let world = World::alone();
     let ann = world.session(Duration::from_secs(5)).await;
-    let mut etcdctl = Command::new("etcdctl");
-    etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", &world.hosts()[0], "lock", "/locks/db/"]);
+    let mut etcdctl = world.cluster.etcdctl();
+    etcdctl.args(["lock", "/locks/db/"]);
     let locked = etcdctl.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let _locked = Process(locked.expect("etcdctl is installed beside etcd"));
 

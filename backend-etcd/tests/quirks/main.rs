@@ -8,16 +8,25 @@ use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::required;
 use tokio::runtime::Builder;
 
+mod advice;
+mod certificates;
 mod failover;
 mod foreign;
 mod listing;
 mod outage;
+mod prompt;
 mod secure;
 mod trips;
 mod world;
 
 /// How long a test may take, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+const NEED_TLS: &[&str] = &[
+    "advice::tls_where_there_is_none_is_said",
+    "advice::what_certificates_lack_is_said",
+    "secure::both_sides_show_certificates",
+];
 
 /// Lists the tests of a module.
 macro_rules! quirks {
@@ -41,6 +50,15 @@ fn trial(name: &'static str, case: Case) -> Trial {
 
 fn main() -> ExitCode {
     let trials = quirks![
+        advice: where_no_server_is_is_said
+            a_name_that_nobody_has_is_said
+            who_is_no_etcd_is_said
+            who_accepts_and_says_nothing_is_said
+            tls_where_there_is_none_is_said
+            what_certificates_lack_is_said
+            who_may_not_is_told_why
+            a_minority_says_that_it_is_one
+            a_full_store_says_how_to_go_on;
         failover: a_leader_that_dies_is_not_missed
             a_member_that_stands_still_is_passed_over
             a_server_that_comes_back_is_found_again
@@ -48,14 +66,20 @@ fn main() -> ExitCode {
         foreign: what_others_keep_is_left_alone
             what_others_keep_is_in_the_way_of_a_delete
             a_lease_of_others_is_an_owner
+            etcdctl_shows_a_tree_that_a_person_can_read
             a_lock_of_etcdctl_is_a_child_with_an_owner;
         listing: a_crowded_directory_is_of_one_moment
             large_nodes_are_listed_in_pieces
             a_path_too_deep_for_etcd_is_refused;
         trips: every_call_is_one_request
+            what_is_observed_is_asked_for_at_once
             a_node_with_a_time_to_live_needs_more;
+        prompt: no_watch_ever_has_to_catch_up
+            a_change_is_heard_of_when_it_is_answered;
         outage: what_etcd_forgot_is_told_as_a_resync
+            a_delete_right_at_the_edge_of_what_etcd_forgot_is_told
             a_watch_goes_on_where_it_broke_off
+            what_was_missed_may_be_larger_than_a_message
             what_nobody_watches_is_not_watched;
         secure: who_may_not_is_told_so
             a_token_that_ran_out_is_renewed
@@ -65,7 +89,7 @@ fn main() -> ExitCode {
     assert!(missing.is_none() || !required(), "{missing:?}");
     let skip = |trial: Trial| match &missing {
         Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
-        None if !cfg!(feature = "tls") && trial.name().ends_with("certificates") => {
+        None if !cfg!(feature = "tls") && NEED_TLS.contains(&trial.name()) => {
             trial.with_ignored_flag(true).with_kind("cannot run: built without the feature `tls`")
         }
         None => trial,

@@ -2,22 +2,13 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::Pipe;
-use synod_core::store::{Backend as _, Event, Kind, Lifetime, Query, SessionOptions, Store};
-use synod_etcd::{EtcdBackend, EtcdOptions};
+use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn};
 use tokio::time::sleep;
 
-use crate::world::{World, create, eventually, hears_of, next, path};
-
-/// A session with a link of its own.
-async fn through(world: &World, ttl: Duration) -> (Pipe, Box<dyn Store>) {
-    let pipe = Pipe::start(&world.cluster.addresses()).expect("free ports");
-    let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
-    let backend = EtcdBackend::new(hosts).expect("valid");
-    let store = backend.open(&SessionOptions::new(ttl)).await.expect("a session is opened");
-    (pipe, store)
-}
+use crate::world::{World, create, eventually, hears_of, next, path, through};
 
 /// Cuts the link until the stream is given up, and has something done meanwhile.
 async fn while_cut(pipe: &Pipe, ttl: Duration, work: impl Future<Output = ()>) {
@@ -52,6 +43,33 @@ pub(crate) async fn what_etcd_forgot_is_told_as_a_resync() {
     hears_of(&mut watch, "/d/last").await;
 }
 
+/// Servers before 3.4.34 and 3.5.16 lose a delete that is the very first thing to be told, if all
+/// before it is forgotten: etcd-io/etcd#18089.
+pub(crate) async fn a_delete_right_at_the_edge_of_what_etcd_forgot_is_told() {
+    let world = World::alone();
+    let ttl = Duration::from_secs(6);
+    let (bob, mut raw) = (world.session(ttl).await, world.raw().await);
+    let (pipe, ann) = through(&world, ttl).await;
+    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+    create(&*bob, "/d/n", Lifetime::Persistent).await;
+    hears_of(&mut watch, "/d/n").await;
+
+    while_cut(&pipe, ttl, async {
+        let deleting = Txn::new().delete(path("/d/n"), Expect::Any);
+        bob.commit(deleting).await.expect("answered").required().expect("it is there");
+        let now = raw.get("x", None).await.expect("answered");
+        let revision = now.header().expect("always there").revision();
+        raw.compact(revision, None).await.expect("compacted");
+    })
+    .await;
+
+    match next(&mut watch).await {
+        Event::Resync => {}
+        Event::Changed(change) => assert_eq!(change.kind, Kind::Deleted),
+        Event::Ended(end) => panic!("{end:?}"),
+    }
+}
+
 pub(crate) async fn a_watch_goes_on_where_it_broke_off() {
     let world = World::alone();
     let ttl = Duration::from_secs(6);
@@ -81,6 +99,32 @@ pub(crate) async fn a_watch_goes_on_where_it_broke_off() {
         .map(|name| format!("/d/{name}"))
         .collect();
     assert_eq!(told, all, "each once, in order");
+}
+
+pub(crate) async fn what_was_missed_may_be_larger_than_a_message() {
+    const NODES: usize = 90;
+    let world = World::alone();
+    let ttl = Duration::from_secs(8);
+    let bob = world.session(Duration::from_secs(30)).await;
+    let (pipe, ann) = through(&world, ttl).await;
+    let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
+
+    // 81 million bytes: the server would tell of them in one message.
+    let data = Bytes::from(vec![7; 900_000]);
+    while_cut(&pipe, ttl, async {
+        for number in 0..NODES {
+            let node = path(&format!("/d/n{number}"));
+            let txn = Txn::new().create(node, data.clone(), Lifetime::Persistent);
+            bob.commit(txn).await.expect("answered").required().expect("free");
+        }
+    })
+    .await;
+
+    for number in 0..NODES {
+        let Event::Changed(change) = next(&mut watch).await else { panic!("nothing was missed") };
+        assert_eq!(change.path, path(&format!("/d/n{number}")));
+        assert_eq!(change.node.map(|node| node.data.len()), Some(data.len()));
+    }
 }
 
 pub(crate) async fn what_nobody_watches_is_not_watched() {

@@ -1,19 +1,19 @@
 //! Users, tokens and certificates.
 
-use std::process::Command;
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use synod_conformance::server::etcd::Flavour;
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{Backend as _, Lifetime, Query, SessionOptions, Store, Txn};
-use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
+use synod_core::store::{Lifetime, Query, Txn};
+use synod_etcd::Tls;
 use tokio::time::sleep;
 
-use crate::world::{World, create, exists, hears_of, path};
+use crate::certificates::Certificates;
+use crate::world::{World, create, exists, hears_of, open, path};
 
 /// A server with the users `root` and `ann`, who may do everything below `/app`.
-async fn guarded(token_seconds: u32) -> World {
+pub(crate) async fn guarded(token_seconds: u32) -> World {
     let mut flavour = Flavour::default();
     let seconds = token_seconds.to_string();
     let arguments = ["--auth-token-ttl", &seconds, "--bcrypt-cost", "4"];
@@ -31,10 +31,6 @@ async fn guarded(token_seconds: u32) -> World {
     raw.user_grant_role("ann", "app").await.expect("granted");
     raw.auth_enable().await.expect("enabled");
     world
-}
-
-async fn open(options: EtcdOptions) -> Result<Box<dyn Store>, Error> {
-    EtcdBackend::new(options)?.open(&SessionOptions::new(Duration::from_secs(5))).await
 }
 
 fn denied<T>(result: Result<T, Error>) {
@@ -87,36 +83,14 @@ pub(crate) async fn a_token_that_ran_out_is_renewed() {
     Client::connect(world.hosts(), Some(root)).await.expect("permitted");
 }
 
-/// An authority, and a certificate of it for both sides, in this directory.
-const CERTIFICATES: &str = r#"
-set -e
-cd "$1"
-openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
-    -keyout ca.key -out ca.pem
-openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=both \
-    -keyout both.key -out both.csr
-printf 'subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n' >ext
-openssl x509 -req -in both.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile ext \
-    -out both.pem
-"#;
-
 pub(crate) async fn both_sides_show_certificates() {
-    let home = synod_conformance::server::home::Home::new("certificates").expect("temporary");
-    let mut sh = Command::new("sh");
-    let made = sh.args(["-c", CERTIFICATES, "certificates"]).arg(home.path()).output();
-    assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
-    let read = |name: &str| std::fs::read(home.path().join(name)).expect("just made");
-    let mut flavour = Flavour::default();
-    flavour.tls = true;
-    flavour.files =
-        ["ca.pem", "both.pem", "both.key"].map(|name| (name.to_owned(), read(name))).to_vec();
-    let arguments = "--cert-file {home}/both.pem --key-file {home}/both.key \
-                     --trusted-ca-file {home}/ca.pem --client-cert-auth";
-    flavour.arguments = arguments.split_whitespace().map(str::to_owned).collect();
-    let world = World::new(1, &flavour);
+    let certificates = Certificates::new();
+    let world = World::new(1, &certificates.flavour(true));
 
-    let key = String::from_utf8(read("both.key")).expect("PEM is text");
-    let known = world.options().tls(Tls::trusting(read("ca.pem")).identity(read("both.pem"), key));
+    let known = world.options().tls(certificates.trusted().identity(
+        certificates.read("both.pem"),
+        String::from_utf8(certificates.read("both.key")).expect("PEM is text"),
+    ));
     let ann = open(known).await.expect("both know each other");
     create(&*ann, "/n", Lifetime::Session).await;
     let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
@@ -124,8 +98,13 @@ pub(crate) async fn both_sides_show_certificates() {
     hears_of(&mut watch, "/d/n").await;
     ann.close().await.expect("closed");
 
-    let without = world.options().tls(Tls::trusting(read("ca.pem")));
-    for stranger in [without, world.options().tls(Tls::new()), world.options()] {
+    let strangers = [
+        world.options().tls(certificates.trusted()),
+        world.options().tls(Tls::new()),
+        world.options(),
+        world.options().tls(certificates.trusted().server_name("other.example")),
+    ];
+    for stranger in strangers {
         let error = open(stranger.timeout(Duration::from_secs(2))).await.expect_err("a stranger");
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     }

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use futures_util::future::join;
+use synod_conformance::harness::Link;
 use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
 
-use crate::world::{World, create, path};
+use crate::world::{World, create, eventually, path, through};
 
 const TTL: Duration = Duration::from_secs(10);
 
@@ -30,7 +32,15 @@ pub(crate) async fn every_call_is_one_request() {
         .create(path("/p"), "", Lifetime::Persistent)
         .create(path("/p/c"), "", Lifetime::Persistent)
         .check(path("/d/deep/er"), Expect::Any);
+    let created = |lifetime| Txn::new().create(path("/once"), "x", lifetime);
     let txns = [
+        created(Lifetime::Persistent),
+        Txn::new().set(path("/once"), "y", Expect::Any),
+        // Too large for the plain call.
+        Txn::new().set(path("/once"), vec![0; 100_000], Expect::Any),
+        Txn::new().delete(path("/once"), Expect::Any),
+        created(Lifetime::Session).look(Query::node(path("/once"))),
+        Txn::new().create_sequential(path("/q/s-"), "x", Lifetime::Session),
         ticket.look(Query::children(path("/q")).newest(2).names_only()),
         family.look(Query::children(path("/d"))),
         Txn::new().create(path("/p"), "", Lifetime::Persistent),
@@ -60,6 +70,28 @@ pub(crate) async fn every_call_is_one_request() {
         // Now and then a read overtakes its watch, and is made again.
         assert!(requests(&world, observing).await <= 2, "{query:?}");
     }
+}
+
+pub(crate) async fn what_is_observed_is_asked_for_at_once() {
+    let world = World::alone();
+    let (pipe, ann) = through(&world, TTL).await;
+    // That opens the stream, which is there from then on.
+    let (_view, _first) = ann.observe(Query::node(path("/first"))).await.expect("answered");
+    let (requests, watches) = (world.cluster.requests(), world.cluster.watches());
+
+    // Requests go through, and no answer: what is asked now waits for none.
+    pipe.set(Link::Deaf);
+    let observing = ann.observe(Query::children(path("/d")));
+    let asked = async {
+        eventually("both are asked for", async || {
+            (world.cluster.requests(), world.cluster.watches()) == (requests + 1, watches + 1)
+        })
+        .await;
+        pipe.set(Link::Open);
+    };
+
+    let (observed, ()) = join(observing, asked).await;
+    let (_view, _watch) = observed.expect("answered");
 }
 
 pub(crate) async fn a_node_with_a_time_to_live_needs_more() {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use etcd_client::Client;
 use synod_conformance::server::etcd::{Cluster, Flavour};
+use synod_conformance::server::pipe::Pipe;
+use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Watch,
@@ -44,6 +46,19 @@ impl World {
     pub(crate) async fn raw(&self) -> Client {
         Client::connect(&self.hosts()[..1], None).await.expect("valid")
     }
+}
+
+/// A session with a link of its own.
+pub(crate) async fn through(world: &World, ttl: Duration) -> (Pipe, Box<dyn Store>) {
+    let pipe = Pipe::start(&world.cluster.addresses()).expect("free ports");
+    let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
+    let backend = EtcdBackend::new(hosts).expect("valid");
+    let store = backend.open(&SessionOptions::new(ttl)).await.expect("a session is opened");
+    (pipe, store)
+}
+
+pub(crate) async fn open(options: EtcdOptions) -> Result<Box<dyn Store>, Error> {
+    EtcdBackend::new(options)?.open(&SessionOptions::new(Duration::from_secs(5))).await
 }
 
 pub(crate) fn path(text: &str) -> Path {

@@ -5,6 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tokio::time::Instant;
 use crate::server::child::{Child, Signal};
 use crate::server::free_ports;
 use crate::server::home::Home;
+use crate::server::newer;
 
 /// How long a start may take on a machine that has other things to do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,9 +63,38 @@ impl Cluster {
 
     /// Why there can be no servers; `None` if there can.
     pub fn missing() -> Option<String> {
-        let said = Command::new("etcd").arg("--version").output();
+        let program = match program("etcd") {
+            Ok(program) => program,
+            Err(why) => return Some(why),
+        };
+        let said = Command::new(&program).arg("--version").output();
         let there = said.is_ok_and(|said| said.status.success());
-        (!there).then(|| "etcd is not installed: there is no such program".to_owned())
+        (!there).then(|| format!("etcd is not installed: {} cannot be run", program.display()))
+    }
+
+    /// The version of the servers.
+    ///
+    /// # Errors
+    ///
+    /// If there are none.
+    pub fn version() -> Result<String, String> {
+        let said = Command::new(program("etcd")?).arg("--version").output();
+        let said = said.map_err(|error| error.to_string())?.stdout;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let version = said.lines().find_map(|line| line.strip_prefix("etcd Version: "));
+        version.map(str::to_owned).ok_or_else(|| "etcd does not tell its version".to_owned())
+    }
+
+    /// etcd's own command, about these servers.
+    ///
+    /// # Panics
+    ///
+    /// If there are no servers of which it could tell.
+    pub fn etcdctl(&self) -> Command {
+        let mut etcdctl = Command::new(program("etcdctl").expect("beside the servers"));
+        let address = self.addresses()[0].to_string();
+        etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", &address]);
+        etcdctl
     }
 
     /// [`Cluster::start`], with servers that are started in a way of their own.
@@ -190,9 +221,26 @@ impl Cluster {
 
     /// How many watches all servers keep, for everybody.
     pub fn watches(&self) -> u64 {
-        let watches = |member: &Member| member.metric("etcd_debugging_mvcc_watcher_total");
-        self.members.iter().filter_map(watches).sum()
+        self.sum("etcd_debugging_mvcc_watcher_total")
     }
+
+    /// How many of the watches have to be told of what is past. A server does that ten times a second.
+    pub fn late_watches(&self) -> u64 {
+        self.sum("etcd_debugging_mvcc_slow_watcher_total")
+    }
+
+    fn sum(&self, metric: &str) -> u64 {
+        self.members.iter().filter_map(|member| member.metric(metric)).sum()
+    }
+}
+
+/// One of etcd's programs: the machine's, or that of the servers that `SYNOD_ETCD` asks for (see
+/// [`newer::directory`]).
+fn program(name: &str) -> Result<PathBuf, String> {
+    static DIRECTORY: LazyLock<Result<Option<PathBuf>, String>> =
+        LazyLock::new(|| newer::directory("SYNOD_ETCD", "etcd"));
+    let directory = DIRECTORY.as_ref().map_err(Clone::clone)?;
+    Ok(directory.as_ref().map_or_else(|| PathBuf::from(name), |directory| directory.join(name)))
 }
 
 fn arguments(
@@ -235,7 +283,7 @@ fn arguments(
 
 impl Member {
     fn start(&mut self) -> io::Result<()> {
-        let mut etcd = Command::new("etcd");
+        let mut etcd = Command::new(program("etcd").map_err(io::Error::other)?);
         etcd.args(&self.arguments);
         self.child = Some(Child::start(&mut etcd, &self.log())?);
         Ok(())

@@ -1,0 +1,168 @@
+//! [`Link`]: a connection to one member.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use etcd_client::{
+    Channel, Client, ConnectOptions, Error, GetOptions, GetResponse, KvClient, LeaseClient,
+    PutOptions, PutResponse, Txn, TxnOp, TxnResponse, WatchClient,
+};
+use tokio::sync::OnceCell;
+use tonic::transport::Endpoint;
+
+use crate::options::EtcdOptions;
+
+/// The largest answer that is taken in one piece.
+const LARGEST: usize = 64 << 20;
+/// How many clients are kept for the next calls.
+const IDLE: usize = 64;
+
+/// A connection to one member.
+pub(crate) struct Link {
+    kv: KvClient,
+    /// Clients that wait for work: to clone one costs more than to keep it.
+    idle: Mutex<Vec<KvClient>>,
+    pub(crate) lease: LeaseClient,
+    pub(crate) watch: WatchClient,
+    channel: Channel,
+    options: ConnectOptions,
+    /// What also reads from a member that has no leader, once somebody wants to.
+    local: OnceCell<KvClient>,
+    /// Whether it was ever answered on.
+    proven: AtomicBool,
+}
+
+impl Link {
+    /// A connection to the member at `url`. It comes about with the first call on it, which may be
+    /// the one that tells who we are.
+    pub(crate) async fn open(options: &EtcdOptions, url: &str) -> Result<Self, Error> {
+        // No keep-alive of HTTP/2: servers close connections over one that is faster than theirs,
+        // and every call here has a time limit of its own.
+        let mut endpoint = Endpoint::from_shared(url.to_owned())?
+            .connect_timeout(options.timeout)
+            .tcp_keepalive(Some(Duration::from_secs(30)));
+        if let Some(tls) = &options.tls {
+            endpoint = tls.configure(endpoint)?;
+        }
+        // The client's own way to connect is made for many members at a time.
+        let channel = Channel::Tonic(endpoint.connect_lazy());
+        let mut options = connect_options(options);
+        let local = options.clone();
+        options = options.with_require_leader(true);
+        let client = Client::from_channel(channel.clone(), Some(options)).await?;
+        Ok(Self {
+            kv: client.kv_client().max_decoding_message_size(LARGEST),
+            idle: Mutex::default(),
+            lease: client.lease_client(),
+            watch: client.watch_client().max_decoding_message_size(LARGEST),
+            channel,
+            options: local,
+            local: OnceCell::new(),
+            proven: AtomicBool::new(false),
+        })
+    }
+
+    /// Reads a key, or a range of them; if that is `local`, also from a member that has no leader
+    /// just now.
+    pub(crate) async fn get(
+        &self,
+        key: Vec<u8>,
+        options: GetOptions,
+        local: bool,
+    ) -> Result<GetResponse, Error> {
+        if local {
+            return self.local().await?.get(key, Some(options.with_serializable())).await;
+        }
+        let mut kv = self.take();
+        let answer = kv.get(key, Some(options)).await;
+        self.give_back(kv);
+        answer
+    }
+
+    /// Reads several ranges at one revision.
+    pub(crate) async fn get_all(
+        &self,
+        gets: impl Iterator<Item = (Vec<u8>, GetOptions)>,
+        local: bool,
+    ) -> Result<TxnResponse, Error> {
+        let fresh = |options: GetOptions| if local { options.with_serializable() } else { options };
+        let ops: Vec<TxnOp> =
+            gets.map(|(key, options)| TxnOp::get(key, Some(fresh(options)))).collect();
+        let request = Txn::new().and_then(ops);
+        if local {
+            return self.local().await?.txn(request).await;
+        }
+        self.txn(request).await
+    }
+
+    pub(crate) async fn txn(&self, request: Txn) -> Result<TxnResponse, Error> {
+        let mut kv = self.take();
+        let answer = kv.txn(request).await;
+        self.give_back(kv);
+        answer
+    }
+
+    pub(crate) async fn put(
+        &self,
+        key: Vec<u8>,
+        data: Bytes,
+        options: PutOptions,
+    ) -> Result<PutResponse, Error> {
+        let mut kv = self.take();
+        let answer = kv.put(key, data, Some(options)).await;
+        self.give_back(kv);
+        answer
+    }
+
+    /// A client that nobody uses.
+    fn take(&self) -> KvClient {
+        self.idle().pop().unwrap_or_else(|| self.kv.clone())
+    }
+
+    /// Only behind an answer: a call that was dropped may have left something in it.
+    fn give_back(&self, kv: KvClient) {
+        let mut idle = self.idle();
+        if idle.len() < IDLE {
+            idle.push(kv);
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<KvClient>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn local(&self) -> Result<KvClient, Error> {
+        let opening = async || {
+            let options = Some(self.options.clone());
+            let client = Client::from_channel(self.channel.clone(), options).await?;
+            Ok(client.kv_client().max_decoding_message_size(LARGEST))
+        };
+        self.local.get_or_try_init(opening).await.cloned()
+    }
+
+    /// Somebody answered.
+    pub(crate) fn prove(&self) {
+        self.proven.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_proven(&self) -> bool {
+        self.proven.load(Ordering::Relaxed)
+    }
+}
+
+fn connect_options(options: &EtcdOptions) -> ConnectOptions {
+    let connect = ConnectOptions::new();
+    match options.secrets() {
+        Some((name, password)) => connect.with_user(name, password).with_auto_token_refresh(true),
+        None => connect,
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("proven", &self.is_proven()).finish_non_exhaustive()
+    }
+}

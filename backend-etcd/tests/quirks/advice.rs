@@ -1,0 +1,233 @@
+//! What a person is told of who did something wrong, and when.
+
+use std::error::Error as StdError;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::select;
+use synod_conformance::server::etcd::Flavour;
+use synod_core::client::{Client, ClientOptions};
+use synod_core::error::{Effect, Error, ErrorKind};
+use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
+use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use tokio::time::{Instant, timeout};
+
+use crate::certificates::Certificates;
+use crate::secure::guarded;
+use crate::world::{World, create, open, path};
+
+/// How long any call may take here.
+const LIMIT: Duration = Duration::from_secs(3);
+
+/// Awaits what must fail in time, so that the error says all of this. `more` is how much longer a
+/// busy machine may take.
+async fn fails<T>(
+    work: impl Future<Output = Result<T, Error>>,
+    (kind, effect): (ErrorKind, Effect),
+    says: &[&str],
+) {
+    let more = LIMIT * 5;
+    let done = timeout(LIMIT + more, work).await.expect("every call comes to an end");
+    let error = done.err().expect("it cannot be done");
+    // The door's own words are about its deadline; what was said last is the cause.
+    let mut shown = error.to_string();
+    let mut cause = StdError::source(&error);
+    while let Some(error) = cause.and_then(|cause| cause.downcast_ref::<Error>()) {
+        shown = format!("{shown}: {error}");
+        cause = StdError::source(error);
+    }
+    assert_eq!((error.kind(), error.effect()), (kind, effect), "{shown}");
+    for word in says {
+        assert!(shown.contains(word), "{word:?} is not in {shown:?}");
+    }
+    assert!(!format!("{shown} {error:?}").contains("canary"), "{shown}");
+}
+
+const UNREACHABLE: (ErrorKind, Effect) = (ErrorKind::Unreachable, Effect::None);
+const DENIED: (ErrorKind, Effect) = (ErrorKind::Denied, Effect::None);
+
+fn at(host: &(impl ToString + ?Sized)) -> EtcdOptions {
+    EtcdOptions::new([host.to_string()]).timeout(LIMIT)
+}
+
+fn options(world: &World) -> EtcdOptions {
+    world.options().timeout(LIMIT)
+}
+
+fn nobody() -> SocketAddr {
+    let ports = synod_conformance::server::free_ports(1).expect("one is free");
+    ([127, 0, 0, 1], ports[0]).into()
+}
+
+pub(crate) async fn where_no_server_is_is_said() {
+    let nobody = nobody();
+    let says = [&nobody.to_string(), "refuses connections: does etcd run there?"];
+    fails(open(at(&nobody)), UNREACHABLE, &says).await;
+
+    // And who holds a client is told so when its time is over.
+    let patient = ClientOptions::default().connect_deadline(LIMIT);
+    let backend = EtcdBackend::new(at(&nobody)).expect("valid");
+    fails(Client::open(backend, patient), UNREACHABLE, &says).await;
+}
+
+pub(crate) async fn a_name_that_nobody_has_is_said() {
+    fails(open(at("synod.invalid")), UNREACHABLE, &["synod.invalid:2379 is not known"]).await;
+    for wrong in ["http://localhost", "localhost:2379/app", ""] {
+        fails(open(at(wrong)), (ErrorKind::Invalid, Effect::None), &["host:port"]).await;
+    }
+}
+
+pub(crate) async fn who_is_no_etcd_is_said() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let says = [&address.to_string(), "is it etcd?"];
+    let other = async {
+        loop {
+            let (mut guest, _) = listener.accept().await.expect("somebody comes");
+            let _asked = guest.read(&mut [0; 1_000]).await;
+            let _answered = guest.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    };
+    let asking = fails(open(at(&address)), UNREACHABLE, &says);
+    select(pin!(asking), pin!(other)).await;
+}
+
+pub(crate) async fn who_accepts_and_says_nothing_is_said() {
+    // The operating system accepts; nobody else does.
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let says = [&address.to_string(), "does not answer in time"];
+    fails(open(at(&address)), UNREACHABLE, &says).await;
+}
+
+pub(crate) async fn tls_where_there_is_none_is_said() {
+    let world = World::alone();
+    let says = [&world.hosts()[0], "does it talk TLS"];
+    fails(open(options(&world).tls(Tls::new())), UNREACHABLE, &says).await;
+}
+
+pub(crate) async fn what_certificates_lack_is_said() {
+    let certificates = Certificates::new();
+    let world = World::new(1, &certificates.flavour(true));
+    let host = &*world.hosts()[0];
+    let trusted = certificates.trusted();
+    let table = [
+        (None, ["does it talk TLS, and is it etcd?", host]),
+        (Some(Tls::new()), ["an authority that is not trusted", host]),
+        (Some(trusted.clone()), ["did it get the certificate that it may want?", host]),
+        (Some(trusted.clone().server_name("other.example")), ["other.example", host]),
+    ];
+    for (tls, says) in table {
+        let options = options(&world);
+        let options = tls.into_iter().fold(options, EtcdOptions::tls);
+        fails(open(options), UNREACHABLE, &says).await;
+    }
+    let invalid = (ErrorKind::Invalid, Effect::None);
+    let unusable = trusted.identity("no certificate", "canary, and no key");
+    fails(open(options(&world).tls(unusable)), invalid, &["TLS settings cannot be used"]).await;
+}
+
+pub(crate) async fn who_may_not_is_told_why() {
+    let world = guarded(300).await;
+    let wrong = options(&world).user("ann", "canary-wrong");
+    fails(open(wrong), DENIED, &["authentication failed"]).await;
+
+    let ann = open(options(&world).user("ann", "canary-ann")).await.expect("permitted");
+    let says = ["permission denied", "no role of this user", "/other"];
+    let other = || path("/other");
+    fails(ann.read(Query::node(other())), DENIED, &says).await;
+    fails(ann.observe(Query::subtree(other())), DENIED, &says).await;
+    for txn in [
+        Txn::new().create(other(), "", Lifetime::Persistent),
+        Txn::new().create(other(), "", Lifetime::Ttl(LIMIT)),
+        Txn::new().set(other(), "", Expect::Any),
+        Txn::new().delete(other(), Expect::Any),
+    ] {
+        fails(ann.commit(txn), DENIED, &says).await;
+    }
+
+    let open_to_all = World::alone();
+    let needless = options(&open_to_all).user("ann", "canary-ann");
+    fails(open(needless), DENIED, &["it takes no user and no password"]).await;
+}
+
+async fn set(store: &dyn Store) -> Result<(), Error> {
+    let outcome = store.commit(Txn::new().set(path("/n"), "y", Expect::Any)).await?;
+    outcome.required().map(drop)
+}
+
+pub(crate) async fn a_minority_says_that_it_is_one() {
+    let mut world = World::new(3, &Flavour::default());
+    let backend = EtcdBackend::new(options(&world)).expect("valid");
+    // Long enough to live through all of it.
+    let session = SessionOptions::new(Duration::from_secs(60));
+    let ann = synod_core::store::Backend::open(&backend, &session).await.expect("a majority");
+    create(&*ann, "/n", Lifetime::Persistent).await;
+    for member in [1, 2] {
+        world.cluster.kill(member).expect("it runs");
+    }
+
+    let end = Instant::now() + Duration::from_secs(20);
+    let says = ["no leader: a majority of the members must run", "refuses connections"];
+    // Until it notices, what it was asked may have happened.
+    while set(&*ann).await.is_err_and(|error| !error.to_string().contains("no leader")) {
+        assert!(Instant::now() < end, "one member alone finds that out");
+    }
+    fails(set(&*ann), UNREACHABLE, &says).await;
+    fails(ann.read(Query::node(path("/n"))), UNREACHABLE, &says).await;
+    fails(ann.observe(Query::node(path("/n"))), UNREACHABLE, &says).await;
+    fails(open(options(&world)), UNREACHABLE, &says).await;
+
+    // What may lag is still there to be read.
+    let view = ann.read(Query::node(path("/n")).local()).await.expect("it has no need of others");
+    assert!(view.node().is_some());
+}
+
+pub(crate) async fn a_full_store_says_how_to_go_on() {
+    let mut flavour = Flavour::default();
+    flavour.arguments = ["--quota-backend-bytes", "4000000"].map(str::to_owned).to_vec();
+    let world = World::new(1, &flavour);
+    let ann = open(options(&world)).await.expect("there is room");
+    create(&*ann, "/n", Lifetime::Session).await;
+    let write_on = async || {
+        for number in 0..100 {
+            let data = vec![0; 900_000];
+            let node = path(&format!("/d/{number}"));
+            let txn = Txn::new().create(node, data, Lifetime::Persistent);
+            ann.commit(txn).await?.required()?;
+        }
+        Ok(())
+    };
+
+    let full = (ErrorKind::Backend, Effect::None);
+    let says = ["database space exceeded", "compact and defragment it, then disarm the alarm"];
+    fails(write_on(), full, &says).await;
+    fails(set(&*ann), full, &says).await;
+    fails(open(options(&world)), full, &says).await;
+
+    // What frees something goes on, and what is there lives.
+    let view = ann.read(Query::children(path("/d"))).await.expect("answered");
+    for node in view.nodes {
+        let deleted = ann.commit(Txn::new().delete(node.path, Expect::Any)).await;
+        deleted.expect("answered").required().expect("it is there");
+    }
+    assert!(!ann.status().borrow().is_lost());
+    make_room(&world).await;
+    set(&*ann).await.expect("there is room again");
+}
+
+/// Does what the error says.
+async fn make_room(world: &World) {
+    let now = world.raw().await.get("now", None).await.expect("answered");
+    let now = now.header().expect("always there").revision().to_string();
+    let steps: [&[&str]; 3] =
+        [&["compaction", "--physical", &now], &["defrag"], &["alarm", "disarm"]];
+    for step in steps {
+        let done =
+            world.cluster.etcdctl().args(step).output().expect("etcdctl is installed beside etcd");
+        assert!(done.status.success(), "{step:?}: {done:?}");
+    }
+}
