@@ -11,6 +11,7 @@ pub mod child;
 pub mod etcd;
 pub mod home;
 pub mod links;
+pub mod members;
 pub mod pipe;
 pub mod zookeeper;
 

@@ -4,18 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
 use std::process::Command;
-use std::thread::sleep;
 use std::time::Duration;
 
 use synod_core::store::SessionId;
-use tokio::time::Instant;
 
-use crate::server::child::{Child, Signal};
 use crate::server::free_ports;
-use crate::server::home::Home;
+use crate::server::members::{Kind, Members};
 
 /// Where Debian puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -24,24 +21,13 @@ const MORE_JARS: &str = "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-
     /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 /// How long the servers' beat is. All their other times are multiples of it.
 pub const TICK: Duration = Duration::from_millis(100);
-/// How long a start may take on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// ZooKeeper servers that agree, or one.
+pub type Ensemble = Members<ZooKeeper>;
 
-/// One server or several that agree, each a process of its own, with all data in a directory that
-/// goes when this is dropped.
+/// One ZooKeeper server.
 #[derive(Debug)]
-pub struct Ensemble {
-    nodes: Vec<Node>,
-    // Behind the nodes: their processes end before their files go.
-    _home: Home,
-}
-
-#[derive(Debug)]
-struct Node {
-    child: Option<Child>,
+pub struct ZooKeeper {
     port: u16,
-    home: PathBuf,
-    arguments: Vec<String>,
 }
 
 impl Ensemble {
@@ -71,99 +57,24 @@ impl Ensemble {
     }
 
     fn spawn(size: usize, arguments: &[&str], lines: &[&str]) -> io::Result<Self> {
-        let home = Home::new("zookeeper")?;
         let ports = free_ports(size * 3)?;
-        let mut nodes = Vec::new();
+        let mut ensemble = Self::none()?;
         for (index, own) in ports.chunks(3).enumerate() {
-            let (home, arguments) = (home.path().join(index.to_string()), to_strings(arguments));
-            let mut node = Node { child: None, port: own[0], home, arguments };
-            node.write_config(index, &ports, lines)?;
-            node.start()?;
-            nodes.push(node);
+            ensemble.add(ZooKeeper { port: own[0] }, |home| {
+                write_config(home, index, &ports, lines)?;
+                Ok(command(home, arguments))
+            })?;
         }
-        Ok(Self { nodes, _home: home })
-    }
-
-    /// Waits until every server that runs takes requests.
-    ///
-    /// # Errors
-    ///
-    /// If it takes too long: with the last words of the server.
-    pub fn await_ready(&self) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
-        for node in self.nodes.iter().filter(|node| node.child.is_some()) {
-            while node.mode().is_none() {
-                if Instant::now() > end {
-                    return Err(format!("ZooKeeper did not start: {}", node.last_words()));
-                }
-                sleep(Duration::from_millis(20));
-            }
-        }
-        Ok(())
-    }
-
-    /// Where its servers listen.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(Node::address).collect()
-    }
-
-    /// Ends a server as a power cut would.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be ended.
-    pub fn kill(&mut self, node: usize) -> io::Result<()> {
-        if let Some(child) = self.nodes[node].child.take() {
-            child.signal(Signal::Kill)?;
-        }
-        Ok(())
-    }
-
-    /// Starts a server again on what it has on disk.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be started.
-    pub fn restart(&mut self, node: usize) -> io::Result<()> {
-        self.nodes[node].child = None;
-        self.nodes[node].start()
-    }
-
-    /// Lets a server stand still.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub fn pause(&self, node: usize) -> io::Result<()> {
-        self.nodes[node].signal(Signal::Stop)
-    }
-
-    /// Lets a server that stands still go on.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub fn resume(&self, node: usize) -> io::Result<()> {
-        self.nodes[node].signal(Signal::Continue)
-    }
-
-    /// Which server leads; `None` while none does.
-    pub fn leader(&self) -> Option<usize> {
-        let leads = |node: &Node| matches!(node.mode().as_deref(), Some("leader" | "standalone"));
-        self.nodes.iter().position(leads)
+        Ok(ensemble)
     }
 
     /// How many watches all servers keep for these sessions.
     pub fn watches(&self, sessions: &[SessionId]) -> usize {
         let mine: BTreeSet<String> =
             sessions.iter().map(|session| format!("0x{:x}", session.get())).collect();
-        let told = self.nodes.iter().filter_map(|node| node.ask("wchc").ok());
+        let told = self.each().filter_map(|node| node.ask("wchc").ok());
         told.map(|told| count_watches(&told, &mine)).sum()
     }
-}
-
-fn to_strings(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|&text| text.to_owned()).collect()
 }
 
 /// Counts the paths below the sessions that are named.
@@ -179,66 +90,55 @@ fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
     count
 }
 
-impl Node {
-    fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
-    }
-
-    fn write_config(&self, index: usize, ports: &[u16], lines: &[&str]) -> io::Result<()> {
-        let data = self.home.join("data");
-        fs::create_dir_all(&data)?;
-        let (tick, data_dir) = (TICK.as_millis(), data.display());
-        let mut config = format!(
-            "tickTime={tick}\nminSessionTimeout=200\nmaxSessionTimeout=60000\ninitLimit=50\n\
-             syncLimit=20\ndataDir={data_dir}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n",
-            self.port
-        );
-        if ports.len() > 3 {
-            fs::write(data.join("myid"), (index + 1).to_string())?;
-            for (index, peer) in ports.chunks(3).enumerate() {
-                let line =
-                    writeln!(config, "server.{}=127.0.0.1:{}:{}", index + 1, peer[1], peer[2]);
-                line.map_err(io::Error::other)?;
-            }
-        }
-        config.push_str(&lines.join("\n"));
-        fs::write(self.home.join("zoo.cfg"), config)
-    }
-
-    fn start(&mut self) -> io::Result<()> {
-        let mut java = Command::new("java");
-        java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
-            .arg(format!("{JAR}:{MORE_JARS}"))
-            .args([
-                "-Dzookeeper.extendedTypesEnabled=true",
-                "-Dznode.container.checkIntervalMs=200",
-            ])
-            .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
-            .args(&self.arguments)
-            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(self.home.join("zoo.cfg"));
-        self.child = Some(Child::start(&mut java, &self.log())?);
-        Ok(())
-    }
-
-    fn log(&self) -> PathBuf {
-        self.home.join("log")
-    }
-
-    fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        let last: Vec<&str> = log.lines().rev().take(5).collect();
-        last.into_iter().rev().collect::<Vec<_>>().join("\n")
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        match &self.child {
-            Some(child) => child.signal(signal),
-            None => Err(io::Error::other("the server does not run")),
+fn write_config(home: &Path, index: usize, ports: &[u16], lines: &[&str]) -> io::Result<()> {
+    let data = home.join("data");
+    fs::create_dir_all(&data)?;
+    let (tick, data_dir, port) = (TICK.as_millis(), data.display(), ports[index * 3]);
+    let mut config = format!(
+        "tickTime={tick}\nminSessionTimeout=200\nmaxSessionTimeout=60000\ninitLimit=50\n\
+         syncLimit=20\ndataDir={data_dir}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+         admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n"
+    );
+    if ports.len() > 3 {
+        fs::write(data.join("myid"), (index + 1).to_string())?;
+        for (index, peer) in ports.chunks(3).enumerate() {
+            let line = writeln!(config, "server.{}=127.0.0.1:{}:{}", index + 1, peer[1], peer[2]);
+            line.map_err(io::Error::other)?;
         }
     }
+    config.push_str(&lines.join("\n"));
+    fs::write(home.join("zoo.cfg"), config)
+}
 
+fn command(home: &Path, arguments: &[&str]) -> Command {
+    let mut java = Command::new("java");
+    java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
+        .arg(format!("{JAR}:{MORE_JARS}"))
+        .args(["-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=200"])
+        .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
+        .args(arguments)
+        .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+        .arg(home.join("zoo.cfg"));
+    java
+}
+
+impl Kind for ZooKeeper {
+    const NAME: &'static str = "ZooKeeper";
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn is_ready(&self) -> bool {
+        self.mode().is_some()
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.mode().as_deref(), Some("leader" | "standalone"))
+    }
+}
+
+impl ZooKeeper {
     /// What it is in its ensemble, if it takes requests.
     fn mode(&self) -> Option<String> {
         let told = self.ask("srvr").ok()?;
@@ -249,7 +149,8 @@ impl Node {
     fn ask(&self, command: &str) -> io::Result<String> {
         // One that was accepted too early is never answered.
         let limit = Duration::from_millis(200);
-        let mut stream = TcpStream::connect_timeout(&self.address(), limit)?;
+        let mut stream =
+            TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, self.port).into(), limit)?;
         stream.set_read_timeout(Some(limit))?;
         stream.write_all(command.as_bytes())?;
         let mut told = String::new();
