@@ -16,27 +16,36 @@ use synod_core::error::Error;
 use synod_core::store::{Backend, SessionId, SessionOptions, Store};
 use synod_etcd::{EtcdBackend, EtcdOptions};
 
-/// One server, or as many as are asked for: all cases share them.
-static SERVERS: LazyLock<Result<Cluster, String>> = LazyLock::new(|| {
-    let size = std::env::var("SYNOD_SERVERS").ok().and_then(|size| size.parse().ok());
-    Cluster::start(size.unwrap_or(1))
-});
+type Servers = LazyLock<Result<Cluster, String>>;
+
+/// All cases share them.
+static ONE: Servers = LazyLock::new(|| Cluster::start(1));
+static THREE: Servers = LazyLock::new(|| Cluster::start(3));
+
+/// The cases wait more than they work.
+const AT_ONCE: usize = 8;
 
 /// Every session has a link of its own.
-#[derive(Clone, Debug, Default)]
-struct Etcd(Arc<Mutex<BTreeMap<SessionId, Arc<Pipe>>>>);
+#[derive(Clone, Debug)]
+struct Etcd {
+    servers: &'static Cluster,
+    pipes: Arc<Mutex<BTreeMap<SessionId, Arc<Pipe>>>>,
+}
 
-fn servers() -> Result<&'static Cluster, String> {
-    SERVERS.as_ref().map_err(Clone::clone)
+impl Etcd {
+    fn start(servers: &'static Servers) -> Result<Self, String> {
+        let servers = servers.as_ref().map_err(Clone::clone)?;
+        Ok(Self { servers, pipes: Arc::default() })
+    }
 }
 
 #[async_trait]
 impl Backend for Etcd {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>, Error> {
-        let pipe = Pipe::start(&servers().expect("running").addresses()).expect("free ports");
+        let pipe = Pipe::start(&self.servers.addresses()).expect("free ports");
         let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
         let store = EtcdBackend::new(hosts)?.open(options).await?;
-        let mut pipes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         pipes.insert(store.session().id, Arc::new(pipe));
         Ok(store)
     }
@@ -59,20 +68,23 @@ impl Harness for Etcd {
 
     async fn expire(&self, session: SessionId) {
         let lease = i64::from_ne_bytes(session.get().to_ne_bytes());
-        let hosts = servers().expect("running").addresses();
+        let hosts = self.servers.addresses();
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
         let client = Client::connect(&hosts[..1], None).await.expect("valid");
         client.lease_client().revoke(lease).await.expect("it lives");
     }
 
     async fn link(&self, session: SessionId, link: Link) {
-        let pipes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         pipes[&session].set(link);
     }
 }
 
 fn main() -> ExitCode {
-    let there = servers().map(drop);
-    assert!(there.is_ok() || !required(), "{there:?}");
-    Suite::fallible(|| servers().map(|_| Etcd::default())).main()
+    let suite =
+        |servers: &'static Servers| Suite::fallible(move || Etcd::start(servers)).at_once(AT_ONCE);
+    if let (true, Err(why)) = (required(), &*ONE) {
+        panic!("{why}");
+    }
+    Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE))])
 }
