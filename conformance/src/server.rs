@@ -10,8 +10,10 @@ use std::net::{Ipv4Addr, TcpListener};
 pub mod child;
 pub mod etcd;
 pub mod home;
+pub mod kept;
 pub mod links;
 pub mod members;
+pub mod peers;
 pub mod pipe;
 pub mod zookeeper;
 
