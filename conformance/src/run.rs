@@ -112,7 +112,7 @@ impl Suite {
         let mut arguments = Arguments::from_args();
         let mut trials = Vec::new();
         for (store, suite) in suites {
-            let suite = match suite.from_environment() {
+            let suite = match suite.seeded_by_environment() {
                 Ok(suite) => suite,
                 Err(why) => {
                     #[expect(clippy::print_stderr, reason = "it says why it does not run")]
@@ -128,7 +128,7 @@ impl Suite {
         libtest_mimic::run(&arguments, trials).exit_code()
     }
 
-    fn from_environment(self) -> Result<Self, String> {
+    fn seeded_by_environment(self) -> Result<Self, String> {
         let given = std::env::var("SYNOD_SEED").ok();
         let parsed = given.as_deref().map(|text| {
             let digits = text.strip_prefix("0x").unwrap_or(text);

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::check::record::{Breach, Record};
+use crate::check::record::{Breach, Called, Record};
 use crate::fault::entry::{Fact, Kind, Op, Told};
 
 /// Every session that was believed to live when it did not, or that left or made something
@@ -20,7 +20,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
 fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
     let deleted: BTreeSet<&str> = (record.calls.iter())
         .filter(|call| matches!(call.op, Op::Delete { .. }))
-        .map(super::record::Called::path)
+        .map(Called::path)
         .collect();
     let owned = record.facts.iter().filter_map(|fact| Some((fact.path.as_str(), fact.owner?)));
     owned.filter(|(path, _)| !deleted.contains(path)).collect()
@@ -125,7 +125,7 @@ fn check_closed(record: &Record) -> Vec<Breach> {
             call.called > close.returned
                 && matches!(call.op, Op::Read { local: false, .. } | Op::List { local: false, .. })
         });
-        for seen in later.flat_map(|read| read.seen()) {
+        for seen in later.flat_map(Called::seen) {
             if seen.owner == Some(close.session) {
                 let what = format!("{seen:?} was seen after {close}");
                 found.push(Breach::new("L-SES-7", what));

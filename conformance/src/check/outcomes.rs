@@ -35,9 +35,8 @@ fn judge(call: &Called, kept: &[&Fact]) -> Option<Breach> {
         }
         (End::Done(_), []) => breach("L-OUT-2", "it was said to be done, and was not"),
         (End::Done(_), _) => breach("L-OUT-2", "it was done more than once"),
-        (End::Not, []) => None,
-        (End::Not, _) => breach("L-OUT-1", "it was certain not to happen, and did"),
-        (End::Unknown, [] | [_]) => None,
+        (End::Not, [_, ..]) => breach("L-OUT-1", "it was certain not to happen, and did"),
+        (End::Not, []) | (End::Unknown, [] | [_]) => None,
         (End::Unknown, _) => breach("L-OUT-3", "it may have happened once, and did so more often"),
     }
 }

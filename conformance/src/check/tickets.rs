@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::check::record::{Breach, Record};
+use crate::check::record::{Breach, Called, Record};
 use crate::fault::entry::{Kind, Op};
 
 /// Every ticket that is there twice, or out of order.
@@ -32,7 +32,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
 /// later never comes before one that was seen.
 fn check_order(record: &Record) -> Vec<Breach> {
     let mut directories: BTreeMap<&str, BTreeSet<(u64, u64, &str)>> = BTreeMap::new();
-    for seen in record.calls.iter().flat_map(|call| call.seen()) {
+    for seen in record.calls.iter().flat_map(Called::seen) {
         if let (Some(sequence), true) = (seen.sequence, seen.created > 0)
             && let Some((parent, _)) = seen.path.rsplit_once('/')
         {

@@ -41,13 +41,13 @@ const DRAWS: usize = 5;
 ///
 /// # Errors
 ///
-/// If the input or the output breaks, or no runtime can be had.
+/// If no runtime can be had.
 pub fn run(p: usize, backend: Arc<dyn Backend>) -> io::Result<()> {
     let (orders, incoming) = mpsc::unbounded_channel();
     let _reading = std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
             let Ok(line) = line else { return };
-            let order = serde_json::from_str::<Order>(&line).expect("orders are written here");
+            let Ok(order) = serde_json::from_str::<Order>(&line) else { return };
             if orders.send(order).is_err() {
                 return;
             }
@@ -82,13 +82,14 @@ impl Worker {
                 Op::Exit => return,
                 Op::Ping => tell(self.p, None, Some(id), What::Ok { answer: Answer::default() }),
                 Op::Open { ttl } => self.open(id, ttl).await,
-                op => match &self.session {
-                    Some(session) => self.tasks.push(spawn(session.clone().call(id, op))),
-                    None => {
+                op => {
+                    if let Some(session) = &self.session {
+                        self.tasks.push(spawn(session.clone().call(id, op)));
+                    } else {
                         let why = "no session was opened".to_owned();
                         tell(self.p, None, Some(id), What::Fail { why });
                     }
-                },
+                }
             }
         }
     }
@@ -154,7 +155,7 @@ impl Session {
                 let query = Query::children(at(path));
                 let (view, watch) = self.store.observe(query.clone()).await?;
                 spawn(self.clone().listen(id, query, watch)).let_go();
-                Ok(shown(view))
+                Ok(shown(&view))
             }
             Op::Open { .. } | Op::Exit | Op::Ping => unreachable!("these are for the process"),
         }
@@ -162,12 +163,12 @@ impl Session {
 
     async fn read(&self, query: Query, local: bool) -> Result<Answer> {
         let query = if local { query.local() } else { query };
-        self.store.read(query).await.map(shown)
+        self.store.read(query).await.map(|view| shown(&view))
     }
 
     async fn write(&self, txn: Txn) -> Result<Answer> {
         Ok(match self.store.commit(txn).await? {
-            Outcome::Committed(commit) => done(commit),
+            Outcome::Committed(commit) => done(&commit),
             Outcome::Rejected(no) => {
                 Answer { refused: Some(format!("{:?}", no.why)), ..Answer::default() }
             }
@@ -215,7 +216,7 @@ impl Session {
             self.tell(id, What::Event { told });
             while again && !self.store.status().borrow().is_lost() {
                 if let Ok(view) = self.store.read(query.clone()).await {
-                    let nodes = shown(view).nodes;
+                    let nodes = shown(&view).nodes;
                     self.tell(id, What::Event { told: Told::View { nodes } });
                     break;
                 }
@@ -276,7 +277,7 @@ fn lifetime(ephemeral: bool) -> Lifetime {
     if ephemeral { Lifetime::Session } else { Lifetime::Persistent }
 }
 
-fn done(commit: Commit) -> Answer {
+fn done(commit: &Commit) -> Answer {
     let nodes = commit.done.iter().map(|done| {
         let mut node = Node::new(done.path.clone()).with_sequence(done.sequence);
         node.stat = done.stat;
@@ -291,7 +292,7 @@ fn done(commit: Commit) -> Answer {
     }
 }
 
-fn shown(view: View) -> Answer {
+fn shown(view: &View) -> Answer {
     let nodes = view.nodes.iter().filter(|node| node.stat.is_some());
     Answer { nodes: nodes.map(seen_of).collect(), ..Answer::default() }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::server::free_ports;
 use crate::server::members::{Kind, Members};
+use crate::server::peers::Callers;
 
 /// How the members of a [`Cluster`] are started.
 #[derive(Clone, Debug, Default)]
@@ -60,17 +61,51 @@ impl Cluster {
         if let Some(why) = Self::missing() {
             return Err(why);
         }
-        let cluster = Self::spawn(size, flavour).map_err(|error| format!("etcd: {error}"))?;
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            let own: Vec<u16> = ports.chunks(3).map(|own| own[1]).collect();
+            Self::spawn(&ports, &own, flavour)
+        };
+        let cluster = start().map_err(|error: io::Error| format!("etcd: {error}"))?;
         cluster.await_ready()?;
         Ok(cluster)
     }
 
-    fn spawn(size: usize, flavour: &Flavour) -> io::Result<Self> {
-        let ports = free_ports(size * 3)?;
-        let peers: Vec<String> = ports
-            .chunks(3)
-            .enumerate()
-            .map(|(index, own)| format!("n{index}=http://127.0.0.1:{}", own[1]))
+    /// Starts so many servers that talk to each other through proxies of ours, within a tokio
+    /// runtime with a thread to spare, as this one waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::start`].
+    pub fn start_apart(size: usize, flavour: &Flavour) -> Result<(Self, Callers), String> {
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            let own: Vec<u16> = ports.chunks(3).map(|own| own[1]).collect();
+            let callers = Callers::start(&own)?;
+            Ok((Self::spawn(&ports, callers.ports(), flavour)?, callers))
+        };
+        let (cluster, callers) = start().map_err(|error: io::Error| format!("etcd: {error}"))?;
+        cluster.await_ready()?;
+        Ok((cluster, callers))
+    }
+
+    /// What the servers call themselves towards each other, of those that run.
+    pub fn names(&self) -> Vec<String> {
+        let name = |member: &Etcd| {
+            let told = member.ask("/metrics").ok()?;
+            let name = told.split_once("etcd_server_id{server_id=\"")?.1.split_once('"')?.0;
+            Some(name.to_owned())
+        };
+        self.each().map(|member| name(member).unwrap_or_default()).collect()
+    }
+
+    /// Servers that are found by the others at these ports.
+    fn spawn(ports: &[u16], found_at: &[u16], flavour: &Flavour) -> io::Result<Self> {
+        let peers: Vec<String> = (found_at.iter().enumerate())
+            .map(|(index, port)| format!("n{index}=http://127.0.0.1:{port}"))
             .collect();
         let mut cluster = Self::none()?;
         for (index, own) in ports.chunks(3).enumerate() {
@@ -79,7 +114,7 @@ impl Cluster {
                     fs::write(home.join(name), content)?;
                 }
                 let mut etcd = Command::new("etcd");
-                etcd.args(arguments(index, own, &peers.join(","), home, flavour));
+                etcd.args(arguments(index, own, &peers, home, flavour));
                 Ok(etcd)
             })?;
         }
@@ -107,24 +142,25 @@ impl Cluster {
 fn arguments(
     index: usize,
     ports: &[u16],
-    peers: &str,
+    peers: &[String],
     home: &Path,
     flavour: &Flavour,
 ) -> Vec<String> {
     let at = |scheme: &str, port: u16| format!("{scheme}://127.0.0.1:{port}");
     let client = at(if flavour.tls { "https" } else { "http" }, ports[0]);
     let (peer, metrics) = (at("http", ports[1]), at("http", ports[2]));
+    let found_at = peers[index].split_once('=').map_or("", |(_name, url)| url);
     let home = home.display().to_string();
     let pairs = [
         ("--name", format!("n{index}")),
         ("--data-dir", format!("{home}/data")),
         ("--listen-client-urls", client.clone()),
         ("--advertise-client-urls", client),
-        ("--listen-peer-urls", peer.clone()),
-        ("--initial-advertise-peer-urls", peer),
+        ("--listen-peer-urls", peer),
+        ("--initial-advertise-peer-urls", found_at.to_owned()),
         ("--listen-metrics-urls", metrics),
-        ("--initial-cluster", peers.to_owned()),
-        ("--initial-cluster-token", peers.to_owned()),
+        ("--initial-cluster", peers.join(",")),
+        ("--initial-cluster-token", peers.join(",")),
         ("--initial-cluster-state", "new".to_owned()),
         ("--logger", "zap".to_owned()),
         ("--log-level", "warn".to_owned()),

@@ -28,7 +28,7 @@ pub struct Pipe {
 
 /// What all connections share.
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     link: watch::Sender<Link>,
     /// The only server that lets anybody in; nobody else keeps anybody.
     only: watch::Sender<Option<usize>>,
@@ -73,12 +73,7 @@ impl Pipe {
     ///
     /// If the operating system has no port left.
     pub fn start(servers: &[SocketAddr]) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
-            link: watch::Sender::new(Link::Open),
-            only: watch::Sender::new(None),
-            trap: Mutex::default(),
-            closed: watch::Sender::new(0),
-        });
+        let shared = Arc::new(Shared::open());
         let (mut addresses, mut listening) = (Vec::new(), Vec::new());
         for (place, server) in servers.iter().enumerate() {
             let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -97,7 +92,7 @@ impl Pipe {
 
     /// Changes what it does, for connections that are and that will be.
     pub fn set(&self, link: Link) {
-        self.shared.link.send_replace(link);
+        self.shared.set(link);
     }
 
     /// Lets nobody in but to this server, and breaks every other connection; `None` lets everybody
@@ -107,6 +102,7 @@ impl Pipe {
     }
 
     /// Loses the next request that contains these bytes, or its answer, and the connection with it.
+    /// Every request contains no bytes.
     pub fn lose(&self, lost: Lost, bytes: impl Into<Vec<u8>>) {
         let trap = Trap { bytes: bytes.into(), lost };
         *self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner) = Some(trap);
@@ -124,11 +120,28 @@ impl Pipe {
 }
 
 impl Shared {
+    pub(super) fn open() -> Self {
+        Self {
+            link: watch::Sender::new(Link::Open),
+            only: watch::Sender::new(None),
+            trap: Mutex::default(),
+            closed: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn set(&self, link: Link) {
+        self.link.send_replace(link);
+    }
+
     /// What is lost with these bytes, if anything is.
     fn trapped(&self, bytes: &[u8]) -> Option<Lost> {
         let mut trap = self.trap.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = trap.as_ref()?;
-        let caught = bytes.windows(waiting.bytes.len()).any(|window| window == waiting.bytes);
+        let is_wanted = |window: &[u8]| window == waiting.bytes;
+        let caught = match waiting.bytes.len() {
+            0 => true,
+            length => bytes.windows(length).any(is_wanted),
+        };
         if caught { trap.take().map(|trap| trap.lost) } else { None }
     }
 
@@ -154,7 +167,7 @@ async fn connect(client: TcpStream, server: SocketAddr, place: usize, shared: Ar
     let _first = select(pin!(barred), pin!(carried)).await;
 }
 
-async fn carry_both(client: TcpStream, server: SocketAddr, shared: Arc<Shared>) {
+pub(super) async fn carry_both(client: TcpStream, server: SocketAddr, shared: Arc<Shared>) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     if client.set_nodelay(true).and(server.set_nodelay(true)).is_err() {
         return;

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use synod_core::store::SessionId;
 
-use crate::server::free_ports;
+use crate::fault::entry::Fact;
 use crate::server::members::{Kind, Members};
+use crate::server::peers::Peers;
+use crate::server::{free_ports, kept};
 
 /// Where Debian puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -40,6 +42,12 @@ impl Ensemble {
         Self::start_with(size, &[], &[])
     }
 
+    /// Why there can be no servers; `None` if there can.
+    pub fn missing() -> Option<String> {
+        let there = Path::new(JAR).exists();
+        (!there).then(|| format!("ZooKeeper is not installed: there is no {JAR}"))
+    }
+
     /// Starts so many servers with more arguments for each Java and more lines in each
     /// configuration, which override the usual ones.
     ///
@@ -47,21 +55,66 @@ impl Ensemble {
     ///
     /// As [`Ensemble::start`].
     pub fn start_with(size: usize, arguments: &[&str], lines: &[&str]) -> Result<Self, String> {
-        if !Path::new(JAR).exists() {
-            return Err(format!("ZooKeeper is not installed: there is no {JAR}"));
+        if let Some(why) = Self::missing() {
+            return Err(why);
         }
-        let ensemble =
-            Self::spawn(size, arguments, lines).map_err(|error| format!("ZooKeeper: {error}"))?;
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            Self::spawn(&ports, |_from, to| ports[to * 3 + 1..][..2].to_vec(), arguments, lines)
+        };
+        let ensemble = start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
         ensemble.await_ready()?;
         Ok(ensemble)
     }
 
-    fn spawn(size: usize, arguments: &[&str], lines: &[&str]) -> io::Result<Self> {
-        let ports = free_ports(size * 3)?;
+    /// Starts so many servers that talk to each other through proxies of ours, within a tokio
+    /// runtime with a thread to spare, as this one waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ensemble::start`].
+    pub fn start_apart(size: usize) -> Result<(Self, Peers), String> {
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            let own: Vec<_> = ports.chunks(3).map(|own| own[1..].to_vec()).collect();
+            let peers = Peers::start(&own)?;
+            let view = |from: usize, to: usize| {
+                if from == to { own[to].clone() } else { peers.ports(from, to) }
+            };
+            let ensemble = Self::spawn(&ports, view, &[], &[])?;
+            Ok((ensemble, peers))
+        };
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let (ensemble, peers) =
+            start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
+        ensemble.await_ready()?;
+        Ok((ensemble, peers))
+    }
+
+    /// Every change of a node that is in the logs of those of its servers whose disk can be read.
+    ///
+    /// # Errors
+    ///
+    /// If none can.
+    pub fn facts(&self) -> io::Result<Vec<Fact>> {
+        kept::facts((0..self.each().count()).map(|node| self.home(node)))
+    }
+
+    /// Servers that find each other as `view` says: who calls, and whom.
+    fn spawn(
+        ports: &[u16],
+        view: impl Fn(usize, usize) -> Vec<u16>,
+        arguments: &[&str],
+        lines: &[&str],
+    ) -> io::Result<Self> {
+        let size = ports.len() / 3;
         let mut ensemble = Self::none()?;
         for (index, own) in ports.chunks(3).enumerate() {
             ensemble.add(ZooKeeper { port: own[0] }, |home| {
-                write_config(home, index, &ports, lines)?;
+                let peers: Vec<_> = (0..size).map(|peer| view(index, peer)).collect();
+                write_config(home, own[0], index, &peers, lines)?;
                 Ok(command(home, arguments))
             })?;
         }
@@ -90,19 +143,25 @@ fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
     count
 }
 
-fn write_config(home: &Path, index: usize, ports: &[u16], lines: &[&str]) -> io::Result<()> {
+fn write_config(
+    home: &Path,
+    port: u16,
+    index: usize,
+    peers: &[Vec<u16>],
+    lines: &[&str],
+) -> io::Result<()> {
     let data = home.join("data");
     fs::create_dir_all(&data)?;
-    let (tick, data_dir, port) = (TICK.as_millis(), data.display(), ports[index * 3]);
+    let (tick, data_dir) = (TICK.as_millis(), data.display());
     let mut config = format!(
         "tickTime={tick}\nminSessionTimeout=200\nmaxSessionTimeout=60000\ninitLimit=50\n\
          syncLimit=20\ndataDir={data_dir}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
          admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n"
     );
-    if ports.len() > 3 {
+    if peers.len() > 1 {
         fs::write(data.join("myid"), (index + 1).to_string())?;
-        for (index, peer) in ports.chunks(3).enumerate() {
-            let line = writeln!(config, "server.{}=127.0.0.1:{}:{}", index + 1, peer[1], peer[2]);
+        for (index, peer) in peers.iter().enumerate() {
+            let line = writeln!(config, "server.{}=127.0.0.1:{}:{}", index + 1, peer[0], peer[1]);
             line.map_err(io::Error::other)?;
         }
     }
