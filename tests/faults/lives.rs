@@ -55,7 +55,7 @@ pub(crate) async fn held_link(scene: &mut Scene) {
         is_told_that_it_is_over(&ann).await;
         // It lets a new one be opened.
         ann.open(crate::scene::TTL).await;
-        ann.done(ann.ephemeral(&own)).await;
+        ann.done(ann.ephemeral(&format!("{own} again"))).await;
     }
 }
 

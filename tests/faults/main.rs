@@ -86,7 +86,10 @@ fn main() -> ExitCode {
 
 fn trial(name: String, start: Start, act: Act, missing: Option<String>) -> Trial {
     let title = name.clone();
-    let trial = Trial::test(name, move || play(&title, start, act));
+    let trial = Trial::test(name, move || match soak::minutes() {
+        Some(minutes) => soak::repeat(minutes, |seed| play(&title, start, act, seed)),
+        None => play(&title, start, act, soak::seed()?),
+    });
     match missing {
         Some(why) => {
             assert!(!required(), "{why}");
@@ -97,12 +100,12 @@ fn trial(name: String, start: Start, act: Act, missing: Option<String>) -> Trial
 }
 
 /// Plays a scenario to its end, and judges what was taken down.
-fn play(name: &str, start: Start, act: Act) -> Result<(), Failed> {
+fn play(name: &str, start: Start, act: Act, seed: u64) -> Result<(), Failed> {
     // The servers are started and waited for on a thread that their proxies do not run on.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let played = runtime.block_on(async {
-        let mut scene = Scene::open(name, start()?)?;
+        let mut scene = Scene::open(name, start()?, seed)?;
         act(&mut scene).await;
         scene.judge().await
     });

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use synod_conformance::fault::client::End;
 use synod_conformance::fault::entry::{Installed, Op};
 use synod_conformance::harness::Link;
@@ -10,6 +11,8 @@ use tokio::time::{Instant, sleep};
 use crate::scene::{Actor, Scene, at, eventually, shown};
 use crate::servers::SIZE;
 
+/// Long: no session shall end on the way.
+const LONG: Duration = Duration::from_secs(20);
 /// How long a server lags: less than makes it give up.
 const LAG: Duration = Duration::from_millis(1_200);
 
@@ -24,7 +27,7 @@ pub(crate) async fn lagging(scene: &mut Scene) {
     for round in 0..3 {
         let follower = scene.follower().await;
         let leader = scene.leader().await;
-        let (ann, bob) = (scene.client().await, scene.client().await);
+        let (ann, bob) = (scene.client_for(LONG).await, scene.client_for(LONG).await);
         let node = format!("n{round}");
         moves(scene, &ann, leader);
         moves(scene, &bob, follower);
@@ -35,15 +38,18 @@ pub(crate) async fn lagging(scene: &mut Scene) {
         let began = Instant::now();
         let written = ann.insists(|| ann.set(&node)).await.revision;
         moves(scene, &ann, follower);
+        let mut reads = Vec::new();
         while began.elapsed() < LAG {
             // He who has seen nothing newer may be shown what is old.
             if let Some(seen) = shown(&bob.read(&node, true).await) {
                 lagged += usize::from(written.is_some_and(|written| seen.modified < written));
             }
-            let _may_fail = ann.read(&node, true).await;
+            // It may wait until the server has caught up, or fail.
+            reads.push(ann.client.call(Op::Read { path: at(&node), local: true }));
             sleep(Duration::from_millis(20)).await;
         }
         scene.join(follower);
+        join_all(reads).await;
         eventually("she is answered", async || matches!(ann.read(&node, true).await, End::Ok(_)))
             .await;
     }

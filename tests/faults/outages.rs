@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use synod::chance::Chance;
 use synod_conformance::fault::client::End;
 use synod_conformance::fault::entry::Op;
 use tokio::time::sleep;
@@ -14,27 +15,30 @@ use crate::servers::SIZE;
 /// How many registers there are.
 const REGISTERS: u64 = 2;
 /// How many calls of a register the search for an order takes.
-pub(crate) const CALLS: usize = 70;
+const CALLS: usize = 70;
 
-/// Some clients, a directory that the first observes, and registers.
-pub(crate) async fn clients(scene: &mut Scene, dir: &str) -> Vec<Arc<Actor>> {
+/// Some clients.
+pub(crate) async fn clients(scene: &mut Scene) -> Vec<Arc<Actor>> {
     let mut clients = Vec::new();
     for _ in 0..3 {
         clients.push(scene.client().await);
     }
+    clients
+}
+
+/// A directory that the first of them observes, one for tickets, and registers.
+pub(crate) async fn prepare(clients: &[Arc<Actor>], dir: &str) {
     let first = &clients[0];
     first.insists(|| Op::Observe { path: at(&format!("{dir}/d")) }).await;
     first.insists(|| first.create(&format!("{dir}/q/anchor"))).await;
     for register in 0..REGISTERS {
         first.insists(|| first.create(&format!("{dir}/r/{register}"))).await;
     }
-    clients
 }
 
-/// Has a client do this and that, whatever comes of it.
-pub(crate) async fn work(scene_chance: u64, ann: &Actor, dir: &str, calls: usize) {
-    let chance = synod::chance::Chance::seeded(scene_chance);
-    for _ in 0..calls {
+/// Has a client do this and that, whatever comes of it, with pauses of up to so many milliseconds.
+pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, pause: u64) {
+    for _ in 0..CALLS {
         let register = format!("{dir}/r/{}", chance.below(REGISTERS));
         let node = format!("{dir}/d/{}", chance.below(6));
         let end = match chance.below(12) {
@@ -60,16 +64,17 @@ pub(crate) async fn work(scene_chance: u64, ann: &Actor, dir: &str, calls: usize
                     sleep(Duration::from_millis(200)).await;
                 }
             }
-            _ => sleep(Duration::from_millis(5 + chance.below(30))).await,
+            _ => sleep(Duration::from_millis(chance.below(pause))).await,
         }
     }
 }
 
 /// Has all of them work while something happens, and once more when it is over.
 async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene)) {
-    let clients = clients(scene, "w").await;
-    let seeds: Vec<u64> = clients.iter().map(|_| scene.chance.number()).collect();
-    let working = clients.iter().zip(&seeds).map(|(ann, seed)| work(*seed, ann, "w", CALLS));
+    let clients = clients(scene).await;
+    prepare(&clients, "w").await;
+    let chance = scene.chance.clone();
+    let working = clients.iter().map(|ann| work(&chance, ann, "w", 40));
     join(join_all(working), happens(scene)).await;
     scene.heal().await;
     for ann in &clients {

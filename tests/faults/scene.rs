@@ -48,12 +48,8 @@ pub(crate) struct Actor {
 }
 
 impl Scene {
-    pub(crate) fn open(name: &str, servers: Box<dyn Servers>) -> Result<Self, String> {
-        let seed = match std::env::var("SYNOD_SEED") {
-            Ok(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16)
-                .map_err(|error| format!("SYNOD_SEED is not a number in hexadecimal: {error}"))?,
-            Err(_) => Chance::from_system().number(),
-        };
+    /// A scene that makes its choices by this seed.
+    pub(crate) fn open(name: &str, servers: Box<dyn Servers>, seed: u64) -> Result<Self, String> {
         let file = format!("{}-{seed:016x}.jsonl", name.replace("::", "-"));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(file);
         let book = Book::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -75,8 +71,13 @@ impl Scene {
 
     /// A client with a session.
     pub(crate) async fn client(&mut self) -> Arc<Actor> {
+        self.client_for(TTL).await
+    }
+
+    /// A client with a session of this time to live.
+    pub(crate) async fn client_for(&mut self, ttl: Duration) -> Arc<Actor> {
         let actor = self.process();
-        actor.open(TTL).await;
+        actor.open(ttl).await;
         actor
     }
 
@@ -139,9 +140,20 @@ impl Scene {
         self.parted.retain(|parted| *parted != server);
     }
 
+    /// Ends a session before its time.
     pub(crate) async fn expire(&self, session: u64) {
-        let ended = self.servers.expire(session).await;
-        self.done(format!("expire {session:x}"), &ended);
+        // Said before: from now on nothing follows from its time to live.
+        let what = What::Nemesis { what: "expire".to_owned(), outcome: Installed::Installed };
+        self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
+        self.servers.expire(session).await.expect("the session is ended");
+    }
+
+    /// [`Scene::expire`], where a session may have ended already, or no server answers.
+    pub(crate) async fn try_expire(&self, session: u64) {
+        let what =
+            What::Nemesis { what: "try to expire".to_owned(), outcome: Installed::Installed };
+        self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
+        let _may_be_over = timeout(TTL, self.servers.expire(session)).await;
     }
 
     /// Which server leads, once one does.
@@ -245,16 +257,14 @@ impl Actor {
     /// The last session that it opened.
     pub(crate) fn session(&self) -> Option<u64> {
         let number = self.client.number();
-        let entries = self.book.entries();
-        entries.iter().rev().find(|entry| entry.p == number && entry.s.is_some())?.s
+        self.book.last(|entry| entry.s.filter(|_| entry.p == number))
     }
 
     /// What it last said that it believes of its session.
     pub(crate) fn believes(&self) -> Option<String> {
         let number = self.client.number();
-        let entries = self.book.entries();
-        entries.iter().rev().filter(|entry| entry.p == number).find_map(|entry| match &entry.what {
-            What::Belief { status, .. } => Some(status.clone()),
+        self.book.last(|entry| match &entry.what {
+            What::Belief { status, .. } if entry.p == number => Some(status.clone()),
             _ => None,
         })
     }
@@ -331,6 +341,7 @@ impl Actor {
         loop {
             match self.call(op()).await {
                 End::Ok(answer) => return answer,
+                End::Fail(why) if why.starts_with("SessionLost") => drop(self.open(TTL).await),
                 other => assert!(Instant::now() < end, "{:?}: still {other:?}", op()),
             }
             sleep(Duration::from_millis(50)).await;

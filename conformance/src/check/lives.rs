@@ -16,14 +16,20 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The nodes that go only with their session, and whose they are.
+/// The nodes that go only with their session, and were never another's.
 fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
-    let deleted: BTreeSet<&str> = (record.calls.iter())
-        .filter(|call| matches!(call.op, Op::Delete { .. }))
-        .map(Called::path)
-        .collect();
-    let owned = record.facts.iter().filter_map(|fact| Some((fact.path.as_str(), fact.owner?)));
-    owned.filter(|(path, _)| !deleted.contains(path)).collect()
+    let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
+    let mut shared: BTreeSet<&str> = deleted.map(Called::path).collect();
+    let mut alone = BTreeMap::new();
+    for fact in record.facts.iter().filter(|fact| fact.kind == Kind::Created) {
+        let path = fact.path.as_str();
+        match fact.owner {
+            Some(owner) if alone.insert(path, owner).is_none_or(|before| before == owner) => {}
+            _ => drop(shared.insert(path)),
+        }
+    }
+    alone.retain(|path, _| !shared.contains(path));
+    alone
 }
 
 /// When somebody knew that the session was over, as a node of it was gone. It was over before.
@@ -44,7 +50,8 @@ fn known_over(record: &Record) -> BTreeMap<u64, u64> {
     for read in record.calls.iter().filter(|call| matches!(call.op, Op::Read { .. })) {
         let created = record.calls.iter().any(|call| {
             let creates = matches!(call.op, Op::Create { ephemeral: true, .. });
-            creates && call.path() == read.path() && call.returned < read.called
+            let before = call.answer().is_some() && call.returned < read.called;
+            creates && before && call.path() == read.path()
         });
         if created && read.answer().is_some() && read.seen().is_empty() {
             add(read.path(), read.returned);
@@ -61,7 +68,8 @@ fn check_beliefs(record: &Record) -> Vec<Breach> {
         let newest = last.entry(*session).or_default();
         *newest = certain.max(*newest);
     }
-    let late = last.into_iter().filter_map(|(session, certain)| {
+    let by_time = last.into_iter().filter(|(session, _)| !record.ended.contains(session));
+    let late = by_time.filter_map(|(session, certain)| {
         let over = *over.get(&session)?;
         (certain > over).then(|| {
             let late = (certain - over) / 1_000;
@@ -197,6 +205,24 @@ mod tests {
             believe(&mut script, "suspended", gone + 1);
             assert_eq!(laws(&script), ["L-SES-2"]);
         }
+    }
+
+    #[test]
+    fn nothing_follows_for_a_session_that_was_ended_before_its_time_or_shared_its_name() {
+        let (mut script, gone) = expired(true);
+        believe(&mut script, "live", gone + 1);
+        assert_eq!(laws(&script), ["L-SES-2"]);
+        script.fact(7, "/e", Kind::Created, Some(1), Some(9));
+        assert_eq!(laws(&script), Vec::<&str>::new());
+
+        let (mut script, gone) = expired(true);
+        believe(&mut script, "live", gone + 1);
+        let what = What::Nemesis {
+            what: "expire".into(),
+            outcome: crate::fault::entry::Installed::Installed,
+        };
+        script.say(7, None, what);
+        assert_eq!(laws(&script), Vec::<&str>::new());
     }
 
     #[test]

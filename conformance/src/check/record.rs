@@ -1,6 +1,6 @@
 //! [`Record`]: what a [`Book`](crate::fault::book::Book) says, sorted out for the checks of laws.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::check::{lives, order, outcomes, registers, sight, tickets, told};
@@ -22,6 +22,8 @@ pub struct Record {
     pub told: BTreeMap<u64, Vec<(u64, Told)>>,
     /// What was believed of a session: when it was said, the status, and when it was last certain.
     pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
+    /// Sessions that were ended from outside before their time.
+    pub ended: BTreeSet<u64>,
     /// Faults of which nobody knows whether they were there.
     pub indeterminate: Vec<String>,
 }
@@ -161,6 +163,7 @@ impl Record {
                 (What::Nemesis { what, outcome: Installed::Indeterminate }, ..) => {
                     record.indeterminate.push(what.clone());
                 }
+                (What::Nemesis { .. }, ..) => record.ended.extend(entry.s),
                 (What::Truth { fact }, ..) => record.facts.push(fact.clone()),
                 _ => {}
             }

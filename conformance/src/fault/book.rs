@@ -62,6 +62,11 @@ impl Book {
         }
     }
 
+    /// What `found` finds in the last entry that it finds something in.
+    pub fn last<T>(&self, found: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+        self.state().1.iter().rev().find_map(found)
+    }
+
     /// What was written down so far.
     pub fn entries(&self) -> Vec<Entry> {
         self.state().1.clone()
