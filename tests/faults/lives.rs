@@ -7,7 +7,7 @@ use synod_conformance::fault::entry::{Installed, Op};
 use synod_conformance::harness::Link;
 use tokio::time::sleep;
 
-use crate::scene::{Actor, Scene, at, eventually};
+use crate::scene::{Actor, Scene, TTL, at, eventually};
 
 /// Everything that a client may ask of a session that is over fails as that.
 async fn is_told_that_it_is_over(ann: &Actor) {
@@ -21,6 +21,8 @@ async fn is_told_that_it_is_over(ann: &Actor) {
             other => panic!("{op:?}: {other:?}"),
         }
     }
+    sleep(TTL).await;
+    assert_eq!(ann.believes().as_deref(), Some("lost"), "it stays so");
 }
 
 /// Two nodes of a session's own, which somebody else looks at.
@@ -30,6 +32,8 @@ async fn watched(scene: &mut Scene) -> [std::sync::Arc<Actor>; 2] {
     bob.done(Op::Observe { path: at("d") }).await;
     for name in ["d/e", "d/f"] {
         ann.done(ann.ephemeral(name)).await;
+        // It stays hers, whoever writes it.
+        bob.done(bob.set(name)).await;
     }
     [ann, bob]
 }
@@ -54,7 +58,7 @@ pub(crate) async fn held_link(scene: &mut Scene) {
 
         is_told_that_it_is_over(&ann).await;
         // It lets a new one be opened.
-        ann.open(crate::scene::TTL).await;
+        ann.open(TTL).await;
         ann.done(ann.ephemeral(&format!("{own} again"))).await;
     }
 }

@@ -13,9 +13,9 @@ use crate::scene::{Actor, Scene, at, shown};
 use crate::servers::SIZE;
 
 /// How many registers there are.
-const REGISTERS: u64 = 2;
-/// How many calls of a register the search for an order takes.
-const CALLS: usize = 70;
+const REGISTERS: u64 = 4;
+/// How many calls each client makes: not more of a register than the search for an order takes.
+const CALLS: usize = 120;
 
 /// Some clients.
 pub(crate) async fn clients(scene: &mut Scene) -> Vec<Arc<Actor>> {
@@ -74,11 +74,19 @@ async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene
     let clients = clients(scene).await;
     prepare(&clients, "w").await;
     let chance = scene.chance.clone();
-    let working = clients.iter().map(|ann| work(&chance, ann, "w", 40));
+    let working = clients.iter().map(|ann| work(&chance, ann, "w", 30));
     join(join_all(working), happens(scene)).await;
     scene.heal().await;
     for ann in &clients {
         ann.insists(|| ann.set("w/r/0")).await;
+    }
+    // By now everybody is connected, and is told of everything.
+    let ann = &clients[1];
+    for name in ["x", "y", "z"] {
+        let path = format!("w/d/{name}");
+        ann.insists(|| ann.create(&path)).await;
+        ann.insists(|| Op::Delete { path: at(&path) }).await;
+        ann.insists(|| ann.create(&format!("{path}2"))).await;
     }
 }
 

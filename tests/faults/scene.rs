@@ -14,10 +14,11 @@ use synod_conformance::fault::client::{Client, End};
 use synod_conformance::fault::entry::{Answer, Entry, Installed, Op, Seen, What, now};
 use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::{Lost, Pipe};
+use synod_conformance::wrong::Mistake;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::WORKER;
 use crate::servers::{SIZE, Servers};
+use crate::{MISTAKE, NO_VERDICT, WORKER};
 
 /// How long anybody waits for what must happen in the end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -33,6 +34,8 @@ pub(crate) struct Scene {
     clients: Vec<Arc<Actor>>,
     values: Arc<AtomicU64>,
     seed: u64,
+    /// What every client gets wrong.
+    mistake: Option<Mistake>,
     /// Servers that do not run, and those that stand still or are cut off.
     killed: Vec<usize>,
     paused: Vec<usize>,
@@ -49,7 +52,12 @@ pub(crate) struct Actor {
 
 impl Scene {
     /// A scene that makes its choices by this seed.
-    pub(crate) fn open(name: &str, servers: Box<dyn Servers>, seed: u64) -> Result<Self, String> {
+    pub(crate) fn open(
+        name: &str,
+        servers: Box<dyn Servers>,
+        mistake: Option<Mistake>,
+        seed: u64,
+    ) -> Result<Self, String> {
         let file = format!("{}-{seed:016x}.jsonl", name.replace("::", "-"));
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(file);
         let book = Book::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -63,6 +71,7 @@ impl Scene {
             clients: Vec::new(),
             values,
             seed,
+            mistake,
             killed: Vec::new(),
             paused: Vec::new(),
             parted: Vec::new(),
@@ -88,6 +97,9 @@ impl Scene {
         let program = std::env::current_exe().expect("this is one");
         let mut command = Command::new(program);
         command.args([WORKER, &number.to_string(), &self.servers.url(pipe.addresses())]);
+        if let Some(mistake) = self.mistake {
+            command.env(MISTAKE, mistake.to_string());
+        }
         let client = Client::start(number, &mut command, &self.book).expect("it can be started");
         let (values, book) = (self.values.clone(), self.book.clone());
         let actor = Arc::new(Actor { client, pipe, values, book });
@@ -203,7 +215,7 @@ impl Scene {
         let found = self.settled(&eve).await?;
         let record = Record::of(&self.book.entries());
         if !record.indeterminate.is_empty() {
-            return Err(format!("no verdict: {:?} may not have happened", record.indeterminate));
+            return Err(format!("{NO_VERDICT}{:?} may not have happened", record.indeterminate));
         }
         if found.is_empty() {
             return self.book.discard().map_err(|error| error.to_string());
@@ -235,6 +247,15 @@ impl Scene {
                 return Ok(found);
             }
             sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if self.mistake.is_some() {
+            // It was to go wrong.
+            let _gone = self.book.discard().is_ok();
         }
     }
 }

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use libtest_mimic::Failed;
 use synod::chance::Chance;
 use synod_conformance::fault::entry::Installed;
 use synod_conformance::harness::Link;
@@ -37,7 +36,7 @@ pub(crate) fn seed() -> Result<u64, String> {
 }
 
 /// Plays again and again for so long, each time by another seed and on new servers.
-pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), Failed>) -> Result<(), Failed> {
+pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> Result<(), String> {
     let end = Instant::now() + Duration::from_secs(60 * minutes);
     let mut seed = seed()?;
     let mut played = 0;

@@ -1,5 +1,5 @@
-//! Whether sessions live as long as they were believed to, and what is left of them: L-SES-2, 5, 6
-//! and 7, L-OUT-6.
+//! Whether sessions live as long as they were believed to, and what is left of them: L-SES-2, 3, 5,
+//! 6 and 7, L-OUT-6.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +13,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found.extend(check_remains(record));
     found.extend(check_closed(record));
     found.extend(check_lost(record));
+    found.extend(check_final(record));
     found
 }
 
@@ -162,6 +163,21 @@ fn check_lost(record: &Record) -> Vec<Breach> {
     found
 }
 
+/// Once it was said to be lost, it stays so.
+fn check_final(record: &Record) -> Vec<Breach> {
+    let mut lost = BTreeSet::new();
+    let mut found = Vec::new();
+    for (t, session, status, _) in &record.beliefs {
+        if status == "lost" {
+            lost.insert(session);
+        } else if lost.contains(session) {
+            let what = format!("session {session:x} was lost, and is {status} at {t}");
+            found.push(Breach::new("L-SES-3", what));
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +261,17 @@ mod tests {
         let seen = Seen { path: "/e".into(), owner: Some(7), ..Seen::default() };
         script.call(8, Op::List { path: "/".into(), local: false }, 0, vec![seen]);
         assert_eq!(laws(&script), ["L-SES-7"]);
+    }
+
+    #[test]
+    fn a_lost_session_stays_lost() {
+        let mut script = Script::default();
+        believe(&mut script, "suspended", 1);
+        believe(&mut script, "lost", 1);
+        believe(&mut script, "lost", 1);
+        assert_eq!(laws(&script), Vec::<&str>::new());
+        believe(&mut script, "live", 1);
+        assert_eq!(laws(&script), ["L-SES-3"]);
     }
 
     #[test]

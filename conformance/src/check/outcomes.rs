@@ -1,4 +1,4 @@
-//! Compares what writers were told with what the servers kept: L-OUT-1 to 3.
+//! Compares what writers were told with what the servers kept: L-OUT-1 to 3, L-SES-13.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,18 @@ fn judge(call: &Called, kept: &[&Fact]) -> Option<Breach> {
                 Op::Ticket { .. } => !fact.path.starts_with(call.path()),
                 _ => fact.path != call.path(),
             };
-            if elsewhere { breach("L-OUT-2", "it happened elsewhere") } else { None }
+            let ephemeral = match call.op {
+                Op::Create { ephemeral, .. } | Op::Ticket { ephemeral, .. } => Some(ephemeral),
+                _ => None,
+            };
+            let owner = |ephemeral: bool| ephemeral.then_some(call.session);
+            if elsewhere {
+                breach("L-OUT-2", "it happened elsewhere")
+            } else if ephemeral.is_some_and(|ephemeral| owner(ephemeral) != fact.owner) {
+                breach("L-SES-13", "it went to another owner")
+            } else {
+                None
+            }
         }
         (End::Done(_), []) => breach("L-OUT-2", "it was said to be done, and was not"),
         (End::Done(_), _) => breach("L-OUT-2", "it was done more than once"),
@@ -110,6 +121,21 @@ mod tests {
         assert_eq!(laws(|script| script.call(7, set(1), 6, vec![]), 1), ["L-OUT-2"]);
         let elsewhere = Op::Set { path: "/m".into(), value: 1 };
         assert_eq!(laws(|script| script.call(7, elsewhere.clone(), 5, vec![]), 1), ["L-OUT-2"]);
+    }
+
+    #[test]
+    fn a_node_belongs_to_the_session_that_made_it() {
+        let create = |ephemeral| Op::Create { path: "/n".into(), value: 1, ephemeral };
+        let laws = |ephemeral: bool, owner: Option<u64>| {
+            let mut script = Script::default();
+            script.call(7, create(ephemeral), 5, vec![]);
+            script.fact(5, "/n", Kind::Created, Some(1), owner);
+            check(&script.record()).iter().map(|breach| breach.law).collect::<Vec<_>>()
+        };
+        assert_eq!((laws(true, Some(7)), laws(false, None)), (vec![], vec![]));
+        for (ephemeral, owner) in [(true, Some(8)), (true, None), (false, Some(7))] {
+            assert_eq!(laws(ephemeral, owner), ["L-SES-13"]);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use serde::{Deserialize, Serialize};
 use synod_core::error::{Effect, Error, Result};
 use synod_core::path::Path;
@@ -246,10 +246,14 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
             let what = What::Belief { status: said.clone(), certain };
             tell(p, Some(session), None, what);
         }
-        if status_now.is_lost() {
-            return;
+        let lost = status_now.is_lost();
+        // It shall stay lost, which is worth a look now and then.
+        let pause = if lost { GLANCE * GLANCES } else { GLANCE };
+        match select(pin!(sleep(pause)), pin!(status.changed())).await {
+            // Nobody is left to say more.
+            Either::Right((Err(_), _)) => return,
+            _ => looks = if lost { 0 } else { looks },
         }
-        let _first = select(pin!(sleep(GLANCE)), pin!(status.changed())).await;
     }
 }
 
