@@ -94,6 +94,20 @@ pub(crate) async fn killed(scene: &mut Scene) {
     .await;
 }
 
+pub(crate) async fn old_leader(scene: &mut Scene) {
+    let [ann, bob] = watched(scene).await;
+    for round in 0..2 {
+        let leader = scene.leader().await;
+        scene.pause(leader);
+        // What the old leader thinks of the session runs out.
+        sleep(TTL * 2).await;
+        scene.resume(leader);
+        sleep(TTL / 3).await;
+        bob.insists(|| bob.create(&format!("d/n{round}"))).await;
+        ann.insists(|| ann.ephemeral(&format!("d/e{round}"))).await;
+    }
+}
+
 pub(crate) async fn expired(scene: &mut Scene) {
     let [ann, bob] = watched(scene).await;
     let session = ann.session().expect("it was opened");

@@ -127,16 +127,23 @@ const BOTH: &[Scenario] = &[
     scenario(
         "a_watch_that_is_cut_off_for_a_while_misses_nothing",
         |s| Box::pin(moves::cut_off(s)),
-        &[WatchSilentAfterOutage],
+        &[EventDropped],
     ),
 ];
 
 /// What happens to etcd only.
-const ETCD: &[Scenario] = &[scenario(
-    "what_is_compacted_under_a_watch_is_a_resync",
-    |s| Box::pin(moves::compacted(s)),
-    &[WatchSilentAfterOutage],
-)];
+const ETCD: &[Scenario] = &[
+    scenario(
+        "what_is_compacted_under_a_watch_is_a_resync",
+        |s| Box::pin(moves::compacted(s)),
+        &[WatchSilentAfterOutage],
+    ),
+    scenario(
+        "a_leader_that_stood_still_ends_no_session_of_the_next",
+        |s| Box::pin(lives::old_leader(s)),
+        &[],
+    ),
+];
 
 const SOAK: &[Scenario] = &[scenario(
     "whatever_happens_no_law_is_broken",

@@ -84,10 +84,16 @@ pub(crate) async fn watching(scene: &mut Scene) {
         })
         .await;
     }
-    for name in ["a", "b", "c"] {
-        bob.done(bob.create(&format!("d/{name}"))).await;
-        bob.done(Op::Delete { path: at(&format!("d/{name}")) }).await;
-        bob.done(bob.create(&format!("d/{name}2"))).await;
+    comes_and_goes(&bob).await;
+}
+
+/// Nothing is wrong any more, so that all of this is told.
+async fn comes_and_goes(bob: &Actor) {
+    for name in ["u", "v", "w"] {
+        let path = format!("d/{name}");
+        bob.done(bob.create(&path)).await;
+        bob.done(Op::Delete { path: at(&path) }).await;
+        bob.done(bob.create(&format!("{path}2"))).await;
     }
 }
 
@@ -122,4 +128,5 @@ async fn while_cut_off(scene: &mut Scene, compact: bool) {
         eventually("it is connected again", knows).await;
         assert_ne!(ann.believes().as_deref(), Some("lost"), "so that the watch is the same");
     }
+    comes_and_goes(&bob).await;
 }

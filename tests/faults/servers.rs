@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::process::Command;
 
 use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
@@ -32,6 +33,8 @@ pub(crate) trait Servers: Send {
     async fn expire(&self, session: u64) -> io::Result<()>;
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
+    /// Why these servers break a law of which the stores know nothing: a defect of their version.
+    fn defect(&self, law: &str) -> Option<&'static str>;
     /// Forgets what is past, where servers do.
     async fn compact(&mut self) -> Result<(), String>;
 }
@@ -118,6 +121,10 @@ impl Servers for ZooKeeper {
         self.servers.facts().map_err(|error| error.to_string())
     }
 
+    fn defect(&self, _law: &str) -> Option<&'static str> {
+        None
+    }
+
     async fn compact(&mut self) -> Result<(), String> {
         Err("ZooKeeper keeps no past".to_owned())
     }
@@ -128,6 +135,7 @@ pub(crate) struct Etcd {
     servers: Cluster,
     callers: Callers,
     names: Vec<String>,
+    version: Vec<u32>,
     /// What was told of the past before it was forgotten.
     facts: Vec<Fact>,
     /// Up to which revision.
@@ -145,7 +153,7 @@ impl Etcd {
         flavour.fsync = true;
         let (servers, callers) = Cluster::start_apart(SIZE, &flavour)?;
         let names = servers.names();
-        Ok(Self { servers, callers, names, facts: Vec::new(), told: 0 })
+        Ok(Self { servers, callers, names, version: version(), facts: Vec::new(), told: 0 })
     }
 
     async fn client(&self) -> Result<Client, etcd_client::Error> {
@@ -170,6 +178,16 @@ impl Etcd {
         }
         Ok(now)
     }
+}
+
+/// The first version whose leaders ask before they end a lease.
+const MENDED: [u32; 3] = [3, 4, 31];
+
+fn version() -> Vec<u32> {
+    let said = Command::new("etcd").arg("--version").output().map(|said| said.stdout);
+    let said = String::from_utf8(said.unwrap_or_default()).unwrap_or_default();
+    let number = said.lines().find_map(|line| line.strip_prefix("etcd Version: "));
+    number.unwrap_or_default().split('.').filter_map(|part| part.trim().parse().ok()).collect()
 }
 
 /// What an event of etcd's says in our terms.
@@ -218,6 +236,13 @@ impl Servers for Etcd {
     async fn facts(&mut self) -> Result<Vec<Fact>, String> {
         self.catch_up().await.map_err(|error| error.to_string())?;
         Ok(self.facts.clone())
+    }
+
+    fn defect(&self, law: &str) -> Option<&'static str> {
+        let old = self.version.as_slice() < MENDED.as_slice();
+        (old && law == "L-SES-2").then_some(
+            "before 3.4.31 a leader that stood still ends the leases that the next one kept alive",
+        )
     }
 
     async fn compact(&mut self) -> Result<(), String> {

@@ -24,6 +24,8 @@ pub struct Record {
     pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
     /// Sessions that were ended from outside before their time.
     pub ended: BTreeSet<u64>,
+    /// Whether a server went on after it stood still.
+    pub stood_still: bool,
     /// Faults of which nobody knows whether they were there.
     pub indeterminate: Vec<String>,
 }
@@ -163,7 +165,10 @@ impl Record {
                 (What::Nemesis { what, outcome: Installed::Indeterminate }, ..) => {
                     record.indeterminate.push(what.clone());
                 }
-                (What::Nemesis { .. }, ..) => record.ended.extend(entry.s),
+                (What::Nemesis { what, .. }, ..) => {
+                    record.ended.extend(entry.s);
+                    record.stood_still |= what.starts_with("resume server");
+                }
                 (What::Truth { fact }, ..) => record.facts.push(fact.clone()),
                 _ => {}
             }
