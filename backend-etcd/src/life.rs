@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -25,7 +24,6 @@ pub(crate) struct Life {
     pub(crate) lease: i64,
     pub(crate) ttl: Duration,
     status: watch::Sender<Status>,
-    closing: AtomicBool,
     feeds: Mutex<BTreeMap<i64, Feed>>,
 }
 
@@ -34,7 +32,7 @@ impl Life {
     pub(crate) fn new(lease: i64, ttl: Duration, sent: Instant) -> Self {
         let until = certain_until(sent, ttl, Duration::ZERO);
         let status = watch::Sender::new(Status::Live { until });
-        Self { lease, ttl, status, closing: AtomicBool::new(false), feeds: Mutex::default() }
+        Self { lease, ttl, status, feeds: Mutex::default() }
     }
 
     pub(crate) fn status(&self) -> watch::Receiver<Status> {
@@ -64,15 +62,9 @@ impl Life {
         }
     }
 
-    /// From here on an end of the lease is what was wanted.
-    pub(crate) fn close(&self) {
-        self.closing.store(true, Ordering::Release);
-    }
-
     /// The server knows the lease no more.
     pub(crate) fn ended(&self) {
-        let wanted = self.closing.load(Ordering::Acquire);
-        self.lose(if wanted { Loss::Closed } else { Loss::Expired });
+        self.lose(Loss::Expired);
     }
 
     /// The session is over: from here on it stays so, and every watch is told.

@@ -12,7 +12,7 @@ use synod_core::store::{
     Event, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
 use crate::endpoints::Endpoints;
 use crate::fetch;
@@ -33,6 +33,8 @@ pub(crate) struct EtcdStore {
     life: Arc<Life>,
     reader: Arc<Reader>,
     watches: Watches,
+    /// So that who closes twice waits twice.
+    closing: Mutex<()>,
     _heart: Task,
 }
 
@@ -47,7 +49,8 @@ impl EtcdStore {
         let reader = Arc::new(Reader::new(endpoints.clone(), limit));
         let watches = Watches::start(reader.clone(), life.clone());
         let heart = spawn(beat(life.clone(), endpoints));
-        Self { info, chance, life, reader, watches, _heart: heart }
+        let closing = Mutex::default();
+        Self { info, chance, life, reader, watches, closing, _heart: heart }
     }
 
     /// Does something for as long as the session lives.
@@ -124,13 +127,13 @@ impl Store for EtcdStore {
     }
 
     async fn close(&self) -> Result<()> {
+        let _one = self.closing.lock().await;
         if self.life.loss().is_some() {
             return Ok(());
         }
-        self.life.close();
-        let closed = revoke(&self.reader.endpoints, self.life.lease, self.reader.limit).await;
+        // First, as nobody may take it for alive while the server does away with it.
         self.life.lose(Loss::Closed);
-        closed
+        revoke(&self.reader.endpoints, self.life.lease, self.reader.limit).await
     }
 }
 

@@ -17,13 +17,14 @@ use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId, SessionOptions, Store};
 use synod_etcd::{EtcdBackend, EtcdOptions};
 
-/// One server, or as many as are asked for: nearly all cases share them.
-static SERVERS: LazyLock<Result<Cluster, String>> = LazyLock::new(start);
+type Servers = LazyLock<Result<Cluster, String>>;
 
-fn start() -> Result<Cluster, String> {
-    let size = std::env::var("SYNOD_SERVERS").ok().and_then(|size| size.parse().ok());
-    Cluster::start(size.unwrap_or(1))
-}
+/// Nearly all cases share them.
+static ONE: Servers = LazyLock::new(|| Cluster::start(1));
+static THREE: Servers = LazyLock::new(|| Cluster::start(3));
+
+/// The cases wait more than they work.
+const AT_ONCE: usize = 8;
 
 /// What a case needs that cannot be told of servers and links that others have, too: etcd counts
 /// everybody's watches together, remembers everybody's writes, and links are kept going by tasks.
@@ -50,13 +51,13 @@ struct Alone {
 }
 
 impl Etcd {
-    fn new(needs: &[Ability]) -> Result<Self, String> {
+    fn start(shared: &'static Servers, needs: &[Ability]) -> Result<Self, String> {
+        let servers = shared.as_ref().map_err(Clone::clone)?;
         if needs.iter().any(|need| ALONE.contains(need)) {
-            let servers = start()?;
+            let servers = Cluster::start(servers.addresses().len())?;
             let backend = EtcdBackend::new(options(&servers)).map_err(|error| error.to_string())?;
             return Ok(Self::Alone(Alone { servers, backend }));
         }
-        let servers = SERVERS.as_ref().map_err(Clone::clone)?;
         Ok(Self::Linked(Linked { servers, pipes: Arc::default() }))
     }
 
@@ -159,8 +160,11 @@ fn path(key: &[u8]) -> Path {
 }
 
 fn main() -> ExitCode {
-    if let (true, Err(why)) = (required(), &*SERVERS) {
+    let suite = |servers: &'static Servers| {
+        Suite::by_need(move |needs| Etcd::start(servers, needs)).at_once(AT_ONCE)
+    };
+    if let (true, Err(why)) = (required(), &*ONE) {
         panic!("{why}");
     }
-    Suite::by_need(Etcd::new).main()
+    Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE))])
 }

@@ -13,11 +13,14 @@ use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::store::{Backend, SessionId};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
-/// One server, or as many as are asked for: all cases share them, each through links of its own.
-static SERVERS: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
-    let size = std::env::var("SYNOD_SERVERS").ok().and_then(|size| size.parse().ok());
-    Ensemble::start(size.unwrap_or(1))
-});
+type Servers = LazyLock<Result<Ensemble, String>>;
+
+/// All cases share them, each through links of its own.
+static ONE: Servers = LazyLock::new(|| Ensemble::start(1));
+static THREE: Servers = LazyLock::new(|| Ensemble::start(3));
+
+/// The cases wait more than they work.
+const AT_ONCE: usize = 8;
 
 #[derive(Debug)]
 struct ZooKeeper {
@@ -26,8 +29,8 @@ struct ZooKeeper {
 }
 
 impl ZooKeeper {
-    fn start() -> Result<Self, String> {
-        let servers = SERVERS.as_ref().map_err(Clone::clone)?;
+    fn start(servers: &'static Servers) -> Result<Self, String> {
+        let servers = servers.as_ref().map_err(Clone::clone)?;
         let links = Links::start(&servers.addresses()).map_err(|error| error.to_string())?;
         Ok(Self { servers, links })
     }
@@ -63,8 +66,11 @@ impl Harness for ZooKeeper {
 }
 
 fn main() -> ExitCode {
-    if let (true, Err(why)) = (required(), &*SERVERS) {
+    let suite = |servers: &'static Servers| {
+        Suite::fallible(move || ZooKeeper::start(servers)).at_once(AT_ONCE)
+    };
+    if let (true, Err(why)) = (required(), &*ONE) {
         panic!("{why}");
     }
-    Suite::fallible(ZooKeeper::start).main()
+    Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE))])
 }

@@ -1,7 +1,13 @@
 //! Decides whether a [`History`](crate::history::History) is one that a correct store could have.
 
+pub mod lives;
 pub mod order;
+pub mod outcomes;
+pub mod record;
 pub mod registers;
+pub mod sight;
+pub mod tickets;
+pub mod told;
 
 #[cfg(test)]
 mod generated;

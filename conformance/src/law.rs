@@ -165,7 +165,7 @@ pub const UNCHECKED: &[(&str, &str)] = &[
     ("L-WAT-5", "the floor does not tell where the events of a revision end"),
     ("L-WAT-9", "only ZooKeeper can promise it, so the floor does not"),
     ("L-WAT-16", "needs a real connection with a limit on the size of its frames"),
-    ("L-SES-8", "needs processes that can be killed"),
+    ("L-SES-8", "needs processes that can be killed: tests/faults does that"),
     ("L-SES-9", "needs a runtime with a worker that is hogged"),
     ("L-SES-14", "no session can be shared through the floor"),
     ("C-OBS-5", "it allows, and forbids nothing"),

@@ -58,6 +58,7 @@
 pub mod case;
 pub mod check;
 pub mod differential;
+pub mod fault;
 pub mod harness;
 pub mod history;
 pub mod law;

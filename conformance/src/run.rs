@@ -27,6 +27,7 @@ pub struct Suite {
     paused: bool,
     seed: Option<u64>,
     hang: Duration,
+    at_once: Option<usize>,
 }
 
 type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
@@ -78,7 +79,7 @@ impl Suite {
         let build =
             move |needs: &_| build(needs).map(|harness| Arc::new(harness) as Arc<dyn Harness>);
         let hang = Duration::from_secs(120);
-        Self { build: Arc::new(build), paused: false, seed: None, hang }
+        Self { build: Arc::new(build), paused: false, seed: None, hang, at_once: None }
     }
 
     /// Runs on virtual time, which jumps ahead whenever everybody waits. Only for a store that
@@ -101,34 +102,63 @@ impl Suite {
         self
     }
 
+    /// How many cases run at a time, if the arguments do not say; else as many as there are
+    /// processors. For stores whose cases wait more than they work.
+    pub fn at_once(mut self, cases: usize) -> Self {
+        self.at_once = Some(cases);
+        self
+    }
+
     /// The whole of a test binary: lists or runs the cases as the arguments say, like any Rust test.
     ///
     /// The environment variable `SYNOD_SEED` repeats the choices of a run that failed.
     pub fn main(self) -> ExitCode {
+        Self::main_of(vec![("", self)])
+    }
+
+    /// [`Suite::main`] for several stores: the name of each case begins with that of its store.
+    pub fn main_of(suites: Vec<(&str, Self)>) -> ExitCode {
+        let mut arguments = Arguments::from_args();
+        let mut trials = Vec::new();
+        for (store, suite) in suites {
+            let suite = match suite.seeded_by_environment() {
+                Ok(suite) => suite,
+                Err(why) => {
+                    #[expect(clippy::print_stderr, reason = "it says why it does not run")]
+                    {
+                        eprintln!("{why}");
+                    }
+                    return ExitCode::FAILURE;
+                }
+            };
+            arguments.test_threads = arguments.test_threads.or(suite.at_once);
+            trials.extend(suite.trials(store));
+        }
+        libtest_mimic::run(&arguments, trials).exit_code()
+    }
+
+    fn seeded_by_environment(self) -> Result<Self, String> {
         let given = std::env::var("SYNOD_SEED").ok();
         let parsed = given.as_deref().map(|text| {
             let digits = text.strip_prefix("0x").unwrap_or(text);
             u64::from_str_radix(digits, 16)
         });
-        let suite = match parsed {
-            None => self,
-            Some(Ok(seed)) => self.seeded(seed),
-            Some(Err(error)) => {
-                #[expect(clippy::print_stderr, reason = "a test binary says why it does not run")]
-                {
-                    eprintln!("SYNOD_SEED is not a number in hexadecimal: {error}");
-                }
-                return ExitCode::FAILURE;
-            }
-        };
-        let obstacle = suite.obstacles();
-        let trials = cases().map(|case| suite.trial(case, obstacle(case))).collect();
-        libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+        match parsed {
+            None => Ok(self),
+            Some(Ok(seed)) => Ok(self.seeded(seed)),
+            Some(Err(error)) => Err(format!("SYNOD_SEED is not a number in hexadecimal: {error}")),
+        }
     }
 
-    fn trial(&self, case: &'static Case, obstacle: Option<String>) -> Trial {
+    fn trials(&self, store: &str) -> Vec<Trial> {
+        let obstacle = self.obstacles();
+        cases().map(|case| self.trial(store, case, obstacle(case))).collect()
+    }
+
+    fn trial(&self, store: &str, case: &'static Case, obstacle: Option<String>) -> Trial {
         let suite = self.clone();
-        let trial = Trial::test(case.name(), move || match suite.run(case) {
+        let name = [store, case.name()].join(if store.is_empty() { "" } else { "::" });
+        let trial = Trial::test(name, move || match suite.run(case) {
             Verdict::Passed => Ok(()),
             Verdict::Failed { why } => Err(Failed::from(why)),
             Verdict::Skipped { why } => Err(Failed::from(format!("cannot run: {why}"))),

@@ -44,7 +44,7 @@ impl Child {
     /// # Errors
     ///
     /// If it cannot be started.
-    pub fn start(program: &mut Command, log: &Path) -> io::Result<Self> {
+    pub fn start(program: &Command, log: &Path) -> io::Result<Self> {
         let mut sh = Command::new("sh");
         sh.arg("-c").arg(GUARD).arg("guard").arg(program.get_program()).args(program.get_args());
         sh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(File::create(log)?);

@@ -2,22 +2,16 @@
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use std::thread::sleep;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::server::child::{Child, Signal};
 use crate::server::free_ports;
-use crate::server::home::Home;
+use crate::server::members::{Kind, Members};
 use crate::server::newer;
-
-/// How long a start may take on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::server::peers::Callers;
 
 /// How the members of a [`Cluster`] are started.
 #[derive(Clone, Debug, Default)]
@@ -33,22 +27,14 @@ pub struct Flavour {
     pub tls: bool,
 }
 
-/// One server or several that agree, each a process of its own, with all data in a directory that
-/// goes when this is dropped.
-#[derive(Debug)]
-pub struct Cluster {
-    members: Vec<Member>,
-    // Behind the members: their processes end before their files go.
-    _home: Home,
-}
+/// etcd servers that agree, or one.
+pub type Cluster = Members<Etcd>;
 
+/// One etcd server.
 #[derive(Debug)]
-struct Member {
-    child: Option<Child>,
+pub struct Etcd {
     client: u16,
     metrics: u16,
-    arguments: Vec<String>,
-    home: PathBuf,
 }
 
 impl Cluster {
@@ -106,106 +92,64 @@ impl Cluster {
         if let Some(why) = Self::missing() {
             return Err(why);
         }
-        let cluster = Self::spawn(size, flavour).map_err(|error| format!("etcd: {error}"))?;
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            let own: Vec<u16> = ports.chunks(3).map(|own| own[1]).collect();
+            Self::spawn(&ports, &own, flavour)
+        };
+        let cluster = start().map_err(|error: io::Error| format!("etcd: {error}"))?;
         cluster.await_ready()?;
         Ok(cluster)
     }
 
-    fn spawn(size: usize, flavour: &Flavour) -> io::Result<Self> {
-        let home = Home::new("etcd")?;
-        let ports = free_ports(size * 3)?;
-        let peers: Vec<String> = ports
-            .chunks(3)
-            .enumerate()
-            .map(|(index, own)| format!("n{index}=http://127.0.0.1:{}", own[1]))
+    /// Starts so many servers that talk to each other through proxies of ours, within a tokio
+    /// runtime with a thread to spare, as this one waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::start`].
+    pub fn start_apart(size: usize, flavour: &Flavour) -> Result<(Self, Callers), String> {
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            let own: Vec<u16> = ports.chunks(3).map(|own| own[1]).collect();
+            let callers = Callers::start(&own)?;
+            Ok((Self::spawn(&ports, callers.ports(), flavour)?, callers))
+        };
+        let (cluster, callers) = start().map_err(|error: io::Error| format!("etcd: {error}"))?;
+        cluster.await_ready()?;
+        Ok((cluster, callers))
+    }
+
+    /// What the servers call themselves towards each other, of those that run.
+    pub fn names(&self) -> Vec<String> {
+        let name = |member: &Etcd| {
+            let told = member.ask("/metrics").ok()?;
+            let name = told.split_once("etcd_server_id{server_id=\"")?.1.split_once('"')?.0;
+            Some(name.to_owned())
+        };
+        self.each().map(|member| name(member).unwrap_or_default()).collect()
+    }
+
+    /// Servers that are found by the others at these ports.
+    fn spawn(ports: &[u16], found_at: &[u16], flavour: &Flavour) -> io::Result<Self> {
+        let peers: Vec<String> = (found_at.iter().enumerate())
+            .map(|(index, port)| format!("n{index}=http://127.0.0.1:{port}"))
             .collect();
-        let mut members = Vec::new();
+        let mut cluster = Self::none()?;
         for (index, own) in ports.chunks(3).enumerate() {
-            let home = home.path().join(index.to_string());
-            let arguments = arguments(index, own, &peers.join(","), &home, flavour);
-            let (client, metrics) = (own[0], own[2]);
-            fs::create_dir_all(&home)?;
-            for (name, content) in &flavour.files {
-                fs::write(home.join(name), content)?;
-            }
-            let mut member = Member { child: None, client, metrics, arguments, home };
-            member.start()?;
-            members.push(member);
-        }
-        Ok(Self { members, _home: home })
-    }
-
-    /// Waits until every server that runs takes requests.
-    ///
-    /// # Errors
-    ///
-    /// If it takes too long: with the last words of the server.
-    pub fn await_ready(&self) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
-        for member in self.members.iter().filter(|member| member.child.is_some()) {
-            while !member.is_healthy() {
-                if Instant::now() > end {
-                    return Err(format!("etcd did not start: {}", member.last_words()));
+            cluster.add(Etcd { client: own[0], metrics: own[2] }, |home| {
+                for (name, content) in &flavour.files {
+                    fs::write(home.join(name), content)?;
                 }
-                sleep(Duration::from_millis(20));
-            }
+                let mut etcd = Command::new(program("etcd").map_err(io::Error::other)?);
+                etcd.args(arguments(index, own, &peers, home, flavour));
+                Ok(etcd)
+            })?;
         }
-        Ok(())
-    }
-
-    /// Where its servers listen.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.members.iter().map(|member| (Ipv4Addr::LOCALHOST, member.client).into()).collect()
-    }
-
-    /// Ends a server as a power cut would.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be ended.
-    pub fn kill(&mut self, member: usize) -> io::Result<()> {
-        if let Some(child) = self.members[member].child.take() {
-            child.signal(Signal::Kill)?;
-        }
-        Ok(())
-    }
-
-    /// Starts a server again on what it has on disk.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be started.
-    pub fn restart(&mut self, member: usize) -> io::Result<()> {
-        self.members[member].child = None;
-        self.members[member].start()
-    }
-
-    /// Lets a server stand still.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub fn pause(&self, member: usize) -> io::Result<()> {
-        self.members[member].signal(Signal::Stop)
-    }
-
-    /// Lets a server that stands still go on.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub fn resume(&self, member: usize) -> io::Result<()> {
-        self.members[member].signal(Signal::Continue)
-    }
-
-    /// The directory of a server.
-    pub fn home(&self, member: usize) -> &Path {
-        &self.members[member].home
-    }
-
-    /// Which server leads; `None` while none does.
-    pub fn leader(&self) -> Option<usize> {
-        self.members.iter().position(|member| member.metric("etcd_server_is_leader") == Some(1))
+        Ok(cluster)
     }
 
     /// How many requests of one answer each all servers were sent so far.
@@ -215,7 +159,7 @@ impl Cluster {
             let (labels, number) = unary;
             labels.contains(r#"grpc_type="unary""#).then(|| number.trim().parse::<u64>().ok())?
         };
-        let told = self.members.iter().filter_map(|member| member.ask("/metrics").ok());
+        let told = self.each().filter_map(|member| member.ask("/metrics").ok());
         told.map(|told| told.lines().filter_map(count).sum::<u64>()).sum()
     }
 
@@ -230,7 +174,7 @@ impl Cluster {
     }
 
     fn sum(&self, metric: &str) -> u64 {
-        self.members.iter().filter_map(|member| member.metric(metric)).sum()
+        self.each().filter_map(|member| member.metric(metric)).sum()
     }
 }
 
@@ -246,24 +190,25 @@ fn program(name: &str) -> Result<PathBuf, String> {
 fn arguments(
     index: usize,
     ports: &[u16],
-    peers: &str,
+    peers: &[String],
     home: &Path,
     flavour: &Flavour,
 ) -> Vec<String> {
     let at = |scheme: &str, port: u16| format!("{scheme}://127.0.0.1:{port}");
     let client = at(if flavour.tls { "https" } else { "http" }, ports[0]);
     let (peer, metrics) = (at("http", ports[1]), at("http", ports[2]));
+    let found_at = peers[index].split_once('=').map_or("", |(_name, url)| url);
     let home = home.display().to_string();
     let pairs = [
         ("--name", format!("n{index}")),
         ("--data-dir", format!("{home}/data")),
         ("--listen-client-urls", client.clone()),
         ("--advertise-client-urls", client),
-        ("--listen-peer-urls", peer.clone()),
-        ("--initial-advertise-peer-urls", peer),
+        ("--listen-peer-urls", peer),
+        ("--initial-advertise-peer-urls", found_at.to_owned()),
         ("--listen-metrics-urls", metrics),
-        ("--initial-cluster", peers.to_owned()),
-        ("--initial-cluster-token", peers.to_owned()),
+        ("--initial-cluster", peers.join(",")),
+        ("--initial-cluster-token", peers.join(",")),
         ("--initial-cluster-state", "new".to_owned()),
         ("--logger", "zap".to_owned()),
         ("--log-level", "warn".to_owned()),
@@ -281,35 +226,23 @@ fn arguments(
     arguments
 }
 
-impl Member {
-    fn start(&mut self) -> io::Result<()> {
-        let mut etcd = Command::new(program("etcd").map_err(io::Error::other)?);
-        etcd.args(&self.arguments);
-        self.child = Some(Child::start(&mut etcd, &self.log())?);
-        Ok(())
+impl Kind for Etcd {
+    const NAME: &'static str = "etcd";
+
+    fn port(&self) -> u16 {
+        self.client
     }
 
-    fn log(&self) -> PathBuf {
-        self.home.join("log")
-    }
-
-    fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        let last: Vec<&str> = log.lines().rev().take(5).collect();
-        last.into_iter().rev().collect::<Vec<_>>().join("\n")
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        match &self.child {
-            Some(child) => child.signal(signal),
-            None => Err(io::Error::other("the server does not run")),
-        }
-    }
-
-    fn is_healthy(&self) -> bool {
+    fn is_ready(&self) -> bool {
         self.ask("/health").is_ok_and(|told| told.contains(r#""health":"true""#))
     }
 
+    fn leads(&self) -> bool {
+        self.metric("etcd_server_is_leader") == Some(1)
+    }
+}
+
+impl Etcd {
     fn metric(&self, name: &str) -> Option<u64> {
         let told = self.ask("/metrics").ok()?;
         let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;

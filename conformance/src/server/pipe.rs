@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::{join, select};
@@ -11,16 +13,45 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::harness::Link;
 
-/// A proxy in front of each of some servers, for one client: its link can be cut and slowed.
+/// A proxy in front of each of some servers, for one client: its link can be cut and slowed, it can
+/// be sent from one server to another, and one request or its answer can get lost.
 #[derive(Debug)]
 pub struct Pipe {
-    link: watch::Sender<Link>,
+    shared: Arc<Shared>,
     addresses: Vec<SocketAddr>,
     _listening: Vec<Task>,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    link: watch::Sender<Link>,
+    /// The only server that lets anybody in; nobody else keeps anybody.
+    only: watch::Sender<Option<usize>>,
+    trap: Mutex<Option<Trap>>,
+    /// How many traps have closed.
+    closed: watch::Sender<usize>,
+}
+
+/// What gets lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "a request and its answer are all there is to lose")]
+pub enum Lost {
+    /// The request: the server never hears of it.
+    Request,
+    /// The answer: the server has heard of it.
+    Reply,
+}
+
+/// Waits for a request that contains these bytes.
+#[derive(Clone, Debug)]
+struct Trap {
+    bytes: Vec<u8>,
+    lost: Lost,
 }
 
 /// Which way bytes go.
@@ -30,6 +61,11 @@ enum Way {
     Back,
 }
 
+/// After its answer came a connection may have more to say, which is to be lost with it.
+const LINGER: Duration = Duration::from_millis(50);
+/// After so long there is no answer to wait for.
+const NO_ANSWER: Duration = Duration::from_secs(1);
+
 impl Pipe {
     /// Starts to listen, within a tokio runtime. What goes through lasts as long as this does.
     ///
@@ -37,16 +73,16 @@ impl Pipe {
     ///
     /// If the operating system has no port left.
     pub fn start(servers: &[SocketAddr]) -> io::Result<Self> {
-        let link = watch::Sender::new(Link::Open);
+        let shared = Arc::new(Shared::open());
         let (mut addresses, mut listening) = (Vec::new(), Vec::new());
-        for server in servers {
+        for (place, server) in servers.iter().enumerate() {
             let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             listener.set_nonblocking(true)?;
             addresses.push(listener.local_addr()?);
             let listener = TcpListener::from_std(listener)?;
-            listening.push(spawn(listen(listener, *server, link.subscribe())));
+            listening.push(spawn(listen(listener, *server, place, shared.clone())));
         }
-        Ok(Self { link, addresses, _listening: listening })
+        Ok(Self { shared, addresses, _listening: listening })
     }
 
     /// Where it listens, for each server.
@@ -56,60 +92,166 @@ impl Pipe {
 
     /// Changes what it does, for connections that are and that will be.
     pub fn set(&self, link: Link) {
-        self.link.send_replace(link);
+        self.shared.set(link);
+    }
+
+    /// Lets nobody in but to this server, and breaks every other connection; `None` lets everybody
+    /// in again.
+    pub fn only(&self, server: Option<usize>) {
+        self.shared.only.send_replace(server);
+    }
+
+    /// Loses the next request that contains these bytes, or its answer, and the connection with it.
+    /// Every request contains no bytes.
+    pub fn lose(&self, lost: Lost, bytes: impl Into<Vec<u8>>) {
+        let trap = Trap { bytes: bytes.into(), lost };
+        *self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner) = Some(trap);
+    }
+
+    /// Forgets what it was to lose; says whether that was still to come.
+    pub fn lose_nothing(&self) -> bool {
+        self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
+    }
+
+    /// How much was lost so far, of what was to be.
+    pub fn lost(&self) -> usize {
+        *self.shared.closed.borrow()
     }
 }
 
-async fn listen(listener: TcpListener, server: SocketAddr, link: watch::Receiver<Link>) {
+impl Shared {
+    pub(super) fn open() -> Self {
+        Self {
+            link: watch::Sender::new(Link::Open),
+            only: watch::Sender::new(None),
+            trap: Mutex::default(),
+            closed: watch::Sender::new(0),
+        }
+    }
+
+    pub(super) fn set(&self, link: Link) {
+        self.link.send_replace(link);
+    }
+
+    /// What is lost with these bytes, if anything is.
+    fn trapped(&self, bytes: &[u8]) -> Option<Lost> {
+        let mut trap = self.trap.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = trap.as_ref()?;
+        let is_wanted = |window: &[u8]| window == waiting.bytes;
+        let caught = match waiting.bytes.len() {
+            0 => true,
+            length => bytes.windows(length).any(is_wanted),
+        };
+        if caught { trap.take().map(|trap| trap.lost) } else { None }
+    }
+
+    fn length(&self) -> usize {
+        let trap = self.trap.lock().unwrap_or_else(PoisonError::into_inner);
+        trap.as_ref().map_or(0, |trap| trap.bytes.len())
+    }
+}
+
+async fn listen(listener: TcpListener, server: SocketAddr, place: usize, shared: Arc<Shared>) {
     let mut connections: Vec<Task> = Vec::new();
     while let Ok((client, _)) = listener.accept().await {
         connections.retain(|connection| !connection.is_finished());
-        connections.push(spawn(connect(client, server, link.clone())));
+        connections.push(spawn(connect(client, server, place, shared.clone())));
     }
 }
 
-/// Carries one connection until either side closes it.
-async fn connect(client: TcpStream, server: SocketAddr, link: watch::Receiver<Link>) {
+/// Carries one connection until either side closes it, or nobody is let in any more.
+async fn connect(client: TcpStream, server: SocketAddr, place: usize, shared: Arc<Shared>) {
+    let mut only = shared.only.subscribe();
+    let barred = only.wait_for(|only| only.is_some_and(|only| only != place));
+    let carried = carry_both(client, server, shared.clone());
+    let _first = select(pin!(barred), pin!(carried)).await;
+}
+
+pub(super) async fn carry_both(client: TcpStream, server: SocketAddr, shared: Arc<Shared>) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     if client.set_nodelay(true).and(server.set_nodelay(true)).is_err() {
         return;
     }
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
-    let there = carry(Way::There, client_read, server_write, link.clone());
-    let back = carry(Way::Back, server_read, client_write, link);
+    let doomed = Arc::new(AtomicBool::new(false));
+    let there = Carrier { way: Way::There, shared: shared.clone(), doomed: doomed.clone() };
+    let back = Carrier { way: Way::Back, shared, doomed };
+    let there = there.carry(client_read, server_write);
+    let back = back.carry(server_read, client_write);
     // The end of one is the end of both.
     let _ended = select(pin!(there), pin!(back)).await;
 }
 
-async fn carry(
+/// Carries one direction of one connection.
+struct Carrier {
     way: Way,
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut link: watch::Receiver<Link>,
-) {
-    let (sender, mut receiver) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
-    let reading = async move {
+    shared: Arc<Shared>,
+    /// An answer that is to be lost is on its way, or what is behind it.
+    doomed: Arc<AtomicBool>,
+}
+
+impl Carrier {
+    async fn carry(self, from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+        let mut link = self.shared.link.subscribe();
+        let (sender, mut receiver) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
+        let writing = async {
+            while let Some((taken, bytes)) = receiver.recv().await {
+                let Some(delay) = delay(self.way, &mut link).await else { return };
+                if !delay.is_zero() {
+                    sleep_until(taken + delay).await;
+                }
+                if to.write_all(&bytes).await.is_err() {
+                    return;
+                }
+            }
+        };
+        // What was taken is still given when there is no more.
+        join(self.take(from, sender), writing).await;
+    }
+
+    async fn take(&self, mut from: OwnedReadHalf, to: mpsc::UnboundedSender<(Instant, Vec<u8>)>) {
         let mut bytes = vec![0; 64 << 10];
+        let mut tail = Vec::new();
         while let Ok(count @ 1..) = from.read(&mut bytes).await {
-            if sender.send((Instant::now(), bytes[..count].to_vec())).is_err() {
+            let bytes = &bytes[..count];
+            if self.way == Way::Back && self.doomed.load(Ordering::Acquire) {
+                sleep(LINGER).await;
+                self.close();
+                return;
+            }
+            let caught = if self.way == Way::There { self.caught(&mut tail, bytes) } else { None };
+            if caught == Some(Lost::Request) {
+                self.close();
+                return;
+            }
+            if caught == Some(Lost::Reply) {
+                self.doomed.store(true, Ordering::Release);
+            }
+            if to.send((Instant::now(), bytes.to_vec())).is_err() {
+                return;
+            }
+            if caught == Some(Lost::Reply) {
+                // The other direction ends both when the answer comes.
+                sleep(NO_ANSWER).await;
+                self.close();
                 return;
             }
         }
-    };
-    let writing = async move {
-        while let Some((taken, bytes)) = receiver.recv().await {
-            let Some(delay) = delay(way, &mut link).await else { return };
-            if !delay.is_zero() {
-                sleep_until(taken + delay).await;
-            }
-            if to.write_all(&bytes).await.is_err() {
-                return;
-            }
-        }
-    };
-    // What was taken is still given when there is no more.
-    join(reading, writing).await;
+    }
+
+    /// What is lost with these bytes. They may begin in those before.
+    fn caught(&self, tail: &mut Vec<u8>, bytes: &[u8]) -> Option<Lost> {
+        tail.extend_from_slice(bytes);
+        let caught = self.shared.trapped(tail);
+        let kept = tail.len().min(self.shared.length());
+        tail.drain(..tail.len() - kept);
+        caught
+    }
+
+    fn close(&self) {
+        self.shared.closed.send_modify(|closed| *closed += 1);
+    }
 }
 
 /// How late something that way arrives, once anything does; `None` when the pipe is gone.
@@ -123,5 +265,75 @@ async fn delay(way: Way, link: &mut watch::Receiver<Link>) -> Option<Duration> {
             _ => return Some(Duration::ZERO),
         }
         link.changed().await.ok()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that answers every byte with the next one, and how many bytes it was sent.
+    async fn server() -> (SocketAddr, Task, Arc<Mutex<Vec<u8>>>) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let heard = Arc::<Mutex<Vec<u8>>>::default();
+        let said = heard.clone();
+        let serving = spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut byte = [0];
+                while let Ok(1) = stream.read(&mut byte).await {
+                    said.lock().expect("not poisoned").push(byte[0]);
+                    if stream.write_all(&[byte[0] + 1]).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        });
+        (address, serving, heard)
+    }
+
+    async fn ask(stream: &mut TcpStream, bytes: &[u8]) -> Option<u8> {
+        stream.write_all(bytes).await.ok()?;
+        let mut answer = [0];
+        stream.read_exact(&mut answer).await.ok()?;
+        Some(answer[0])
+    }
+
+    #[tokio::test]
+    async fn exactly_one_request_or_answer_is_lost() {
+        let (address, _serving, heard) = server().await;
+        let pipe = Pipe::start(&[address]).expect("a free port");
+        let open = async || TcpStream::connect(pipe.addresses()[0]).await.expect("it listens");
+        let mut stream = open().await;
+        assert_eq!(ask(&mut stream, b"a").await, Some(b'b'));
+
+        pipe.lose(Lost::Request, "k");
+        assert_eq!(ask(&mut stream, b"c").await, Some(b'd'));
+        assert_eq!((ask(&mut stream, b"k").await, pipe.lost()), (None, 1));
+        assert_eq!(*heard.lock().expect("not poisoned"), b"ac");
+
+        let mut stream = open().await;
+        pipe.lose(Lost::Reply, "k");
+        assert_eq!((ask(&mut stream, b"k").await, pipe.lost()), (None, 2));
+        assert_eq!(*heard.lock().expect("not poisoned"), b"ack");
+        assert_eq!(ask(&mut open().await, b"k").await, Some(b'l'));
+        assert!(!pipe.lose_nothing());
+    }
+
+    #[tokio::test]
+    async fn a_client_is_sent_to_another_server() {
+        let ((one, _one, _), (other, _other, _)) = (server().await, server().await);
+        let pipe = Pipe::start(&[one, other]).expect("free ports");
+        let open = async |at: usize| TcpStream::connect(pipe.addresses()[at]).await.expect("open");
+        let mut stream = open(0).await;
+        assert_eq!(ask(&mut stream, b"a").await, Some(b'b'));
+
+        pipe.only(Some(1));
+
+        assert_eq!(ask(&mut stream, b"a").await, None);
+        assert_eq!(ask(&mut open(0).await, b"a").await, None);
+        assert_eq!(ask(&mut open(1).await, b"a").await, Some(b'b'));
+        pipe.only(None);
+        assert_eq!(ask(&mut open(0).await, b"a").await, Some(b'b'));
     }
 }

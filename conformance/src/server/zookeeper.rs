@@ -4,20 +4,18 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use std::thread::sleep;
 use std::time::Duration;
 
 use synod_core::store::SessionId;
-use tokio::time::Instant;
 
-use crate::server::child::{Child, Signal};
-use crate::server::free_ports;
-use crate::server::home::Home;
-use crate::server::newer;
+use crate::fault::entry::Fact;
+use crate::server::members::{Kind, Members};
+use crate::server::peers::Peers;
+use crate::server::{free_ports, kept, newer};
 
 /// Where Debian puts it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -26,24 +24,13 @@ const MORE_JARS: &str = "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-
     /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
 /// How long the servers' beat is. All their other times are multiples of it.
 pub const TICK: Duration = Duration::from_millis(100);
-/// How long a start may take on a machine that has other things to do.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// ZooKeeper servers that agree, or one.
+pub type Ensemble = Members<ZooKeeper>;
 
-/// One server or several that agree, each a process of its own, with all data in a directory that
-/// goes when this is dropped.
+/// One ZooKeeper server.
 #[derive(Debug)]
-pub struct Ensemble {
-    nodes: Vec<Node>,
-    // Behind the nodes: their processes end before their files go.
-    _home: Home,
-}
-
-#[derive(Debug)]
-struct Node {
-    child: Option<Child>,
+pub struct ZooKeeper {
     port: u16,
-    home: PathBuf,
-    arguments: Vec<String>,
 }
 
 impl Ensemble {
@@ -56,6 +43,11 @@ impl Ensemble {
         Self::start_with(size, &[], &[])
     }
 
+    /// Why there can be no servers; `None` if there can.
+    pub fn missing() -> Option<String> {
+        class_path().err()
+    }
+
     /// Starts so many servers with more arguments for each Java and more lines in each
     /// configuration, which override the usual ones.
     ///
@@ -63,70 +55,70 @@ impl Ensemble {
     ///
     /// As [`Ensemble::start`].
     pub fn start_with(size: usize, arguments: &[&str], lines: &[&str]) -> Result<Self, String> {
-        let _installed = class_path()?;
-        let ensemble =
-            Self::spawn(size, arguments, lines).map_err(|error| format!("ZooKeeper: {error}"))?;
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            Self::spawn(&ports, |_from, to| ports[to * 3 + 1..][..2].to_vec(), arguments, lines)
+        };
+        let ensemble = start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
         ensemble.await_ready()?;
         Ok(ensemble)
     }
 
-    fn spawn(size: usize, arguments: &[&str], lines: &[&str]) -> io::Result<Self> {
-        let home = Home::new("zookeeper")?;
-        let ports = free_ports(size * 3)?;
-        let mut nodes = Vec::new();
+    /// Starts so many servers that talk to each other through proxies of ours, within a tokio
+    /// runtime with a thread to spare, as this one waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ensemble::start`].
+    pub fn start_apart(size: usize) -> Result<(Self, Peers), String> {
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            let own: Vec<_> = ports.chunks(3).map(|own| own[1..].to_vec()).collect();
+            let peers = Peers::start(&own)?;
+            let view = |from: usize, to: usize| {
+                if from == to { own[to].clone() } else { peers.ports(from, to) }
+            };
+            let ensemble = Self::spawn(&ports, view, &[], &[])?;
+            Ok((ensemble, peers))
+        };
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let (ensemble, peers) =
+            start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
+        ensemble.await_ready()?;
+        Ok((ensemble, peers))
+    }
+
+    /// Every change of a node that is in the logs of those of its servers whose disk can be read.
+    ///
+    /// # Errors
+    ///
+    /// If none can.
+    pub fn facts(&self) -> io::Result<Vec<Fact>> {
+        kept::facts((0..self.each().count()).map(|node| self.home(node)))
+    }
+
+    /// Servers that find each other as `view` says: who calls, and whom.
+    fn spawn(
+        ports: &[u16],
+        view: impl Fn(usize, usize) -> Vec<u16>,
+        arguments: &[&str],
+        lines: &[&str],
+    ) -> io::Result<Self> {
+        let size = ports.len() / 3;
+        let mut ensemble = Self::none()?;
         for (index, own) in ports.chunks(3).enumerate() {
-            let (home, arguments) = (home.path().join(index.to_string()), to_strings(arguments));
-            let mut node = Node { child: None, port: own[0], home, arguments };
-            node.write_config(index, &ports, lines)?;
-            node.start()?;
-            nodes.push(node);
+            ensemble.add(ZooKeeper { port: own[0] }, |home| {
+                let peers: Vec<_> = (0..size).map(|peer| view(index, peer)).collect();
+                write_config(home, own[0], index, &peers, lines)?;
+                command(home, arguments)
+            })?;
         }
-        Ok(Self { nodes, _home: home })
-    }
-
-    /// Waits until every server that runs takes requests.
-    ///
-    /// # Errors
-    ///
-    /// If it takes too long: with the last words of the server.
-    pub fn await_ready(&self) -> Result<(), String> {
-        let end = Instant::now() + PATIENCE;
-        for node in self.nodes.iter().filter(|node| node.child.is_some()) {
-            while node.mode().is_none() {
-                if Instant::now() > end {
-                    return Err(format!("ZooKeeper did not start: {}", node.last_words()));
-                }
-                sleep(Duration::from_millis(20));
-            }
-        }
-        Ok(())
-    }
-
-    /// Where its servers listen.
-    pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(Node::address).collect()
-    }
-
-    /// Ends a server as a power cut would.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be ended.
-    pub fn kill(&mut self, node: usize) -> io::Result<()> {
-        if let Some(child) = self.nodes[node].child.take() {
-            child.signal(Signal::Kill)?;
-        }
-        Ok(())
-    }
-
-    /// Starts a server again on what it has on disk.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be started.
-    pub fn restart(&mut self, node: usize) -> io::Result<()> {
-        self.nodes[node].child = None;
-        self.nodes[node].start()
+        Ok(ensemble)
     }
 
     /// Lets a server's disk be full, until it is restarted.
@@ -135,39 +127,12 @@ impl Ensemble {
     ///
     /// If it does not run, or the machine has no means for it.
     pub fn fill_disk(&self, node: usize) -> io::Result<()> {
-        match &self.nodes[node].child {
-            Some(child) => child.limit_files(0),
-            None => Err(io::Error::other("the server does not run")),
-        }
-    }
-
-    /// Lets a server stand still.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub fn pause(&self, node: usize) -> io::Result<()> {
-        self.nodes[node].signal(Signal::Stop)
-    }
-
-    /// Lets a server that stands still go on.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
-    pub fn resume(&self, node: usize) -> io::Result<()> {
-        self.nodes[node].signal(Signal::Continue)
-    }
-
-    /// Which server leads; `None` while none does.
-    pub fn leader(&self) -> Option<usize> {
-        let leads = |node: &Node| matches!(node.mode().as_deref(), Some("leader" | "standalone"));
-        self.nodes.iter().position(leads)
+        self.child(node)?.limit_files(0)
     }
 
     /// The version of the servers, if one of them tells it.
     pub fn version(&self) -> Option<String> {
-        let told = self.nodes.iter().find_map(|node| node.ask("srvr").ok())?;
+        let told = self.each().find_map(|node| node.ask("srvr").ok())?;
         let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
         version.split(['-', ',']).next().map(str::to_owned)
     }
@@ -176,7 +141,7 @@ impl Ensemble {
     pub fn watches(&self, sessions: &[SessionId]) -> usize {
         let mine: BTreeSet<String> =
             sessions.iter().map(|session| format!("0x{:x}", session.get())).collect();
-        let told = self.nodes.iter().filter_map(|node| node.ask("wchc").ok());
+        let told = self.each().filter_map(|node| node.ask("wchc").ok());
         told.map(|told| count_watches(&told, &mine)).sum()
     }
 }
@@ -200,10 +165,6 @@ fn class_path() -> Result<String, String> {
     CLASS_PATH.clone()
 }
 
-fn to_strings(texts: &[&str]) -> Vec<String> {
-    texts.iter().map(|&text| text.to_owned()).collect()
-}
-
 /// Counts the paths below the sessions that are named.
 fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
     let mut ours = false;
@@ -217,66 +178,61 @@ fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
     count
 }
 
-impl Node {
-    fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port).into()
-    }
-
-    fn write_config(&self, index: usize, ports: &[u16], lines: &[&str]) -> io::Result<()> {
-        let data = self.home.join("data");
-        fs::create_dir_all(&data)?;
-        let (tick, data_dir) = (TICK.as_millis(), data.display());
-        let mut config = format!(
-            "tickTime={tick}\nminSessionTimeout=200\nmaxSessionTimeout=60000\ninitLimit=50\n\
-             syncLimit=20\ndataDir={data_dir}\nclientPort={}\nclientPortAddress=127.0.0.1\n\
-             admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n",
-            self.port
-        );
-        if ports.len() > 3 {
-            fs::write(data.join("myid"), (index + 1).to_string())?;
-            for (index, peer) in ports.chunks(3).enumerate() {
-                let line =
-                    writeln!(config, "server.{}=127.0.0.1:{}:{}", index + 1, peer[1], peer[2]);
-                line.map_err(io::Error::other)?;
-            }
-        }
-        config.push_str(&lines.join("\n"));
-        fs::write(self.home.join("zoo.cfg"), config)
-    }
-
-    fn start(&mut self) -> io::Result<()> {
-        let mut java = Command::new("java");
-        java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
-            .arg(class_path().map_err(io::Error::other)?)
-            .args([
-                "-Dzookeeper.extendedTypesEnabled=true",
-                "-Dznode.container.checkIntervalMs=200",
-            ])
-            .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
-            .args(&self.arguments)
-            .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
-            .arg(self.home.join("zoo.cfg"));
-        self.child = Some(Child::start(&mut java, &self.log())?);
-        Ok(())
-    }
-
-    fn log(&self) -> PathBuf {
-        self.home.join("log")
-    }
-
-    fn last_words(&self) -> String {
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        let last: Vec<&str> = log.lines().rev().take(5).collect();
-        last.into_iter().rev().collect::<Vec<_>>().join("\n")
-    }
-
-    fn signal(&self, signal: Signal) -> io::Result<()> {
-        match &self.child {
-            Some(child) => child.signal(signal),
-            None => Err(io::Error::other("the server does not run")),
+fn write_config(
+    home: &Path,
+    port: u16,
+    index: usize,
+    peers: &[Vec<u16>],
+    lines: &[&str],
+) -> io::Result<()> {
+    let data = home.join("data");
+    fs::create_dir_all(&data)?;
+    let (tick, data_dir) = (TICK.as_millis(), data.display());
+    let mut config = format!(
+        "tickTime={tick}\nminSessionTimeout=200\nmaxSessionTimeout=60000\ninitLimit=50\n\
+         syncLimit=20\ndataDir={data_dir}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+         admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n"
+    );
+    if peers.len() > 1 {
+        fs::write(data.join("myid"), (index + 1).to_string())?;
+        for (index, peer) in peers.iter().enumerate() {
+            let line = writeln!(config, "server.{}=127.0.0.1:{}:{}", index + 1, peer[0], peer[1]);
+            line.map_err(io::Error::other)?;
         }
     }
+    config.push_str(&lines.join("\n"));
+    fs::write(home.join("zoo.cfg"), config)
+}
 
+fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
+    let mut java = Command::new("java");
+    java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
+        .arg(class_path().map_err(io::Error::other)?)
+        .args(["-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=200"])
+        .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
+        .args(arguments)
+        .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+        .arg(home.join("zoo.cfg"));
+    Ok(java)
+}
+
+impl Kind for ZooKeeper {
+    const NAME: &'static str = "ZooKeeper";
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn is_ready(&self) -> bool {
+        self.mode().is_some()
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.mode().as_deref(), Some("leader" | "standalone"))
+    }
+}
+
+impl ZooKeeper {
     /// What it is in its ensemble, if it takes requests.
     fn mode(&self) -> Option<String> {
         let told = self.ask("srvr").ok()?;
@@ -287,7 +243,8 @@ impl Node {
     fn ask(&self, command: &str) -> io::Result<String> {
         // One that was accepted too early is never answered.
         let limit = Duration::from_millis(200);
-        let mut stream = TcpStream::connect_timeout(&self.address(), limit)?;
+        let mut stream =
+            TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, self.port).into(), limit)?;
         stream.set_read_timeout(Some(limit))?;
         stream.write_all(command.as_bytes())?;
         let mut told = String::new();

@@ -1,0 +1,355 @@
+//! [`Record`]: what a [`Book`](crate::fault::book::Book) says, sorted out for the checks of laws.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::check::{lives, order, outcomes, registers, sight, tickets, told};
+use crate::fault::entry::{Answer, Entry, Fact, Installed, Op, Seen, Told, What};
+use crate::history::{Action, Answer as Replied, Call, History, Value};
+
+/// How many steps the search for an order may take.
+const STEPS: usize = 5_000_000;
+
+/// What happened, and what the servers kept.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Record {
+    /// All calls, in the order in which they began.
+    pub calls: Vec<Called>,
+    /// Every write that the servers kept, in their order.
+    pub facts: Vec<Fact>,
+    /// What each watch told, by the call that began it.
+    pub told: BTreeMap<u64, Vec<(u64, Told)>>,
+    /// What was believed of a session: when it was said, the status, and when it was last certain.
+    pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
+    /// Sessions that were ended from outside before their time.
+    pub ended: BTreeSet<u64>,
+    /// Whether a server went on after it stood still.
+    pub stood_still: bool,
+    /// Faults of which nobody knows whether they were there.
+    pub indeterminate: Vec<String>,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Called {
+    /// By what it is known.
+    pub id: u64,
+    /// In which process.
+    pub process: usize,
+    /// In which session; zero where there is none yet.
+    pub session: u64,
+    /// What for.
+    pub op: Op,
+    /// When it began.
+    pub called: u64,
+    /// When it ended; [`u64::MAX`] if it did not.
+    pub returned: u64,
+    /// How.
+    pub end: End,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
+pub enum End {
+    /// It was done.
+    Done(Answer),
+    /// The store refused, or it certainly never happens.
+    Not,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// A law that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Breach {
+    /// Which.
+    pub law: &'static str,
+    /// By what.
+    pub what: String,
+}
+
+impl Breach {
+    pub(crate) fn new(law: &'static str, what: impl Into<String>) -> Self {
+        Self { law, what: what.into() }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.law, self.what)
+    }
+}
+
+impl Called {
+    /// The node that it is about.
+    pub fn path(&self) -> &str {
+        match &self.op {
+            Op::Create { path, .. }
+            | Op::Ticket { path, .. }
+            | Op::Set { path, .. }
+            | Op::Cas { path, .. }
+            | Op::Delete { path }
+            | Op::Read { path, .. }
+            | Op::List { path, .. }
+            | Op::Observe { path } => path,
+            Op::Open { .. } | Op::Close | Op::Exit | Op::Ping => "",
+        }
+    }
+
+    /// What it writes.
+    pub fn value(&self) -> Option<Value> {
+        match self.op {
+            Op::Create { value, .. }
+            | Op::Ticket { value, .. }
+            | Op::Set { value, .. }
+            | Op::Cas { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What it was answered, if it was done.
+    pub fn answer(&self) -> Option<&Answer> {
+        match &self.end {
+            End::Done(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// The nodes that it was shown.
+    pub(crate) fn seen(&self) -> &[Seen] {
+        self.answer().map_or(&[], |answer| &answer.nodes)
+    }
+}
+
+impl fmt::Display for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { process, session, op, called, returned, end, .. } = self;
+        write!(f, "process {process} session {session:x} [{called}, {returned}] {op:?} -> {end:?}")
+    }
+}
+
+impl Record {
+    /// What these entries say.
+    pub fn of(entries: &[Entry]) -> Self {
+        let mut record = Self::default();
+        let mut places: BTreeMap<u64, usize> = BTreeMap::new();
+        for entry in entries {
+            let session = entry.s.unwrap_or_default();
+            let place = entry.id.and_then(|id| places.get(&id).copied());
+            match (&entry.what, entry.id, place) {
+                (What::Inv { op }, Some(id), _) => {
+                    places.insert(id, record.calls.len());
+                    record.calls.push(Called {
+                        id,
+                        process: entry.p,
+                        session,
+                        op: op.clone(),
+                        called: entry.t,
+                        returned: u64::MAX,
+                        end: End::Unknown,
+                    });
+                }
+                (What::Ok { .. } | What::Fail { .. } | What::Info { .. }, _, Some(place)) => {
+                    record.end(place, entry);
+                }
+                (What::Event { told }, Some(id), _) => {
+                    record.told.entry(id).or_default().push((entry.t, told.clone()));
+                }
+                (What::Belief { status, certain }, ..) => {
+                    record.beliefs.push((entry.t, session, status.clone(), *certain));
+                }
+                (What::Nemesis { what, outcome: Installed::Indeterminate }, ..) => {
+                    record.indeterminate.push(what.clone());
+                }
+                (What::Nemesis { what, .. }, ..) => {
+                    record.ended.extend(entry.s);
+                    record.stood_still |= what.starts_with("resume server");
+                }
+                (What::Truth { fact }, ..) => record.facts.push(fact.clone()),
+                _ => {}
+            }
+        }
+        record.facts.sort_by_key(|fact| fact.revision);
+        record
+    }
+
+    fn end(&mut self, place: usize, entry: &Entry) {
+        let call = &mut self.calls[place];
+        call.returned = entry.t;
+        call.session = entry.s.unwrap_or_default();
+        call.end = match &entry.what {
+            What::Ok { answer } if answer.refused.is_none() => End::Done(answer.clone()),
+            What::Ok { .. } | What::Fail { .. } => End::Not,
+            _ => End::Unknown,
+        };
+    }
+
+    /// Every law that is broken.
+    pub fn breaches(&self) -> Vec<Breach> {
+        let mut found = outcomes::check(self);
+        found.extend(sight::check(self));
+        found.extend(tickets::check(self));
+        found.extend(told::check(self));
+        found.extend(lives::check(self));
+        found.extend(self.check_registers());
+        found
+    }
+
+    /// Whether a write of this value was kept.
+    pub(crate) fn kept(&self, value: Value) -> bool {
+        self.facts.iter().any(|fact| fact.value == Some(value))
+    }
+
+    fn check_registers(&self) -> Option<Breach> {
+        let history = self.history();
+        if let Err(violation) = order::check(&history) {
+            return Some(Breach::new("L-KV-1", violation.to_string()));
+        }
+        match registers::check(&history, STEPS) {
+            registers::Verdict::Legal => None,
+            registers::Verdict::Illegal { stuck, .. } => {
+                Some(Breach::new("L-KV-1", format!("no order explains\n  {stuck}")))
+            }
+            registers::Verdict::Unknown { register } => {
+                let what = format!("no verdict on register {register}: too many calls");
+                Some(Breach::new("L-KV-1", what))
+            }
+        }
+    }
+
+    /// The calls to registers: the nodes that somebody compares before he writes. What nobody knows
+    /// the servers do.
+    fn history(&self) -> History {
+        let registers: BTreeMap<&str, usize> = {
+            let cas = self.calls.iter().filter(|call| matches!(call.op, Op::Cas { .. }));
+            let mut paths: Vec<&str> = cas.map(Called::path).collect();
+            paths.sort_unstable();
+            paths.dedup();
+            paths.into_iter().zip(0..).collect()
+        };
+        let calls = self.calls.iter().filter_map(|call| {
+            let register = *registers.get(call.path())?;
+            let action = action(&call.op)?;
+            let answer = self.replied(call, action);
+            let span = (call.called, call.returned);
+            Some(Call::new(call.process, (register, action), span, answer))
+        });
+        History::new(calls.collect())
+    }
+
+    fn replied(&self, call: &Called, action: Action) -> Replied {
+        match (&call.end, action) {
+            (End::Done(answer), Action::Read) => {
+                let seen = answer.nodes.first();
+                let value = seen.and_then(|seen| seen.value);
+                Replied::Found { value, revision: seen.map(|seen| seen.modified) }
+            }
+            (End::Done(answer), _) => Replied::Done { revision: answer.revision },
+            // Whether it was refused or failed is all one to a call that did nothing.
+            (End::Not, _) => Replied::Failed,
+            (End::Unknown, Action::Read) => Replied::Unknown,
+            (End::Unknown, _) => match call.value() {
+                Some(value) if !self.kept(value) => Replied::Failed,
+                _ => Replied::Unknown,
+            },
+        }
+    }
+}
+
+fn action(op: &Op) -> Option<Action> {
+    match op {
+        Op::Create { value, .. } => Some(Action::Swap { from: None, to: Some(*value) }),
+        Op::Set { value, .. } => Some(Action::Write(Some(*value))),
+        Op::Cas { from, value, .. } => Some(Action::Swap { from: Some(*from), to: Some(*value) }),
+        Op::Read { local: false, .. } => Some(Action::Read),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::fault::entry::Kind;
+
+    /// A record that is written by hand: time is the place in it.
+    #[derive(Default)]
+    pub(in crate::check) struct Script(Vec<Entry>);
+
+    pub(in crate::check) fn seen(path: &str, value: Value, modified: u64) -> Seen {
+        let path = path.to_owned();
+        Seen { path, value: Some(value), modified, created: modified, ..Seen::default() }
+    }
+
+    impl Script {
+        pub(in crate::check) fn say(&mut self, s: u64, id: Option<u64>, what: What) -> u64 {
+            let t = self.0.len() as u64 + 1;
+            self.0.push(Entry { t, p: 1, s: Some(s), id, what });
+            t
+        }
+
+        pub(in crate::check) fn begin(&mut self, s: u64, op: Op) -> u64 {
+            let id = self.0.len() as u64 + 1;
+            self.say(s, Some(id), What::Inv { op })
+        }
+
+        pub(in crate::check) fn ok(&mut self, s: u64, id: u64, revision: u64, nodes: Vec<Seen>) {
+            let revision = (revision > 0).then_some(revision);
+            let answer = Answer { revision, nodes, ..Answer::default() };
+            self.say(s, Some(id), What::Ok { answer });
+        }
+
+        pub(in crate::check) fn call(&mut self, s: u64, op: Op, revision: u64, nodes: Vec<Seen>) {
+            let id = self.begin(s, op);
+            self.ok(s, id, revision, nodes);
+        }
+
+        pub(in crate::check) fn fails(&mut self, s: u64, op: Op, certainly: bool) {
+            let id = self.begin(s, op);
+            let why = "of itself".to_owned();
+            self.say(s, Some(id), if certainly { What::Fail { why } } else { What::Info { why } });
+        }
+
+        pub(in crate::check) fn fact(
+            &mut self,
+            revision: u64,
+            path: &str,
+            kind: Kind,
+            value: Option<Value>,
+            owner: Option<u64>,
+        ) {
+            let path = path.to_owned();
+            let fact = Fact { revision, path, kind, value, owner };
+            self.say(0, None, What::Truth { fact });
+        }
+
+        pub(in crate::check) fn record(&self) -> Record {
+            Record::of(&self.0)
+        }
+    }
+
+    fn set(value: Value) -> Op {
+        Op::Set { path: "/r".into(), value }
+    }
+
+    #[test]
+    fn registers_are_judged_by_what_the_servers_kept() {
+        let cas = Op::Cas { path: "/r".into(), from: 1, version: 0, value: 2 };
+        let read = Op::Read { path: "/r".into(), local: false };
+        let mut script = Script::default();
+        script.call(7, Op::Create { path: "/r".into(), value: 1, ephemeral: false }, 5, vec![]);
+        script.fact(5, "/r", Kind::Created, Some(1), None);
+        script.fails(7, cas, false);
+        script.call(7, read.clone(), 0, vec![seen("/r", 1, 5)]);
+        assert_eq!(script.record().breaches(), []);
+
+        script.call(7, set(3), 6, vec![]);
+        script.fact(6, "/r", Kind::Updated, Some(3), None);
+        script.call(8, read, 0, vec![seen("/r", 1, 5)]);
+        let laws: Vec<_> = script.record().breaches().iter().map(|breach| breach.law).collect();
+        assert_eq!(laws, ["L-KV-2", "L-KV-1"]);
+    }
+}

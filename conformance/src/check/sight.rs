@@ -1,0 +1,157 @@
+//! Whether what is shown goes back: for a session never (L-KV-3, L-KV-4), for latest reads never for
+//! anybody (L-KV-2).
+
+use std::collections::BTreeMap;
+
+use crate::check::record::{Breach, Called, Record};
+use crate::fault::entry::{Kind, Op, Told};
+
+/// That a session knew at a time that a node was written, or gone, at a revision.
+struct Known {
+    since: u64,
+    session: u64,
+    revision: u64,
+    from: String,
+}
+
+/// Every read that showed less than was known before it was called.
+pub fn check(record: &Record) -> Vec<Breach> {
+    let known = known(record);
+    let gone = gone(record);
+    let reads = record.calls.iter().filter(|call| {
+        matches!(call.op, Op::Read { .. } | Op::List { .. }) && call.answer().is_some()
+    });
+    reads.flat_map(|read| judge(read, &known, &gone)).collect()
+}
+
+fn judge(
+    read: &Called,
+    known: &BTreeMap<String, Vec<Known>>,
+    gone: &BTreeMap<&str, Vec<u64>>,
+) -> Vec<Breach> {
+    let covers = |path: &str| match read.op {
+        Op::Read { .. } => path == read.path(),
+        _ => path.rsplit_once('/').is_some_and(|(parent, _)| parent == read.path()),
+    };
+    let local = matches!(read.op, Op::Read { local: true, .. } | Op::List { local: true, .. });
+    let mut found = Vec::new();
+    for (path, known) in known.iter().filter(|(path, _)| covers(path)) {
+        let before = known
+            .iter()
+            .filter(|known| known.since < read.called && (!local || known.session == read.session));
+        let Some(newest) = before.max_by_key(|known| known.revision) else { continue };
+        let shown = read.seen().iter().find(|seen| seen.path == *path);
+        let stale = match shown {
+            Some(seen) => seen.modified < newest.revision,
+            None => !gone.get(path.as_str()).is_some_and(|revisions| {
+                revisions.iter().any(|revision| *revision >= newest.revision)
+            }),
+        };
+        if stale {
+            let law = if local { "L-KV-3" } else { "L-KV-2" };
+            let what = format!(
+                "{read} shows {path} as {shown:?}, and revision {} was known by {}",
+                newest.revision, newest.from
+            );
+            found.push(Breach::new(law, what));
+        }
+    }
+    found
+}
+
+/// What was known of each node, since when and by whom.
+fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
+    let mut known: BTreeMap<String, Vec<Known>> = BTreeMap::new();
+    let mut add = |path: &str, revision: u64, since, session, from: String| {
+        if revision > 0 {
+            let fact = Known { since, session, revision, from };
+            known.entry(path.to_owned()).or_default().push(fact);
+        }
+    };
+    for call in &record.calls {
+        for seen in call.seen() {
+            add(&seen.path, seen.modified, call.returned, call.session, call.to_string());
+        }
+        let alone = matches!(call.op, Op::Set { .. } | Op::Cas { .. } | Op::Delete { .. });
+        let revision = call.answer().and_then(|answer| answer.revision);
+        if let (true, Some(revision)) = (alone, revision) {
+            add(call.path(), revision, call.returned, call.session, call.to_string());
+        }
+    }
+    let sessions: BTreeMap<u64, u64> =
+        record.calls.iter().map(|call| (call.id, call.session)).collect();
+    for (id, events) in &record.told {
+        let session = sessions.get(id).copied().unwrap_or_default();
+        for (t, told) in events {
+            if let Told::Changed { path, revision: Some(revision), .. } = told {
+                add(path, *revision, *t, session, format!("{told:?} at {t}"));
+            }
+        }
+    }
+    known
+}
+
+/// When each node went.
+fn gone(record: &Record) -> BTreeMap<&str, Vec<u64>> {
+    let mut gone: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for fact in record.facts.iter().filter(|fact| fact.kind == Kind::Deleted) {
+        gone.entry(&fact.path).or_default().push(fact.revision);
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::record::tests::{Script, seen};
+    use crate::fault::entry::What;
+
+    fn read(local: bool) -> Op {
+        Op::Read { path: "/n".into(), local }
+    }
+
+    fn laws(script: &Script) -> Vec<&'static str> {
+        check(&script.record()).iter().map(|breach| breach.law).collect()
+    }
+
+    #[test]
+    fn a_session_is_shown_nothing_older_than_its_writes_its_reads_and_its_events() {
+        let old = || vec![seen("/n", 1, 5)];
+        let mut fresh = Script::default();
+        fresh.call(7, Op::Set { path: "/n".into(), value: 2 }, 6, vec![]);
+        fresh.call(8, read(true), 0, old());
+        assert_eq!(laws(&fresh), Vec::<&str>::new(), "another session may lag");
+        fresh.call(7, read(true), 0, old());
+        assert_eq!(laws(&fresh), ["L-KV-3"]);
+
+        let mut again = Script::default();
+        again.call(7, read(true), 0, vec![seen("/n", 2, 6)]);
+        again.call(7, read(true), 0, old());
+        assert_eq!(laws(&again), ["L-KV-3"]);
+
+        let mut told = Script::default();
+        let id = told.begin(7, Op::Observe { path: "/".into() });
+        let change = Told::Changed { path: "/n".into(), kind: Kind::Updated, revision: Some(6) };
+        told.say(7, Some(id), What::Event { told: change });
+        told.call(7, read(true), 0, old());
+        assert_eq!(laws(&told), ["L-KV-3"]);
+    }
+
+    #[test]
+    fn a_latest_read_is_not_older_than_what_anybody_knew() {
+        let mut script = Script::default();
+        script.call(7, Op::Set { path: "/n".into(), value: 2 }, 6, vec![]);
+        script.call(8, read(false), 0, vec![seen("/n", 1, 5)]);
+        assert_eq!(laws(&script), ["L-KV-2"]);
+    }
+
+    #[test]
+    fn what_is_not_shown_is_gone() {
+        let mut script = Script::default();
+        script.call(7, Op::Set { path: "/d/n".into(), value: 2 }, 6, vec![]);
+        script.call(7, Op::List { path: "/d".into(), local: true }, 0, vec![]);
+        assert_eq!(laws(&script), ["L-KV-3"]);
+        script.fact(7, "/d/n", Kind::Deleted, None, None);
+        assert_eq!(laws(&script), Vec::<&str>::new());
+    }
+}

@@ -1,0 +1,87 @@
+//! [`Book`]: the record of a run, kept in a file while it runs and for as long as it is needed.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::fault::entry::{Entry, Fact, Installed, What, now};
+
+/// Everything that happened, in the order in which it was heard of. Clones are the same book.
+#[derive(Clone, Debug)]
+pub struct Book(Arc<Pages>);
+
+#[derive(Debug)]
+struct Pages {
+    path: PathBuf,
+    state: Mutex<(File, Vec<Entry>)>,
+}
+
+impl Book {
+    /// A book that is kept in this file.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no such file.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let state = Mutex::new((File::create(path)?, Vec::new()));
+        Ok(Self(Arc::new(Pages { path: path.to_owned(), state })))
+    }
+
+    /// Where it is kept.
+    pub fn path(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Writes something down.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be written: a record with holes proves nothing.
+    pub fn add(&self, entry: Entry) {
+        let mut state = self.state();
+        let mut line = serde_json::to_string(&entry).expect("an entry is plain");
+        line.push('\n');
+        state.0.write_all(line.as_bytes()).expect("there is room for the record");
+        state.1.push(entry);
+    }
+
+    /// Writes down what is done to somebody.
+    pub fn nemesis(&self, what: impl Into<String>, outcome: Installed) {
+        let what = What::Nemesis { what: what.into(), outcome };
+        self.add(Entry { t: now(), p: 0, s: None, id: None, what });
+    }
+
+    /// Writes down what the servers kept.
+    pub fn truth(&self, facts: impl IntoIterator<Item = Fact>) {
+        for fact in facts {
+            self.add(Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } });
+        }
+    }
+
+    /// What `found` finds in the last entry that it finds something in.
+    pub fn last<T>(&self, found: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+        self.state().1.iter().rev().find_map(found)
+    }
+
+    /// What was written down so far.
+    pub fn entries(&self) -> Vec<Entry> {
+        self.state().1.clone()
+    }
+
+    /// Throws it away: nothing was wrong.
+    ///
+    /// # Errors
+    ///
+    /// If the file is not there any more.
+    pub fn discard(&self) -> io::Result<()> {
+        fs::remove_file(&self.0.path)
+    }
+
+    fn state(&self) -> MutexGuard<'_, (File, Vec<Entry>)> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,175 @@
+//! [`Members`]: the processes of some servers that agree, whatever they are.
+
+use std::fmt::Debug;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::server::child::{Child, Signal};
+use crate::server::home::Home;
+
+/// How long a start may take on a machine that has other things to do.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What is to be known of one server of a kind.
+pub trait Kind: Debug + Send + Sync + 'static {
+    /// What people call it.
+    const NAME: &'static str;
+
+    /// Where it listens for clients.
+    fn port(&self) -> u16;
+
+    /// Whether it takes requests.
+    fn is_ready(&self) -> bool;
+
+    /// Whether the others follow it.
+    fn leads(&self) -> bool;
+}
+
+/// One server or several that agree, each a process of its own, with all data in a directory that
+/// goes when this is dropped.
+#[derive(Debug)]
+pub struct Members<K> {
+    members: Vec<Member<K>>,
+    // Behind the members: their processes end before their files go.
+    home: Home,
+}
+
+#[derive(Debug)]
+struct Member<K> {
+    kind: K,
+    child: Option<Child>,
+    command: Command,
+    home: PathBuf,
+}
+
+impl<K: Kind> Members<K> {
+    /// Nobody yet.
+    pub(super) fn none() -> io::Result<Self> {
+        let home = Home::new(&K::NAME.to_lowercase())?;
+        Ok(Self { members: Vec::new(), home })
+    }
+
+    /// Starts one more. `command` is told its directory, which is there, and gives the program that
+    /// is started.
+    pub(super) fn add(
+        &mut self,
+        kind: K,
+        command: impl FnOnce(&Path) -> io::Result<Command>,
+    ) -> io::Result<()> {
+        let home = self.home.path().join(self.members.len().to_string());
+        fs::create_dir_all(&home)?;
+        let command = command(&home)?;
+        let mut member = Member { kind, child: None, command, home };
+        member.start()?;
+        self.members.push(member);
+        Ok(())
+    }
+
+    /// Each of them.
+    pub(super) fn each(&self) -> impl Iterator<Item = &K> {
+        self.members.iter().map(|member| &member.kind)
+    }
+
+    /// Waits until every server that runs takes requests.
+    ///
+    /// # Errors
+    ///
+    /// If it takes too long: with the last words of the server.
+    pub fn await_ready(&self) -> Result<(), String> {
+        let end = Instant::now() + PATIENCE;
+        for member in self.members.iter().filter(|member| member.child.is_some()) {
+            while !member.kind.is_ready() {
+                if Instant::now() > end {
+                    return Err(format!("{} did not start: {}", K::NAME, member.last_words()));
+                }
+                sleep(Duration::from_millis(20));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where its servers listen.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.each().map(|kind| (Ipv4Addr::LOCALHOST, kind.port()).into()).collect()
+    }
+
+    /// Ends a server as a power cut would.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be ended.
+    pub fn kill(&mut self, member: usize) -> io::Result<()> {
+        if let Some(child) = self.members[member].child.take() {
+            child.signal(Signal::Kill)?;
+        }
+        Ok(())
+    }
+
+    /// Starts a server again on what it has on disk.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn restart(&mut self, member: usize) -> io::Result<()> {
+        self.members[member].child = None;
+        self.members[member].start()
+    }
+
+    /// Lets a server stand still.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn pause(&self, member: usize) -> io::Result<()> {
+        self.child(member)?.signal(Signal::Stop)
+    }
+
+    /// Lets a server that stands still go on.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn resume(&self, member: usize) -> io::Result<()> {
+        self.child(member)?.signal(Signal::Continue)
+    }
+
+    /// The process of a server.
+    pub(super) fn child(&self, member: usize) -> io::Result<&Child> {
+        let child = self.members[member].child.as_ref();
+        child.ok_or_else(|| io::Error::other("the server does not run"))
+    }
+
+    /// The directory of a server.
+    pub fn home(&self, member: usize) -> &Path {
+        &self.members[member].home
+    }
+
+    /// Which server leads; `None` while none does.
+    pub fn leader(&self) -> Option<usize> {
+        self.each().position(Kind::leads)
+    }
+}
+
+impl<K> Member<K> {
+    fn start(&mut self) -> io::Result<()> {
+        self.child = Some(Child::start(&self.command, &self.log())?);
+        Ok(())
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.join("log")
+    }
+
+    fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let last: Vec<&str> = log.lines().rev().take(5).collect();
+        last.into_iter().rev().collect::<Vec<_>>().join("\n")
+    }
+}

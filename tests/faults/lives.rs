@@ -1,0 +1,122 @@
+//! Sessions that end while their clients do not know.
+
+use std::time::Duration;
+
+use synod_conformance::fault::client::End;
+use synod_conformance::fault::entry::{Installed, Op};
+use synod_conformance::harness::Link;
+use tokio::time::sleep;
+
+use crate::scene::{Actor, Scene, TTL, at, eventually};
+
+/// Everything that a client may ask of a session that is over fails as that.
+async fn is_told_that_it_is_over(ann: &Actor) {
+    eventually("it knows", async || ann.believes().as_deref() == Some("lost")).await;
+    let read = |local| Op::Read { path: at("d/n"), local };
+    for op in
+        [ann.create("d/late"), ann.ephemeral("d/late"), ann.set("d/n"), read(true), read(false)]
+    {
+        match ann.call(op.clone()).await {
+            End::Fail(why) => assert!(why.starts_with("SessionLost"), "{op:?}: {why}"),
+            other => panic!("{op:?}: {other:?}"),
+        }
+    }
+    sleep(TTL).await;
+    assert_eq!(ann.believes().as_deref(), Some("lost"), "it stays so");
+}
+
+/// Two nodes of a session's own, which somebody else looks at.
+async fn watched(scene: &mut Scene) -> [std::sync::Arc<Actor>; 2] {
+    let (ann, bob) = (scene.client().await, scene.client().await);
+    bob.done(bob.create("d/n")).await;
+    bob.done(Op::Observe { path: at("d") }).await;
+    for name in ["d/e", "d/f"] {
+        ann.done(ann.ephemeral(name)).await;
+        // It stays hers, whoever writes it.
+        bob.done(bob.set(name)).await;
+    }
+    [ann, bob]
+}
+
+pub(crate) async fn held_link(scene: &mut Scene) {
+    for link in [Link::Cut, Link::Deaf] {
+        let (ann, bob) = (scene.client().await, scene.client().await);
+        let own = format!("d/{link:?}");
+        bob.done(Op::Observe { path: at("d") }).await;
+        ann.done(ann.ephemeral(&own)).await;
+
+        ann.pipe.set(link);
+        scene
+            .book
+            .nemesis(format!("{link:?} client {}", ann.client.number()), Installed::Installed);
+        if link == Link::Deaf {
+            // Its heartbeats arrive: the server hears of it, and it hears of nothing.
+            eventually("it gives up", async || ann.believes().as_deref() == Some("lost")).await;
+        }
+        bob.sees_gone(&own).await;
+        ann.pipe.set(Link::Open);
+
+        is_told_that_it_is_over(&ann).await;
+        // It lets a new one be opened.
+        ann.open(TTL).await;
+        ann.done(ann.ephemeral(&format!("{own} again"))).await;
+    }
+}
+
+pub(crate) async fn stopped(scene: &mut Scene) {
+    let [ann, bob] = watched(scene).await;
+
+    ann.client.stop().expect("it runs");
+    // What it is told while it stands still it does when it goes on.
+    let late = ann.client.call(ann.ephemeral("d/g"));
+    bob.sees_gone("d/e").await;
+    bob.sees_gone("d/f").await;
+    ann.client.go_on().expect("it stands still");
+
+    assert!(!matches!(late.await, End::Ok(_)), "its session was over");
+    is_told_that_it_is_over(&ann).await;
+}
+
+pub(crate) async fn killed(scene: &mut Scene) {
+    let [ann, bob] = watched(scene).await;
+    // In the midst of writing.
+    let writes: Vec<_> = (0..20).map(|_| ann.client.call(ann.ticket("d", true))).collect();
+
+    ann.client.kill().expect("it runs");
+
+    drop(writes);
+    bob.sees_gone("d/e").await;
+    bob.sees_gone("d/f").await;
+    eventually(
+        "its tickets are gone",
+        async || matches!(bob.list("d", false).await, End::Ok(answer) if answer.nodes.len() == 1),
+    )
+    .await;
+}
+
+pub(crate) async fn old_leader(scene: &mut Scene) {
+    let [ann, bob] = watched(scene).await;
+    for round in 0..2 {
+        let leader = scene.leader().await;
+        scene.pause(leader);
+        // What the old leader thinks of the session runs out.
+        sleep(TTL * 2).await;
+        scene.resume(leader);
+        sleep(TTL / 3).await;
+        bob.insists(|| bob.create(&format!("d/n{round}"))).await;
+        ann.insists(|| ann.ephemeral(&format!("d/e{round}"))).await;
+    }
+}
+
+pub(crate) async fn expired(scene: &mut Scene) {
+    let [ann, bob] = watched(scene).await;
+    let session = ann.session().expect("it was opened");
+    assert_eq!(ann.believes().as_deref(), Some("live"));
+
+    scene.expire(session).await;
+
+    bob.sees_gone("d/e").await;
+    is_told_that_it_is_over(&ann).await;
+    // Nothing comes late.
+    sleep(Duration::from_millis(500)).await;
+}

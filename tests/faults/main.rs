@@ -1,0 +1,276 @@
+//! Faults on real servers: what clients were told meanwhile is taken down and checked against what
+//! the servers kept.
+//!
+//! `SYNOD_SOAK=10` does random things to servers and clients for so many minutes instead, and
+//! `SYNOD_SEED` repeats the choices of a run. `SYNOD_MISTAKES=1` plays each scenario with clients that
+//! make the mistakes that it is there to show, one after the other, and fails if it shows one not.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use synod::Config;
+use synod::store::Backend;
+use synod_conformance::fault::worker;
+use synod_conformance::server::required;
+use synod_conformance::wrong::Mistake::{
+    self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
+    ExpiryOneByOne, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
+    LostSessionRevived, NeverLost, RetriesBlindly, WatchSilentAfterOutage, WriteDetachesEphemeral,
+};
+use synod_conformance::wrong::Wrong;
+
+use crate::scene::Scene;
+use crate::servers::{Etcd, Servers, ZooKeeper};
+
+mod lives;
+mod moves;
+mod outages;
+mod scene;
+mod servers;
+mod soak;
+mod writes;
+
+/// How many scenarios run at a time, if the arguments do not say. They wait more than they work.
+const AT_ONCE: usize = 4;
+
+/// The argument that makes a client of this program.
+const WORKER: &str = "--worker";
+
+/// The environment variable that has a client make a mistake.
+const MISTAKE: &str = "SYNOD_MISTAKE";
+
+/// What is said of a run from which nothing follows.
+const NO_VERDICT: &str = "no verdict: ";
+
+type Act = for<'a> fn(&'a mut Scene) -> std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
+
+/// What happens, and the mistakes of clients that it must show.
+struct Scenario {
+    name: &'static str,
+    act: Act,
+    catches: &'static [Mistake],
+}
+
+const fn scenario(name: &'static str, act: Act, catches: &'static [Mistake]) -> Scenario {
+    Scenario { name, act, catches }
+}
+
+/// What happens to either kind of servers.
+const BOTH: &[Scenario] = &[
+    scenario(
+        "a_write_whose_answer_is_lost_is_not_lost_itself",
+        |s| Box::pin(writes::lost_answers(s)),
+        &[RetriesBlindly, LostReplyIsNone],
+    ),
+    scenario(
+        "a_request_that_is_lost_is_not_done_twice",
+        |s| Box::pin(writes::lost_requests(s)),
+        &[RetriesBlindly],
+    ),
+    scenario(
+        "a_close_whose_answer_is_lost_leaves_nothing",
+        |s| Box::pin(writes::lost_close(s)),
+        &[CloseKeepsEphemerals],
+    ),
+    scenario(
+        "a_server_that_is_killed_and_comes_back_lost_nothing",
+        |s| Box::pin(outages::restart(s)),
+        &[EventDropped],
+    ),
+    scenario(
+        "a_leader_that_is_killed_lost_nothing",
+        |s| Box::pin(outages::killed_leader(s)),
+        &[CasIgnoresVersion],
+    ),
+    scenario(
+        "a_leader_that_stands_still_answers_nothing_old",
+        |s| Box::pin(outages::paused_leader(s)),
+        &[CasIgnoresVersion],
+    ),
+    scenario(
+        "a_leader_that_is_cut_off_answers_nothing_old",
+        |s| Box::pin(outages::parted_leader(s)),
+        &[EventDropped],
+    ),
+    scenario(
+        "a_link_that_is_held_ends_the_session_in_time",
+        |s| Box::pin(lives::held_link(s)),
+        &[LeaseExtendedByHope, NeverLost, LostSessionRevived],
+    ),
+    scenario(
+        "a_process_that_stood_still_knows_that_its_session_is_over",
+        |s| Box::pin(lives::stopped(s)),
+        &[ExpiredSessionAnswers],
+    ),
+    scenario(
+        "a_process_that_is_killed_leaves_nothing",
+        |s| Box::pin(lives::killed(s)),
+        &[WriteDetachesEphemeral],
+    ),
+    scenario(
+        "a_session_that_the_server_ends_is_over",
+        |s| Box::pin(lives::expired(s)),
+        &[ExpiredSessionAnswers, ExpiryOneByOne],
+    ),
+    scenario(
+        "who_moves_to_a_server_that_lags_is_shown_nothing_older",
+        |s| Box::pin(moves::lagging(s)),
+        &[LocalGoesBack, LatestLags],
+    ),
+    scenario(
+        "a_watch_that_moves_from_server_to_server_misses_nothing",
+        |s| Box::pin(moves::watching(s)),
+        &[EventDropped],
+    ),
+    scenario(
+        "a_watch_that_is_cut_off_for_a_while_misses_nothing",
+        |s| Box::pin(moves::cut_off(s)),
+        &[EventDropped],
+    ),
+];
+
+/// What happens to etcd only.
+const ETCD: &[Scenario] = &[
+    scenario(
+        "what_is_compacted_under_a_watch_is_a_resync",
+        |s| Box::pin(moves::compacted(s)),
+        &[WatchSilentAfterOutage],
+    ),
+    scenario(
+        "a_leader_that_stood_still_ends_no_session_of_the_next",
+        |s| Box::pin(lives::old_leader(s)),
+        &[],
+    ),
+];
+
+const SOAK: &[Scenario] = &[scenario(
+    "whatever_happens_no_law_is_broken",
+    |s| Box::pin(soak::anything(s)),
+    &[RetriesBlindly, LocalGoesBack],
+)];
+
+/// One kind of servers.
+#[derive(Clone, Copy)]
+struct Stage {
+    name: &'static str,
+    start: fn() -> Result<Box<dyn Servers>, String>,
+    missing: fn() -> Option<String>,
+    more: &'static [Scenario],
+}
+
+const STAGES: [Stage; 2] = [
+    Stage {
+        name: "zookeeper",
+        start: || Ok(Box::new(ZooKeeper::start()?)),
+        missing: ZooKeeper::missing,
+        more: &[],
+    },
+    Stage {
+        name: "etcd",
+        start: || Ok(Box::new(Etcd::start()?)),
+        missing: Etcd::missing,
+        more: ETCD,
+    },
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().collect();
+    if let [_, first, number, url] = &words[..]
+        && first == WORKER
+    {
+        return work(number, url);
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
+    let mut trials = Vec::new();
+    for stage in STAGES {
+        let scenarios = match soak::minutes() {
+            Some(_) => SOAK.iter().chain(&[]),
+            None => BOTH.iter().chain(stage.more),
+        };
+        trials.extend(scenarios.flat_map(|scenario| trials_of(stage, scenario)));
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The scenario, or one with each mistake that it must show, if that is asked for.
+fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
+    let name = format!("{}::{}", stage.name, scenario.name);
+    if std::env::var_os("SYNOD_MISTAKES").is_some() {
+        let shows = |mistake: &Mistake| {
+            let (name, mistake) = (format!("{name}::shows_{mistake}"), *mistake);
+            trial(stage, name, move |name| shows(name, stage, scenario, mistake))
+        };
+        return scenario.catches.iter().map(shows).collect();
+    }
+    let play = move |name: &str| match soak::minutes() {
+        Some(minutes) => soak::repeat(minutes, |seed| play(name, stage, scenario.act, None, seed)),
+        None => play(name, stage, scenario.act, None, soak::seed()?),
+    };
+    vec![trial(stage, name, play)]
+}
+
+fn trial(
+    stage: Stage,
+    name: String,
+    play: impl FnOnce(&str) -> Result<(), String> + Send + 'static,
+) -> Trial {
+    let title = name.clone();
+    let trial = Trial::test(name, move || play(&title).map_err(Failed::from));
+    match (stage.missing)() {
+        Some(why) => {
+            assert!(!required(), "{why}");
+            trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}"))
+        }
+        None => trial,
+    }
+}
+
+/// Plays a scenario to its end, and judges what was taken down.
+fn play(
+    name: &str,
+    stage: Stage,
+    act: Act,
+    mistake: Option<Mistake>,
+    seed: u64,
+) -> Result<(), String> {
+    // The servers are started and waited for on a thread that their proxies do not run on.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let played = runtime.block_on(async {
+        let mut scene = Scene::open(name, (stage.start)()?, mistake, seed)?;
+        act(&mut scene).await;
+        scene.judge().await
+    });
+    runtime.shutdown_background();
+    played
+}
+
+/// Whether the scenario goes wrong as it should when every client makes this mistake.
+fn shows(name: &str, stage: Stage, scenario: &Scenario, mistake: Mistake) -> Result<(), String> {
+    let work = || play(name, stage, scenario.act, Some(mistake), soak::seed()?);
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => Err(format!("nobody noticed that every client {}", mistake.what())),
+        Ok(Err(why)) if why.starts_with(NO_VERDICT) => Err(why),
+        Ok(Err(_)) | Err(_) => Ok(()),
+    }
+}
+
+/// Is a client: does what its input says.
+fn work(number: &str, url: &str) -> ExitCode {
+    let named = std::env::var(MISTAKE).ok();
+    let is_named = |mistake: &Mistake| named.as_deref() == Some(&mistake.to_string());
+    let mistake = Mistake::ALL.iter().copied().find(is_named);
+    let backend = Config::new(url).and_then(|config| config.backend()).expect("the URL is valid");
+    let backend: Arc<dyn Backend> = match mistake {
+        Some(mistake) => Arc::new(Wrong::new(backend, mistake)),
+        None => backend,
+    };
+    match worker::run(number.parse().expect("a number"), backend) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

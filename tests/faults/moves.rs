@@ -1,0 +1,132 @@
+//! Clients that go from one server to another, and servers that know less than others.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use synod_conformance::fault::client::End;
+use synod_conformance::fault::entry::{Installed, Op};
+use synod_conformance::harness::Link;
+use tokio::time::{Instant, sleep};
+
+use crate::scene::{Actor, Scene, at, eventually, shown};
+use crate::servers::SIZE;
+
+/// Long: no session shall end on the way.
+const LONG: Duration = Duration::from_secs(20);
+/// How long a server lags: less than makes it give up.
+const LAG: Duration = Duration::from_millis(1_200);
+
+fn moves(scene: &Scene, ann: &Actor, server: usize) {
+    ann.pipe.only(Some(server));
+    let what = format!("move client {} to server {server}", ann.client.number());
+    scene.book.nemesis(what, Installed::Installed);
+}
+
+pub(crate) async fn lagging(scene: &mut Scene) {
+    let mut lagged = 0;
+    for round in 0..3 {
+        let follower = scene.follower().await;
+        let leader = scene.leader().await;
+        let (ann, bob) = (scene.client_for(LONG).await, scene.client_for(LONG).await);
+        let node = format!("n{round}");
+        moves(scene, &ann, leader);
+        moves(scene, &bob, follower);
+        ann.insists(|| ann.create(&node)).await;
+        eventually("he sees it", async || shown(&bob.read(&node, true).await).is_some()).await;
+
+        for local in [true, false] {
+            ann.read(&node, local).await;
+        }
+
+        scene.part(follower);
+        let began = Instant::now();
+        let written = ann.insists(|| ann.set(&node)).await.revision;
+        moves(scene, &ann, follower);
+        let mut reads = Vec::new();
+        while began.elapsed() < LAG {
+            // He who has seen nothing newer may be shown what is old.
+            if let Some(seen) = shown(&bob.read(&node, true).await) {
+                lagged += usize::from(written.is_some_and(|written| seen.modified < written));
+            }
+            // It may wait until the server has caught up, or fail.
+            reads.push(ann.client.call(Op::Read { path: at(&node), local: true }));
+            reads.push(bob.client.call(Op::Read { path: at(&node), local: false }));
+            sleep(Duration::from_millis(20)).await;
+        }
+        scene.join(follower);
+        join_all(reads).await;
+        for _ in 0..3 {
+            let answered = async || matches!(ann.read(&node, true).await, End::Ok(_));
+            eventually("she is answered", answered).await;
+        }
+    }
+    assert!(lagged > 0, "no server lagged, so this proves nothing");
+}
+
+pub(crate) async fn watching(scene: &mut Scene) {
+    let (ann, bob) = (scene.client().await, scene.client().await);
+    moves(scene, &ann, 0);
+    ann.insists(|| Op::Observe { path: at("d") }).await;
+    for round in 0..2 * SIZE {
+        for name in ["a", "b", "c"] {
+            let path = format!("d/{name}");
+            bob.done(bob.create(&path)).await;
+            bob.done(bob.set(&path)).await;
+        }
+        // Some of it happens while she is on her way.
+        moves(scene, &ann, (round + 1) % SIZE);
+        bob.done(bob.create(&format!("d/x{round}"))).await;
+        for name in ["a", "b", "c"] {
+            bob.done(Op::Delete { path: at(&format!("d/{name}")) }).await;
+        }
+        eventually("she is connected again", async || {
+            matches!(ann.read("d/a", true).await, End::Ok(_))
+        })
+        .await;
+    }
+    comes_and_goes(&bob).await;
+}
+
+/// Nothing is wrong any more, so that all of this is told.
+async fn comes_and_goes(bob: &Actor) {
+    for name in ["u", "v", "w"] {
+        let path = format!("d/{name}");
+        bob.done(bob.create(&path)).await;
+        bob.done(Op::Delete { path: at(&path) }).await;
+        bob.done(bob.create(&format!("{path}2"))).await;
+    }
+}
+
+pub(crate) async fn cut_off(scene: &mut Scene) {
+    while_cut_off(scene, false).await;
+}
+
+pub(crate) async fn compacted(scene: &mut Scene) {
+    while_cut_off(scene, true).await;
+}
+
+/// Somebody who watches hears of nothing for a while.
+async fn while_cut_off(scene: &mut Scene, compact: bool) {
+    let (ann, bob) = (scene.client_for(LONG).await, scene.client().await);
+    ann.done(Op::Observe { path: at("d") }).await;
+    for round in 0..2 {
+        bob.done(bob.create(&format!("d/before{round}"))).await;
+        ann.pipe.set(Link::Cut);
+        scene.book.nemesis("cut client 1", Installed::Installed);
+        for number in 0..10 {
+            bob.done(bob.create(&format!("d/{round}-{number}"))).await;
+        }
+        bob.done(Op::Delete { path: at(&format!("d/before{round}")) }).await;
+        if compact {
+            scene.servers.compact().await.expect("it forgets");
+            scene.book.nemesis("compact", Installed::Installed);
+        }
+        // Until it has given its connection up.
+        eventually("it says so", async || ann.believes().as_deref() != Some("live")).await;
+        ann.pipe.set(Link::Open);
+        let knows = async || matches!(ann.read("d/n", false).await, End::Ok(_));
+        eventually("it is connected again", knows).await;
+        assert_ne!(ann.believes().as_deref(), Some("lost"), "so that the watch is the same");
+    }
+    comes_and_goes(&bob).await;
+}

@@ -1,0 +1,144 @@
+//! Servers that die, stand still or lose each other while clients work.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use synod::chance::Chance;
+use synod_conformance::fault::client::End;
+use synod_conformance::fault::entry::Op;
+use tokio::time::sleep;
+
+use crate::scene::{Actor, Scene, at, shown};
+use crate::servers::SIZE;
+
+/// How many registers there are.
+const REGISTERS: u64 = 4;
+/// How many calls each client makes: not more of a register than the search for an order takes.
+const CALLS: usize = 120;
+
+/// Some clients.
+pub(crate) async fn clients(scene: &mut Scene) -> Vec<Arc<Actor>> {
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        clients.push(scene.client().await);
+    }
+    clients
+}
+
+/// A directory that the first of them observes, one for tickets, and registers.
+pub(crate) async fn prepare(clients: &[Arc<Actor>], dir: &str) {
+    let first = &clients[0];
+    first.insists(|| Op::Observe { path: at(&format!("{dir}/d")) }).await;
+    first.insists(|| first.create(&format!("{dir}/q/anchor"))).await;
+    for register in 0..REGISTERS {
+        first.insists(|| first.create(&format!("{dir}/r/{register}"))).await;
+    }
+}
+
+/// Has a client do this and that, whatever comes of it, with pauses of up to so many milliseconds.
+pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, pause: u64) {
+    for _ in 0..CALLS {
+        let register = format!("{dir}/r/{}", chance.below(REGISTERS));
+        let node = format!("{dir}/d/{}", chance.below(6));
+        let end = match chance.below(12) {
+            0 | 1 => ann.read(&register, false).await,
+            2..5 => {
+                let read = ann.read(&register, false).await;
+                match shown(&read) {
+                    Some(seen) => ann.call(ann.cas(&register, seen)).await,
+                    None => read,
+                }
+            }
+            5 => ann.call(ann.set(&register)).await,
+            6 => ann.call(ann.ticket(&format!("{dir}/q"), chance.below(2) == 0)).await,
+            7 => ann.call(ann.create(&format!("{dir}/d/n{}", ann.value()))).await,
+            8 => ann.call(ann.ephemeral(&node)).await,
+            9 => ann.call(Op::Delete { path: at(&node) }).await,
+            10 => ann.list(&format!("{dir}/d"), true).await,
+            _ => ann.read(&register, true).await,
+        };
+        match end {
+            End::Fail(why) if why.starts_with("SessionLost") => {
+                if !matches!(ann.client.call(Op::Open { ttl: 3_000 }).await, End::Ok(_)) {
+                    sleep(Duration::from_millis(200)).await;
+                }
+            }
+            _ => sleep(Duration::from_millis(chance.below(pause))).await,
+        }
+    }
+}
+
+/// Has all of them work while something happens, and once more when it is over.
+async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene)) {
+    let clients = clients(scene).await;
+    prepare(&clients, "w").await;
+    let chance = scene.chance.clone();
+    let working = clients.iter().map(|ann| work(&chance, ann, "w", 30));
+    join(join_all(working), happens(scene)).await;
+    scene.heal().await;
+    for ann in &clients {
+        ann.insists(|| ann.set("w/r/0")).await;
+    }
+    // By now everybody is connected, and is told of everything.
+    let ann = &clients[1];
+    for name in ["x", "y", "z"] {
+        let path = format!("w/d/{name}");
+        ann.insists(|| ann.create(&path)).await;
+        ann.insists(|| Op::Delete { path: at(&path) }).await;
+        ann.insists(|| ann.create(&format!("{path}2"))).await;
+    }
+}
+
+pub(crate) async fn restart(scene: &mut Scene) {
+    while_they_work(scene, async |scene| {
+        for server in 0..SIZE {
+            sleep(Duration::from_millis(300)).await;
+            scene.kill(server);
+            sleep(Duration::from_millis(500)).await;
+            scene.restart(server);
+            scene.servers.processes().await_ready().expect("it starts again");
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn killed_leader(scene: &mut Scene) {
+    while_they_work(scene, async |scene| {
+        for _ in 0..2 {
+            sleep(Duration::from_millis(300)).await;
+            let leader = scene.leader().await;
+            scene.kill(leader);
+            let next = scene.leader().await;
+            assert_ne!(next, leader, "the dead do not lead");
+            sleep(Duration::from_millis(500)).await;
+            scene.restart(leader);
+            scene.servers.processes().await_ready().expect("it starts again");
+        }
+    })
+    .await;
+}
+
+pub(crate) async fn paused_leader(scene: &mut Scene) {
+    while_they_work(scene, async |scene| {
+        sleep(Duration::from_millis(300)).await;
+        let leader = scene.leader().await;
+        scene.pause(leader);
+        sleep(Duration::from_secs(4)).await;
+        scene.resume(leader);
+        sleep(Duration::from_secs(1)).await;
+    })
+    .await;
+}
+
+pub(crate) async fn parted_leader(scene: &mut Scene) {
+    while_they_work(scene, async |scene| {
+        sleep(Duration::from_millis(300)).await;
+        let leader = scene.leader().await;
+        scene.part(leader);
+        sleep(Duration::from_secs(4)).await;
+        scene.join(leader);
+        sleep(Duration::from_secs(1)).await;
+    })
+    .await;
+}

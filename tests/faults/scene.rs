@@ -1,0 +1,404 @@
+//! [`Scene`]: servers, clients that are processes of their own, and the record of what happens to
+//! them.
+
+#![expect(clippy::print_stdout, reason = "what is excused is said")]
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use synod::chance::Chance;
+use synod_conformance::check::record::{Breach, Record};
+use synod_conformance::fault::book::Book;
+use synod_conformance::fault::client::{Client, End};
+use synod_conformance::fault::entry::{Answer, Entry, Installed, Op, Seen, What, now};
+use synod_conformance::harness::Link;
+use synod_conformance::server::pipe::{Lost, Pipe};
+use synod_conformance::wrong::Mistake;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::servers::{SIZE, Servers};
+use crate::{MISTAKE, NO_VERDICT, WORKER};
+
+/// How long anybody waits for what must happen in the end.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The time to live of sessions: long enough for a machine that has other things to do.
+pub(crate) const TTL: Duration = Duration::from_secs(3);
+
+/// Where everything takes place.
+pub(crate) struct Scene {
+    pub(crate) servers: Box<dyn Servers>,
+    pub(crate) chance: Chance,
+    pub(crate) book: Book,
+    clients: Vec<Arc<Actor>>,
+    values: Arc<AtomicU64>,
+    seed: u64,
+    /// What every client gets wrong.
+    mistake: Option<Mistake>,
+    /// Servers that do not run, and those that stand still or are cut off.
+    killed: Vec<usize>,
+    paused: Vec<usize>,
+    parted: Vec<usize>,
+}
+
+/// A client, and what lies between it and the servers.
+pub(crate) struct Actor {
+    pub(crate) client: Client,
+    pub(crate) pipe: Pipe,
+    values: Arc<AtomicU64>,
+    book: Book,
+}
+
+impl Scene {
+    /// A scene that makes its choices by this seed.
+    pub(crate) fn open(
+        name: &str,
+        servers: Box<dyn Servers>,
+        mistake: Option<Mistake>,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let file = format!("{}-{seed:016x}.jsonl", name.replace("::", "-"));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("faults").join(file);
+        let book = Book::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let chance = Chance::seeded(seed);
+        // All of one length, so that none is part of another.
+        let values = Arc::new(AtomicU64::new((chance.below(1 << 40) + (1 << 40)) << 20));
+        Ok(Self {
+            servers,
+            chance,
+            book,
+            clients: Vec::new(),
+            values,
+            seed,
+            mistake,
+            killed: Vec::new(),
+            paused: Vec::new(),
+            parted: Vec::new(),
+        })
+    }
+
+    /// A client with a session.
+    pub(crate) async fn client(&mut self) -> Arc<Actor> {
+        self.client_for(TTL).await
+    }
+
+    /// A client with a session of this time to live.
+    pub(crate) async fn client_for(&mut self, ttl: Duration) -> Arc<Actor> {
+        let actor = self.process();
+        actor.open(ttl).await;
+        actor
+    }
+
+    /// A client without a session.
+    pub(crate) fn process(&mut self) -> Arc<Actor> {
+        let pipe = Pipe::start(&self.servers.addresses()).expect("free ports");
+        let number = self.clients.len() + 1;
+        let program = std::env::current_exe().expect("this is one");
+        let mut command = Command::new(program);
+        command.args([WORKER, &number.to_string(), &self.servers.url(pipe.addresses())]);
+        if let Some(mistake) = self.mistake {
+            command.env(MISTAKE, mistake.to_string());
+        }
+        let client = Client::start(number, &mut command, &self.book).expect("it can be started");
+        let (values, book) = (self.values.clone(), self.book.clone());
+        let actor = Arc::new(Actor { client, pipe, values, book });
+        self.clients.push(actor.clone());
+        actor
+    }
+
+    /// Something is done to servers, and that is taken down.
+    fn done(&self, what: String, outcome: &Result<(), std::io::Error>) {
+        let outcome = match outcome {
+            Ok(()) => Installed::Installed,
+            Err(_) => Installed::Indeterminate,
+        };
+        self.book.nemesis(what, outcome);
+    }
+
+    pub(crate) fn kill(&mut self, server: usize) {
+        let outcome = self.servers.processes().kill(server);
+        self.done(format!("kill server {server}"), &outcome);
+        self.killed.push(server);
+    }
+
+    pub(crate) fn restart(&mut self, server: usize) {
+        let outcome = self.servers.processes().restart(server);
+        self.done(format!("restart server {server}"), &outcome);
+        self.killed.retain(|killed| *killed != server);
+    }
+
+    pub(crate) fn pause(&mut self, server: usize) {
+        let outcome = self.servers.processes().pause(server);
+        self.done(format!("pause server {server}"), &outcome);
+        self.paused.push(server);
+    }
+
+    pub(crate) fn resume(&mut self, server: usize) {
+        let outcome = self.servers.processes().resume(server);
+        self.done(format!("resume server {server}"), &outcome);
+        self.paused.retain(|paused| *paused != server);
+    }
+
+    pub(crate) fn part(&mut self, server: usize) {
+        self.servers.part(server, Link::Cut);
+        self.done(format!("part server {server}"), &Ok(()));
+        self.parted.push(server);
+    }
+
+    pub(crate) fn join(&mut self, server: usize) {
+        self.servers.part(server, Link::Open);
+        self.done(format!("join server {server}"), &Ok(()));
+        self.parted.retain(|parted| *parted != server);
+    }
+
+    /// Ends a session before its time.
+    pub(crate) async fn expire(&self, session: u64) {
+        // Said before: from now on nothing follows from its time to live.
+        let what = What::Nemesis { what: "expire".to_owned(), outcome: Installed::Installed };
+        self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
+        self.servers.expire(session).await.expect("the session is ended");
+    }
+
+    /// [`Scene::expire`], where a session may have ended already, or no server answers.
+    pub(crate) async fn try_expire(&self, session: u64) {
+        let what =
+            What::Nemesis { what: "try to expire".to_owned(), outcome: Installed::Installed };
+        self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
+        let _may_be_over = timeout(TTL, self.servers.expire(session)).await;
+    }
+
+    /// Which server leads, once one does.
+    pub(crate) async fn leader(&mut self) -> usize {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(leader) = self.servers.processes().leader() {
+                return leader;
+            }
+            assert!(Instant::now() < end, "nobody leads after {PATIENCE:?}");
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// One that follows.
+    pub(crate) async fn follower(&mut self) -> usize {
+        (self.leader().await + 1) % SIZE
+    }
+
+    /// Everything is as it should be again.
+    pub(crate) async fn heal(&mut self) {
+        for server in self.parted.clone() {
+            self.join(server);
+        }
+        for server in self.paused.clone() {
+            self.resume(server);
+        }
+        for server in self.killed.clone() {
+            self.restart(server);
+        }
+        self.servers.processes().await_ready().expect("servers that are whole answer");
+        for actor in self.clients.iter().filter(|actor| !actor.client.is_gone()) {
+            actor.pipe.lose_nothing();
+            actor.pipe.only(None);
+            actor.pipe.set(Link::Open);
+            let runs = actor.client.runs(Duration::from_secs(1)).await;
+            if !runs {
+                actor.client.go_on().expect("it is there");
+            }
+        }
+    }
+
+    /// Heals everything, reads everything, and checks what was taken down.
+    pub(crate) async fn judge(mut self) -> Result<(), String> {
+        self.heal().await;
+        let eve = self.client().await;
+        let found = self.settled(&eve).await?;
+        let record = Record::of(&self.book.entries());
+        if !record.indeterminate.is_empty() {
+            return Err(format!("{NO_VERDICT}{:?} may not have happened", record.indeterminate));
+        }
+        let mut found = found;
+        if record.stood_still {
+            found.retain(|breach| match self.servers.defect(breach.law) {
+                Some(defect) => {
+                    println!("known defect: {defect}: {breach}");
+                    false
+                }
+                None => true,
+            });
+        }
+        if found.is_empty() {
+            return self.book.discard().map_err(|error| error.to_string());
+        }
+        let told: Vec<_> = found.iter().take(10).map(ToString::to_string).collect();
+        let (count, path) = (found.len(), self.book.path().display());
+        Err(format!(
+            "{count} breaches [seed {:#x}], taken down in {path}\n{}",
+            self.seed,
+            told.join("\n")
+        ))
+    }
+
+    /// What is wrong when all watches had the time to hear of everything.
+    async fn settled(&mut self, eve: &Actor) -> Result<Vec<Breach>, String> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            eve.list("", false).await;
+            let facts = self.servers.facts().await?;
+            let told =
+                |fact| Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } };
+            let mut entries = self.book.entries();
+            entries.extend(facts.iter().cloned().map(told));
+            let found = Record::of(&entries).breaches();
+            // What one only has not heard of yet he may still hear.
+            let waits = found.iter().all(|breach| breach.law == "L-WAT-6");
+            if found.is_empty() || !waits || Instant::now() > end {
+                self.book.truth(facts);
+                return Ok(found);
+            }
+            sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        if self.mistake.is_some() {
+            // It was to go wrong.
+            let _gone = self.book.discard().is_ok();
+        }
+    }
+}
+
+/// A path that only scenes use.
+pub(crate) fn at(below: &str) -> String {
+    format!("/faults{}{below}", if below.is_empty() { "" } else { "/" })
+}
+
+impl Actor {
+    pub(crate) async fn open(&self, ttl: Duration) -> u64 {
+        let ttl = u64::try_from(ttl.as_millis()).expect("short");
+        let opened = timeout(PATIENCE, self.client.call(Op::Open { ttl })).await;
+        match opened.expect("a session is opened in time") {
+            End::Ok(_) => self.session().expect("it was told"),
+            other => panic!("no session was opened: {other:?}"),
+        }
+    }
+
+    /// The last session that it opened.
+    pub(crate) fn session(&self) -> Option<u64> {
+        let number = self.client.number();
+        self.book.last(|entry| entry.s.filter(|_| entry.p == number))
+    }
+
+    /// What it last said that it believes of its session.
+    pub(crate) fn believes(&self) -> Option<String> {
+        let number = self.client.number();
+        self.book.last(|entry| match &entry.what {
+            What::Belief { status, .. } if entry.p == number => Some(status.clone()),
+            _ => None,
+        })
+    }
+
+    /// A call that may come to anything, but ends.
+    pub(crate) async fn call(&self, op: Op) -> End {
+        let limit = TTL + PATIENCE;
+        let ended = timeout(limit, self.client.call(op.clone())).await;
+        ended.unwrap_or_else(|_elapsed| panic!("{op:?}: no end within {limit:?}"))
+    }
+
+    /// A call that must be answered.
+    pub(crate) async fn done(&self, op: Op) -> Answer {
+        match self.call(op.clone()).await {
+            End::Ok(answer) if answer.refused.is_none() => answer,
+            other => panic!("{op:?}: {other:?}"),
+        }
+    }
+
+    /// A call of which something gets lost.
+    pub(crate) async fn lossy(&self, op: Op, lost: Lost, mark: &str) -> End {
+        let before = self.pipe.lost();
+        self.pipe.lose(lost, mark);
+        let end = self.call(op).await;
+        let outcome = if self.pipe.lose_nothing() || self.pipe.lost() == before {
+            Installed::Skipped
+        } else {
+            Installed::Installed
+        };
+        let what = format!("lose the {lost:?} of {mark} of client {}", self.client.number());
+        self.book.nemesis(what, outcome);
+        assert_eq!(outcome, Installed::Installed, "the fault had no place, so this proves nothing");
+        end
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.values.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn create(&self, path: &str) -> Op {
+        Op::Create { path: at(path), value: self.value(), ephemeral: false }
+    }
+
+    pub(crate) fn ephemeral(&self, path: &str) -> Op {
+        Op::Create { path: at(path), value: self.value(), ephemeral: true }
+    }
+
+    pub(crate) fn ticket(&self, directory: &str, ephemeral: bool) -> Op {
+        let value = self.value();
+        Op::Ticket { path: at(&format!("{directory}/{value}-")), value, ephemeral }
+    }
+
+    pub(crate) fn set(&self, path: &str) -> Op {
+        Op::Set { path: at(path), value: self.value() }
+    }
+
+    pub(crate) async fn read(&self, path: &str, local: bool) -> End {
+        self.call(Op::Read { path: at(path), local }).await
+    }
+
+    pub(crate) async fn list(&self, path: &str, local: bool) -> End {
+        self.call(Op::List { path: at(path), local }).await
+    }
+
+    /// Writes a register if it is as it was seen.
+    pub(crate) fn cas(&self, path: &str, seen: &Seen) -> Op {
+        let from = seen.value.unwrap_or_default();
+        Op::Cas { path: at(path), from, version: seen.version, value: self.value() }
+    }
+
+    /// Calls until it is answered.
+    pub(crate) async fn insists(&self, op: impl Fn() -> Op) -> Answer {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            match self.call(op()).await {
+                End::Ok(answer) => return answer,
+                End::Fail(why) if why.starts_with("SessionLost") => drop(self.open(TTL).await),
+                other => assert!(Instant::now() < end, "{:?}: still {other:?}", op()),
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Waits until a node is there no more.
+    pub(crate) async fn sees_gone(&self, path: &str) {
+        let gone = async || matches!(self.read(path, false).await, End::Ok(answer) if answer.nodes.is_empty());
+        eventually(&format!("{path} is gone"), gone).await;
+    }
+}
+
+pub(crate) fn shown(end: &End) -> Option<&Seen> {
+    match end {
+        End::Ok(answer) => answer.nodes.first(),
+        _ => None,
+    }
+}
+
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds().await {
+        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,259 @@
+//! [`Servers`]: three that agree, of either kind, and what can be done to them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::process::Command;
+
+use async_trait::async_trait;
+use etcd_client::{Client, EventType, WatchOptions};
+use synod::store::SessionId;
+use synod_conformance::fault::entry::{Fact, Kind};
+use synod_conformance::harness::Link;
+use synod_conformance::server::etcd::{Cluster, Flavour};
+use synod_conformance::server::links::Links;
+use synod_conformance::server::members::Members;
+use synod_conformance::server::peers::{Callers, Peers};
+use synod_conformance::server::zookeeper::{Ensemble, TICK};
+
+/// How many there are.
+pub(crate) const SIZE: usize = 3;
+
+/// Some servers.
+#[async_trait]
+pub(crate) trait Servers: Send {
+    /// Where clients reach them.
+    fn addresses(&self) -> Vec<SocketAddr>;
+    /// The URL of a store that is reached there.
+    fn url(&self, at: &[SocketAddr]) -> String;
+    /// Their processes.
+    fn processes(&mut self) -> &mut dyn Processes;
+    /// Changes what lies between this server and the others.
+    fn part(&self, server: usize, link: Link);
+    /// Ends a session behind the back of its client.
+    async fn expire(&self, session: u64) -> io::Result<()>;
+    /// Every write that was kept, in order.
+    async fn facts(&mut self) -> Result<Vec<Fact>, String>;
+    /// Why these servers break a law of which the stores know nothing: a defect of their version.
+    fn defect(&self, law: &str) -> Option<&'static str>;
+    /// Forgets what is past, where servers do.
+    async fn compact(&mut self) -> Result<(), String>;
+}
+
+/// The processes of some servers of whatever kind.
+pub(crate) trait Processes: Send {
+    fn kill(&mut self, server: usize) -> io::Result<()>;
+    fn restart(&mut self, server: usize) -> io::Result<()>;
+    fn pause(&self, server: usize) -> io::Result<()>;
+    fn resume(&self, server: usize) -> io::Result<()>;
+    fn leader(&self) -> Option<usize>;
+    fn await_ready(&self) -> Result<(), String>;
+}
+
+impl<K: synod_conformance::server::members::Kind> Processes for Members<K> {
+    fn kill(&mut self, server: usize) -> io::Result<()> {
+        Self::kill(self, server)
+    }
+
+    fn restart(&mut self, server: usize) -> io::Result<()> {
+        Self::restart(self, server)
+    }
+
+    fn pause(&self, server: usize) -> io::Result<()> {
+        Self::pause(self, server)
+    }
+
+    fn resume(&self, server: usize) -> io::Result<()> {
+        Self::resume(self, server)
+    }
+
+    fn leader(&self) -> Option<usize> {
+        Self::leader(self)
+    }
+
+    fn await_ready(&self) -> Result<(), String> {
+        Self::await_ready(self)
+    }
+}
+
+/// ZooKeeper servers.
+pub(crate) struct ZooKeeper {
+    servers: Ensemble,
+    peers: Peers,
+    /// It knows the passwords of sessions.
+    links: Links,
+}
+
+impl ZooKeeper {
+    pub(crate) fn missing() -> Option<String> {
+        Ensemble::missing()
+    }
+
+    pub(crate) fn start() -> Result<Self, String> {
+        let (servers, peers) = Ensemble::start_apart(SIZE)?;
+        let links = Links::start(&servers.addresses()).map_err(|error| error.to_string())?;
+        Ok(Self { servers, peers, links })
+    }
+}
+
+#[async_trait]
+impl Servers for ZooKeeper {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.links.addresses().to_vec()
+    }
+
+    fn url(&self, at: &[SocketAddr]) -> String {
+        format!("zk://{}?acl=open&tick={}ms", joined(at), TICK.as_millis())
+    }
+
+    fn processes(&mut self) -> &mut dyn Processes {
+        &mut self.servers
+    }
+
+    fn part(&self, server: usize, link: Link) {
+        self.peers.set(server, link);
+    }
+
+    async fn expire(&self, session: u64) -> io::Result<()> {
+        self.links.expire(SessionId::new(session)).await
+    }
+
+    async fn facts(&mut self) -> Result<Vec<Fact>, String> {
+        self.servers.facts().map_err(|error| error.to_string())
+    }
+
+    fn defect(&self, _law: &str) -> Option<&'static str> {
+        None
+    }
+
+    async fn compact(&mut self) -> Result<(), String> {
+        Err("ZooKeeper keeps no past".to_owned())
+    }
+}
+
+/// etcd servers.
+pub(crate) struct Etcd {
+    servers: Cluster,
+    callers: Callers,
+    names: Vec<String>,
+    version: Vec<u32>,
+    /// What was told of the past before it was forgotten.
+    facts: Vec<Fact>,
+    /// Up to which revision.
+    told: i64,
+}
+
+impl Etcd {
+    pub(crate) fn missing() -> Option<String> {
+        Cluster::missing()
+    }
+
+    pub(crate) fn start() -> Result<Self, String> {
+        let mut flavour = Flavour::default();
+        // Servers are killed.
+        flavour.fsync = true;
+        let (servers, callers) = Cluster::start_apart(SIZE, &flavour)?;
+        let names = servers.names();
+        Ok(Self { servers, callers, names, version: version(), facts: Vec::new(), told: 0 })
+    }
+
+    async fn client(&self) -> Result<Client, etcd_client::Error> {
+        let hosts: Vec<_> = self.servers.addresses().iter().map(ToString::to_string).collect();
+        Client::connect(hosts, None).await
+    }
+
+    /// Takes down what happened since it was last asked.
+    async fn catch_up(&mut self) -> Result<i64, etcd_client::Error> {
+        let mut client = self.client().await?;
+        let now = client.get("x", None).await?;
+        let now = now.header().map_or(0, etcd_client::ResponseHeader::revision);
+        let all = WatchOptions::new().with_all_keys().with_prev_key();
+        let mut watch = client.watch("", Some(all.with_start_revision(self.told + 1))).await?;
+        while self.told < now {
+            let Some(response) = watch.message().await? else { break };
+            for event in response.events() {
+                self.told =
+                    self.told.max(event.kv().map_or(0, etcd_client::KeyValue::mod_revision));
+                self.facts.extend(fact(event));
+            }
+        }
+        Ok(now)
+    }
+}
+
+/// The first version whose leaders ask before they end a lease.
+const MENDED: [u32; 3] = [3, 4, 31];
+
+fn version() -> Vec<u32> {
+    let said = Command::new("etcd").arg("--version").output().map(|said| said.stdout);
+    let said = String::from_utf8(said.unwrap_or_default()).unwrap_or_default();
+    let number = said.lines().find_map(|line| line.strip_prefix("etcd Version: "));
+    number.unwrap_or_default().split('.').filter_map(|part| part.trim().parse().ok()).collect()
+}
+
+/// What an event of etcd's says in our terms.
+fn fact(event: &etcd_client::Event) -> Option<Fact> {
+    let (kv, before) = (event.kv()?, event.prev_kv());
+    // The key of /a/b/c is /a/b//c.
+    let (above, name) = kv.key_str().ok()?.rsplit_once("//")?;
+    let (kind, lease) = match event.event_type() {
+        EventType::Delete => (Kind::Deleted, before.map_or(0, etcd_client::KeyValue::lease)),
+        EventType::Put if kv.version() == 1 => (Kind::Created, kv.lease()),
+        EventType::Put => (Kind::Updated, kv.lease()),
+    };
+    Some(Fact {
+        revision: u64::try_from(kv.mod_revision()).ok()?,
+        path: format!("{above}/{name}"),
+        kind,
+        value: kv.value_str().ok().and_then(|text| text.parse().ok()),
+        owner: (lease != 0).then_some(lease.cast_unsigned()),
+    })
+}
+
+#[async_trait]
+impl Servers for Etcd {
+    fn addresses(&self) -> Vec<SocketAddr> {
+        self.servers.addresses()
+    }
+
+    fn url(&self, at: &[SocketAddr]) -> String {
+        format!("etcd://{}", joined(at))
+    }
+
+    fn processes(&mut self) -> &mut dyn Processes {
+        &mut self.servers
+    }
+
+    fn part(&self, server: usize, link: Link) {
+        self.callers.set(server, &self.names, link);
+    }
+
+    async fn expire(&self, session: u64) -> io::Result<()> {
+        let client = self.client().await.map_err(io::Error::other)?;
+        let revoked = client.lease_client().revoke(session.cast_signed()).await;
+        revoked.map(drop).map_err(io::Error::other)
+    }
+
+    async fn facts(&mut self) -> Result<Vec<Fact>, String> {
+        self.catch_up().await.map_err(|error| error.to_string())?;
+        Ok(self.facts.clone())
+    }
+
+    fn defect(&self, law: &str) -> Option<&'static str> {
+        let old = self.version.as_slice() < MENDED.as_slice();
+        (old && law == "L-SES-2").then_some(
+            "before 3.4.31 a leader that stood still ends the leases that the next one kept alive",
+        )
+    }
+
+    async fn compact(&mut self) -> Result<(), String> {
+        let compact = async {
+            let now = self.catch_up().await?;
+            self.client().await?.compact(now, None).await
+        };
+        compact.await.map(drop).map_err(|error: etcd_client::Error| error.to_string())
+    }
+}
+
+fn joined(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}

@@ -1,0 +1,151 @@
+//! Whatever happens, for as long as one likes.
+
+#![expect(clippy::print_stdout, reason = "who waits for so long is told how it goes")]
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use synod::chance::Chance;
+use synod_conformance::fault::entry::Installed;
+use synod_conformance::harness::Link;
+use synod_conformance::server::pipe::Lost;
+use tokio::time::{Instant, sleep};
+
+use crate::outages::{clients, prepare, work};
+use crate::scene::{Actor, Scene};
+use crate::servers::SIZE;
+
+/// How often they begin anew, in a directory of their own: registers of many calls are too much
+/// for the search for an order.
+const ROUNDS: usize = 3;
+
+/// How long, if anybody asked for it.
+pub(crate) fn minutes() -> Option<u64> {
+    std::env::var("SYNOD_SOAK").ok()?.parse().ok()
+}
+
+/// What the choices of a run begin with.
+pub(crate) fn seed() -> Result<u64, String> {
+    match std::env::var("SYNOD_SEED") {
+        Ok(text) => u64::from_str_radix(text.trim_start_matches("0x"), 16)
+            .map_err(|error| format!("SYNOD_SEED is not a number in hexadecimal: {error}")),
+        Err(_) => Ok(Chance::from_system().number()),
+    }
+}
+
+/// Plays again and again for so long, each time by another seed and on new servers.
+pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> Result<(), String> {
+    let end = Instant::now() + Duration::from_secs(60 * minutes);
+    let mut seed = seed()?;
+    let mut played = 0;
+    while Instant::now() < end {
+        println!("[seed {seed:#x}]");
+        play(seed)?;
+        played += 1;
+        seed = Chance::seeded(seed).number();
+    }
+    println!("{played} times");
+    Ok(())
+}
+
+pub(crate) async fn anything(scene: &mut Scene) {
+    let clients = clients(scene).await;
+    let chance = scene.chance.clone();
+    for round in 0..ROUNDS {
+        let dir = format!("s{round}");
+        prepare(&clients, &dir).await;
+        let over = Cell::new(false);
+        let working = async {
+            join_all(clients.iter().map(|ann| work(&chance, ann, &dir, 200))).await;
+            over.set(true);
+        };
+        let happening = async {
+            while !over.get() {
+                happens(scene, &clients).await;
+                sleep(Duration::from_millis(scene.chance.below(1_000))).await;
+            }
+        };
+        join(working, happening).await;
+        scene.heal().await;
+    }
+}
+
+/// One thing after another, some of them while others last.
+async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
+    let chance = scene.chance.clone();
+    let index = |below: usize| usize::try_from(chance.below(below as u64)).unwrap_or_default();
+    let (server, ann) = (index(SIZE), &clients[index(clients.len())]);
+    let lasts = Duration::from_millis(match chance.below(3) {
+        0 => chance.below(200),
+        1 => chance.below(1_500),
+        _ => chance.below(6_000),
+    });
+    match chance.below(10) {
+        0 => {
+            scene.kill(server);
+            sleep(lasts).await;
+            scene.restart(server);
+        }
+        1 => {
+            scene.pause(server);
+            sleep(lasts).await;
+            scene.resume(server);
+        }
+        2 => {
+            let leader = scene.leader().await;
+            scene.part(leader);
+            sleep(lasts).await;
+            scene.join(leader);
+        }
+        3 => {
+            scene.part(server);
+            sleep(lasts).await;
+            scene.join(server);
+        }
+        4 => {
+            ann.client.stop().expect("it runs");
+            sleep(lasts).await;
+            ann.client.go_on().expect("it stands still");
+        }
+        5 | 6 => links(scene, ann, lasts).await,
+        7 => {
+            let lost = if chance.below(2) == 0 { Lost::Reply } else { Lost::Request };
+            ann.pipe.lose(lost, "");
+            told(scene, ann, &format!("lose a {lost:?}"));
+        }
+        8 => {
+            ann.pipe.only(Some(server));
+            told(scene, ann, &format!("move to server {server}"));
+            sleep(lasts).await;
+            ann.pipe.only(None);
+            told(scene, ann, "let in everywhere");
+        }
+        _ => {
+            if let Some(session) = ann.session()
+                && ann.believes().as_deref() == Some("live")
+            {
+                scene.try_expire(session).await;
+            }
+        }
+    }
+}
+
+async fn links(scene: &Scene, ann: &Actor, lasts: Duration) {
+    let late = |most: u64| Duration::from_millis(scene.chance.below(most));
+    let link = match scene.chance.below(3) {
+        0 => Link::Cut,
+        1 => Link::Deaf,
+        _ => Link::Slow { there: late(300), back: late(300) },
+    };
+    ann.pipe.set(link);
+    told(scene, ann, &format!("{link:?}"));
+    sleep(lasts).await;
+    ann.pipe.set(Link::Open);
+    told(scene, ann, "open");
+}
+
+fn told(scene: &Scene, ann: &Actor, what: &str) {
+    scene.book.nemesis(format!("{what}, client {}", ann.client.number()), Installed::Installed);
+}

@@ -1,0 +1,96 @@
+//! Requests and answers that get lost, one by one.
+
+use synod_conformance::fault::client::End;
+use synod_conformance::fault::entry::{Kind, Op};
+use synod_conformance::server::pipe::Lost;
+
+use crate::scene::{Actor, Scene, at, eventually, shown};
+
+/// How often each kind of write loses something.
+const ROUNDS: usize = 2;
+
+pub(crate) async fn lost_answers(scene: &mut Scene) {
+    let kept = every_kind(scene, Lost::Reply).await;
+    assert!(kept >= ROUNDS * 4, "the answers of {kept} writes that were done got lost");
+}
+
+pub(crate) async fn lost_requests(scene: &mut Scene) {
+    let kept = every_kind(scene, Lost::Request).await;
+    // Those that are drawn again, and what the store sends again as it is sure that it was not sent.
+    assert!(kept >= ROUNDS * 2, "{kept} were done");
+}
+
+/// Loses something of every kind of write, and tells how many of them happened.
+async fn every_kind(scene: &mut Scene, lost: Lost) -> usize {
+    let (ann, bob) = (scene.client().await, scene.client().await);
+    bob.done(bob.create("r")).await;
+    bob.done(Op::Observe { path: at("d") }).await;
+    // So that the directory of the tickets lives all the while.
+    bob.done(bob.create("q/anchor")).await;
+    let mut values = Vec::new();
+    for round in 0..ROUNDS {
+        let nodes = ["create", "set", "delete"].map(|name| format!("d/{name}{round}"));
+        bob.done(bob.create(&nodes[1])).await;
+        bob.done(bob.create(&nodes[2])).await;
+        let read = ann.read("r", false).await;
+        let seen = shown(&read).expect("it is there");
+        let ops = [
+            ann.create(&nodes[0]),
+            ann.ephemeral(&format!("d/e{round}")),
+            ann.set(&nodes[1]),
+            ann.cas("r", seen),
+            ann.ticket("q", true),
+            ann.ticket("q", false),
+        ];
+        for op in ops {
+            values.push(value(&op));
+            let mark = value(&op).to_string();
+            ann.lossy(op, lost, &mark).await;
+            is_back(&ann).await;
+        }
+        let delete = Op::Delete { path: at(&nodes[2]) };
+        ann.lossy(delete, lost, &format!("delete{round}")).await;
+        is_back(&ann).await;
+    }
+    let facts = scene.servers.facts().await.expect("they can be read");
+    let kept = facts.iter().filter(|fact| {
+        fact.kind != Kind::Deleted && fact.value.is_some_and(|value| values.contains(&value))
+    });
+    kept.count()
+}
+
+fn value(op: &Op) -> u64 {
+    match op {
+        Op::Create { value, .. }
+        | Op::Ticket { value, .. }
+        | Op::Set { value, .. }
+        | Op::Cas { value, .. } => *value,
+        _ => unreachable!("it writes nothing"),
+    }
+}
+
+/// It goes on after a lost connection, in the same session.
+async fn is_back(ann: &Actor) {
+    eventually("it is connected again", async || {
+        matches!(ann.read("r", true).await, End::Ok(_)) && ann.believes().as_deref() == Some("live")
+    })
+    .await;
+}
+
+pub(crate) async fn lost_close(scene: &mut Scene) {
+    let bob = scene.client().await;
+    bob.done(Op::Observe { path: at("d") }).await;
+    for (round, lost) in [Lost::Reply, Lost::Request].into_iter().enumerate() {
+        let ann = scene.client().await;
+        for name in ["a", "b"] {
+            ann.done(ann.ephemeral(&format!("d/{name}{round}"))).await;
+        }
+        // What is sent has no name of ours in it, so whatever is sent next is lost.
+        ann.pipe.lose(lost, "");
+        let closed = ann.call(Op::Close).await;
+        assert!(!matches!(closed, End::Fail(_)), "{closed:?}: who knows?");
+
+        bob.sees_gone(&format!("d/a{round}")).await;
+        bob.sees_gone(&format!("d/b{round}")).await;
+    }
+}
