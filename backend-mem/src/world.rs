@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_core::chance::mix;
+use synod_core::clock::Instant;
 use synod_core::path::Path;
 use synod_core::store::{
     Change, Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, SessionId, Txn, View,
     judge,
 };
-use tokio::time::Instant;
 
 use crate::apply::{self, Applied, Effect};
 use crate::look::look;

@@ -4,7 +4,9 @@
 //! then the door, [`session`] and [`client`].
 
 pub mod chance;
+pub mod choice;
 pub mod client;
+pub mod clock;
 pub mod error;
 pub mod layer;
 pub mod mutant;
@@ -12,6 +14,7 @@ pub mod name;
 pub mod path;
 pub mod retry;
 pub mod session;
+pub mod stage;
 pub mod store;
 pub mod sweep;
 pub mod task;

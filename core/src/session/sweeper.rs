@@ -5,10 +5,10 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::timeout;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
 
 use crate::mutant::{self, Mutant};
 use crate::session::life::Life;

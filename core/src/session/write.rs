@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
 
+use crate::clock;
 use crate::error::{Error, Result};
 use crate::mutant::{self, Mutant};
 use crate::session::deadline::Deadline;
@@ -219,7 +220,7 @@ async fn commit(reach: Reach, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> 
             result => return result,
         };
         match delays.next() {
-            Some(delay) => tokio::time::sleep(delay).await,
+            Some(delay) => clock::sleep(delay).await,
             None => return Err(error),
         }
     }
