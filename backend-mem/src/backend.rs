@@ -145,7 +145,7 @@ impl Backend for MemBackend {
         let sent = clock::now();
         let link = Arc::new(Link::new());
         let post = Arc::new(Post::new(link.clone()));
-        let id = self.0.world().open(ttl, post.clone(), sent);
+        let id = self.0.world().open(ttl, Some(post.clone()), sent);
         let mut links = self.0.links();
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(id, Arc::downgrade(&link));
