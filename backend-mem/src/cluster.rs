@@ -77,8 +77,20 @@ pub struct Entry {
     pub at: Duration,
     /// What it changed, each with its revision and with what the node is then.
     pub changes: Vec<Change>,
-    /// The process that asked for it; none if the store did it by itself, or a stranger.
-    pub by: Option<u64>,
+    /// Who asked for it.
+    pub by: By,
+}
+
+/// Who changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum By {
+    /// This process.
+    Process(u64),
+    /// The store itself, as when a session ends.
+    Store,
+    /// Somebody of whom the processes know nothing.
+    Stranger,
 }
 
 /// A session that is over at the store.
@@ -178,6 +190,16 @@ impl Cluster {
     /// The sessions that are over.
     pub fn deaths(&self) -> Vec<Death> {
         self.state().deaths.clone()
+    }
+
+    /// Whether a session lives at the store now.
+    pub fn lives(&self, session: SessionId) -> bool {
+        self.state().lives(session)
+    }
+
+    /// How many commits there are so far.
+    pub fn committed(&self) -> usize {
+        self.state().log.len()
     }
 
     /// What happened that concerns whoever runs the processes.

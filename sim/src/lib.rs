@@ -32,6 +32,7 @@
 //! | [`Process`] | what a process's function is given: a client, choices, and what it has to say |
 //! | [`Report`] | what came of it: the [`Violation`], what [`Fired`], the [`Line`]s, a hash, the marks |
 //! | [`Truth`] | what really happened, for whoever checks the end |
+//! | [`Ledger`] | what each write was told, held against what the store did: L-OUT-1 to L-OUT-3 |
 //! | [`workload`] | the workloads that come with it, each with the laws that it checks |
 //!
 //! # How it is judged
@@ -41,6 +42,7 @@
 //! whoever is left must come to his end. Last, the end is looked at.
 
 mod findings;
+mod ledger;
 mod process;
 mod report;
 mod room;
@@ -50,9 +52,10 @@ mod watched;
 pub mod workload;
 
 pub use findings::{Truth, Violation};
+pub use ledger::{Ledger, Told};
 pub use process::Process;
 pub use report::Report;
 pub use setup::{Mending, Sim};
 pub use synod_mem::cluster::{
-    Death, Entry, Fault, Fired, Line, Personality, Rates, Site, UnknownPersonality, What,
+    By, Death, Entry, Fault, Fired, Line, Personality, Rates, Site, UnknownPersonality, What,
 };

@@ -1,15 +1,18 @@
 //! [`Process`]: what the function of a process is given.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
-use synod_core::store::{Backend, SessionOptions};
+use synod_core::store::{Backend, SessionId, SessionOptions};
 use synod_core::sweep::stop_at;
 use synod_mem::cluster::{Cluster, Site, What};
+use tokio::sync::Notify;
 
 use crate::findings::Findings;
 
@@ -24,6 +27,38 @@ pub struct Process {
     pub(crate) cluster: Cluster,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) findings: Findings,
+    pub(crate) mending: Arc<Calm>,
+}
+
+/// Whether everything is mended, and who waits for that.
+#[derive(Debug, Default)]
+pub(crate) struct Calm {
+    mended: AtomicBool,
+    waiting: Mutex<BTreeSet<u64>>,
+    turned: Notify,
+}
+
+impl Calm {
+    pub(crate) fn set(&self) {
+        self.mended.store(true, Ordering::Relaxed);
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.turned.notify_waiters();
+    }
+
+    /// Whether a process waits for it.
+    pub(crate) fn awaits(&self, actor: u64) -> bool {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).contains(&actor)
+    }
+}
+
+/// Notes that a process waits.
+struct Waits<'a>(&'a Process);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let mut waiting = self.0.mending.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.remove(&self.0.actor);
+    }
 }
 
 impl Process {
@@ -120,6 +155,39 @@ impl Process {
             self.cluster.tell(self.actor, What::Fault, 0, || Site::SlowReader.to_string());
             clock::sleep(slow).await;
         }
+    }
+
+    /// Waits until everything is mended that will be. The safety phase does not wait for those who wait
+    /// here.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn mended(&self) {
+        let turned = self.mending.turned.notified();
+        if self.mending.mended.load(Ordering::Relaxed) {
+            return;
+        }
+        self.mending.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(self.actor);
+        let _waits = Waits(self);
+        turned.await;
+    }
+
+    /// Whether a session lives at the store now: what no real process can know.
+    pub fn lives(&self, session: SessionId) -> bool {
+        self.cluster.lives(session)
+    }
+
+    /// Whether a session is over at the store because nothing was heard of it: what no real process can
+    /// know.
+    pub fn ended_in_silence(&self, session: SessionId) -> bool {
+        !self.lives(session)
+            && self.cluster.deaths().iter().any(|it| it.session == session && it.silent)
+    }
+
+    /// How many commits the store has had: what no real process can know.
+    pub fn committed(&self) -> usize {
+        self.cluster.committed()
     }
 
     /// What must be true now, and always.

@@ -14,7 +14,7 @@ use synod_core::task::Task;
 use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
 
 use crate::findings::{Findings, Truth};
-use crate::process::Process;
+use crate::process::{Calm, Process};
 use crate::report::Report;
 use crate::room::{Room, RoomHandle};
 use crate::setup::{Body, Hope, Mending, Sim};
@@ -26,6 +26,9 @@ const PATIENCE: u32 = 40;
 /// How wrong a clock may be, in millionths: a little less than the margin for two that are 1 % off.
 const RATES: [i64; 6] = [-19_600, -10_000, -1_000, 1_000, 10_000, 19_600];
 
+/// The last sequence of a directory, where they are counted.
+const LAST: u64 = i32::MAX as u64;
+
 /// The simulation while it runs.
 struct Run {
     room: Room,
@@ -35,6 +38,7 @@ struct Run {
     wrong: Option<Arc<dyn Backend>>,
     seed: u64,
     ttl: Duration,
+    mending: Arc<Calm>,
     people: RefCell<Vec<Person>>,
 }
 
@@ -65,11 +69,11 @@ async fn history(mut sim: Sim) -> Report {
     let world = run.room.spawn_as(0, async move { world.run().await });
 
     let truth = run.phases(&mut sim).await;
-    for (law, check) in sim.checks {
+    for check in sim.checks {
         if run.findings.is_wrong() {
             break;
         }
-        if let Err(what) = check(&truth) {
+        if let Err((law, what)) = check(&truth) {
             run.findings.wrong(&law, what, truth.lasted, 0);
         }
     }
@@ -109,6 +113,15 @@ impl Run {
         for (path, data) in std::mem::take(&mut sim.given) {
             cluster.give(path, data);
         }
+        for dir in std::mem::take(&mut sim.aged) {
+            if let Ok(anchor) = dir.join("anchor") {
+                cluster.give(anchor, "".into());
+            }
+            let short = cluster.with_dice(|dice| dice.fires(Site::NearTheEnd, 0, 8));
+            if let Some(short) = short {
+                cluster.skip_sequences(&dir, LAST - short);
+            }
+        }
         let room = Room::new(sim.seed, sim.choice.clone(), cluster.clone(), sim.ttl);
         let wrong = sim.mistake.map(|mistake| {
             let inner = Arc::new(cluster.backend(0));
@@ -130,6 +143,7 @@ impl Run {
             wrong,
             seed: sim.seed,
             ttl: sim.ttl,
+            mending: Arc::default(),
             people: RefCell::new(people.collect()),
         }
     }
@@ -185,7 +199,8 @@ impl Run {
         let inner = self.wrong.clone().unwrap_or_else(|| Arc::new(self.cluster.backend(actor)));
         let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
-        Process { actor, name, life, seed: self.seed, ttl: self.ttl, cluster, backend, findings }
+        let (seed, ttl, mending) = (self.seed, self.ttl, self.mending.clone());
+        Process { actor, name, life, seed, ttl, cluster, backend, findings, mending }
     }
 
     fn start(&self, place: usize) {
@@ -232,10 +247,10 @@ impl Run {
     }
 
     fn is_done(&self) -> bool {
-        self.people
-            .borrow()
-            .iter()
-            .all(|person| person.frozen || person.done.load(Ordering::Relaxed))
+        let people = self.people.borrow();
+        people.iter().zip(1..).all(|(person, actor)| {
+            person.frozen || person.done.load(Ordering::Relaxed) || self.mending.awaits(actor)
+        })
     }
 
     fn unfinished(&self) -> Vec<String> {
@@ -336,6 +351,7 @@ impl Run {
                 }
             }
         }
+        self.mending.set();
         mending
     }
 

@@ -12,6 +12,7 @@ use synod_core::path::Path;
 use synod_mem::cluster::{Personality, Rates, Site};
 
 use crate::findings::Truth;
+use crate::ledger::Ledger;
 use crate::process::Process;
 use crate::report::Report;
 use crate::run::run;
@@ -20,8 +21,8 @@ use crate::run::run;
 pub(crate) type Body =
     Arc<dyn Fn(Process) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What is looked at in the end.
-pub(crate) type Check = Box<dyn FnOnce(&Truth) -> Result<(), String>>;
+/// What is looked at in the end. The law that is broken, and how.
+pub(crate) type Check = Box<dyn FnOnce(&Truth) -> Result<(), (String, String)>>;
 
 /// What must become true once everything is mended.
 pub(crate) type Hope =
@@ -41,8 +42,9 @@ pub struct Sim {
     pub(crate) mending: Option<Mending>,
     pub(crate) mistake: Option<Mistake>,
     pub(crate) given: Vec<(Path, Bytes)>,
+    pub(crate) aged: Vec<Path>,
     pub(crate) bodies: Vec<(String, Body)>,
-    pub(crate) checks: Vec<(String, Check)>,
+    pub(crate) checks: Vec<Check>,
     pub(crate) hopes: Vec<(String, Hope)>,
 }
 
@@ -71,6 +73,7 @@ impl Sim {
             mending: None,
             mistake: None,
             given: Vec::new(),
+            aged: Vec::new(),
             bodies: Vec::new(),
             checks: Vec::new(),
             hopes: Vec::new(),
@@ -144,6 +147,13 @@ impl Sim {
         self
     }
 
+    /// Lets a directory be there from the beginning. Its sequences may be near their end, if that is
+    /// what goes wrong.
+    pub fn aged(mut self, dir: Path) -> Self {
+        self.aged.push(dir);
+        self
+    }
+
     /// Adds a process. When it crashes it is started again.
     pub fn process<F>(
         mut self,
@@ -180,7 +190,18 @@ impl Sim {
         law: impl Into<String>,
         check: impl FnOnce(&Truth) -> Result<(), String> + 'static,
     ) -> Self {
-        self.checks.push((law.into(), Box::new(check)));
+        let law = law.into();
+        self.checks.push(Box::new(move |truth| check(truth).map_err(|what| (law, what))));
+        self
+    }
+
+    /// Checks what the writes of a ledger were told: L-OUT-1 to L-OUT-3.
+    pub fn ledger(mut self, ledger: &Ledger) -> Self {
+        let ledger = ledger.clone();
+        let check = move |truth: &Truth| ledger.check(truth);
+        self.checks.push(Box::new(move |truth| {
+            check(truth).map_err(|(law, what)| (law.to_owned(), what))
+        }));
         self
     }
 

@@ -3,6 +3,10 @@
 //! Each recipe puts its own here: what its processes do, and what must be so of it.
 
 mod register;
+mod session;
+mod ticket;
+mod transfer;
+mod watcher;
 
 use crate::setup::Sim;
 
@@ -22,7 +26,13 @@ pub trait Workload: Sync {
 }
 
 /// Every workload that comes with the simulator.
-pub const ALL: &[&dyn Workload] = &[&register::Registers];
+pub const ALL: &[&dyn Workload] = &[
+    &register::Registers,
+    &ticket::Tickets,
+    &watcher::Watchers,
+    &session::Sessions,
+    &transfer::Transfers,
+];
 
 /// The workload with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Workload> {

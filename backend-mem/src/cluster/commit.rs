@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use synod_core::clock::Instant;
 use synod_core::error::ErrorKind;
-use synod_core::store::{SessionId, Txn};
+use synod_core::store::{Op, SessionId, Txn};
 
+use crate::cluster::By;
 use crate::cluster::answer::Answer;
 use crate::cluster::link::{Ask, Request};
 use crate::cluster::server::Waiting;
@@ -28,7 +29,7 @@ impl State {
             Ask::Open(ttl) => self.open(&request, *ttl, now),
             _ => {
                 let site = Site::Refused;
-                if self.dice.fires(site, request.actor, 1).is_some() {
+                if adds(&request.ask) && self.dice.fires(site, request.actor, 1).is_some() {
                     self.fault(request.actor, site, request.call, now);
                     return self.refuse(&request, now);
                 }
@@ -37,7 +38,7 @@ impl State {
                 {
                     // Of a session that is over the commit will say so.
                     let _lives = self.world.touch(session, now).is_ok();
-                    self.record(now, None);
+                    self.record(now, By::Store);
                     self.note_deaths(now, true);
                     self.plan_tick();
                 }
@@ -57,7 +58,7 @@ impl State {
 
     fn open(&mut self, request: &Request, ttl: Duration, now: Instant) {
         let session = self.world.open(ttl, None, now);
-        self.record(now, None);
+        self.record(now, By::Store);
         let (epoch, link) = (request.epoch, self.link(request.link));
         (link.session, link.attached) = (Some(session), epoch);
         self.plan_tick();
@@ -75,11 +76,11 @@ impl State {
         }
         let Some(session) = link.session else { return };
         if self.world.touch(session, now).is_err() {
-            self.record(now, None);
+            self.record(now, By::Store);
             self.note_deaths(now, true);
             return self.answer(request, Answer::Over, now);
         }
-        self.record(now, None);
+        self.record(now, By::Store);
         self.plan_tick();
         let epoch = request.epoch;
         self.link(request.link).attached = epoch;
@@ -97,7 +98,7 @@ impl State {
             self.end_session(session, now);
         }
         let touched = self.world.touch(session, now);
-        self.record(now, None);
+        self.record(now, By::Store);
         self.plan_tick();
         let answer = match touched {
             Ok(()) => Answer::Done,
@@ -117,7 +118,7 @@ impl State {
         self.world.tick(now);
         self.note_deaths(now, true);
         self.world.end(session, now);
-        self.record(now, None);
+        self.record(now, By::Store);
         self.note_deaths(now, false);
     }
 
@@ -144,7 +145,7 @@ impl State {
     fn commit_txn(&mut self, request: &Request, session: SessionId, txn: Txn, now: Instant) {
         let paths: Vec<_> = txn.ops.iter().map(|op| op.path().clone()).collect();
         let outcome = self.world.commit(session, txn, now);
-        self.record(now, Some(request.actor));
+        self.record(now, By::Process(request.actor));
         self.note_deaths(now, true);
         self.plan_tick();
         let answer = match outcome {
@@ -223,4 +224,10 @@ impl Request {
         let Self { call, link, epoch, actor, server, late, .. } = *self;
         Self { call, link, epoch, actor, server, late, ask: Ask::Close }
     }
+}
+
+/// Whether a request makes something that needs space.
+fn adds(ask: &Ask) -> bool {
+    let adds = |op: &Op| matches!(op, Op::Create { .. } | Op::Set { .. });
+    matches!(ask, Ask::Commit(txn) if txn.ops.iter().any(adds))
 }

@@ -320,9 +320,12 @@ impl State {
             return;
         }
         link.epoch += 1;
+        let was_up = link.is_up;
         (link.server, link.is_up) = (None, false);
         let (actor, pending) = (link.actor, std::mem::take(&mut link.pending));
-        link.broken.notify_one();
+        if was_up {
+            link.broken.notify_one();
+        }
         let age = self.age(now);
         for (call, pending) in pending {
             self.trace.tell((age, actor), What::Failed, call, || "no answer".to_owned());

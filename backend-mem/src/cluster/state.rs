@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use synod_core::clock::Instant;
 use synod_core::path::Path;
-use synod_core::store::Revision;
+use synod_core::store::{Revision, SessionId};
 
 use crate::Census;
 use crate::apply::Effect;
@@ -16,7 +16,7 @@ use crate::cluster::link::{Link, LinkId, Request};
 use crate::cluster::personality::Personality;
 use crate::cluster::server::Server;
 use crate::cluster::trace::{Trace, What};
-use crate::cluster::{Alarm, ClusterOptions, Death, Entry};
+use crate::cluster::{Alarm, By, ClusterOptions, Death, Entry};
 use crate::world::World;
 
 /// How many servers there are.
@@ -62,7 +62,7 @@ pub(super) struct Logged {
     pub(super) at: Instant,
     pub(super) revision: Revision,
     pub(super) effects: Vec<Effect>,
-    pub(super) by: Option<u64>,
+    pub(super) by: By,
 }
 
 /// Until when what a process says to each server, and what it hears of it, is held.
@@ -187,7 +187,7 @@ impl State {
     }
 
     /// Takes over what the leader did, and plans when the servers follow.
-    pub(super) fn record(&mut self, now: Instant, by: Option<u64>) {
+    pub(super) fn record(&mut self, now: Instant, by: By) {
         for (revision, effects) in self.world.take_journal() {
             let (age, first) = (self.age(now), effects.first());
             self.trace.tell((age, 0), What::Committed, revision.get(), || {
@@ -211,7 +211,7 @@ impl State {
             return;
         }
         self.world.tick(now);
-        self.record(now, None);
+        self.record(now, By::Store);
         self.note_deaths(now, true);
         self.plan_tick();
     }
@@ -223,6 +223,10 @@ impl State {
             self.next_tick = Some(next);
             self.plan(next, Event::Tick);
         }
+    }
+
+    pub(super) fn lives(&self, session: SessionId) -> bool {
+        self.world.lives(session)
     }
 
     /// Notes which sessions are over, and whether that was because nothing was heard of them.

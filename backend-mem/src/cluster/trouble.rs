@@ -7,6 +7,7 @@ use synod_core::clock::Instant;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op, Txn};
 
+use crate::cluster::By;
 use crate::cluster::link::{Ask, Request};
 use crate::cluster::site::Site;
 use crate::cluster::state::{COUNT, Event, State};
@@ -114,7 +115,7 @@ impl State {
         let stranger = self.world.open(Duration::from_secs(1), None, now);
         let _refused = self.world.commit(stranger, Txn::new().op(op), now).is_err();
         self.world.end(stranger, now);
-        self.record(now, None);
+        self.record(now, By::Stranger);
     }
 
     /// Nothing goes wrong from now on, and what is wrong is mended.
