@@ -50,7 +50,7 @@ impl<T: Send + 'static> Waiting<T> {
             match ended {
                 Ok(Ok(_)) => panic!("{what}: he got it"),
                 Ok(Err(error)) => panic!("{what}: he failed: {}", crate::actor::told(&error)),
-                Err(_) => panic!("{what}: he panicked"),
+                Err(_gone) => panic!("{what}: he panicked"),
             }
         }
     }

@@ -157,6 +157,11 @@ impl<K> Hold<K> {
     pub async fn release(self) -> Result<()> {
         meter::held(self.recipe, self.since.elapsed());
         let Self { stub, .. } = self;
+        if stub.is_gone() {
+            return Err(Error::new(ErrorKind::SessionLost, "giving back what was held")
+                .at(stub.path())
+                .because("it was lost before"));
+        }
         stub.remove().await
     }
 }

@@ -162,8 +162,9 @@ impl Standing {
         let sequence = node.sequence?;
         let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
         let digits = format!("{:010}", sequence.get());
-        let stem = name.strip_suffix(&digits).unwrap_or(name);
-        let (claim, place) = claim(stem).or_else(|| {
+        // Where the store adds no digits, only what is named as we name it is a ticket.
+        let stem = name.strip_suffix(&digits).or(name.starts_with("_c_").then_some(name));
+        let (claim, place) = stem.and_then(claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
             (is_owners || mutant::is(Mutant::StrangersCount)).then_some((Claim::Alone, None))
         })?;
