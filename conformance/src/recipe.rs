@@ -18,9 +18,12 @@ use crate::world::World;
 mod handing;
 mod losing;
 mod mutex;
+mod rwlock;
+mod semaphore;
 mod ticket;
 
-pub(crate) const ALL: &[&[Case]] = &[mutex::CASES, ticket::CASES, losing::CASES, handing::CASES];
+pub(crate) const ALL: &[&[Case]] =
+    &[mutex::CASES, ticket::CASES, losing::CASES, handing::CASES, rwlock::CASES, semaphore::CASES];
 
 /// Somebody who waits for something in a task of his own. Dropped, he gives up.
 #[derive(Debug)]

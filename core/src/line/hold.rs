@@ -75,6 +75,12 @@ impl<K> Hold<K> {
         Self { stub, kind, recipe, since: Instant::now() }
     }
 
+    /// The same, held as something else.
+    pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
+        let Self { stub, kind: before, recipe, since } = self;
+        Hold { stub, kind: kind(before), recipe, since }
+    }
+
     /// The number to give to systems outside. Larger for whoever holds it later.
     pub fn token(&self) -> Token {
         self.stub.token
