@@ -34,6 +34,7 @@ mod state;
 mod store;
 mod trace;
 mod trouble;
+mod words;
 
 pub use dice::{Dice, Fired};
 pub use personality::{Personality, UnknownPersonality};

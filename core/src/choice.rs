@@ -64,6 +64,7 @@ pub struct Spot<S> {
 pub struct Choice<S> {
     source: Source<S>,
     off: BTreeSet<Spot<S>>,
+    still: BTreeSet<S>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,12 +98,18 @@ impl<S: Place> Choice<S> {
     }
 
     fn of(source: Source<S>) -> Self {
-        Self { source, off: BTreeSet::new() }
+        Self { source, off: BTreeSet::new(), still: BTreeSet::new() }
     }
 
     /// Switches off the faults at these spots.
     pub fn without(mut self, spots: impl IntoIterator<Item = Spot<S>>) -> Self {
         self.off.extend(spots);
+        self
+    }
+
+    /// Leaves nothing to chance at these sites: what is picked there is zero.
+    pub fn still(mut self, sites: impl IntoIterator<Item = S>) -> Self {
+        self.still.extend(sites);
         self
     }
 
@@ -137,6 +144,9 @@ impl<S: Place> Choice<S> {
 
     /// A number below `n`, each as likely; zero where nothing is left to chance.
     pub fn pick(&self, spot: Spot<S>, n: u64) -> u64 {
+        if !self.still.is_empty() && self.still.contains(&spot.site) {
+            return 0;
+        }
         match &self.source {
             Source::Never => 0,
             Source::Seeded(seed) | Source::Recorded(seed, _) => draw(*seed, spot, 3) % n.max(1),

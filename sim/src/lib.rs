@@ -41,21 +41,32 @@
 //! everything is mended; or everything but a part of the world, and the rest is frozen for ever:
 //! whoever is left must come to his end. Last, the end is looked at.
 
+mod case;
 mod findings;
+mod hunt;
+pub mod known;
+mod lanes;
 mod ledger;
 mod process;
 mod report;
 mod room;
 mod run;
 mod setup;
+mod shrink;
+mod story;
 mod watched;
 pub mod workload;
 
+pub use case::{BadCase, Case, Shrunk};
 pub use findings::{Truth, Violation};
+pub use hunt::{Found, Hunt, Tally};
+pub use lanes::{Cell, Diagram};
 pub use ledger::{Ledger, Told};
-pub use process::Process;
+pub use process::{During, Process};
 pub use report::Report;
 pub use setup::{Mending, Sim};
+pub use shrink::Smaller;
+pub use story::Failure;
 pub use synod_mem::cluster::{
     By, Death, Entry, Fault, Fired, Line, Personality, Rates, Site, UnknownPersonality, What,
 };

@@ -23,11 +23,29 @@ pub struct Process {
     pub(crate) name: Arc<str>,
     pub(crate) life: u32,
     pub(crate) seed: u64,
+    pub(crate) rounds: u64,
     pub(crate) ttl: Duration,
     pub(crate) cluster: Cluster,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) findings: Findings,
     pub(crate) mending: Arc<Calm>,
+}
+
+/// Something is so for a process while this lives.
+#[derive(Debug)]
+#[must_use = "it is over when this is dropped"]
+pub struct During {
+    cluster: Cluster,
+    actor: u64,
+    id: u64,
+    text: String,
+}
+
+impl Drop for During {
+    fn drop(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        self.cluster.tell(self.actor, What::Over, self.id, || text);
+    }
 }
 
 /// Whether everything is mended, and who waits for that.
@@ -103,6 +121,20 @@ impl Process {
     /// How often it died and was started again.
     pub fn life(&self) -> u32 {
         self.life
+    }
+
+    /// How many rounds of its work it makes: so many, or fewer in a smaller world.
+    pub fn rounds(&self, most: u64) -> u64 {
+        most.min(self.rounds)
+    }
+
+    /// How often something went wrong for this process so far at one of these sites: what no real
+    /// process can know.
+    pub fn suffered(&self, sites: &[Site]) -> usize {
+        self.cluster.with_dice(|dice| {
+            let mine = dice.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
+            mine.filter(|it| sites.contains(&it.spot.site)).count()
+        })
     }
 
     /// The time to live of its sessions.
@@ -212,6 +244,15 @@ impl Process {
     /// Says something in the trace.
     pub fn note(&self, text: impl FnOnce() -> String) {
         self.cluster.tell(self.actor, What::Note, 0, text);
+    }
+
+    /// Says in the trace that something is so for this process, as that it holds a lock, until what this
+    /// returns is dropped.
+    pub fn during(&self, text: impl Into<String>) -> During {
+        let text = text.into();
+        let id = self.cluster.with_trace(|trace| trace.hash()) | 1;
+        self.cluster.tell(self.actor, What::Begun, id, || text.clone());
+        During { cluster: self.cluster.clone(), actor: self.actor, id, text }
     }
 
     /// How long the simulation runs, by a clock that is right.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use synod_conformance::wrong::Wrong;
 use synod_core::clock;
 use synod_core::stage::{self, Stage as _};
 use synod_core::store::Backend;
@@ -35,8 +34,9 @@ struct Run {
     cluster: Cluster,
     findings: Findings,
     sessions: Sessions,
-    wrong: Option<Arc<dyn Backend>>,
+    around: Option<Arc<dyn Backend>>,
     seed: u64,
+    rounds: u64,
     ttl: Duration,
     mending: Arc<Calm>,
     people: RefCell<Vec<Person>>,
@@ -123,24 +123,25 @@ impl Run {
             }
         }
         let room = Room::new(sim.seed, sim.choice.clone(), cluster.clone(), sim.ttl);
-        let wrong = sim.mistake.map(|mistake| {
-            let inner = Arc::new(cluster.backend(0));
-            Arc::new(Wrong::new(inner, mistake)) as Arc<dyn Backend>
-        });
-        let people = std::mem::take(&mut sim.bodies).into_iter().map(|(name, body)| Person {
-            name: name.into(),
-            body,
-            life: 0,
-            main: None,
-            done: Arc::default(),
-            frozen: false,
-        });
+        let around = sim.around.take().map(|layer| layer(Arc::new(cluster.backend(0))));
+        let people =
+            std::mem::take(&mut sim.bodies).into_iter().zip(1..).map(|((name, body), actor)| {
+                Person {
+                    name: name.into(),
+                    body,
+                    life: 0,
+                    main: None,
+                    done: Arc::new(AtomicBool::new(sim.absent.contains(&actor))),
+                    frozen: false,
+                }
+            });
         Self {
             room,
             cluster,
             findings: Findings::default(),
             sessions: Sessions::default(),
-            wrong,
+            around,
+            rounds: sim.rounds,
             seed: sim.seed,
             ttl: sim.ttl,
             mending: Arc::default(),
@@ -152,7 +153,9 @@ impl Run {
         let count = self.people.borrow().len();
         for place in 0..count {
             self.set_clock(place as u64 + 1);
-            self.start(place);
+            if self.place(place as u64 + 1).is_some() {
+                self.start(place);
+            }
         }
         self.until_done(sim.limit).await;
 
@@ -196,11 +199,12 @@ impl Run {
     }
 
     fn process(&self, actor: u64, name: Arc<str>, life: u32) -> Process {
-        let inner = self.wrong.clone().unwrap_or_else(|| Arc::new(self.cluster.backend(actor)));
+        let inner = self.around.clone().unwrap_or_else(|| Arc::new(self.cluster.backend(actor)));
         let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
-        let (seed, ttl, mending) = (self.seed, self.ttl, self.mending.clone());
-        Process { actor, name, life, seed, ttl, cluster, backend, findings, mending }
+        let (seed, ttl, rounds) = (self.seed, self.ttl, self.rounds);
+        let mending = self.mending.clone();
+        Process { actor, name, life, seed, rounds, ttl, cluster, backend, findings, mending }
     }
 
     fn start(&self, place: usize) {

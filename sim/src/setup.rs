@@ -1,14 +1,15 @@
 //! [`Sim`]: one history, before it runs.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_conformance::wrong::Mistake;
 use synod_core::choice::{Choice, Spot};
 use synod_core::path::Path;
+use synod_core::store::Backend;
 use synod_mem::cluster::{Personality, Rates, Site};
 
 use crate::findings::Truth;
@@ -20,6 +21,9 @@ use crate::run::run;
 /// The function of a process.
 pub(crate) type Body =
     Arc<dyn Fn(Process) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// What stands between the processes and the store.
+pub(crate) type Around = Box<dyn FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend>>;
 
 /// What is looked at in the end. The law that is broken, and how.
 pub(crate) type Check = Box<dyn FnOnce(&Truth) -> Result<(), (String, String)>>;
@@ -40,7 +44,9 @@ pub struct Sim {
     pub(crate) ttl: Duration,
     pub(crate) limit: Duration,
     pub(crate) mending: Option<Mending>,
-    pub(crate) mistake: Option<Mistake>,
+    pub(crate) around: Option<Around>,
+    pub(crate) absent: BTreeSet<u64>,
+    pub(crate) rounds: u64,
     pub(crate) given: Vec<(Path, Bytes)>,
     pub(crate) aged: Vec<Path>,
     pub(crate) bodies: Vec<(String, Body)>,
@@ -71,7 +77,9 @@ impl Sim {
             ttl: Duration::from_secs(1),
             limit: Duration::from_secs(60),
             mending: None,
-            mistake: None,
+            around: None,
+            absent: BTreeSet::new(),
+            rounds: u64::MAX,
             given: Vec::new(),
             aged: Vec::new(),
             bodies: Vec::new(),
@@ -134,9 +142,31 @@ impl Sim {
         self
     }
 
-    /// Lets the store make a mistake.
-    pub fn mistake(mut self, mistake: Mistake) -> Self {
-        self.mistake = Some(mistake);
+    /// Puts something between the processes and the store, one for all of them.
+    pub fn around(
+        mut self,
+        layer: impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend> + 'static,
+    ) -> Self {
+        self.around = Some(Box::new(layer));
+        self
+    }
+
+    /// Leaves some processes out, by their numbers: all else stays as it was.
+    pub fn absent(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
+        self.absent.extend(numbers);
+        self
+    }
+
+    /// Sets how many rounds a process makes at most: what [`Process::rounds`] is at most.
+    pub fn rounds(mut self, most: u64) -> Self {
+        self.rounds = most;
+        self
+    }
+
+    /// Leaves nothing to chance at these sites: at [`Site::Delay`] nothing takes time, at [`Site::Turn`]
+    /// tasks have their turns in the order of their birth.
+    pub fn still(mut self, sites: impl IntoIterator<Item = Site>) -> Self {
+        self.choice = self.choice.still(sites);
         self
     }
 

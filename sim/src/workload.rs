@@ -21,6 +21,11 @@ pub trait Workload: Sync {
     /// The laws that it checks, by their ids.
     fn laws(&self) -> &'static [&'static str];
 
+    /// What must happen at least once in 20,000 seeds, or they test less than they seem to.
+    fn marks(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Puts the processes and the checks into a simulation.
     fn prepare(&self, sim: Sim) -> Sim;
 }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Change, Feed, Outcome, Query, Revision, SessionId, View};
 
+use crate::cluster::words::seen;
+
 /// What a client is told of a request. With the revision that the server had then.
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -51,9 +53,9 @@ impl fmt::Display for Answer {
             Self::Opened(session, _) => write!(f, "session {session}"),
             Self::Attached => f.write_str("connected"),
             Self::Behind => f.write_str("this server is behind"),
-            Self::View(view, at) => write!(f, "{} found, as of {at}", view.nodes.len()),
-            Self::Observing(view, ..) => write!(f, "{} found, and watching", view.nodes.len()),
-            Self::Outcome(Outcome::Committed(_), at) => write!(f, "done, as of {at}"),
+            Self::View(view, at) => write!(f, "{}", seen(view, *at)),
+            Self::Observing(view, ..) => write!(f, "{}; watches", seen(view, view.revision)),
+            Self::Outcome(Outcome::Committed(_), at) => write!(f, "done, #{at}"),
             Self::Outcome(Outcome::Rejected(no), _) => write!(f, "rejected: {}", no.why),
             Self::Done => f.write_str("done"),
             Self::Over => f.write_str("the session is over"),

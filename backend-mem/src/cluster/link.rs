@@ -12,6 +12,7 @@ use crate::cluster::answer::{Answer, Letter, Watching};
 use crate::cluster::site::Site;
 use crate::cluster::state::{COUNT, Cuts, Event, State};
 use crate::cluster::trace::What;
+use crate::cluster::words::{Asked, said};
 
 /// A connection, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -372,24 +373,15 @@ impl State {
 impl std::fmt::Display for Ask {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Open(ttl) => write!(f, "open a session of {ttl:?}"),
+            Self::Open(ttl) => write!(f, "open a session, time to live {ttl:?}"),
             Self::Attach => f.write_str("connect again"),
             Self::Beat => f.write_str("heartbeat"),
-            Self::Read(query) => {
-                write!(f, "read {} ({:?}, {:?})", query.path, query.scope, query.freshness)
-            }
-            Self::Observe(query, _) => write!(f, "observe {} ({:?})", query.path, query.scope),
+            Self::Read(query) => write!(f, "read {}", Asked(query)),
+            Self::Observe(query, _) => write!(f, "watch {}", Asked(query)),
             Self::Commit(txn) => {
-                let ops = txn.ops.iter().map(|op| {
-                    let verb = match op {
-                        synod_core::store::Op::Check { .. } => "check",
-                        synod_core::store::Op::Create { .. } => "create",
-                        synod_core::store::Op::Set { .. } => "set",
-                        synod_core::store::Op::Delete { .. } => "delete",
-                    };
-                    format!("{verb} {}", op.path())
-                });
-                f.write_str(&ops.collect::<Vec<_>>().join(", "))
+                let ops = txn.ops.iter().map(said).collect::<Vec<_>>().join(", ");
+                let look = txn.look.as_ref().map(|look| format!(", look at {}", Asked(look)));
+                write!(f, "{ops}{}", look.unwrap_or_default())
             }
             Self::Close => f.write_str("close the session"),
         }

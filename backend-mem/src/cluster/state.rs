@@ -16,6 +16,7 @@ use crate::cluster::link::{Link, LinkId, Request};
 use crate::cluster::personality::Personality;
 use crate::cluster::server::Server;
 use crate::cluster::trace::{Trace, What};
+use crate::cluster::words::glimpse;
 use crate::cluster::{Alarm, By, ClusterOptions, Death, Entry};
 use crate::world::World;
 
@@ -191,8 +192,12 @@ impl State {
         for (revision, effects) in self.world.take_journal() {
             let (age, first) = (self.age(now), effects.first());
             self.trace.tell((age, 0), What::Committed, revision.get(), || {
-                let all = effects.iter().map(|it| format!("{:?} {}", it.kind, it.path));
-                format!("revision {revision}: {}", all.collect::<Vec<_>>().join(", "))
+                let all = effects.iter().map(|it| {
+                    let held = it.body.as_ref().map(|body| glimpse(&body.data));
+                    let kind = format!("{:?}", it.kind).to_lowercase();
+                    format!("{kind} {}{}", it.path, held.unwrap_or_default())
+                });
+                format!("#{revision}: {}", all.collect::<Vec<_>>().join(", "))
             });
             if let Some(effect) = first {
                 self.trace.stir(effect.path.as_str().len() as u64);

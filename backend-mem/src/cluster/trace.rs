@@ -51,6 +51,10 @@ pub enum What {
     Fault,
     /// What a workload has to say.
     Note,
+    /// Something begins to be so for a process, as that it holds a lock.
+    Begun,
+    /// It is not so any more.
+    Over,
     /// A phase of the simulation begins.
     Phase,
 }

@@ -56,8 +56,9 @@ impl Workload for Registers {
 
 async fn work(me: Process, recorder: Recorder) {
     let Ok(client) = me.client().await else { return };
+    let rounds = me.rounds(ROUNDS);
     let client = Worker { me, client, recorder };
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         client.round(round).await;
     }
 }

@@ -47,7 +47,7 @@ impl Workload for Sessions {
 
 async fn work(me: Process, ledger: Ledger) {
     let Ok(client) = me.client().await else { return };
-    for round in 0..ROUNDS {
+    for round in 0..me.rounds(ROUNDS) {
         let Ok(session) = client.session().await else { return };
         hold(&me, &session, &ledger, round).await;
         probe(&me, &session).await;

@@ -52,8 +52,9 @@ impl Workload for Tickets {
 
 async fn work(me: Process, ledger: Ledger, seen: Seen) {
     let Ok(client) = me.client().await else { return };
+    let rounds = me.rounds(ROUNDS);
     let mut drawer = Drawer { me, client, ledger, seen, dropped: Vec::new() };
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         drawer.round(round).await;
     }
     drawer.nothing_is_left().await;

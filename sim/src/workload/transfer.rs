@@ -49,7 +49,7 @@ impl Workload for Transfers {
 
 async fn work(me: Process, ledger: Ledger) {
     let Ok(client) = me.client().await else { return };
-    for round in 0..ROUNDS {
+    for round in 0..me.rounds(ROUNDS) {
         if let Some(accounts) = look(&me, &client).await {
             transfer(&me, &client, &ledger, round, &accounts).await;
         }

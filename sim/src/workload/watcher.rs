@@ -48,7 +48,7 @@ impl Workload for Watchers {
 async fn write(me: Process, ledger: Ledger) {
     let Ok(client) = me.client().await else { return };
     let mut latest = Revision::ZERO;
-    for round in 0..ROUNDS {
+    for round in 0..me.rounds(ROUNDS) {
         let (path, data) = (name(me.pick(3)), format!("{}.{}.{round}", me.name(), me.life()));
         let written = match me.pick(4) {
             0 | 1 => {
