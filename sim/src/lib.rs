@@ -42,6 +42,7 @@
 //! whoever is left must come to his end. Last, the end is looked at.
 
 mod case;
+pub mod corpus;
 mod findings;
 mod hunt;
 pub mod known;

@@ -37,6 +37,13 @@ impl Known {
             .ok_or_else(|| BadCase::NoMutant(name.to_owned()))
     }
 
+    /// All of them, and none.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let door = Mutant::ALL.iter().copied().map(Self::Door);
+        let store = Mistake::ALL.iter().copied().map(Self::Store);
+        std::iter::once(Self::Transparent).chain(door).chain(store)
+    }
+
     /// What it gets wrong, in a sentence.
     pub fn what(self) -> &'static str {
         match self {
