@@ -173,6 +173,7 @@ impl Run {
         Truth {
             log: self.cluster.log(),
             deaths: self.cluster.deaths(),
+            personality: sim.personality,
             lasted: self.cluster.age(),
             mended: mending == Mending::All,
         }
