@@ -42,6 +42,8 @@
 //! whoever is left must come to his end. Last, the end is looked at.
 
 mod findings;
+#[cfg(feature = "mutants")]
+mod known;
 mod ledger;
 mod process;
 mod report;
@@ -52,6 +54,8 @@ mod watched;
 pub mod workload;
 
 pub use findings::{Truth, Violation};
+#[cfg(feature = "mutants")]
+pub use known::Known;
 pub use ledger::{Ledger, Told};
 pub use process::Process;
 pub use report::Report;

@@ -189,8 +189,10 @@ impl State {
     /// Tells the watches at a server of one commit.
     fn tell_watches(&mut self, server: usize, index: usize, now: Instant) {
         for number in 0..self.links.len() {
-            if self.links[number].server == Some(server) && !self.links[number].watching.is_empty()
-            {
+            let link = &self.links[number];
+            // One that is only coming up is told what it missed when it is there.
+            let is_here = link.server == Some(server) && link.attached == link.epoch;
+            if is_here && !link.watching.is_empty() {
                 self.tell_link(LinkId(number), index, now);
             }
         }
