@@ -16,12 +16,15 @@ use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, Wha
 use crate::findings::{Findings, Truth};
 use crate::process::{Calm, Process};
 use crate::report::Report;
-use crate::room::{Room, RoomHandle};
+use crate::room::Room;
 use crate::setup::{Body, Hope, Mending, Sim};
 use crate::watched::{Sessions, Watched};
 
 /// A call must end, once everything is mended, within so many times to live.
 const PATIENCE: u32 = 40;
+
+/// So many turns no history takes in which nobody tries again and again without a rest.
+const TURNS: u64 = 100_000;
 
 /// How wrong a clock may be, in millionths: a little less than the margin for two that are 1 % off.
 const RATES: [i64; 6] = [-19_600, -10_000, -1_000, 1_000, 10_000, 19_600];
@@ -35,7 +38,7 @@ struct Run {
     cluster: Cluster,
     findings: Findings,
     sessions: Sessions,
-    wrong: Option<Arc<dyn Backend>>,
+    wrong: Option<Wrong>,
     seed: u64,
     ttl: Duration,
     mending: Arc<Calm>,
@@ -64,7 +67,7 @@ async fn history(mut sim: Sim) -> Report {
     let names = sim.bodies.iter().map(|(name, _)| name.clone()).collect();
     let run = Rc::new(Run::new(&mut sim, rates.clone()));
     let on_stage = stage::set(run.room.as_stage());
-    let _entered = RoomHandle::enter(&run.room);
+    let entered = run.room.enter();
     let world = run.cluster.clone();
     let world = run.room.spawn_as(0, async move { world.run().await });
 
@@ -81,7 +84,7 @@ async fn history(mut sim: Sim) -> Report {
     drop(world);
     run.people.borrow_mut().clear();
     run.room.clear();
-    RoomHandle::leave();
+    drop(entered);
     drop(on_stage);
     let found = run.findings.take();
     Report {
@@ -124,8 +127,8 @@ impl Run {
         }
         let room = Room::new(sim.seed, sim.choice.clone(), cluster.clone(), sim.ttl);
         let wrong = sim.mistake.map(|mistake| {
-            let inner = Arc::new(cluster.backend(0));
-            Arc::new(Wrong::new(inner, mistake)) as Arc<dyn Backend>
+            // What is done behind everybody's back is the world's doing.
+            Wrong::new(Arc::new(cluster.backend(0)), mistake)
         });
         let people = std::mem::take(&mut sim.bodies).into_iter().map(|(name, body)| Person {
             name: name.into(),
@@ -197,7 +200,10 @@ impl Run {
     }
 
     fn process(&self, actor: u64, name: Arc<str>, life: u32) -> Process {
-        let inner = self.wrong.clone().unwrap_or_else(|| Arc::new(self.cluster.backend(actor)));
+        let mut inner: Arc<dyn Backend> = Arc::new(self.cluster.backend(actor));
+        if let Some(wrong) = &self.wrong {
+            inner = Arc::new(wrong.by_way_of(inner));
+        }
         let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let (seed, ttl, mending) = (self.seed, self.ttl, self.mending.clone());
@@ -229,6 +235,7 @@ impl Run {
             self.room
                 .run_until(|| {
                     self.attend();
+                    self.check_turns();
                     over.load(Ordering::Relaxed) || self.findings.is_wrong() || self.is_done()
                 })
                 .await;
@@ -244,6 +251,13 @@ impl Run {
                 drop(bell);
                 return self.is_done();
             }
+        }
+    }
+
+    /// L-X-8: nobody keeps the machine busy with trying again.
+    fn check_turns(&self) {
+        if self.room.polls() > TURNS && !self.findings.is_wrong() {
+            self.wrong("L-X-8", format!("more than {TURNS} turns of tasks"));
         }
     }
 
@@ -399,7 +413,11 @@ impl Run {
             .await;
         drop(task);
         let census = self.cluster.census();
-        let tasks: usize = (1..=count as u64 + 1).map(|actor| self.room.alive(actor)).sum();
+        let mut tasks: usize = (1..=count as u64 + 1).map(|actor| self.room.alive(actor)).sum();
+        if self.wrong.is_some() {
+            // Those of the wrapper that makes the mistake are among them.
+            tasks = 0;
+        }
         if census.sessions + census.watches + tasks > 0 && !self.findings.is_wrong() {
             let what = format!("everybody has ended, and there are {tasks} tasks and {census:?}");
             self.wrong("L-X-5", what);
@@ -410,6 +428,6 @@ impl Run {
 impl Room {
     /// What the clock of a process shows now.
     fn shown_to(&self, actor: u64) -> clock::Instant {
-        self.as_actor(actor, |room| room.now())
+        self.as_actor(actor, Room::now)
     }
 }
