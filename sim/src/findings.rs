@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_conformance::law;
-use synod_mem::cluster::{Death, Entry};
+use synod_mem::cluster::{Death, Entry, Personality};
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Truth {
     pub log: Vec<Entry>,
     /// Every session that is over.
     pub deaths: Vec<Death>,
+    /// Whose habits the store had.
+    pub personality: Personality,
     /// How long it took.
     pub lasted: Duration,
     /// Whether everything was mended in the end, and nothing was left frozen.

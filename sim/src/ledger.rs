@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::Outcome;
-use synod_mem::cluster::By;
+use synod_mem::cluster::{By, Personality};
 
 use crate::findings::Truth;
 use crate::process::Process;
@@ -104,6 +104,8 @@ struct Time {
 fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
     let mut happened: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
     let mut holds: BTreeMap<&Path, &str> = BTreeMap::new();
+    // There the first sending of a create may come when the node of the second was deleted again.
+    let late = matches!(truth.personality, Personality::Etcd | Personality::Etcd34);
     for (index, entry) in truth.log.iter().enumerate() {
         for change in &entry.changes {
             let data = change.node.as_ref().and_then(|node| std::str::from_utf8(&node.data).ok());
@@ -112,7 +114,9 @@ fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
                 None => holds.remove(&change.path),
             };
             let Some(data) = data else {
-                let undone = held.filter(|_| entry.by == By::Stranger);
+                let undone = held.filter(|_| {
+                    entry.by == By::Stranger || (late && matches!(entry.by, By::Process(_)))
+                });
                 let times = undone.and_then(|data| happened.get_mut(data));
                 if let Some(time) = times.and_then(|times| times.last_mut()) {
                     time.undone = true;

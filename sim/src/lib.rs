@@ -65,7 +65,7 @@ pub use lanes::{Cell, Diagram};
 pub use ledger::{Ledger, Told};
 pub use process::{During, Process};
 pub use report::Report;
-pub use setup::{Mending, Sim};
+pub use setup::{Mending, Sim, Way};
 pub use shrink::Smaller;
 pub use story::Failure;
 pub use synod_mem::cluster::{

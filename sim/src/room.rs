@@ -144,8 +144,11 @@ impl std::fmt::Debug for Member {
 
 impl Room {
     pub(crate) fn new(seed: u64, choice: Choice<Site>, cluster: Cluster, ttl: Duration) -> Self {
-        let policy =
-            if mix(seed ^ 0x5C4E_D01E) % 4 == 0 { Policy::Priorities } else { Policy::Uniform };
+        let policy = if mix(seed ^ 0x5C4E_D01E).is_multiple_of(4) {
+            Policy::Priorities
+        } else {
+            Policy::Uniform
+        };
         Self(Rc::new(Inner {
             choice,
             policy,
@@ -300,14 +303,14 @@ impl Room {
         }
     }
 
-    fn rank(&self, slot: &Slot) -> u64 {
+    fn rank(&self, task: &Slot) -> u64 {
         /// How often the priorities change, in turns of one task.
         const STRETCH: u64 = 64;
         let n = match self.0.policy {
-            Policy::Uniform => slot.turns,
-            Policy::Priorities => slot.turns / STRETCH,
+            Policy::Uniform => task.turns,
+            Policy::Priorities => task.turns / STRETCH,
         };
-        let spot = Spot { site: Site::Turn, actor: Actor::new(slot.key), n };
+        let spot = Spot { site: Site::Turn, actor: Actor::new(task.key), n };
         self.0.choice.pick(spot, 1 << 32)
     }
 
@@ -337,9 +340,9 @@ impl Room {
         self.0.polls.set(self.0.polls.get() + 1);
         let waker = Waker::from(part.clone());
         let last = self.0.current.replace(actor);
-        let polled =
+        let outcome =
             catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(&waker))));
-        let ended = match polled {
+        let ended = match outcome {
             Ok(Poll::Pending) => false,
             Ok(Poll::Ready(())) => true,
             Err(panic) => {
@@ -387,10 +390,9 @@ impl Room {
     fn suspend(&self, actor: u64, pause: Duration) {
         self.0.cluster.tell(actor, What::Fault, 0, || format!("{} for {pause:?}", Site::Paused));
         self.pause(actor);
-        let room = RoomHandle::of(self);
         self.spawn_as(0, async move {
             clock::sleep(pause).await;
-            room.with(|room| room.resume(actor));
+            with_room(|room| room.resume(actor));
         })
         .let_go();
     }
@@ -402,10 +404,9 @@ impl Room {
             slot.starved = true;
             slot.part.clone()
         };
-        let room = RoomHandle::of(self);
         self.spawn_as(0, async move {
             clock::sleep(starve).await;
-            room.with(|room| {
+            with_room(|room| {
                 room.0.tasks.borrow_mut()[index].starved = false;
                 part.is_woken.store(false, Ordering::Relaxed);
                 part.wake();
@@ -415,33 +416,30 @@ impl Room {
     }
 }
 
-/// The room of this thread, for tasks, which must be [`Send`].
-#[derive(Clone)]
-pub(crate) struct RoomHandle;
-
 thread_local! {
     static ROOM: RefCell<Option<Room>> = const { RefCell::new(None) };
 }
 
-impl RoomHandle {
-    fn of(room: &Room) -> Self {
-        ROOM.with_borrow_mut(|here| *here = Some(room.clone()));
-        Self
+/// Does something with the room of this thread: for tasks, which cannot hold it.
+fn with_room(work: impl FnOnce(&Room)) {
+    if let Some(room) = ROOM.with_borrow(Clone::clone) {
+        work(&room);
     }
+}
 
-    /// Does something with the room that runs this task.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&Room) -> T) -> Option<T> {
-        let room = ROOM.with_borrow(Clone::clone);
-        room.as_ref().map(work)
+/// A room is its thread's while this lives.
+pub(crate) struct Entered(());
+
+impl Room {
+    /// Makes it the room of this thread.
+    pub(crate) fn enter(&self) -> Entered {
+        ROOM.with_borrow_mut(|here| *here = Some(self.clone()));
+        Entered(())
     }
+}
 
-    /// Makes a room that of this thread.
-    pub(crate) fn enter(room: &Room) -> Self {
-        Self::of(room)
-    }
-
-    /// The thread has no room any more.
-    pub(crate) fn leave() {
+impl Drop for Entered {
+    fn drop(&mut self) {
         ROOM.with_borrow_mut(|here| *here = None);
     }
 }

@@ -15,12 +15,15 @@ use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, Wha
 use crate::findings::{Findings, Truth};
 use crate::process::{Calm, Process};
 use crate::report::Report;
-use crate::room::{Room, RoomHandle};
-use crate::setup::{Body, Hope, Mending, Sim};
+use crate::room::Room;
+use crate::setup::{Body, Hope, Mending, Sim, Way};
 use crate::watched::{Sessions, Watched};
 
 /// A call must end, once everything is mended, within so many times to live.
 const PATIENCE: u32 = 40;
+
+/// So many turns no history takes in which nobody tries again and again without a rest.
+const TURNS: u64 = 100_000;
 
 /// How wrong a clock may be, in millionths: a little less than the margin for two that are 1 % off.
 const RATES: [i64; 6] = [-19_600, -10_000, -1_000, 1_000, 10_000, 19_600];
@@ -34,7 +37,7 @@ struct Run {
     cluster: Cluster,
     findings: Findings,
     sessions: Sessions,
-    around: Option<Arc<dyn Backend>>,
+    around: Option<Way>,
     seed: u64,
     rounds: u64,
     ttl: Duration,
@@ -64,7 +67,7 @@ async fn history(mut sim: Sim) -> Report {
     let names = sim.bodies.iter().map(|(name, _)| name.clone()).collect();
     let run = Rc::new(Run::new(&mut sim, rates.clone()));
     let on_stage = stage::set(run.room.as_stage());
-    let _entered = RoomHandle::enter(&run.room);
+    let entered = run.room.enter();
     let world = run.cluster.clone();
     let world = run.room.spawn_as(0, async move { world.run().await });
 
@@ -81,7 +84,7 @@ async fn history(mut sim: Sim) -> Report {
     drop(world);
     run.people.borrow_mut().clear();
     run.room.clear();
-    RoomHandle::leave();
+    drop(entered);
     drop(on_stage);
     let found = run.findings.take();
     Report {
@@ -123,18 +126,17 @@ impl Run {
             }
         }
         let room = Room::new(sim.seed, sim.choice.clone(), cluster.clone(), sim.ttl);
+        // What is done behind everybody's back is the world's doing.
         let around = sim.around.take().map(|layer| layer(Arc::new(cluster.backend(0))));
-        let people =
-            std::mem::take(&mut sim.bodies).into_iter().zip(1..).map(|((name, body), actor)| {
-                Person {
-                    name: name.into(),
-                    body,
-                    life: 0,
-                    main: None,
-                    done: Arc::new(AtomicBool::new(sim.absent.contains(&actor))),
-                    frozen: false,
-                }
-            });
+        let bodies = std::mem::take(&mut sim.bodies).into_iter().zip(1..);
+        let people = bodies.map(|((name, body), actor)| Person {
+            name: name.into(),
+            body,
+            life: 0,
+            main: None,
+            done: Arc::new(AtomicBool::new(sim.absent.contains(&actor))),
+            frozen: false,
+        });
         Self {
             room,
             cluster,
@@ -176,6 +178,7 @@ impl Run {
         Truth {
             log: self.cluster.log(),
             deaths: self.cluster.deaths(),
+            personality: sim.personality,
             lasted: self.cluster.age(),
             mended: mending == Mending::All,
         }
@@ -199,7 +202,10 @@ impl Run {
     }
 
     fn process(&self, actor: u64, name: Arc<str>, life: u32) -> Process {
-        let inner = self.around.clone().unwrap_or_else(|| Arc::new(self.cluster.backend(actor)));
+        let mut inner: Arc<dyn Backend> = Arc::new(self.cluster.backend(actor));
+        if let Some(around) = &self.around {
+            inner = around(inner);
+        }
         let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let (seed, ttl, rounds) = (self.seed, self.ttl, self.rounds);
@@ -232,6 +238,7 @@ impl Run {
             self.room
                 .run_until(|| {
                     self.attend();
+                    self.check_turns();
                     over.load(Ordering::Relaxed) || self.findings.is_wrong() || self.is_done()
                 })
                 .await;
@@ -247,6 +254,13 @@ impl Run {
                 drop(bell);
                 return self.is_done();
             }
+        }
+    }
+
+    /// L-X-8: nobody keeps the machine busy with trying again.
+    fn check_turns(&self) {
+        if self.room.polls() > TURNS && !self.findings.is_wrong() {
+            self.wrong("L-X-8", format!("more than {TURNS} turns of tasks"));
         }
     }
 
@@ -402,7 +416,11 @@ impl Run {
             .await;
         drop(task);
         let census = self.cluster.census();
-        let tasks: usize = (1..=count as u64 + 1).map(|actor| self.room.alive(actor)).sum();
+        let mut tasks: usize = (1..=count as u64 + 1).map(|actor| self.room.alive(actor)).sum();
+        if self.around.is_some() {
+            // Those of the wrapper that makes the mistake are among them.
+            tasks = 0;
+        }
         if census.sessions + census.watches + tasks > 0 && !self.findings.is_wrong() {
             let what = format!("everybody has ended, and there are {tasks} tasks and {census:?}");
             self.wrong("L-X-5", what);
@@ -413,6 +431,6 @@ impl Run {
 impl Room {
     /// What the clock of a process shows now.
     fn shown_to(&self, actor: u64) -> clock::Instant {
-        self.as_actor(actor, |room| room.now())
+        self.as_actor(actor, Room::now)
     }
 }

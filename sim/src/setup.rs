@@ -22,8 +22,10 @@ use crate::run::run;
 pub(crate) type Body =
     Arc<dyn Fn(Process) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What stands between the processes and the store.
-pub(crate) type Around = Box<dyn FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend>>;
+/// What stands between a process and the store.
+pub type Way = Arc<dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend>>;
+
+pub(crate) type Around = Box<dyn FnOnce(Arc<dyn Backend>) -> Way>;
 
 /// What is looked at in the end. The law that is broken, and how.
 pub(crate) type Check = Box<dyn FnOnce(&Truth) -> Result<(), (String, String)>>;
@@ -142,11 +144,9 @@ impl Sim {
         self
     }
 
-    /// Puts something between the processes and the store, one for all of them.
-    pub fn around(
-        mut self,
-        layer: impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend> + 'static,
-    ) -> Self {
+    /// Puts something between the processes and the store. `layer` is given a way to the store that is
+    /// nobody's, and returns what it puts around each process's own.
+    pub fn around(mut self, layer: impl FnOnce(Arc<dyn Backend>) -> Way + 'static) -> Self {
         self.around = Some(Box::new(layer));
         self
     }

@@ -133,12 +133,11 @@ impl State {
         let link = &self.links[request.link.0];
         let moved = self.personality.moves_sessions() && link.attached != request.epoch;
         let Some(session) = link.session.filter(|_| !moved) else { return };
-        match std::mem::replace(&mut request.ask, Ask::Close) {
-            Ask::Commit(txn) => self.commit_txn(&request, session, txn, now),
-            _ => {
-                self.end_session(session, now);
-                self.once_applied(&request, self.log.len(), Answer::Done, now);
-            }
+        if let Ask::Commit(txn) = std::mem::replace(&mut request.ask, Ask::Close) {
+            self.commit_txn(&request, session, txn, now);
+        } else {
+            self.end_session(session, now);
+            self.once_applied(&request, self.log.len(), Answer::Done, now);
         }
     }
 

@@ -46,12 +46,12 @@ impl Dice {
         if !self.choice.fires(spot, permille) {
             return None;
         }
-        let size = self.choice.size(spot, most);
+        let large = self.choice.size(spot, most);
         if self.choice.is_off(spot) {
             return None;
         }
-        self.fired.push(Fired { spot, size });
-        Some(size)
+        self.fired.push(Fired { spot, size: large });
+        Some(large)
     }
 
     /// As [`Dice::fires`], for what takes some time.

@@ -194,7 +194,7 @@ impl State {
         if self.dice.fires(Site::RequestLost, actor, 1).is_some() {
             self.fault(actor, Site::RequestLost, request.call, now);
             self.plan(arrival, Event::Break(request.link, request.epoch));
-            let late = self.dice.lasting(Site::AppliedLate, actor, ttl * 2)?;
+            let late = self.dice.lasting(Site::AppliedLate, actor, ttl * 3 / 4)?;
             self.fault(actor, Site::AppliedLate, request.call, now);
             request.late = true;
             return Some(arrival + late);

@@ -94,7 +94,7 @@ impl State {
                 continue;
             }
             match work {
-                Waiting::Serve(request) => self.serve(*request, now),
+                Waiting::Serve(request) => self.serve(&request, now),
                 Waiting::Answer(request, answer) => self.answer(&request, *answer, now),
             }
         }
@@ -126,7 +126,7 @@ impl State {
                 let stale = query.freshness == Freshness::Latest
                     && self.dice.fires(Site::StaleLatest, server, 1).is_some();
                 if query.freshness == Freshness::Local || stale {
-                    return self.serve(request, now);
+                    return self.serve(&request, now);
                 }
                 if self.leaderless.is_some() {
                     return self.held.push(request);
@@ -138,10 +138,10 @@ impl State {
     }
 
     /// Answers a read from what the server has.
-    fn serve(&mut self, request: Request, now: Instant) {
+    fn serve(&mut self, request: &Request, now: Instant) {
         let session = self.links[request.link.0].session;
         if session.is_none_or(|session| !self.world.lives(session)) {
-            return self.answer(&request, Answer::Over, now);
+            return self.answer(request, Answer::Over, now);
         }
         let at = self.revision_of(request.server);
         let (Ask::Read(query) | Ask::Observe(query, _)) = &request.ask else { return };
@@ -158,7 +158,7 @@ impl State {
             }
             _ => Answer::View(view, at),
         };
-        self.answer(&request, answer, now);
+        self.answer(request, answer, now);
     }
 
     pub(super) fn revision_of(&self, server: usize) -> Revision {
@@ -189,8 +189,10 @@ impl State {
     /// Tells the watches at a server of one commit.
     fn tell_watches(&mut self, server: usize, index: usize, now: Instant) {
         for number in 0..self.links.len() {
-            if self.links[number].server == Some(server) && !self.links[number].watching.is_empty()
-            {
+            let link = &self.links[number];
+            // One that is only coming up is told what it missed when it is there.
+            let is_here = link.server == Some(server) && link.attached == link.epoch;
+            if is_here && !link.watching.is_empty() {
                 self.tell_link(LinkId(number), index, now);
             }
         }

@@ -50,11 +50,19 @@ pub(super) struct State {
     pub(super) calls_for: Vec<Alarm>,
     agenda: BinaryHeap<Reverse<Due>>,
     dues: u64,
-    /// Until when whoever lets this live has gone to rest, if he has.
-    rest: Option<Option<Instant>>,
+    /// Whoever lets this live has gone to rest.
+    rest: Rest,
     /// When the next look at what time has ended is planned.
     next_tick: Option<Instant>,
     pub(super) calls: u64,
+}
+
+/// Whether whoever lets a store live looks at it now.
+#[derive(Clone, Copy, Debug)]
+enum Rest {
+    Awake,
+    Until(Instant),
+    ForGood,
 }
 
 /// A commit.
@@ -116,7 +124,7 @@ impl State {
             calls_for: Vec::new(),
             agenda: BinaryHeap::new(),
             dues: 0,
-            rest: None,
+            rest: Rest::Awake,
             next_tick: None,
             calls: 0,
         }
@@ -133,7 +141,7 @@ impl State {
 
     /// Lets everything happen that is due.
     pub(super) fn advance(&mut self, now: Instant) {
-        self.rest = None;
+        self.rest = Rest::Awake;
         while let Some(Reverse(due)) = self.agenda.peek()
             && due.at <= now
         {
@@ -157,21 +165,20 @@ impl State {
     /// When there is something to do again. Remembers that nobody looks before that.
     pub(super) fn rests(&mut self) -> Option<Instant> {
         let next = self.agenda.peek().map(|Reverse(due)| due.at);
-        self.rest = Some(next);
+        self.rest = next.map_or(Rest::ForGood, Rest::Until);
         next
     }
 
     /// Whether there is something to do before anybody looks.
     pub(super) fn is_sooner(&mut self) -> bool {
-        let Some(rest) = self.rest else { return false };
-        let next = self.agenda.peek().map(|Reverse(due)| due.at);
-        let sooner = match (next, rest) {
-            (Some(next), Some(rest)) => next < rest,
-            (Some(_), None) => true,
-            (None, _) => false,
+        let Some(Reverse(due)) = self.agenda.peek() else { return false };
+        let sooner = match self.rest {
+            Rest::Awake => false,
+            Rest::Until(rest) => due.at < rest,
+            Rest::ForGood => true,
         };
         if sooner {
-            self.rest = None;
+            self.rest = Rest::Awake;
         }
         sooner
     }
@@ -261,8 +268,12 @@ impl State {
     }
 
     pub(super) fn census(&mut self) -> Census {
-        let (nodes, sessions, _) = self.world.counts();
-        let watches = self.links.iter_mut().map(Link::watches).sum();
+        let (nodes, ..) = self.world.counts();
+        let lives = |link: &&Link| link.session.is_some_and(|session| self.world.lives(session));
+        // Those of the world itself are nobody's.
+        let sessions = self.links.iter().filter(|link| link.actor > 0).filter(lives).count();
+        let of_processes = self.links.iter_mut().filter(|link| link.actor > 0);
+        let watches = of_processes.map(Link::watches).sum();
         Census { nodes, sessions, watches }
     }
 

@@ -42,13 +42,13 @@ pub struct ClusterBackend {
 /// One session.
 struct ClusterStore {
     info: SessionInfo,
-    line: Arc<Line>,
+    way: Arc<Way>,
     life: Arc<Life>,
     _heart: Task,
 }
 
 /// A session's way to the store. Nobody uses it any more when this is dropped.
-struct Line {
+struct Way {
     cluster: Cluster,
     id: LinkId,
     actor: u64,
@@ -57,7 +57,7 @@ struct Line {
 
 /// Forgets a watch when its reader drops it.
 struct Unwatch {
-    line: Arc<Line>,
+    way: Arc<Way>,
     life: Arc<Life>,
     watch: u64,
 }
@@ -73,21 +73,21 @@ impl Backend for ClusterBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         const DOING: &str = "opening a session";
         let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
-        let line = Line::new(self.cluster.clone(), self.actor);
+        let way = Way::new(self.cluster.clone(), self.actor);
         let sent = clock::now();
-        let told = line.connect(Ask::Open(ttl));
+        let told = way.connect(Ask::Open(ttl));
         let Some(told) = told else { return Err(Error::new(ErrorKind::Unreachable, DOING)) };
         match clock::timeout(ttl, told).await {
             Ok(Ok(Answer::Opened(id, ttl))) => {
                 let info = SessionInfo::new(id, ttl, Limits::default());
-                Ok(Box::new(ClusterStore::start(line, info, sent)))
+                Ok(Box::new(ClusterStore::start(way, info, sent)))
             }
             _ => Err(Error::new(ErrorKind::Unreachable, DOING).because("no server answered")),
         }
     }
 }
 
-impl Line {
+impl Way {
     fn new(cluster: Cluster, actor: u64) -> Arc<Self> {
         let (id, broken) = cluster.touch(|state, _| {
             let id = state.new_link(actor);
@@ -119,7 +119,7 @@ impl Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for Way {
     fn drop(&mut self) {
         self.hang_up();
         self.cluster.touch(|state, _| state.link(self.id).watching.clear());
@@ -127,10 +127,10 @@ impl Drop for Line {
 }
 
 impl ClusterStore {
-    fn start(line: Arc<Line>, info: SessionInfo, sent: Instant) -> Self {
+    fn start(way: Arc<Way>, info: SessionInfo, sent: Instant) -> Self {
         let life = Arc::new(Life::new(info.ttl, sent));
-        let heart = spawn(beat(line.clone(), life.clone(), sent));
-        Self { info, line, life, _heart: heart }
+        let heart = spawn(beat(way.clone(), life.clone(), sent));
+        Self { info, way, life, _heart: heart }
     }
 
     /// Asks, and waits for the answer: it comes, or the connection breaks in time.
@@ -140,7 +140,7 @@ impl ClusterStore {
         }
         let writes = matches!(ask, Ask::Commit(_) | Ask::Close);
         let sent = clock::now();
-        let Some(told) = self.line.send(ask) else {
+        let Some(told) = self.way.send(ask) else {
             return Err(Error::new(ErrorKind::Unreachable, doing).because("no connection"));
         };
         match told.await {
@@ -158,7 +158,7 @@ impl ClusterStore {
             }
             Ok(Answer::Refused(kind)) => Err(Error::new(kind, doing).because("a planned refusal")),
             Ok(answer) => {
-                if self.line.cluster.state().personality.any_answer_renews() && writes {
+                if self.way.cluster.state().personality.any_answer_renews() && writes {
                     self.life.renew(sent);
                 }
                 Ok(answer)
@@ -187,16 +187,16 @@ impl Store for ClusterStore {
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
         query.validate()?;
-        let small = self.line.cluster.with_dice(|dice| {
-            let room = dice.fires(Site::SmallBuffer, self.line.actor, 2)?;
+        let small = self.way.cluster.with_dice(|dice| {
+            let room = dice.fires(Site::SmallBuffer, self.way.actor, 2)?;
             usize::try_from(room).ok()
         });
         let (feed, watch) = Feed::new(small.unwrap_or(EVENTS));
         match self.ask("observe", Ask::Observe(query, feed.clone())).await? {
             Answer::Observing(view, number, _) => {
                 self.life.keep(WatchId::new(number), feed);
-                let (line, life) = (self.line.clone(), self.life.clone());
-                Ok((view, watch.with_guard(Unwatch { line, life, watch: number })))
+                let (way, life) = (self.way.clone(), self.life.clone());
+                Ok((view, watch.with_guard(Unwatch { way, life, watch: number })))
             }
             other => Err(unexpected("observe", &other)),
         }
@@ -233,8 +233,8 @@ impl Drop for ClusterStore {
 
 impl Drop for Unwatch {
     fn drop(&mut self) {
-        self.line.cluster.touch(|state, _| {
-            state.link(self.line.id).watching.remove(&self.watch);
+        self.way.cluster.touch(|state, _| {
+            state.link(self.way.id).watching.remove(&self.watch);
         });
         self.life.forget(WatchId::new(self.watch));
     }
@@ -251,25 +251,25 @@ impl fmt::Debug for ClusterStore {
 
 /// Tells the store that the session lives, a third of its time apart, connects again when the
 /// connection broke, and knows when nobody can be certain any more.
-async fn beat(line: Arc<Line>, life: Arc<Life>, opened: Instant) {
+async fn beat(way: Arc<Way>, life: Arc<Life>, opened: Instant) {
     let third = life.ttl() / 3;
-    rest(&line, &life, opened + third).await;
+    rest(&way, &life, opened + third).await;
     while life.loss().is_none() {
         let sent = clock::now();
-        let told = if line.is_up() { line.send(Ask::Beat) } else { line.connect(Ask::Attach) };
+        let told = if way.is_up() { way.send(Ask::Beat) } else { way.connect(Ask::Attach) };
         match heard(told, &life, sent + third).await {
             Some(Answer::Done | Answer::Attached) => life.renew(sent),
             Some(Answer::Over) => life.lose(Loss::Expired),
             _ => {
                 life.suspend();
-                line.hang_up();
+                way.hang_up();
                 rest_a_little(&life).await;
                 continue;
             }
         }
-        rest(&line, &life, sent + third).await;
+        rest(&way, &life, sent + third).await;
     }
-    line.hang_up();
+    way.hang_up();
 }
 
 async fn heard(
@@ -285,16 +285,16 @@ async fn heard(
 }
 
 /// Waits until `until`, or the end of the session's certain life, or until the connection breaks.
-async fn rest(line: &Line, life: &Life, until: Instant) {
+async fn rest(way: &Way, life: &Life, until: Instant) {
     let until = life.until().map_or(until, |certain| until.min(certain));
-    let (rest, broken) = (pin!(clock::sleep_until(until)), pin!(line.broken.notified()));
+    let (rest, broken) = (pin!(clock::sleep_until(until)), pin!(way.broken.notified()));
     if let Either::Right(_) = select(rest, broken).await
         && life.loss().is_none()
-        && !line.is_up()
+        && !way.is_up()
     {
         life.suspend();
     }
-    line.cluster.touch(|state, now| state.give_up_on(line.id, life.ttl() * 2 / 3, now));
+    way.cluster.touch(|state, now| state.give_up_on(way.id, life.ttl() * 2 / 3, now));
     lose_in_time(life);
 }
 

@@ -30,7 +30,13 @@ impl State {
     /// A time at the edge of what a session survives.
     fn edge(&mut self, actor: u64) -> Duration {
         let milli = Duration::from_millis(1);
-        let edges = [self.ttl / 2, self.ttl - milli, self.ttl, self.ttl + milli, self.ttl * 3];
+        let edges = [
+            self.ttl / 2,
+            self.ttl.saturating_sub(milli),
+            self.ttl,
+            self.ttl + milli,
+            self.ttl * 3,
+        ];
         let way = self.dice.pick(Site::Way, actor, edges.len() as u64);
         edges[usize::try_from(way).unwrap_or(0)]
     }

@@ -150,6 +150,25 @@ impl Trail {
         })
     }
 
+    /// Looks for a while for a node that the first of two sendings makes after all, when that of the
+    /// second, `created` then, was removed again already. Nobody would know of it.
+    pub(super) async fn guard(self, created: Revision, reach: Reach) {
+        let last_look = clock::now().checked_add(reach.store.session().ttl);
+        let mut delays = Retry::forever().delays(&reach.tuning.chance);
+        while reach.life.loss().is_none() {
+            if let Ok(Some(done)) = self.find(&reach).await
+                && let Some(stat) = done.stat.filter(|stat| stat.created != created)
+            {
+                let ephemeral = self.owner.is_some();
+                return Own::incarnation(done.path, stat.created, ephemeral).remove(&reach).await;
+            }
+            if last_look.is_none_or(|last| clock::now() >= last) {
+                return;
+            }
+            reach.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
+        }
+    }
+
     /// Removes the node, and goes on looking for a while if it is not there: it may come late.
     pub(super) async fn erase(self, reach: Reach) {
         let last_look = clock::now().checked_add(reach.store.session().ttl);

@@ -42,6 +42,7 @@ pub(super) struct Write {
 pub(super) struct Flight {
     sending: AtomicBool,
     unsure: AtomicBool,
+    repeated: AtomicBool,
     abandoned: AtomicBool,
 }
 
@@ -105,6 +106,13 @@ impl Write {
         {
             self.send(Box::pin(trail.clone().erase(self.reach.clone())));
         }
+        if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
+            && self.flight.repeated.load(Ordering::Relaxed)
+            && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
+            && let Some(stat) = made.stat
+        {
+            self.send(Box::pin(trail.clone().guard(stat.created, self.reach.clone())));
+        }
         let happened = matches!(result, Ok(Outcome::Committed(_)));
         self.reach
             .judge(result, DOING)
@@ -142,6 +150,9 @@ impl Drop for Write {
 impl Flight {
     /// Waits for a write that goes out, and remembers if nobody knows what became of it.
     pub(super) async fn send<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.unsure.load(Ordering::Relaxed) {
+            self.repeated.store(true, Ordering::Relaxed);
+        }
         self.sending.store(true, Ordering::Relaxed);
         let result = call.await;
         if result.as_ref().is_err_and(Error::is_ambiguous) {

@@ -8,7 +8,7 @@ use synod_core::mutant::{self, Mutant};
 
 use crate::case::BadCase;
 use crate::report::Report;
-use crate::setup::Sim;
+use crate::setup::{Sim, Way};
 
 /// A mistake that somebody made in earnest, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +56,15 @@ impl Known {
     fn run(self, sim: Sim) -> Report {
         match self {
             Self::Door(mutant) => mutant::with(mutant, || sim.run()),
-            Self::Store(mistake) => {
-                sim.around(move |store| Arc::new(Wrong::new(store, mistake))).run()
-            }
-            Self::Transparent => sim.around(|store| Arc::new(Wrong::transparent(store))).run(),
+            Self::Store(mistake) => sim.around(move |store| way(Wrong::new(store, mistake))).run(),
+            Self::Transparent => sim.around(|store| way(Wrong::transparent(store))).run(),
         }
     }
+}
+
+/// The same wrong store for everybody, each by his own way.
+fn way(wrong: Wrong) -> Way {
+    Arc::new(move |own| Arc::new(wrong.by_way_of(own)))
 }
 
 /// Runs a simulation in which this mistake is made.

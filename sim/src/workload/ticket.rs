@@ -53,7 +53,7 @@ impl Workload for Tickets {
 async fn work(me: Process, ledger: Ledger, seen: Seen) {
     let Ok(client) = me.client().await else { return };
     let rounds = me.rounds(ROUNDS);
-    let mut drawer = Drawer { me, client, ledger, seen, dropped: Vec::new() };
+    let mut drawer = Drawer { me, client, ledger, seen, gone: Vec::new() };
     for round in 0..rounds {
         drawer.round(round).await;
     }
@@ -65,8 +65,8 @@ struct Drawer {
     client: Client,
     ledger: Ledger,
     seen: Seen,
-    /// What the calls that were dropped were to write, and in which session.
-    dropped: Vec<(String, SessionId)>,
+    /// What was dropped, failed or given back, and in which session.
+    gone: Vec<(String, SessionId)>,
 }
 
 impl Drawer {
@@ -76,18 +76,21 @@ impl Drawer {
         let prefix = Path::new(&format!("{DIR}/t-")).expect("it is one");
         let draw = session.create_sequential(&prefix, data.clone(), Lifetime::Session);
         match self.ledger.write(&self.me, &data, draw).await {
-            Some(Ok(Outcome::Committed(done))) => self.drawn(&session, &done).await,
-            Some(_) => {}
-            None => {
-                self.me.sometimes("a draw was dropped", true);
-                self.dropped.push((data, session.info().id));
+            Some(Ok(Outcome::Committed(done))) => {
+                if self.drawn(&session, &done).await {
+                    self.gone.push((data, session.info().id));
+                }
+            }
+            given_up => {
+                self.me.sometimes("a draw was dropped", given_up.is_none());
+                self.gone.push((data, session.info().id));
             }
         }
         self.me.rest(Duration::from_millis(300)).await;
     }
 
-    /// What must be so of a ticket that was drawn.
-    async fn drawn(&self, session: &Session, done: &Done) {
+    /// What must be so of a ticket that was drawn. Whether it was given back.
+    async fn drawn(&self, session: &Session, done: &Done) -> bool {
         let id = session.info().id;
         if done.owner() != Some(id) {
             self.me.wrong("L-SEQ-9", || format!("{} is owned by {:?}", done.path, done.owner()));
@@ -98,27 +101,29 @@ impl Drawer {
                 self.seen.note(node.stat.map(|stat| stat.created), node.sequence);
             }
         }
-        match self.me.pick(3) {
+        let way = self.me.pick(3);
+        match way {
             0 => session.abandon(done),
             1 => drop(self.me.perhaps(session.remove(done)).await),
             _ => {}
         }
+        way < 2
     }
 
-    /// L-SEQ-10: of a call that was dropped nothing is there once everything works again.
+    /// L-SEQ-10: of what was given up nothing is there once everything works again.
     async fn nothing_is_left(&self) {
         self.me.mended().await;
-        if self.dropped.is_empty() {
+        if self.gone.is_empty() {
             return;
         }
         // What is given up is removed within some times to live.
         clock::sleep(self.me.ttl() * 12).await;
         let Ok(session) = self.client.session().await else { return };
         let Ok(view) = session.read(Query::children(dir())).await else { return };
-        for (data, owner) in &self.dropped {
+        for (data, owner) in &self.gone {
             let left = view.nodes.iter().find(|node| node.data == data.as_bytes());
             if let Some(node) = left.filter(|_| *owner == session.info().id) {
-                let what = || format!("{data} was dropped, and is there as {}", node.path);
+                let what = || format!("{data} was given up, and is there as {}", node.path);
                 self.me.wrong("L-SEQ-10", what);
             }
         }

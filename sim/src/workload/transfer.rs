@@ -121,7 +121,7 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
             let fits = match (no.index, no.why) {
                 (0, Why::OtherVersion) => true,
                 (1, Why::Exists) => blocked,
-                (1, Why::OtherVersion) => false,
+                // Where the first fits, so does the second: they are only written together.
                 _ => false,
             };
             me.sometimes("a transfer lost its race", no.index == 0);
