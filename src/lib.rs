@@ -18,9 +18,13 @@ pub use synod_core::path::Path;
 pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
 pub use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, Txn, Why};
-pub use synod_core::{chance, client, error, layer, name, path, retry, session, store, value};
+pub use synod_core::{
+    chance, client, error, layer, name, path, recipe, retry, session, store, value,
+};
 #[cfg(feature = "mem")]
 pub use synod_mem as mem;
+#[cfg(feature = "sim")]
+pub use synod_sim as sim;
 
 /// Connects to the store at `url`: [`Config::new`] and [`Config::connect`] in one.
 ///

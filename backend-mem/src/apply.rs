@@ -45,6 +45,17 @@ pub(crate) struct Applied {
     pub(crate) own: Option<(Path, Sequence)>,
 }
 
+/// How a store names sequential nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Naming {
+    /// By a counter, with gaps.
+    Gaps,
+    /// By a counter, as ZooKeeper does.
+    Counter,
+    /// By the revision, which it does not add to the name, as over etcd.
+    Revision,
+}
+
 /// An operation, and the sequence that it was given.
 pub(crate) type Named = (Op, Option<Sequence>);
 
@@ -53,11 +64,16 @@ pub(crate) type Named = (Op, Option<Sequence>);
 /// # Errors
 ///
 /// The first operation whose directory has no sequence left.
-pub(crate) fn name(tree: &Tree, mut ops: Vec<Op>, at: Revision) -> Result<Vec<Named>, Rejected> {
+pub(crate) fn name(
+    tree: &Tree,
+    mut ops: Vec<Op>,
+    at: Revision,
+    naming: Naming,
+) -> Result<Vec<Named>, Rejected> {
     let mut sequences = vec![None; ops.len()];
     for index in 0..ops.len() {
         if ops[index].is_sequential() {
-            let (path, sequence) = next_name(tree, &ops, index, at)?;
+            let (path, sequence) = next_name(tree, &ops, index, at, naming)?;
             sequences[index] = Some(sequence);
             if let Op::Create { path: prefix, .. } = &mut ops[index] {
                 *prefix = path;
@@ -74,10 +90,18 @@ fn next_name(
     ops: &[Op],
     index: usize,
     at: Revision,
+    naming: Naming,
 ) -> Result<(Path, Sequence), Rejected> {
     let prefix = ops[index].path();
     let dir = prefix.parent().unwrap_or_else(Path::root);
-    let mut number = tree.next_sequence(&dir, mix(at.get()) ^ index as u64);
+    let mut number = match naming {
+        Naming::Gaps => tree.next_sequence_or_so(&dir, mix(at.get()) ^ index as u64),
+        Naming::Counter => tree.next_sequence(&dir),
+        Naming::Revision if tree.contains(prefix) => {
+            return Err(Rejected::new(index, prefix.clone(), Why::Exists));
+        }
+        Naming::Revision => return Ok((prefix.clone(), Sequence::new(at.get()))),
+    };
     while number <= LAST_SEQUENCE {
         let name = format!("{}{number:010}", prefix.name());
         let path = dir.join(&name).expect("the transaction was validated to leave room");

@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, SessionId, SessionOptions, Store, clamp_ttl};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::link::{Link, Weather};
 use crate::post::Post;
@@ -91,7 +91,7 @@ impl MemBackend {
 
     /// Ends a session as if the store had not heard of it for too long. It finds out by itself.
     pub fn expire(&self, id: SessionId) {
-        self.0.world().end(id, Instant::now());
+        self.0.world().end(id, clock::now());
     }
 
     /// Changes what lies between the store and one of its sessions.
@@ -115,14 +115,14 @@ impl MemBackend {
     /// revision and with what the node was then.
     pub fn log(&self) -> Vec<Change> {
         let mut world = self.0.world();
-        world.tick(Instant::now());
+        world.tick(clock::now());
         world.log().to_vec()
     }
 
     /// Counts what there is.
     pub fn census(&self) -> Census {
         let mut world = self.0.world();
-        world.tick(Instant::now());
+        world.tick(clock::now());
         let (nodes, sessions, watches) = world.counts();
         Census { nodes, sessions, watches }
     }
@@ -142,10 +142,10 @@ impl Shared {
 impl Backend for MemBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
-        let sent = Instant::now();
+        let sent = clock::now();
         let link = Arc::new(Link::new());
         let post = Arc::new(Post::new(link.clone()));
-        let id = self.0.world().open(ttl, post.clone(), sent);
+        let id = self.0.world().open(ttl, Some(post.clone()), sent);
         let mut links = self.0.links();
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(id, Arc::downgrade(&link));

@@ -9,6 +9,7 @@
 
 mod apply;
 mod backend;
+pub mod cluster;
 mod life;
 mod link;
 mod look;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use synod_core::clock::Instant;
 use synod_core::store::{End, Feed, Loss, Status, certain_until};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::watches::WatchId;
 

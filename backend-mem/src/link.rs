@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use synod_core::clock;
 use tokio::sync::watch;
 
 /// How a link behaves: how long things take, or that they do not arrive. What does not arrive
@@ -70,7 +71,7 @@ impl Link {
         let mut changed = self.changed.subscribe();
         loop {
             if let Some(delay) = self.delay(way) {
-                return tokio::time::sleep(delay).await;
+                return clock::sleep(delay).await;
             }
             // The sender lives as long as this link does.
             let _changed = changed.changed().await.is_ok();

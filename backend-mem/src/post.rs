@@ -108,14 +108,14 @@ mod tests {
 
         link.set(Weather::CUT);
         post.send(&feed, news());
-        let carried = tokio::time::timeout(std::time::Duration::from_secs(9), post.carry());
+        let carried = synod_core::clock::timeout(std::time::Duration::from_secs(9), post.carry());
         assert!(carried.await.is_err());
         assert!(told(&mut watch).is_empty());
 
         link.set(Weather::CLEAR);
         post.send(&feed, news());
         assert!(told(&mut watch).is_empty(), "not before what waits");
-        let carried = tokio::time::timeout(std::time::Duration::from_secs(9), post.carry());
+        let carried = synod_core::clock::timeout(std::time::Duration::from_secs(9), post.carry());
         assert!(carried.await.is_err());
         assert_eq!(told(&mut watch).len(), 2);
     }
@@ -134,7 +134,7 @@ mod tests {
         assert!(post.waiting().len() < WAITING);
 
         link.set(Weather::CLEAR);
-        let carried = tokio::time::timeout(std::time::Duration::from_secs(9), post.carry());
+        let carried = synod_core::clock::timeout(std::time::Duration::from_secs(9), post.carry());
         assert!(carried.await.is_err());
         assert!(matches!(told(&mut far_watch)[..], [Event::Resync]));
         assert!(matches!(told(&mut near_watch)[..], [Event::Resync, Event::Changed(_)]));

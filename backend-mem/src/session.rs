@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::future::{Either, select};
+use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
     Feed, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::backend::Shared;
 use crate::life::Life;
@@ -74,7 +74,7 @@ impl MemStore {
         if !self.crosses(Way::There).await {
             return Err(self.unanswered(doing));
         }
-        let answer = request(&self.shared, Instant::now());
+        let answer = request(&self.shared, clock::now());
         if !self.crosses(Way::Back).await {
             return Err(self.unanswered(doing).with_unknown_effect());
         }
@@ -91,7 +91,7 @@ impl MemStore {
             return true;
         }
         let over = pin!(async {
-            let limit = pin!(tokio::time::sleep(self.info.ttl));
+            let limit = pin!(clock::sleep(self.info.ttl));
             let _first = select(limit, pin!(self.life.lost())).await;
         });
         matches!(select(pin!(self.link.cross(way)), over).await, Either::Left(_))
@@ -194,10 +194,10 @@ impl fmt::Debug for MemStore {
 async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life>, id: SessionId) {
     let third = life.ttl() / 3;
     while life.loss().is_none() {
-        let sent = Instant::now();
+        let sent = clock::now();
         let answer = pin!(async {
             link.cross(Way::There).await;
-            let answer = shared.world().touch(id, Instant::now());
+            let answer = shared.world().touch(id, clock::now());
             link.cross(Way::Back).await;
             answer
         });
@@ -214,13 +214,13 @@ async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life>, id: Session
 /// meanwhile.
 async fn keep_time(shared: &Shared, life: &Life, until: Instant) {
     let until = life.until().map_or(until, |certain| until.min(certain));
-    while Instant::now() < until && life.loss().is_none() {
+    while clock::now() < until && life.loss().is_none() {
         let sooner = pin!(shared.sooner.notified());
         let next = shared.world().next_end().map_or(until, |end| end.min(until));
-        let _first = select(pin!(tokio::time::sleep_until(next)), sooner).await;
-        shared.world().tick(Instant::now());
+        let _first = select(pin!(clock::sleep_until(next)), sooner).await;
+        shared.world().tick(clock::now());
     }
-    if life.until().is_none_or(|certain| certain <= Instant::now()) {
+    if life.until().is_none_or(|certain| certain <= clock::now()) {
         life.lose(Loss::Expired);
     }
 }

@@ -170,14 +170,26 @@ impl Tree {
         }
     }
 
+    /// Collects every empty container.
+    pub(crate) fn collect_all(&mut self) {
+        while let Some(path) = self.empties.pop_first() {
+            self.drop_entry(&path, None);
+        }
+    }
+
     /// Whether there is a node or a container at `path`.
     pub(crate) fn contains(&self, path: &Path) -> bool {
         self.entries.contains_key(path)
     }
 
+    /// The sequence after the last of a directory.
+    pub(crate) fn next_sequence(&self, dir: &Path) -> u64 {
+        self.entries.get(dir).map_or(0, |entry| entry.next_sequence)
+    }
+
     /// The next sequence of a directory. There may be gaps, so now and then there are.
-    pub(crate) fn next_sequence(&self, dir: &Path, salt: u64) -> u64 {
-        let next = self.entries.get(dir).map_or(0, |entry| entry.next_sequence);
+    pub(crate) fn next_sequence_or_so(&self, dir: &Path, salt: u64) -> u64 {
+        let next = self.next_sequence(dir);
         let gap = u64::from(mix(salt).is_multiple_of(4));
         if next + gap <= LAST_SEQUENCE { next + gap } else { next }
     }

@@ -33,19 +33,23 @@ struct Watching {
     post: Arc<Post>,
 }
 
-impl Watching {
-    /// Whether this watch, found at one of the paths that concern `effect`, is to be told of it.
-    fn covers(&self, effect: &Effect) -> bool {
-        let own = effect.path == self.query.path;
-        match self.query.scope {
-            Scope::Node => own,
-            Scope::Children => {
-                effect.path.parent_str() == Some(self.query.path.as_str())
-                    && effect.path.name().starts_with(&self.query.prefix)
-                    && (self.query.detail == Detail::Data || effect.kind != Kind::Updated)
-            }
-            Scope::Subtree => own || effect.path.is_below(&self.query.path),
+impl WatchId {
+    pub(crate) fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// Whether a watch of `query`, found at one of the paths that concern `effect`, is to be told of it.
+pub(crate) fn covers(query: &Query, effect: &Effect) -> bool {
+    let own = effect.path == query.path;
+    match query.scope {
+        Scope::Node => own,
+        Scope::Children => {
+            effect.path.parent_str() == Some(query.path.as_str())
+                && effect.path.name().starts_with(&query.prefix)
+                && (query.detail == Detail::Data || effect.kind != Kind::Updated)
         }
+        Scope::Subtree => own || effect.path.is_below(&query.path),
     }
 }
 
@@ -120,7 +124,7 @@ impl Watches {
     /// Tells one watch what it would have been told, had it been there.
     pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) {
         let Some(watching) = self.all.get(&id) else { return };
-        let mine = effects.iter().filter(|effect| watching.covers(effect));
+        let mine = effects.iter().filter(|effect| covers(&watching.query, effect));
         let changes: Vec<Change> = mine.map(|effect| effect.to_change(at)).collect();
         if !changes.is_empty() {
             watching.post.send(&watching.feed, changes);
@@ -137,7 +141,7 @@ impl Watches {
         let mut found = Vec::new();
         let mut look = |path: &str| {
             let ids = self.by_path.get(path).into_iter().flatten();
-            found.extend(ids.filter(|id| self.all[id].covers(effect)));
+            found.extend(ids.filter(|id| covers(&self.all[id].query, effect)));
         };
         look(effect.path.as_str());
         // Beyond the parent only a watch of a whole subtree can be concerned.

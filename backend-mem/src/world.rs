@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use synod_core::chance::mix;
+use synod_core::clock::Instant;
 use synod_core::path::Path;
 use synod_core::store::{
     Change, Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, SessionId, Txn, View,
     judge,
 };
-use tokio::time::Instant;
 
-use crate::apply::{self, Applied, Effect};
+use crate::apply::{self, Applied, Effect, Naming};
 use crate::look::look;
 use crate::post::Post;
 use crate::replica::Replica;
@@ -37,6 +37,23 @@ pub(crate) struct World {
     node_end_of: BTreeMap<Path, Instant>,
     /// Every change since somebody wanted to know.
     log: Option<Vec<Change>>,
+    habits: Habits,
+    /// What was done since somebody took it, if anybody does.
+    journal: Option<Vec<(Revision, Vec<Effect>)>>,
+}
+
+/// What stores do differently within the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Habits {
+    pub(crate) naming: Naming,
+    /// Whether an empty container may stay for a while.
+    pub(crate) linger: bool,
+    /// Sessions end at a multiple of this.
+    pub(crate) tick: Duration,
+}
+
+impl Habits {
+    const WEAK: Self = Self { naming: Naming::Gaps, linger: true, tick: Duration::ZERO };
 }
 
 #[derive(Debug)]
@@ -46,8 +63,8 @@ struct Session {
     ephemerals: BTreeSet<Path>,
     /// The newest that it was told of, in a view, an outcome or an event.
     seen: Revision,
-    /// How it is told of events.
-    post: Arc<Post>,
+    /// How it is told of events; nothing if somebody else tells it.
+    post: Option<Arc<Post>>,
 }
 
 /// The answer to whoever speaks for a session that is over.
@@ -67,14 +84,26 @@ impl World {
             node_ends: BTreeSet::new(),
             node_end_of: BTreeMap::new(),
             log: None,
+            habits: Habits::WEAK,
+            journal: None,
         }
     }
 
-    pub(crate) fn open(&mut self, ttl: Duration, post: Arc<Post>, now: Instant) -> SessionId {
+    /// A store with such habits, whose changes somebody takes.
+    pub(crate) fn with_journal(habits: Habits) -> Self {
+        Self { habits, journal: Some(Vec::new()), ..Self::new() }
+    }
+
+    pub(crate) fn open(
+        &mut self,
+        ttl: Duration,
+        post: Option<Arc<Post>>,
+        now: Instant,
+    ) -> SessionId {
         self.tick(now);
         self.last_session += 1;
         let id = SessionId::new(mix(self.last_session) >> 1);
-        let (ends, ephemerals) = (later(now, ttl), BTreeSet::new());
+        let (ends, ephemerals) = (self.end_of(now, ttl), BTreeSet::new());
         let seen = Revision::ZERO;
         self.sessions.insert(id, Session { ttl, ends, ephemerals, seen, post });
         self.session_ends.insert((ends, id));
@@ -84,11 +113,54 @@ impl World {
     /// A sign of life: the session's time starts again.
     pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> Result<(), SessionOver> {
         self.tick(now);
+        let ttl = self.sessions.get(&id).ok_or(SessionOver)?.ttl;
+        let ends = self.end_of(now, ttl);
         let session = self.sessions.get_mut(&id).ok_or(SessionOver)?;
         self.session_ends.remove(&(session.ends, id));
-        session.ends = later(now, session.ttl);
-        self.session_ends.insert((session.ends, id));
+        session.ends = ends;
+        self.session_ends.insert((ends, id));
         Ok(())
+    }
+
+    /// Lets the time of every session start again, as a new leader does.
+    pub(crate) fn touch_all(&mut self, now: Instant) {
+        self.session_ends.clear();
+        let ids: Vec<(SessionId, Duration)> =
+            self.sessions.iter().map(|(id, session)| (*id, session.ttl)).collect();
+        for (id, ttl) in ids {
+            let ends = self.end_of(now, ttl);
+            self.session_ends.insert((ends, id));
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.ends = ends;
+            }
+        }
+    }
+
+    fn end_of(&self, now: Instant, ttl: Duration) -> Instant {
+        let (ends, tick) = (later(now, ttl), self.habits.tick);
+        if tick.is_zero() {
+            return ends;
+        }
+        // Some time or other is a multiple: counted from the first that was told.
+        later(ends, tick)
+    }
+
+    /// Whether a session is not over.
+    pub(crate) fn lives(&self, id: SessionId) -> bool {
+        self.sessions.contains_key(&id)
+    }
+
+    pub(crate) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// What was done since the last time.
+    pub(crate) fn take_journal(&mut self) -> Vec<(Revision, Vec<Effect>)> {
+        self.journal.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Ends a session: its watches go, and its ephemeral nodes at one revision. Ending twice is no
@@ -145,7 +217,8 @@ impl World {
         now: Instant,
     ) -> Result<(View, WatchId), SessionOver> {
         let view = self.read(id, query, now)?;
-        let post = self.sessions.get(&id).ok_or(SessionOver)?.post.clone();
+        let post = self.sessions.get(&id).and_then(|session| session.post.clone());
+        let post = post.ok_or(SessionOver)?;
         let watch = self.watches.add(id, query.clone(), feed, post);
         if query.freshness == Freshness::Local
             && let Some(replica) = &self.replica
@@ -186,7 +259,7 @@ impl World {
 
     fn judged(&self, ops: Vec<Op>, at: Revision) -> Result<Vec<apply::Named>, Rejected> {
         judge(&ops, &self.tree)?;
-        apply::name(&self.tree, ops, at)
+        apply::name(&self.tree, ops, at, self.habits.naming)
     }
 
     fn answer(&mut self, id: SessionId, query: Option<&Query>, applied: Applied) -> Commit {
@@ -233,7 +306,14 @@ impl World {
         if let Some(log) = &mut self.log {
             log.extend(effects.iter().map(|effect| effect.to_change(at)));
         }
-        self.tree.collect(at.get());
+        if self.habits.linger {
+            self.tree.collect(at.get());
+        } else {
+            self.tree.collect_all();
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.push((at, effects.to_vec()));
+        }
         if let Some(replica) = &mut self.replica {
             replica.learn(at, effects);
         }

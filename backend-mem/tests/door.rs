@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
+use synod_core::clock::{self, sleep, timeout};
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{
     Actor, Choice, Cue, Faults, FaultyBackend, Fired, Plan, Site, Verb,
@@ -17,7 +18,6 @@ use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Query, Txn};
 use synod_core::sweep::cancel_at_every_await;
 use synod_mem::MemBackend;
-use tokio::time::{Instant, sleep, timeout};
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -106,9 +106,9 @@ fn a_seed_repeats_the_run() {
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().expect("builds");
         runtime.block_on(async {
-            let started = Instant::now();
+            let started = clock::now();
             let fired = weather(seed).await;
-            (format!("{fired:?}"), started.elapsed())
+            (format!("{fired:?}"), clock::elapsed(started))
         })
     };
     for seed in 0..25 {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use synod_core::clock::{self, sleep};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::layer::fault::{
     Actor, Choice, Cue, Faults, Faulty, FaultyBackend, Plan, Site, Verb,
@@ -18,7 +19,6 @@ use synod_core::store::{
 };
 use synod_core::sweep::cancel_at_every_await;
 use synod_mem::MemBackend;
-use tokio::time::{Instant, sleep};
 
 fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
@@ -117,7 +117,7 @@ async fn a_held_call_outlives_the_session_no_more_than_any_other() {
     let backend = MemBackend::new();
     let plan = Plan::scripted([Cue::new(Site::ReplyHeld).of(Verb::Commit)]);
     let store = open(&FaultyBackend::new(backend.clone(), plan, Actor::new(1))).await;
-    let start = Instant::now();
+    let start = clock::now();
 
     let (error, ()) = futures_util::future::join(store.commit(create("/a")), async {
         sleep(Duration::from_secs(1)).await;
@@ -127,7 +127,7 @@ async fn a_held_call_outlives_the_session_no_more_than_any_other() {
 
     let error = error.expect_err("held");
     assert!(error.is_ambiguous());
-    assert!(start.elapsed() <= store.session().ttl, "after {:?}", start.elapsed());
+    assert!(clock::elapsed(start) <= store.session().ttl, "after {:?}", clock::elapsed(start));
     assert_eq!(backend.census().nodes, 1, "it happened all the same");
 }
 

@@ -1,9 +1,13 @@
 //! What a person types.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use synod::path::Path;
+use synod::sim::{Fault, Personality};
+
+use crate::sim;
 
 /// Locks, elections and more over ZooKeeper, etcd or memory: look into a store, try a cluster in
 /// one process, hold a store to its laws.
@@ -106,6 +110,112 @@ pub(crate) enum Command {
         /// Only cases whose name contains this
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
+    },
+    /// Run processes on a simulated store on which everything goes wrong; alone it lists what there is
+    Sim(Sim),
+}
+
+/// What to simulate.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Sim {
+    #[command(subcommand)]
+    pub(crate) what: Option<SimCommand>,
+
+    /// What the processes do; `synod sim` lists what there is
+    pub(crate) workload: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) seeds: Seeds,
+
+    #[command(flatten)]
+    pub(crate) shown: Shown,
+
+    /// Write a history that fails to a file in this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) keep: Option<PathBuf>,
+
+    /// Fail if something never happened that should have, however few seeds there are
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// Which histories.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Seeds {
+    /// How many
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    pub(crate) seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "S", default_value = "0", value_parser = sim::seed)]
+    pub(crate) from: u64,
+    /// Whose habits the store has: ideal, zk, etcd, etcd-3.4; one after the other if it is not said
+    #[arg(long, value_name = "NAME")]
+    pub(crate) personality: Option<Personality>,
+    /// Switch a fault off, like F2
+    #[arg(long, value_name = "FAULT", value_parser = sim::fault)]
+    pub(crate) without: Vec<Fault>,
+    /// Make a known mistake; `synod sim mutants` lists them
+    #[arg(long, value_name = "NAME")]
+    pub(crate) mutant: Option<String>,
+    /// On so many threads
+    #[arg(long, value_name = "N")]
+    pub(crate) jobs: Option<usize>,
+}
+
+/// How a history is shown.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Shown {
+    /// Write it to a page for a browser as well
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// What else there is to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimCommand {
+    /// Show a history again, by its seed or from a file
+    Replay {
+        /// What the processes do, or a file that was kept
+        what: String,
+        /// Which history
+        #[arg(long, value_parser = sim::seed)]
+        seed: Option<u64>,
+        /// Whose habits the store has
+        #[arg(long, value_name = "NAME", default_value = "ideal")]
+        personality: Personality,
+        /// The known mistake that is made
+        #[arg(long, value_name = "NAME")]
+        mutant: Option<String>,
+        /// Switch a fault off, like F2
+        #[arg(long, value_name = "FAULT", value_parser = sim::fault)]
+        without: Vec<Fault>,
+        /// All of it, with nothing taken away
+        #[arg(long)]
+        whole: bool,
+        /// Write what is left to a file in this directory
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
+        #[command(flatten)]
+        shown: Shown,
+    },
+    /// Make known mistakes, and tell how soon each is found
+    Mutants {
+        /// Only mistakes whose name contains this
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+        /// How many histories for each
+        #[arg(long, value_name = "N", default_value_t = 2_000)]
+        seeds: u64,
+        /// Which of them nobody finds without each of the faults
+        #[arg(long)]
+        faults: bool,
+        /// Every mistake under every workload, and which laws it breaks
+        #[arg(long, conflicts_with = "faults")]
+        all: bool,
+        /// Write the first history in which each is found to a file in this directory
+        #[arg(long, value_name = "DIR")]
+        keep: Option<PathBuf>,
     },
 }
 

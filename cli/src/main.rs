@@ -14,6 +14,7 @@ mod demo;
 mod failure;
 mod output;
 mod progress;
+mod sim;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -47,5 +48,6 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
             command::watch::run(common, &path, children, subtree, count).await
         }
         Command::Conformance { only } => conformance::run(common, only.as_deref()),
+        Command::Sim(asked) => sim::run(common, &asked),
     }
 }

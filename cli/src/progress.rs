@@ -45,6 +45,21 @@ impl Progress {
         }
     }
 
+    /// As [`Progress::new`], and tells how many a second.
+    pub(crate) fn of_many(what: &'static str, each: &'static str, total: u64) -> Self {
+        let progress = Self::new(what, Some(total));
+        let template = format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {{per_sec}} {each} {{eta}}");
+        if let Ok(style) = ProgressStyle::with_template(&template) {
+            progress.bar.set_style(style);
+        }
+        progress
+    }
+
+    /// How long it has been.
+    pub(crate) fn taken(&self) -> Duration {
+        self.since.elapsed()
+    }
+
     /// So many more are done.
     pub(crate) fn advance(&self, steps: u64) {
         self.show();

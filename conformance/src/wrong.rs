@@ -92,6 +92,11 @@ impl Wrong {
         Self::around(inner, None)
     }
 
+    /// The same store, reached by another way.
+    pub fn by_way_of(&self, inner: Arc<dyn Backend>) -> Self {
+        Self { inner, shared: self.shared.clone() }
+    }
+
     fn around(inner: Arc<dyn Backend>, mistake: Option<Mistake>) -> Self {
         let shared = Shared {
             mistake,

@@ -18,9 +18,9 @@ pub mod namespace;
 pub mod trace;
 
 // Parts of `fault`.
-mod choice;
 mod plan;
 mod script;
+mod site;
 
 // Parts of `trace`.
 mod call;

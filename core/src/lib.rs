@@ -1,17 +1,22 @@
 //! The contract of synod and everything that is built on it. Knows no backend and no network.
 //!
 //! Read it from the ground up: [`path`], [`error`], then the floor, [`store`],
-//! then the door, [`session`] and [`client`].
+//! then the door, [`session`] and [`client`], then any file of [`recipe`].
 
 pub mod chance;
+pub mod choice;
 pub mod client;
+pub mod clock;
 pub mod error;
 pub mod layer;
+mod line;
 pub mod mutant;
 pub mod name;
 pub mod path;
+pub mod recipe;
 pub mod retry;
 pub mod session;
+pub mod stage;
 pub mod store;
 pub mod sweep;
 pub mod task;

@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use crate::clock::{self, Instant};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use serde::{Deserialize, Deserializer, Serialize};
-use tokio::time::Instant;
 
 use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
@@ -133,7 +133,7 @@ impl Retry {
             Self::Times { times, backoff } => (Some(backoff), Some(times.get()), None),
             // A limit beyond the end of time is none.
             Self::UntilElapsed { limit, backoff } => {
-                (Some(backoff), None, Instant::now().checked_add(*limit))
+                (Some(backoff), None, clock::now().checked_add(*limit))
             }
             Self::Forever { backoff } => (Some(backoff), None, None),
         };
@@ -238,7 +238,7 @@ impl Iterator for Delays {
         if mutant::is(Mutant::RetriesInAStorm) {
             delay = SHORTEST;
         }
-        let in_time = self.end.is_none_or(|end| delay < end - Instant::now());
+        let in_time = self.end.is_none_or(|end| delay < end - clock::now());
         in_time.then_some(delay)
     }
 }
@@ -317,11 +317,11 @@ mod tests {
         let three = NonZeroU32::new(3).expect("not zero");
         assert_eq!(Retry::times(three).delays(&chance).count(), 3);
 
-        let started = Instant::now();
+        let started = clock::now();
         for delay in Retry::until_elapsed(Duration::from_secs(60)).delays(&chance) {
-            tokio::time::sleep(delay).await;
+            clock::sleep(delay).await;
         }
-        let took = started.elapsed();
+        let took = clock::elapsed(started);
         assert!(took < Duration::from_secs(60) && took > Duration::from_secs(50), "{took:?}");
     }
 

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::retry::{Delays, Retry};
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
 use crate::session::reach::{Reach, Tuning};
@@ -240,6 +241,13 @@ impl Session {
         self.send(Box::pin(async move { own.remove(&reach).await }));
     }
 
+    /// Writes to an ephemeral node of this session in the background, again and again until that is done, or the
+    /// node is gone. Costs the caller nothing.
+    pub(crate) fn rewrite(&self, path: Path, data: Bytes) {
+        let reach = self.reach.clone();
+        self.send(Box::pin(async move { write::rewrite(&reach, path, data).await }));
+    }
+
     /// Ends the session: when this returned without an error, its ephemeral nodes are gone. Every
     /// pending call fails. Closing twice is no error.
     ///
@@ -266,6 +274,16 @@ impl Session {
     /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::within(self.reach.tuning.deadline)
+    }
+
+    /// An id that nobody else has.
+    pub(crate) fn id(&self) -> String {
+        self.reach.tuning.chance.id()
+    }
+
+    /// How long to wait between the tries of what is not given up.
+    pub(crate) fn delays(&self) -> Delays {
+        Retry::forever().delays(&self.reach.tuning.chance)
     }
 
     pub(crate) fn life(&self) -> &Arc<Life> {

@@ -1,29 +1,45 @@
 //! Tasks that have an owner. The one place where anything is spawned.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::sync::Arc;
 
 use tokio::task::JoinHandle;
+
+use crate::stage::{self, Part};
 
 /// A task that ends when its owner drops it.
 #[derive(Debug)]
 #[must_use = "a task ends when it is dropped"]
-pub struct Task(Option<JoinHandle<()>>);
+pub struct Task(Option<Running>);
 
-/// Starts a task on the current runtime.
+#[derive(Debug)]
+enum Running {
+    Runtime(JoinHandle<()>),
+    Stage(Arc<dyn Part>),
+}
+
+/// Starts a task on the current runtime, or on this thread's [`Stage`](crate::stage::Stage).
 ///
 /// # Panics
 ///
 /// Outside a tokio runtime, where nothing could run it.
 pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
+    if let Some(stage) = stage::here() {
+        return Task(Some(Running::Stage(stage.spawn(Box::pin(work)))));
+    }
     #[expect(clippy::disallowed_methods, reason = "the task is owned by what this returns")]
     let handle = tokio::spawn(work);
-    Task(Some(handle))
+    Task(Some(Running::Runtime(handle)))
 }
 
 impl Task {
     /// Whether it came to its end.
     pub fn is_finished(&self) -> bool {
-        self.0.as_ref().is_none_or(JoinHandle::is_finished)
+        match &self.0 {
+            None => true,
+            Some(Running::Runtime(handle)) => handle.is_finished(),
+            Some(Running::Stage(part)) => part.is_finished(),
+        }
     }
 
     /// Waits for its end.
@@ -32,11 +48,15 @@ impl Task {
     ///
     /// Cancel safe: a dropped call leaves the task running, and still owned.
     pub async fn finished(&mut self) {
-        if let Some(handle) = &mut self.0 {
-            // A task that panicked has said so; to its owner it has ended.
-            let _ended = handle.await.is_ok();
-            self.0 = None;
+        match &mut self.0 {
+            None => return,
+            Some(Running::Runtime(handle)) => {
+                // A task that panicked has said so; to its owner it has ended.
+                let _ended = handle.await.is_ok();
+            }
+            Some(Running::Stage(part)) => poll_fn(|cx| part.poll_finished(cx)).await,
         }
+        self.0 = None;
     }
 
     /// Lets it run without an owner. Only for work that comes to its own end.
@@ -47,8 +67,10 @@ impl Task {
 
 impl Drop for Task {
     fn drop(&mut self) {
-        if let Some(handle) = &self.0 {
-            handle.abort();
+        match &self.0 {
+            None => {}
+            Some(Running::Runtime(handle)) => handle.abort(),
+            Some(Running::Stage(part)) => part.abort(),
         }
     }
 }

@@ -3,8 +3,10 @@
 
 use crate::tree::{File, catches, code, holds, spares};
 
-/// Needed everywhere, and standing on nothing.
-const BELOW: &[&str] = &["chance", "task", "sweep", "mutant"];
+/// What even those below stand on.
+const GROUND: &[&str] = &["chance", "stage"];
+/// Needed everywhere, and standing on nothing but the ground.
+const BELOW: &[&str] = &["chance", "stage", "choice", "clock", "task", "sweep", "mutant"];
 /// What a store is.
 const FLOOR: &[&str] = &["name", "path", "error", "store"];
 /// Stores that wrap stores.
@@ -16,7 +18,8 @@ const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper"];
 
 /// The modules of core, each with what it may import beside itself.
 const ROOMS: &[(&[&str], &[&[&str]])] = &[
-    (BELOW, &[]),
+    (GROUND, &[]),
+    (BELOW, &[GROUND]),
     (&["name", "path"], &[BELOW, &["name", "path"]]),
     (&["error"], &[BELOW, &["name", "path"]]),
     (&["store"], &[BELOW, FLOOR]),

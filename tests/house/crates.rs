@@ -4,13 +4,14 @@ use crate::tree::{File, catches, holds, root, spares};
 
 /// The crates, and what each may depend on: always, and for its tests as well.
 #[rustfmt::skip]
-const HOUSE: [(&str, &[&str], &[&str]); 8] = [
+const HOUSE: [(&str, &[&str], &[&str]); 9] = [
     ("synod-core",        &[], &[]),
     ("synod-conformance", &["synod-core"], &[]),
     ("synod-mem",         &["synod-core"], &["synod-conformance"]),
     ("synod-zk",          &["synod-core"], &["synod-conformance"]),
     ("synod-etcd",        &["synod-core"], &["synod-conformance"]),
-    ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd"], &["synod-conformance"]),
+    ("synod-sim",         &["synod-core", "synod-mem", "synod-conformance"], &["synod-sim"]),
+    ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-conformance"]),
     ("synod-cli",         &["synod", "synod-conformance"], &[]),
     ("synod-bench",       &["synod", "synod-zk", "synod-etcd", "synod-conformance"], &[]),
 ];

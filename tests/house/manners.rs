@@ -244,3 +244,18 @@ fn is_source(file: &File) -> bool {
     let is_script = file.text.starts_with("#!");
     file.is_rust() || is_script || file.has_extension("sh") || file.has_extension("toml")
 }
+
+#[test]
+fn what_is_simulated_is_linted_more_strictly_and_not_less() {
+    let lines = |path: &str| {
+        let text = std::fs::read_to_string(crate::tree::root().join(path)).expect("readable");
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let house = lines(".clippy.toml");
+    for stricter in ["core/.clippy.toml", "backend-mem/.clippy.toml", "sim/.clippy.toml"] {
+        let here = lines(stricter);
+        let missing: Vec<_> = house.iter().filter(|line| !here.contains(line)).collect();
+        assert!(missing.is_empty(), "{stricter} lacks {missing:?}");
+        assert!(here.iter().any(|line| line.contains("tokio::time::sleep")), "{stricter}");
+    }
+}

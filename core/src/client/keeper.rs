@@ -4,9 +4,9 @@ use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 
+use crate::clock::{self, sleep, timeout};
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::client::generations::{Generations, closed};
 use crate::client::options::ClientOptions;
@@ -106,7 +106,7 @@ impl Keeper {
     pub(super) async fn run(mut self, mut session: Session) {
         let mut delays = self.opener.delays();
         loop {
-            let born = Instant::now();
+            let born = clock::now();
             if let Some(asked) = self.until_lost(&session).await {
                 self.end(session, asked).await;
                 if mutant::is(Mutant::KeeperStays) {
@@ -118,7 +118,7 @@ impl Keeper {
             let ttl = session.info().ttl;
             drop(session);
             // Sessions that die young are not opened in a storm.
-            let pause = if born.elapsed() >= ttl { None } else { delays.next() };
+            let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
             if pause.is_none() {
                 delays = self.opener.delays();
             }

@@ -3,9 +3,9 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use crate::clock::{self, sleep, timeout};
 use futures_util::future::{join, join3};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
 
 use crate::chance::Chance;
 use crate::client::{Client, ClientOptions, ClientWatch, Connection};
@@ -65,7 +65,7 @@ async fn states_are_told_in_order_and_once() {
     use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
 
     let (script, client) = opened().await;
-    let until = Instant::now() + LIMIT;
+    let until = clock::now() + LIMIT;
 
     let events = async {
         for status in [
@@ -121,9 +121,9 @@ async fn a_call_waits_for_the_next_session_within_its_deadline() {
 
     script.opens([Fault::Refused, Fault::Silence]);
     script.lose(2);
-    let started = Instant::now();
+    let started = clock::now();
     let error = client.get(&path("/a")).await.expect_err("no session");
-    assert_eq!(started.elapsed(), LIMIT);
+    assert_eq!(clock::elapsed(started), LIMIT);
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     assert_eq!(error.source().expect("known").to_string(), "open failed: store unreachable");
 }
@@ -159,10 +159,10 @@ async fn the_first_session_is_tried_for_until_the_deadline() {
     for fault in [Fault::Refused, Fault::Silence] {
         let script = Script::default();
         script.opens([fault; 200]);
-        let started = Instant::now();
+        let started = clock::now();
         let error = Client::open(script.clone(), options()).await.expect_err("no store");
         assert_eq!(error.kind(), ErrorKind::Unreachable);
-        assert_eq!(started.elapsed(), options().connect_deadline);
+        assert_eq!(clock::elapsed(started), options().connect_deadline);
     }
 
     let script = Script::default();
@@ -205,13 +205,13 @@ async fn sessions_that_die_young_are_not_opened_in_a_storm() {
     let script = Script::default();
     let patient = options().deadline(LONG);
     let client = Client::open(script.clone(), patient).await.expect("opens");
-    let started = Instant::now();
+    let started = clock::now();
     for number in 1..=50 {
         script.lose(number);
         let session = client.session().await.expect("opened again");
         assert_eq!(session.info().id.get(), number + 1);
     }
-    assert!(started.elapsed() > LONG, "{:?}", started.elapsed());
+    assert!(clock::elapsed(started) > LONG, "{:?}", clock::elapsed(started));
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,9 +6,9 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::clock::sleep;
 use futures_core::Stream;
 use futures_util::future::{Either, select};
-use tokio::time::sleep;
 
 use crate::client::generations::Generations;
 use crate::error::{Error, ErrorKind, Result};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::clock::{self, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::meter;
@@ -20,7 +20,7 @@ pub(super) struct Call {
 
 impl Call {
     pub(super) fn start(verb: &'static str, path: Option<&Path>, operations: usize) -> Self {
-        Self { verb, path: path.cloned(), operations, started: Instant::now(), ended: false }
+        Self { verb, path: path.cloned(), operations, started: clock::now(), ended: false }
     }
 
     pub(super) fn end<T>(mut self, result: Result<T>) -> Result<T> {
@@ -59,7 +59,7 @@ impl Call {
 
     fn count(&mut self, outcome: &'static str) -> Duration {
         self.ended = true;
-        let took = self.started.elapsed();
+        let took = clock::elapsed(self.started);
         meter::called(self.verb, outcome, took);
         took
     }

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::clock;
 use async_trait::async_trait;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::error::Result;
 use crate::path::Path;
@@ -47,7 +47,7 @@ impl Heard {
 
 impl Fake {
     pub(super) fn new() -> Arc<Self> {
-        let until = Instant::now() + TTL;
+        let until = clock::now() + TTL;
         Arc::new(Self {
             info: SessionInfo::new(SessionId::new(1), TTL, Limits::default()),
             status: watch::Sender::new(Status::Live { until }),
@@ -77,7 +77,7 @@ impl Fake {
     }
 
     pub(super) fn suspend(&self, suspended: bool) {
-        let until = Instant::now() + TTL;
+        let until = clock::now() + TTL;
         self.status.send_replace(if suspended {
             Status::Suspended { until }
         } else {

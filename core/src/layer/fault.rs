@@ -51,10 +51,10 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::clock::{self, sleep};
 use async_trait::async_trait;
 use futures_util::future::{Either, pending, select};
 use tokio::sync::{Notify, oneshot, watch};
-use tokio::time::sleep;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::plan::Course;
@@ -66,9 +66,10 @@ use crate::store::{
 };
 use crate::task::{self, Task};
 
-pub use crate::layer::choice::{Actor, Choice, Site, Spot};
+pub use crate::choice::Actor;
 pub use crate::layer::plan::{Faults, Fired, Plan};
 pub use crate::layer::script::{Cue, Verb};
+pub use crate::layer::site::{Choice, Site, Spot};
 
 /// A session on which calls go wrong as planned. The [module](self) tells how.
 #[derive(Debug)]
@@ -172,7 +173,7 @@ impl<B: Backend> Backend for FaultyBackend<B> {
             opening.await
         } else {
             let given_up = |_late| Err(request.held());
-            tokio::time::timeout(options.ttl, opening).await.unwrap_or_else(given_up)
+            clock::timeout(options.ttl, opening).await.unwrap_or_else(given_up)
         };
         Ok(Box::new(Faulty::new(Arc::from(store?), self.plan.clone(), self.actor)))
     }
@@ -237,7 +238,7 @@ impl Store for Faulty {
         }
         // That the session is lost is what a close is for.
         let given_up = |_late| Err(request.held());
-        tokio::time::timeout(request.ttl, call).await.unwrap_or_else(given_up)
+        clock::timeout(request.ttl, call).await.unwrap_or_else(given_up)
     }
 }
 

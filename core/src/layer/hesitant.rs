@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use crate::clock;
 use crate::error::Result;
 use crate::store::{
     Backend, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
@@ -74,7 +75,7 @@ impl Pause {
     async fn pass(self) {
         match self {
             Self::Turn => tokio::task::yield_now().await,
-            Self::Time(pause) => tokio::time::sleep(pause).await,
+            Self::Time(pause) => clock::sleep(pause).await,
         }
     }
 }
@@ -118,7 +119,7 @@ impl Store for Hesitant {
 
 #[cfg(test)]
 mod tests {
-    use tokio::time::Instant;
+    use crate::clock;
 
     use super::*;
     use crate::layer::fake::{Fake, FakeBackend, path};
@@ -145,7 +146,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn every_call_pauses_twice() {
         let pause = Duration::from_secs(1);
-        let start = Instant::now();
+        let start = clock::now();
         let backend = HesitantBackend::new(FakeBackend).pausing(pause);
 
         let store = backend.open(&SessionOptions::default()).await.expect("opened");
@@ -154,7 +155,7 @@ mod tests {
         let _done = store.commit(txn()).await.expect("answered");
         store.close().await.expect("closed");
 
-        assert_eq!(start.elapsed(), pause * 10);
+        assert_eq!(clock::elapsed(start), pause * 10);
         assert!(store.status().borrow().is_lost());
         assert_eq!(store.session().id.get(), 1);
     }

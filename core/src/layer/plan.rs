@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::chance::mix;
-use crate::layer::choice::{Actor, Choice, Site, Spot};
+use crate::choice::Actor;
 use crate::layer::script::{Asked, Cue, Verb};
+use crate::layer::site::{Choice, Site, Spot};
 use crate::path::Path;
 
 /// How often things go wrong by chance, and how badly. By default, never.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::layer::choice::{Actor, Site};
+use crate::choice::Actor;
+use crate::layer::site::Site;
 use crate::path::Path;
 use crate::store::{Op, Query, Txn};
 

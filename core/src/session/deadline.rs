@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
+use crate::clock::{self, Instant, sleep_until};
 
 use crate::error::{Error, ErrorKind};
 use crate::mutant::{self, Mutant};
@@ -18,7 +18,7 @@ pub(crate) struct Deadline {
 impl Deadline {
     /// So much time from now.
     pub(crate) fn within(limit: Duration) -> Self {
-        Self { limit, at: Instant::now().checked_add(limit) }
+        Self { limit, at: clock::now().checked_add(limit) }
     }
 
     /// Waits until the time is up.

@@ -5,8 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::sleep;
 use futures_util::future::{Either, select};
-use tokio::time::sleep;
 
 use crate::chance::Chance;
 use crate::error::{Effect, Error, ErrorKind, Result};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::clock;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
@@ -150,9 +150,28 @@ impl Trail {
         })
     }
 
+    /// Looks for a while for a node that the first of two sendings makes after all, when that of the
+    /// second, `created` then, was removed again already. Nobody would know of it.
+    pub(super) async fn guard(self, created: Revision, reach: Reach) {
+        let last_look = clock::now().checked_add(reach.store.session().ttl);
+        let mut delays = Retry::forever().delays(&reach.tuning.chance);
+        while reach.life.loss().is_none() {
+            if let Ok(Some(done)) = self.find(&reach).await
+                && let Some(stat) = done.stat.filter(|stat| stat.created != created)
+            {
+                let ephemeral = self.owner.is_some();
+                return Own::incarnation(done.path, stat.created, ephemeral).remove(&reach).await;
+            }
+            if last_look.is_none_or(|last| clock::now() >= last) {
+                return;
+            }
+            reach.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
+        }
+    }
+
     /// Removes the node, and goes on looking for a while if it is not there: it may come late.
     pub(super) async fn erase(self, reach: Reach) {
-        let last_look = Instant::now().checked_add(reach.store.session().ttl);
+        let last_look = clock::now().checked_add(reach.store.session().ttl);
         let mut delays = Retry::forever().delays(&reach.tuning.chance);
         while !reach.life.is_gone() {
             let over = reach.life.loss().is_some();
@@ -163,7 +182,7 @@ impl Trail {
                 Ok(Some(done)) => {
                     return Own::unique(done.path, self.owner.is_some()).remove(&reach).await;
                 }
-                Ok(None) if over || last_look.is_none_or(|last| Instant::now() >= last) => return,
+                Ok(None) if over || last_look.is_none_or(|last| clock::now() >= last) => return,
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::Unreachable => {}
                 Err(error) => {

@@ -5,9 +5,9 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use crate::clock::{self, Instant, sleep};
 use async_trait::async_trait;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
@@ -171,7 +171,7 @@ impl World {
     }
 
     fn catch_up(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let (due, late) = std::mem::take(&mut self.late).into_iter().partition(|l| l.0 <= now);
         self.late = late;
         let due: Vec<(Instant, u64, Txn)> = due;
@@ -265,7 +265,7 @@ impl Backend for Script {
         }
         let mut world = self.lock();
         let number = world.sessions.len() as u64 + 1;
-        let until = Instant::now() + options.ttl;
+        let until = clock::now() + options.ttl;
         let (tell, status) = watch::channel(Status::Live { until });
         world.sessions.insert(number, tell);
         let info = SessionInfo::new(SessionId::new(number), options.ttl, Limits::default());
@@ -352,7 +352,7 @@ impl Store for Scripted {
                 return Ok(Outcome::Rejected(no));
             }
             Fault::Late(delay) => {
-                let due = Instant::now() + delay;
+                let due = clock::now() + delay;
                 self.script.lock().late.push((due, number, txn));
                 return Err(lost);
             }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -85,7 +86,7 @@ pub(super) async fn create(
         };
         let delay = if may_repeat(&error) && !flight.is_abandoned() { delays.next() } else { None };
         if let Some(delay) = delay {
-            tokio::time::sleep(delay).await;
+            clock::sleep(delay).await;
             if !flight.is_abandoned() {
                 continue;
             }

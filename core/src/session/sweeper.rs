@@ -5,11 +5,12 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::timeout;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
 
+use crate::error::ErrorKind;
 use crate::mutant::{self, Mutant};
 use crate::session::life::Life;
 use crate::store::{Loss, Status, Store};
@@ -76,12 +77,17 @@ impl Sweeper {
         let (session, ttl) = (self.store.session().id, self.store.session().ttl);
         match timeout(ttl, self.store.close()).await {
             Ok(Ok(())) => return true,
+            // There is no such session any more: what else is a close for?
+            Ok(Err(error)) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => {
+                return true;
+            }
             Ok(Err(error)) => {
                 tracing::warn!(%session, %error, "could not close; the time to live will");
             }
             Err(_late) => tracing::warn!(%session, "could not close; the time to live will"),
         }
-        self.life.is_gone()
+        // That its store takes it for lost does not tell that the server knows.
+        false
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use crate::clock::{self, sleep, timeout};
 
 use crate::chance::Chance;
 use crate::error::{Effect, ErrorKind};
@@ -285,16 +285,16 @@ async fn one_deadline_covers_all_repetitions() {
     script.reads([Fault::Refused; 200]);
     script.commits([Fault::Refused; 200]);
 
-    let started = Instant::now();
+    let started = clock::now();
     let read = session.read(Query::node(path("/a"))).await.expect_err("refused");
-    assert_eq!(started.elapsed(), LIMIT);
+    assert_eq!(clock::elapsed(started), LIMIT);
     assert_eq!(read.kind(), ErrorKind::Unreachable);
     assert!(read.to_string().contains("no answer within 5s"), "{read}");
 
-    let started = Instant::now();
+    let started = clock::now();
     let txn = Txn::new().create(path("/a"), "", Lifetime::Session);
     let write = session.commit(txn).await.expect_err("refused");
-    assert_eq!(started.elapsed(), LIMIT);
+    assert_eq!(clock::elapsed(started), LIMIT);
     assert_eq!((write.kind(), write.effect()), (ErrorKind::Unreachable, Effect::None));
 }
 
@@ -382,7 +382,7 @@ async fn a_pending_call_ends_with_its_session() {
     let (script, session) = opened().await;
     script.reads([Fault::Silence]);
     script.commits([Fault::Silence]);
-    let started = Instant::now();
+    let started = clock::now();
 
     let lose = async {
         sleep(MOMENT).await;
@@ -396,7 +396,7 @@ async fn a_pending_call_ends_with_its_session() {
     )
     .await;
 
-    assert_eq!(started.elapsed(), MOMENT);
+    assert_eq!(clock::elapsed(started), MOMENT);
     assert_eq!(read.expect_err("lost").kind(), ErrorKind::SessionLost);
     assert_eq!(drawn.expect_err("lost").kind(), ErrorKind::SessionLost);
 }
@@ -501,7 +501,7 @@ async fn a_lost_session_leaves_no_task() {
     script.commits([Fault::SlowReply(Duration::from_secs(1))]);
     let txn = Txn::new().create(path("/a"), "", Lifetime::Persistent);
     assert!(timeout(MOMENT, session.commit(txn)).await.is_err());
-    script.say(1, Status::Suspended { until: Instant::now() });
+    script.say(1, Status::Suspended { until: clock::now() });
     sleep(MOMENT).await;
 
     script.lose(1);

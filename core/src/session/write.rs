@@ -5,18 +5,22 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
 
-use crate::error::{Error, Result};
+use crate::clock;
+use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::retry::Retry;
 use crate::session::deadline::Deadline;
 use crate::session::life::over;
 use crate::session::reach::{Reach, may_repeat};
 use crate::session::removal::{Own, Trail};
 use crate::session::sequential::{Sequential, create};
 use crate::session::sweeper::Job;
-use crate::store::{Commit, Lifetime, Op, Outcome, Txn};
+use crate::store::{Commit, Expect, Lifetime, Op, Outcome, Txn};
 
 const DOING: &str = "commit";
 
@@ -38,6 +42,7 @@ pub(super) struct Write {
 pub(super) struct Flight {
     sending: AtomicBool,
     unsure: AtomicBool,
+    repeated: AtomicBool,
     abandoned: AtomicBool,
 }
 
@@ -101,6 +106,13 @@ impl Write {
         {
             self.send(Box::pin(trail.clone().erase(self.reach.clone())));
         }
+        if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
+            && self.flight.repeated.load(Ordering::Relaxed)
+            && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
+            && let Some(stat) = made.stat
+        {
+            self.send(Box::pin(trail.clone().guard(stat.created, self.reach.clone())));
+        }
         let happened = matches!(result, Ok(Outcome::Committed(_)));
         self.reach
             .judge(result, DOING)
@@ -138,6 +150,9 @@ impl Drop for Write {
 impl Flight {
     /// Waits for a write that goes out, and remembers if nobody knows what became of it.
     pub(super) async fn send<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        if self.unsure.load(Ordering::Relaxed) {
+            self.repeated.store(true, Ordering::Relaxed);
+        }
         self.sending.store(true, Ordering::Relaxed);
         let result = call.await;
         if result.as_ref().is_err_and(Error::is_ambiguous) {
@@ -219,8 +234,25 @@ async fn commit(reach: Reach, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> 
             result => return result,
         };
         match delays.next() {
-            Some(delay) => tokio::time::sleep(delay).await,
+            Some(delay) => clock::sleep(delay).await,
             None => return Err(error),
         }
+    }
+}
+
+/// Replaces the data of a node, and does not give up before that is done, the node is gone, or the session is.
+pub(super) async fn rewrite(reach: &Reach, path: Path, data: Bytes) {
+    let mut delays = Retry::forever().delays(&reach.tuning.chance);
+    while reach.life.loss().is_none() {
+        let set = Txn::new().set(path.clone(), data.clone(), Expect::Any);
+        match reach.store.commit(set).await {
+            // The same again does no harm, if it happened.
+            Err(error) if error.kind() == ErrorKind::Unreachable => {}
+            Err(error) => {
+                return tracing::warn!(%path, %error, "could not write to a node of the session");
+            }
+            Ok(_) => return,
+        }
+        reach.rest(delays.next().unwrap_or_default()).await;
     }
 }

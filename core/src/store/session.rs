@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use crate::clock::{self, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::node::SessionId;
@@ -114,7 +114,7 @@ impl Status {
     /// Whether the session certainly lives at this instant. This, and nothing else, is what "I
     /// still hold it" means.
     pub fn is_certain(&self) -> bool {
-        self.until().is_some_and(|until| Instant::now() < until)
+        self.until().is_some_and(|until| clock::now() < until)
     }
 
     /// Whether the session is over for good.
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn certainty_ends_before_the_time_to_live_does() {
-        let sent = Instant::now();
+        let sent = clock::now();
         let ttl = Duration::from_secs(10);
         let until = certain_until(sent, ttl, Duration::from_millis(100));
         assert!(until <= sent + Duration::from_millis(9_702));
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn no_duration_overflows() {
-        let now = Instant::now();
+        let now = clock::now();
         let _no_panic = certain_until(now, Duration::MAX, Duration::ZERO);
         let (low, high) = (Duration::from_millis(1), Duration::from_secs(3_600));
         assert_eq!(clamp_ttl(Duration::MAX, low, high).expect("clamped"), high);

@@ -1,4 +1,5 @@
-use tokio::time::{Instant, advance};
+use crate::clock;
+use tokio::time::advance;
 
 use super::*;
 use crate::error::Effect;
@@ -44,11 +45,11 @@ async fn every_site_does_and_tells_what_the_table_says() {
     ];
     for (site, happened, answer, seconds) in table {
         let (fake, plan, store) = scripted(Cue::new(site));
-        let start = Instant::now();
+        let start = clock::now();
 
         assert_eq!(told(store.commit(create())).await, answer, "{site:?}");
 
-        assert_eq!(start.elapsed().as_secs(), seconds, "{site:?}");
+        assert_eq!(clock::elapsed(start).as_secs(), seconds, "{site:?}");
         assert_eq!(fake.heard().txns.len(), happened, "{site:?}");
         let fired = plan.fired();
         assert_eq!(fired.len(), 1, "{site:?}");
@@ -174,17 +175,17 @@ async fn a_delay_never_outlasts_the_time_to_live() {
     let slow = |verb| Cue::new(Site::ReplySlow).of(verb).lasting(TTL * 3);
     let plan = Plan::scripted([Verb::Open, Verb::Commit, Verb::Close].map(slow));
     let backend = FaultyBackend::new(FakeBackend, plan.clone(), ANN);
-    let start = Instant::now();
+    let start = clock::now();
 
     let error = backend.open(&SessionOptions::new(TTL)).await.expect_err("slow");
-    assert_eq!((error.kind(), start.elapsed()), (ErrorKind::Unreachable, TTL));
+    assert_eq!((error.kind(), clock::elapsed(start)), (ErrorKind::Unreachable, TTL));
     let store = backend.open(&SessionOptions::new(TTL)).await.expect("nothing planned");
     let late = told(store.commit(create())).await;
     assert_eq!(late, Some((ErrorKind::Unreachable, Effect::Unknown)));
-    assert_eq!(start.elapsed(), TTL * 2);
+    assert_eq!(clock::elapsed(start), TTL * 2);
     let error = store.close().await.expect_err("slow");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
-    assert_eq!(start.elapsed(), TTL * 3);
+    assert_eq!(clock::elapsed(start), TTL * 3);
     assert_eq!(plan.pending(), 0);
 }
 
@@ -207,10 +208,10 @@ async fn opening_and_closing_go_wrong_too() {
     let backend = FaultyBackend::new(FakeBackend, plan.clone(), ANN);
 
     for seconds in [0, TTL.as_secs()] {
-        let start = Instant::now();
+        let start = clock::now();
         let error = backend.open(&options).await.expect_err("planned");
         assert_eq!(error.kind(), ErrorKind::Unreachable);
-        assert_eq!(start.elapsed().as_secs(), seconds);
+        assert_eq!(clock::elapsed(start).as_secs(), seconds);
     }
     let store = backend.open(&options).await.expect("nothing planned");
     assert!(store.close().await.is_err_and(|error| error.is_ambiguous()));

@@ -1,0 +1,232 @@
+//! What only the leader can do: sessions and writes.
+
+use std::time::Duration;
+
+use synod_core::clock::Instant;
+use synod_core::error::ErrorKind;
+use synod_core::store::{Op, SessionId, Txn};
+
+use crate::cluster::By;
+use crate::cluster::answer::Answer;
+use crate::cluster::link::{Ask, Request};
+use crate::cluster::server::Waiting;
+use crate::cluster::site::Site;
+use crate::cluster::state::{COUNT, Event, State};
+use crate::cluster::trace::What;
+
+impl State {
+    /// Brings a request before the leader, or lets it wait for one.
+    pub(super) fn ask_leader(&mut self, request: Request, now: Instant) {
+        if self.links[request.link.0].epoch != request.epoch && !request.late {
+            return;
+        }
+        if self.leaderless.is_some() {
+            return self.held.push(request);
+        }
+        match &request.ask {
+            Ask::Beat => self.beat(&request, now),
+            Ask::Attach => self.attach(&request, now),
+            Ask::Open(ttl) => self.open(&request, *ttl, now),
+            _ => {
+                let site = Site::Refused;
+                if adds(&request.ask) && self.dice.fires(site, request.actor, 1).is_some() {
+                    self.fault(request.actor, site, request.call, now);
+                    return self.refuse(&request, now);
+                }
+                if self.personality.any_answer_renews()
+                    && let Some(session) = self.links[request.link.0].session
+                {
+                    // Of a session that is over the commit will say so.
+                    let _lives = self.world.touch(session, now).is_ok();
+                    self.record(now, By::Store);
+                    self.note_deaths(now, true);
+                    self.plan_tick();
+                }
+                let takes = self.dice.pick(Site::Delay, Self::server_actor(request.server), 3);
+                self.proposed.push_back(request);
+                self.plan(now + Duration::from_millis(takes), Event::Commit);
+            }
+        }
+    }
+
+    fn refuse(&mut self, request: &Request, now: Instant) {
+        let kinds = [ErrorKind::Backend, ErrorKind::Denied];
+        let way = self.dice.pick(Site::Way, request.actor, 2);
+        let kind = kinds[usize::from(way == 1)];
+        self.answer(request, Answer::Refused(kind), now);
+    }
+
+    fn open(&mut self, request: &Request, ttl: Duration, now: Instant) {
+        let session = self.world.open(ttl, None, now);
+        self.record(now, By::Store);
+        let (epoch, link) = (request.epoch, self.link(request.link));
+        (link.session, link.attached) = (Some(session), epoch);
+        self.plan_tick();
+        let age = self.age(now);
+        let about = || format!("session {session} begins");
+        self.trace.tell((age, request.actor), What::Session, session.get(), about);
+        let needed = self.log.len();
+        self.once_applied(request, needed, Answer::Opened(session, ttl), now);
+    }
+
+    fn attach(&mut self, request: &Request, now: Instant) {
+        let link = &self.links[request.link.0];
+        if self.revision_of(request.server) < link.seen {
+            return self.answer(request, Answer::Behind, now);
+        }
+        let Some(session) = link.session else { return };
+        if self.world.touch(session, now).is_err() {
+            self.record(now, By::Store);
+            self.note_deaths(now, true);
+            return self.answer(request, Answer::Over, now);
+        }
+        self.record(now, By::Store);
+        self.plan_tick();
+        let epoch = request.epoch;
+        self.link(request.link).attached = epoch;
+        self.answer(request, Answer::Attached, now);
+        if self.links[request.link.0].epoch == epoch {
+            self.rearm(request.link, request.server, now);
+        }
+    }
+
+    fn beat(&mut self, request: &Request, now: Instant) {
+        let (actor, session) = (request.actor, self.links[request.link.0].session);
+        let Some(session) = session else { return };
+        if self.dice.fires(Site::EndedBeforeBeat, actor, 1).is_some() {
+            self.fault(actor, Site::EndedBeforeBeat, request.call, now);
+            self.end_session(session, now);
+        }
+        let touched = self.world.touch(session, now);
+        self.record(now, By::Store);
+        self.plan_tick();
+        let answer = match touched {
+            Ok(()) => Answer::Done,
+            Err(_) if self.dice.fires(Site::BeatOfTheDead, actor, 1).is_some() => Answer::Done,
+            Err(_) => Answer::Over,
+        };
+        self.note_deaths(now, true);
+        self.answer(request, answer, now);
+        if self.dice.fires(Site::EndedAfterBeat, actor, 1).is_some() {
+            self.fault(actor, Site::EndedAfterBeat, request.call, now);
+            self.end_session(session, now);
+        }
+    }
+
+    /// Ends a session at the leader.
+    pub(super) fn end_session(&mut self, session: SessionId, now: Instant) {
+        self.world.tick(now);
+        self.note_deaths(now, true);
+        self.world.end(session, now);
+        self.record(now, By::Store);
+        self.note_deaths(now, false);
+    }
+
+    /// The leader commits what was proposed first.
+    pub(super) fn commit_next(&mut self, now: Instant) {
+        if let Some(request) = self.proposed.pop_front() {
+            self.commit(request, now);
+        }
+    }
+
+    pub(super) fn commit(&mut self, mut request: Request, now: Instant) {
+        let link = &self.links[request.link.0];
+        let moved = self.personality.moves_sessions() && link.attached != request.epoch;
+        let Some(session) = link.session.filter(|_| !moved) else { return };
+        if let Ask::Commit(txn) = std::mem::replace(&mut request.ask, Ask::Close) {
+            self.commit_txn(&request, session, txn, now);
+        } else {
+            self.end_session(session, now);
+            self.once_applied(&request, self.log.len(), Answer::Done, now);
+        }
+    }
+
+    fn commit_txn(&mut self, request: &Request, session: SessionId, txn: Txn, now: Instant) {
+        let paths: Vec<_> = txn.ops.iter().map(|op| op.path().clone()).collect();
+        let outcome = self.world.commit(session, txn, now);
+        self.record(now, By::Process(request.actor));
+        self.note_deaths(now, true);
+        self.plan_tick();
+        let answer = match outcome {
+            Ok(outcome) => Answer::Outcome(outcome, self.world.revision()),
+            Err(_) => Answer::Over,
+        };
+        self.once_applied(request, self.log.len(), answer, now);
+        if let Some(path) = paths.first() {
+            self.trouble_after_commit(request.actor, path, now);
+        }
+    }
+
+    /// Answers once the server that was asked has applied so much.
+    fn once_applied(&mut self, request: &Request, needed: usize, answer: Answer, now: Instant) {
+        let server = request.server;
+        let asked = Request { ask: Ask::Close, ..request.copy() };
+        self.once(server, needed, Waiting::Answer(Box::new(asked), Box::new(answer)), now);
+    }
+
+    /// There is no leader for a while. What it had not committed yet is committed or it is not.
+    pub(super) fn lose_leader(&mut self, lasting: Duration, now: Instant) {
+        self.leaderless = Some(now + lasting);
+        self.plan(now + lasting, Event::Elected);
+        for request in std::mem::take(&mut self.proposed) {
+            let (id, epoch) = (request.link, request.epoch);
+            if self.dice.pick(Site::Way, 0, 2) == 0 {
+                self.commit(request, now);
+            }
+            self.break_link(id, epoch, now);
+        }
+        if self.personality.hangs_up_without_leader() {
+            for index in 0..self.links.len() {
+                let epoch = self.links[index].epoch;
+                self.break_link(crate::cluster::link::LinkId(index), epoch, now);
+            }
+        }
+    }
+
+    /// There is a leader again: to it every session has just been heard of.
+    pub(super) fn elected(&mut self, now: Instant) {
+        if self.leaderless.is_none_or(|until| until > now) {
+            return;
+        }
+        self.leaderless = None;
+        self.world.touch_all(now);
+        self.plan_tick();
+        let age = self.age(now);
+        self.trace.tell((age, 0), What::Session, 0, || "there is a leader".to_owned());
+        if self.dice.fires(Site::EndedByOldLeader, 0, 1).is_some()
+            && let Some(session) = self.links.iter().rev().find_map(|link| link.session)
+        {
+            self.fault(0, Site::EndedByOldLeader, 0, now);
+            self.end_session(session, now);
+        }
+        for request in std::mem::take(&mut self.held) {
+            match request.ask {
+                Ask::Read(_) | Ask::Observe(..) => {
+                    let (server, needed) = (request.server, self.log.len());
+                    self.once(server, needed, Waiting::Serve(Box::new(request)), now);
+                }
+                _ => self.ask_leader(request, now),
+            }
+        }
+    }
+
+    pub(super) fn freeze(&mut self, server: usize) {
+        if let Some(server) = self.servers.get_mut(server % COUNT) {
+            server.frozen = true;
+        }
+    }
+}
+
+impl Request {
+    /// All but what was asked.
+    fn copy(&self) -> Self {
+        let Self { call, link, epoch, actor, server, late, .. } = *self;
+        Self { call, link, epoch, actor, server, late, ask: Ask::Close }
+    }
+}
+
+/// Whether a request makes something that needs space.
+fn adds(ask: &Ask) -> bool {
+    let adds = |op: &Op| matches!(op, Op::Create { .. } | Op::Set { .. });
+    matches!(ask, Ask::Commit(txn) if txn.ops.iter().any(adds))
+}

@@ -1,0 +1,90 @@
+//! [`Dice`]: every decision of a simulated world, and a list of what went wrong.
+
+use std::time::Duration;
+
+use synod_core::choice::{Actor, Choice, Spot};
+
+use crate::cluster::site::{Rates, Site};
+
+/// Where the numbers of the servers begin among those of the actors. The world is 0, the processes
+/// count from 1.
+pub(super) const SERVERS: u64 = 100;
+
+/// Decides by a [`Choice`], and counts for it who comes where how often.
+#[derive(Debug)]
+pub struct Dice {
+    choice: Choice<Site>,
+    rates: Rates,
+    /// How often each process came to each site; then each server.
+    counts: [Vec<[u32; Site::COUNT]>; 2],
+    calm: bool,
+    fired: Vec<Fired>,
+}
+
+/// Something that went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Fired {
+    /// Where it was decided: what [`Choice::without`] takes to switch it off.
+    pub spot: Spot<Site>,
+    /// How large it was, in the unit of its kind.
+    pub size: u64,
+}
+
+impl Dice {
+    pub(super) fn new(choice: Choice<Site>, rates: Rates) -> Self {
+        Self { choice, rates, counts: [Vec::new(), Vec::new()], calm: false, fired: Vec::new() }
+    }
+
+    /// Whether something goes wrong here for this actor, and how large it is: `most` at most.
+    pub fn fires(&mut self, site: Site, actor: u64, most: u64) -> Option<u64> {
+        let permille = self.rates.of(site);
+        if self.calm || permille == 0 {
+            return None;
+        }
+        let spot = self.spot(site, actor);
+        if !self.choice.fires(spot, permille) {
+            return None;
+        }
+        let large = self.choice.size(spot, most);
+        if self.choice.is_off(spot) {
+            return None;
+        }
+        self.fired.push(Fired { spot, size: large });
+        Some(large)
+    }
+
+    /// As [`Dice::fires`], for what takes some time.
+    pub fn lasting(&mut self, site: Site, actor: u64, most: Duration) -> Option<Duration> {
+        let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
+        self.fires(site, actor, most).map(Duration::from_millis)
+    }
+
+    /// A number below `n`.
+    pub fn pick(&mut self, site: Site, actor: u64, n: u64) -> u64 {
+        let spot = self.spot(site, actor);
+        self.choice.pick(spot, n)
+    }
+
+    /// What went wrong so far, in order.
+    pub fn fired(&self) -> &[Fired] {
+        &self.fired
+    }
+
+    /// From now on nothing goes wrong.
+    pub fn calm(&mut self) {
+        self.calm = true;
+    }
+
+    fn spot(&mut self, site: Site, actor: u64) -> Spot<Site> {
+        let (kind, place) = if actor < SERVERS { (0, actor) } else { (1, actor - SERVERS) };
+        let counts = &mut self.counts[kind];
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        if place >= counts.len() {
+            counts.resize(place + 1, [0; Site::COUNT]);
+        }
+        let count = &mut counts[place][site.index()];
+        *count += 1;
+        Spot { site, actor: Actor::new(actor), n: u64::from(*count) }
+    }
+}

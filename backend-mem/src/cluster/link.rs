@@ -1,0 +1,389 @@
+//! [`Link`]: the connection of one session to one server, and what goes over it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use synod_core::clock::Instant;
+use synod_core::store::{Feed, Query, Revision, SessionId, Txn};
+use tokio::sync::{Notify, oneshot};
+
+use crate::cluster::Alarm;
+use crate::cluster::answer::{Answer, Letter, Watching};
+use crate::cluster::site::Site;
+use crate::cluster::state::{COUNT, Cuts, Event, State};
+use crate::cluster::trace::What;
+use crate::cluster::words::{Asked, said};
+
+/// A connection, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LinkId(pub(super) usize);
+
+/// A session's connection, whichever server it leads to.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) actor: u64,
+    pub(super) session: Option<SessionId>,
+    /// Counts the connections: what belongs to an old one goes nowhere.
+    pub(super) epoch: u64,
+    /// Where it leads, while it is up or coming up.
+    pub(super) server: Option<usize>,
+    pub(super) is_up: bool,
+    /// The connection that the leader knows the session by.
+    pub(super) attached: u64,
+    /// The newest that the client was shown.
+    pub(super) seen: Revision,
+    /// What the last request and the last answer may not overtake.
+    there: Option<Instant>,
+    back: Option<Instant>,
+    /// The calls that wait for an answer.
+    pending: BTreeMap<u64, Pending>,
+    pub(super) watching: BTreeMap<u64, Watching>,
+    /// Rings when it breaks.
+    pub(super) broken: std::sync::Arc<Notify>,
+    /// Whether the end of its session was noted.
+    pub(super) mourned: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    tell: oneshot::Sender<Answer>,
+    sent: Instant,
+}
+
+/// Something that a client asks.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) call: u64,
+    pub(super) link: LinkId,
+    pub(super) epoch: u64,
+    pub(super) actor: u64,
+    pub(super) server: usize,
+    /// Whether it arrives though its connection is gone.
+    pub(super) late: bool,
+    pub(super) ask: Ask,
+}
+
+#[derive(Debug)]
+pub(super) enum Ask {
+    Open(Duration),
+    /// Goes on with a session over a new connection.
+    Attach,
+    Beat,
+    Read(Query),
+    Observe(Query, Feed),
+    Commit(Txn),
+    Close,
+}
+
+impl Link {
+    pub(super) fn new(actor: u64) -> Self {
+        Self {
+            actor,
+            session: None,
+            epoch: 0,
+            server: None,
+            is_up: false,
+            attached: 0,
+            seen: Revision::ZERO,
+            there: None,
+            back: None,
+            pending: BTreeMap::new(),
+            watching: BTreeMap::new(),
+            broken: std::sync::Arc::default(),
+            mourned: false,
+        }
+    }
+
+    /// How many watches there are that somebody holds.
+    pub(super) fn watches(&mut self) -> usize {
+        self.watching.retain(|_, watching| !watching.feed.is_over());
+        self.watching.len()
+    }
+}
+
+impl Cuts {
+    const NONE: Self = Self { there: [None; COUNT], back: [None; COUNT] };
+}
+
+impl State {
+    pub(super) fn link(&mut self, id: LinkId) -> &mut Link {
+        &mut self.links[id.0]
+    }
+
+    /// A new way of a process to the store.
+    pub(super) fn new_link(&mut self, actor: u64) -> LinkId {
+        self.links.push(Link::new(actor));
+        LinkId(self.links.len() - 1)
+    }
+
+    /// Turns to another server, or to the same again.
+    pub(super) fn connect(&mut self, id: LinkId, now: Instant) {
+        self.break_link(id, self.links[id.0].epoch, now);
+        let actor = self.links[id.0].actor;
+        let picked = self.dice.pick(Site::Server, actor, COUNT as u64);
+        let link = self.link(id);
+        link.server = usize::try_from(picked).ok();
+        (link.there, link.back) = (None, None);
+    }
+
+    /// Sends a request. `None` if there is no connection.
+    pub(super) fn send(
+        &mut self,
+        id: LinkId,
+        ask: Ask,
+        now: Instant,
+    ) -> Option<oneshot::Receiver<Answer>> {
+        let link = &self.links[id.0];
+        let connects = matches!(ask, Ask::Open(_) | Ask::Attach);
+        let server = link.server.filter(|_| link.is_up || connects)?;
+        if self.is_buried(id) {
+            return None;
+        }
+        let (actor, epoch) = (link.actor, link.epoch);
+        self.calls += 1;
+        let call = self.calls;
+        let (tell, told) = oneshot::channel();
+        self.link(id).pending.insert(call, Pending { tell, sent: now });
+        let age = self.age(now);
+        self.trace.tell((age, actor), What::Sent, call, || ask.to_string());
+        let mut request = Request { call, link: id, epoch, actor, server, late: false, ask };
+        self.trouble_on_the_way(actor, server, now);
+        if self.dies(actor, call, now) {
+            return Some(told);
+        }
+        if let Some(arrival) = self.departs(&mut request, now) {
+            self.plan(arrival, Event::Arrive(Box::new(request)));
+        }
+        Some(told)
+    }
+
+    /// Whether whoever sends dies instead, or just after it.
+    fn dies(&mut self, actor: u64, call: u64, now: Instant) -> bool {
+        for (site, alarm) in
+            [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
+        {
+            if self.dice.fires(site, actor, 1).is_some() {
+                self.fault(actor, site, call, now);
+                self.calls_for.push(alarm);
+                return self.dice.pick(Site::Way, actor, 2) == 0;
+            }
+        }
+        false
+    }
+
+    /// When a request will arrive, if it does.
+    fn departs(&mut self, request: &mut Request, now: Instant) -> Option<Instant> {
+        let (actor, ttl) = (request.actor, self.ttl);
+        let mut delay = self.delay(actor);
+        if matches!(request.ask, Ask::Beat) {
+            if self.dice.fires(Site::BeatLost, actor, 1).is_some() {
+                self.fault(actor, Site::BeatLost, request.call, now);
+                return None;
+            }
+            if let Some(slow) = self.dice.lasting(Site::BeatSlow, actor, ttl) {
+                self.fault(actor, Site::BeatSlow, request.call, now);
+                delay += slow;
+            }
+            return Some(self.held_there(request, now + delay, now));
+        }
+        if let Some(slow) = self.dice.lasting(Site::RequestSlow, actor, ttl) {
+            self.fault(actor, Site::RequestSlow, request.call, now);
+            delay += slow;
+        }
+        let mut arrival = self.held_there(request, now + delay, now);
+        if self.dice.fires(Site::RequestLost, actor, 1).is_some() {
+            self.fault(actor, Site::RequestLost, request.call, now);
+            self.plan(arrival, Event::Break(request.link, request.epoch));
+            let late = self.dice.lasting(Site::AppliedLate, actor, ttl * 3 / 4)?;
+            self.fault(actor, Site::AppliedLate, request.call, now);
+            request.late = true;
+            return Some(arrival + late);
+        }
+        let link = self.link(request.link);
+        arrival = link.there.map_or(arrival, |last| last.max(arrival));
+        link.there = Some(arrival);
+        Some(arrival)
+    }
+
+    fn held_there(&self, request: &Request, arrival: Instant, now: Instant) -> Instant {
+        let cut = self.cuts.get(&request.actor).and_then(|cuts| cuts.there[request.server]);
+        cut.filter(|until| *until > now).map_or(arrival, |until| arrival.max(until))
+    }
+
+    fn held_back(&self, actor: u64, server: usize, arrival: Instant, now: Instant) -> Instant {
+        let cut = self.cuts.get(&actor).and_then(|cuts| cuts.back[server]);
+        cut.filter(|until| *until > now).map_or(arrival, |until| arrival.max(until))
+    }
+
+    /// How long a message takes when nothing is wrong.
+    pub(super) fn delay(&mut self, actor: u64) -> Duration {
+        Duration::from_millis(self.dice.pick(Site::Delay, actor, 4))
+    }
+
+    /// Answers a request, over the connection that it came by.
+    pub(super) fn answer(&mut self, request: &Request, answer: Answer, now: Instant) {
+        let (id, call) = (request.link, request.call);
+        let (age, server) = (self.age(now), Self::server_actor(request.server));
+        self.trace.tell((age, server), What::Answered, call, || answer.to_string());
+        if self.links[id.0].epoch != request.epoch {
+            return;
+        }
+        let (actor, ttl) = (request.actor, self.ttl);
+        let mut delay = self.delay(actor);
+        if matches!(request.ask, Ask::Beat) {
+            if let Some(slow) = self.dice.lasting(Site::BeatAnswerSlow, actor, ttl) {
+                self.fault(actor, Site::BeatAnswerSlow, call, now);
+                delay += slow;
+            }
+            let at = self.held_back(actor, request.server, now + delay, now);
+            let letter = Letter::Answer { call, answer };
+            return self.plan(at, Event::Deliver(id, request.epoch, Box::new(letter)));
+        }
+        if let Some(slow) = self.dice.lasting(Site::ReplySlow, actor, ttl) {
+            self.fault(actor, Site::ReplySlow, call, now);
+            delay += slow;
+        }
+        if self.dice.fires(Site::ReplyLost, actor, 1).is_some() {
+            self.fault(actor, Site::ReplyLost, call, now);
+            return self.plan(now + delay, Event::Break(id, request.epoch));
+        }
+        self.post(id, delay, Letter::Answer { call, answer }, now);
+    }
+
+    /// Sends something to a client, behind all that was sent before over this connection.
+    pub(super) fn post(&mut self, id: LinkId, delay: Duration, letter: Letter, now: Instant) {
+        let link = &self.links[id.0];
+        let Some(server) = link.server else { return };
+        let epoch = link.epoch;
+        let at = self.held_back(link.actor, server, now + delay, now);
+        let link = self.link(id);
+        let at = link.back.map_or(at, |last| last.max(at));
+        link.back = Some(at);
+        self.plan(at, Event::Deliver(id, epoch, Box::new(letter)));
+    }
+
+    /// Gives a client what arrives for it.
+    pub(super) fn deliver(&mut self, id: LinkId, epoch: u64, letter: Letter, now: Instant) {
+        if self.links[id.0].epoch != epoch || self.is_buried(id) {
+            return;
+        }
+        let (age, actor) = (self.age(now), self.links[id.0].actor);
+        match letter {
+            Letter::Answer { call, answer } => {
+                let Some(pending) = self.link(id).pending.remove(&call) else { return };
+                self.trace.tell((age, actor), What::Returned, call, || answer.to_string());
+                self.take_in(id, &answer);
+                let _heard = pending.tell.send(answer).is_ok();
+            }
+            Letter::News { watch, changes, at } => {
+                let link = self.link(id);
+                link.seen = link.seen.max(at);
+                let Some(watching) = link.watching.get_mut(&watch) else { return };
+                watching.told = watching.told.max(at);
+                let feed = watching.feed.clone();
+                self.trace.tell((age, actor), What::Told, watch, || {
+                    let all = changes.iter().map(|it| format!("{:?} {}", it.kind, it.path));
+                    all.collect::<Vec<_>>().join(", ")
+                });
+                if !feed.send_all(changes) {
+                    self.link(id).watching.remove(&watch);
+                }
+            }
+            Letter::ReadAgain { watch, at } => {
+                let link = self.link(id);
+                link.seen = link.seen.max(at);
+                let Some(watching) = link.watching.get_mut(&watch) else { return };
+                watching.told = watching.told.max(at);
+                let _heard = watching.feed.resync();
+                self.trace.tell((age, actor), What::Told, watch, || "read again".to_owned());
+            }
+        }
+    }
+
+    /// What a client learns from an answer about where it stands.
+    fn take_in(&mut self, id: LinkId, answer: &Answer) {
+        let link = self.link(id);
+        match answer {
+            Answer::Opened(session, _) => (link.session, link.is_up) = (Some(*session), true),
+            Answer::Attached => link.is_up = true,
+            Answer::View(view, at) | Answer::Observing(view, _, at) => {
+                link.seen = link.seen.max(*at).max(view.revision);
+            }
+            Answer::Outcome(_, at) => link.seen = link.seen.max(*at),
+            _ => {}
+        }
+    }
+
+    /// A connection is gone, and everybody who waited for an answer over it is told.
+    pub(super) fn break_link(&mut self, id: LinkId, epoch: u64, now: Instant) {
+        let link = self.link(id);
+        if link.epoch != epoch {
+            return;
+        }
+        link.epoch += 1;
+        let was_up = link.is_up;
+        (link.server, link.is_up) = (None, false);
+        let (actor, pending) = (link.actor, std::mem::take(&mut link.pending));
+        if was_up {
+            link.broken.notify_one();
+        }
+        let age = self.age(now);
+        for (call, pending) in pending {
+            self.trace.tell((age, actor), What::Failed, call, || "no answer".to_owned());
+            let _heard = pending.tell.send(Answer::Broken).is_ok();
+        }
+    }
+
+    /// Gives up on a connection over which somebody has waited for too long.
+    pub(super) fn give_up_on(&mut self, id: LinkId, limit: Duration, now: Instant) {
+        let link = &self.links[id.0];
+        let oldest = link.pending.values().next().map(|pending| pending.sent);
+        if oldest.is_some_and(|sent| now.saturating_duration_since(sent) >= limit) {
+            self.break_link(id, link.epoch, now);
+        }
+    }
+
+    /// Takes down that something went wrong.
+    pub(super) fn fault(&mut self, actor: u64, site: Site, id: u64, now: Instant) {
+        let age = self.age(now);
+        self.trace.tell((age, actor), What::Fault, id, || site.to_string());
+    }
+
+    /// What stands between a process and the servers.
+    pub(super) fn cuts_of(&mut self, actor: u64) -> &mut Cuts {
+        self.cuts.entry(actor).or_insert(Cuts::NONE)
+    }
+
+    fn is_buried(&self, id: LinkId) -> bool {
+        let link = &self.links[id.0];
+        self.buried.get(&link.actor).is_some_and(|count| id.0 < *count)
+    }
+
+    pub(super) fn bury(&mut self, actor: u64, now: Instant) {
+        self.buried.insert(actor, self.links.len());
+        for index in 0..self.links.len() {
+            if self.links[index].actor == actor {
+                self.break_link(LinkId(index), self.links[index].epoch, now);
+                self.links[index].watching.clear();
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Ask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Open(ttl) => write!(f, "open a session, time to live {ttl:?}"),
+            Self::Attach => f.write_str("connect again"),
+            Self::Beat => f.write_str("heartbeat"),
+            Self::Read(query) => write!(f, "read {}", Asked(query)),
+            Self::Observe(query, _) => write!(f, "watch {}", Asked(query)),
+            Self::Commit(txn) => {
+                let ops = txn.ops.iter().map(said).collect::<Vec<_>>().join(", ");
+                let look = txn.look.as_ref().map(|look| format!(", look at {}", Asked(look)));
+                write!(f, "{ops}{}", look.unwrap_or_default())
+            }
+            Self::Close => f.write_str("close the session"),
+        }
+    }
+}

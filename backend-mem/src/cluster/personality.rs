@@ -1,0 +1,103 @@
+//! [`Personality`]: whose habits a simulated store has.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::apply::Naming;
+use crate::cluster::site::{Fault, Rates};
+use crate::world::Habits;
+
+/// Whose habits a simulated store has. All keep the same contract, each in its own way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Personality {
+    /// As weak as the contract.
+    Ideal,
+    /// As ZooKeeper: a counter in each directory, empty containers that stay for a while, sessions
+    /// that end at a tick and move with their connection, watches that cannot tell what they missed.
+    Zk,
+    /// As etcd: sequences are revisions, watches go on where they were unless that is compacted, late
+    /// writes are not stopped by a new connection.
+    Etcd,
+    /// As etcd 3.4.23, with the defects that were mended since.
+    Etcd34,
+}
+
+impl Personality {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ideal, Self::Zk, Self::Etcd, Self::Etcd34];
+
+    pub(super) fn habits(self) -> Habits {
+        match self {
+            Self::Ideal => Habits { naming: Naming::Gaps, linger: true, tick: Duration::ZERO },
+            Self::Zk => {
+                Habits { naming: Naming::Counter, linger: true, tick: Duration::from_millis(50) }
+            }
+            Self::Etcd | Self::Etcd34 => {
+                Habits { naming: Naming::Revision, linger: false, tick: Duration::ZERO }
+            }
+        }
+    }
+
+    pub(super) fn rates(self, rates: Rates) -> Rates {
+        let defects = Fault::all().filter(|fault| fault.is_defect());
+        match self {
+            Self::Etcd34 => defects.fold(rates, Rates::with),
+            _ => rates,
+        }
+    }
+
+    /// Whether a watch goes on after a reconnection where it was.
+    pub(super) fn resumes_watches(self) -> bool {
+        !matches!(self, Self::Zk)
+    }
+
+    /// Whether a request of an old connection is refused once there is a new one.
+    pub(super) fn moves_sessions(self) -> bool {
+        matches!(self, Self::Zk | Self::Ideal)
+    }
+
+    /// Whether servers hang up on their clients while there is no leader.
+    pub(super) fn hangs_up_without_leader(self) -> bool {
+        matches!(self, Self::Zk)
+    }
+
+    /// Whether any answer is a sign of life, not only that to a heartbeat.
+    pub(super) fn any_answer_renews(self) -> bool {
+        matches!(self, Self::Zk)
+    }
+}
+
+impl fmt::Display for Personality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ideal => "ideal",
+            Self::Zk => "zk",
+            Self::Etcd => "etcd",
+            Self::Etcd34 => "etcd-3.4",
+        })
+    }
+}
+
+/// A name that no personality has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnknownPersonality(String);
+
+impl fmt::Display for UnknownPersonality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} is none of ideal, zk, etcd and etcd-3.4", self.0)
+    }
+}
+
+impl std::error::Error for UnknownPersonality {}
+
+impl FromStr for Personality {
+    type Err = UnknownPersonality;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|one| one.to_string() == text);
+        found.ok_or_else(|| UnknownPersonality(text.to_owned()))
+    }
+}

@@ -1,0 +1,274 @@
+//! [`Server`]: a follower, which answers, watches and lags.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use synod_core::clock::Instant;
+use synod_core::store::{Change, Freshness, Revision};
+
+use crate::apply::Effect;
+use crate::cluster::answer::{Answer, Letter, Watching};
+use crate::cluster::link::{Ask, LinkId, Request};
+use crate::cluster::site::Site;
+use crate::cluster::state::{Event, State};
+use crate::cluster::trace::What;
+use crate::look::look;
+use crate::tree::Tree;
+use crate::watches::covers;
+
+/// One of the servers that clients are connected to.
+#[derive(Debug)]
+pub(super) struct Server {
+    /// How much of the log it has applied.
+    pub(super) applied: usize,
+    /// When it will apply what comes next.
+    follows: VecDeque<Instant>,
+    /// What waits until it has applied so much.
+    waiting: Vec<(usize, Waiting)>,
+    /// Its own tree, made when somebody looks at it while it lags, and how much of the log is in it.
+    copy: Option<(Tree, usize)>,
+    pub(super) frozen: bool,
+}
+
+/// What is done once a server has caught up.
+#[derive(Debug)]
+pub(super) enum Waiting {
+    Serve(Box<Request>),
+    Answer(Box<Request>, Box<Answer>),
+}
+
+impl Server {
+    pub(super) fn new() -> Self {
+        let (follows, waiting) = (VecDeque::new(), Vec::new());
+        Self { applied: 0, follows, waiting, copy: None, frozen: false }
+    }
+}
+
+impl State {
+    /// Plans when a server applies what was committed just now.
+    pub(super) fn follow(&mut self, server: usize, now: Instant) {
+        let actor = Self::server_actor(server);
+        let mut at = now + Duration::from_millis(self.dice.pick(Site::Delay, actor, 3));
+        if let Some(behind) = self.dice.lasting(Site::Behind, actor, self.ttl * 5) {
+            self.fault(actor, Site::Behind, 0, now);
+            at += behind;
+        }
+        let follows = &mut self.servers[server].follows;
+        at = follows.back().map_or(at, |last| at.max(*last));
+        follows.push_back(at);
+        if !self.servers[server].frozen {
+            self.plan(at, Event::Apply(server));
+        }
+    }
+
+    /// A server applies all that is due.
+    pub(super) fn apply(&mut self, server: usize, now: Instant) {
+        if self.servers[server].frozen {
+            return;
+        }
+        while let Some(at) = self.servers[server].follows.front()
+            && *at <= now
+        {
+            self.servers[server].follows.pop_front();
+            let index = self.servers[server].applied;
+            self.servers[server].applied += 1;
+            self.tell_watches(server, index, now);
+        }
+        self.serve_waiting(server, now);
+    }
+
+    /// Applies all that there is, at once.
+    pub(super) fn catch_up(&mut self, server: usize, now: Instant) {
+        for at in &mut self.servers[server].follows {
+            *at = (*at).min(now);
+        }
+        self.apply(server, now);
+    }
+
+    fn serve_waiting(&mut self, server: usize, now: Instant) {
+        let applied = self.servers[server].applied;
+        let waiting = std::mem::take(&mut self.servers[server].waiting);
+        for (needed, work) in waiting {
+            if needed > applied {
+                self.servers[server].waiting.push((needed, work));
+                continue;
+            }
+            match work {
+                Waiting::Serve(request) => self.serve(&request, now),
+                Waiting::Answer(request, answer) => self.answer(&request, *answer, now),
+            }
+        }
+    }
+
+    /// Does something once a server has applied so much of the log.
+    pub(super) fn once(&mut self, server: usize, needed: usize, work: Waiting, now: Instant) {
+        self.servers[server].waiting.push((needed, work));
+        if self.servers[server].applied >= needed {
+            self.serve_waiting(server, now);
+        }
+    }
+
+    /// A request has arrived.
+    pub(super) fn arrive(&mut self, request: Request, now: Instant) {
+        let link = &self.links[request.link.0];
+        if link.epoch != request.epoch && !request.late || self.servers[request.server].frozen {
+            return;
+        }
+        let (age, server) = (self.age(now), Self::server_actor(request.server));
+        self.trace.tell((age, server), What::Arrived, request.call, || request.ask.to_string());
+        self.trouble_at_arrival(&request, now);
+        match &request.ask {
+            Ask::Open(_) | Ask::Attach | Ask::Beat | Ask::Commit(_) | Ask::Close => {
+                self.ask_leader(request, now);
+            }
+            Ask::Read(query) | Ask::Observe(query, _) => {
+                let committed = self.log.len();
+                let stale = query.freshness == Freshness::Latest
+                    && self.dice.fires(Site::StaleLatest, server, 1).is_some();
+                if query.freshness == Freshness::Local || stale {
+                    return self.serve(&request, now);
+                }
+                if self.leaderless.is_some() {
+                    return self.held.push(request);
+                }
+                let server = request.server;
+                self.once(server, committed, Waiting::Serve(Box::new(request)), now);
+            }
+        }
+    }
+
+    /// Answers a read from what the server has.
+    fn serve(&mut self, request: &Request, now: Instant) {
+        let session = self.links[request.link.0].session;
+        if session.is_none_or(|session| !self.world.lives(session)) {
+            return self.answer(request, Answer::Over, now);
+        }
+        let at = self.revision_of(request.server);
+        let (Ask::Read(query) | Ask::Observe(query, _)) = &request.ask else { return };
+        let view = look(self.tree_of(request.server), query, at, None);
+        let answer = match &request.ask {
+            Ask::Observe(query, feed) => {
+                let (query, feed) = (query.clone(), feed.clone());
+                let watching = Watching { query, feed, told: at, sent: at };
+                // Over an old connection nobody would ever take it away again.
+                if self.links[request.link.0].epoch == request.epoch {
+                    self.link(request.link).watching.insert(request.call, watching);
+                }
+                Answer::Observing(view, request.call, at)
+            }
+            _ => Answer::View(view, at),
+        };
+        self.answer(request, answer, now);
+    }
+
+    pub(super) fn revision_of(&self, server: usize) -> Revision {
+        let applied = self.servers[server].applied;
+        applied.checked_sub(1).map_or(Revision::ZERO, |last| self.log[last].revision)
+    }
+
+    /// The tree as a server has it.
+    pub(super) fn tree_of(&mut self, server: usize) -> &Tree {
+        let applied = self.servers[server].applied;
+        if applied == self.log.len() {
+            return self.world.tree();
+        }
+        let linger = self.personality.habits().linger;
+        let (tree, at) = self.servers[server].copy.get_or_insert_with(|| (Tree::new(), 0));
+        for logged in &self.log[*at..applied] {
+            put(tree, &logged.effects);
+            if linger {
+                tree.collect(logged.revision.get());
+            } else {
+                tree.collect_all();
+            }
+        }
+        *at = applied;
+        tree
+    }
+
+    /// Tells the watches at a server of one commit.
+    fn tell_watches(&mut self, server: usize, index: usize, now: Instant) {
+        for number in 0..self.links.len() {
+            let link = &self.links[number];
+            // One that is only coming up is told what it missed when it is there.
+            let is_here = link.server == Some(server) && link.attached == link.epoch;
+            if is_here && !link.watching.is_empty() {
+                self.tell_link(LinkId(number), index, now);
+            }
+        }
+    }
+
+    /// Tells the watches of one connection of one commit.
+    pub(super) fn tell_link(&mut self, id: LinkId, index: usize, now: Instant) {
+        let at = self.log[index].revision;
+        let link = &mut self.links[id.0];
+        link.watching.retain(|_, watching| !watching.feed.is_over());
+        let mut letters = Vec::new();
+        for (number, watching) in &mut link.watching {
+            if watching.sent >= at {
+                continue;
+            }
+            watching.sent = at;
+            let mine = self.log[index].effects.iter().filter(|it| covers(&watching.query, it));
+            let changes: Vec<Change> = mine.map(|it| it.to_change(at)).collect();
+            if !changes.is_empty() {
+                letters.push(Letter::News { watch: *number, changes, at });
+            }
+        }
+        let actor = self.links[id.0].actor;
+        for letter in letters {
+            self.post_news(id, actor, letter, now);
+        }
+    }
+
+    fn post_news(&mut self, id: LinkId, actor: u64, letter: Letter, now: Instant) {
+        let mut delay = self.delay(actor);
+        if let Some(late) = self.dice.lasting(Site::EventLate, actor, self.ttl) {
+            self.fault(actor, Site::EventLate, 0, now);
+            delay += late;
+        }
+        let Letter::News { watch, changes, at } = letter else { return };
+        if self.dice.fires(Site::EventTwice, actor, 1).is_some() {
+            self.fault(actor, Site::EventTwice, 0, now);
+            self.post(id, delay, Letter::News { watch, changes: changes.clone(), at }, now);
+        }
+        if self.dice.fires(Site::ResyncForNothing, actor, 1).is_some() {
+            self.fault(actor, Site::ResyncForNothing, 0, now);
+            self.post(id, delay, Letter::ReadAgain { watch, at }, now);
+        }
+        self.post(id, delay, Letter::News { watch, changes, at }, now);
+    }
+
+    /// A watch goes on over a new connection.
+    pub(super) fn rearm(&mut self, id: LinkId, server: usize, now: Instant) {
+        let (actor, at) = (self.links[id.0].actor, self.revision_of(server));
+        self.links[id.0].watching.retain(|_, watching| !watching.feed.is_over());
+        let watches: Vec<u64> = self.links[id.0].watching.keys().copied().collect();
+        let resumes = self.personality.resumes_watches();
+        for watch in watches {
+            let compacted = self.dice.fires(Site::Compacted, actor, 1).is_some();
+            let Some(watching) = self.links[id.0].watching.get_mut(&watch) else { continue };
+            if resumes && !compacted {
+                watching.sent = watching.told;
+            } else {
+                watching.sent = at;
+                let delay = self.delay(actor);
+                self.post(id, delay, Letter::ReadAgain { watch, at }, now);
+            }
+        }
+        if resumes {
+            for index in 0..self.servers[server].applied {
+                self.tell_link(id, index, now);
+            }
+        }
+    }
+}
+
+fn put(tree: &mut Tree, effects: &[Effect]) {
+    for effect in effects {
+        match &effect.body {
+            Some(body) => tree.put(&effect.path, body.clone()),
+            None => drop(tree.remove(&effect.path)),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! [`Site`]: every place where the simulated world decides something.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use synod_core::chance::mix;
+use synod_core::choice::Place;
+
+/// Where something can go wrong, or is decided at all. Each belongs to a [`Fault`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Site {
+    /// Who runs next.
+    Turn,
+    /// How long a message takes when nothing is wrong.
+    Delay,
+    /// Which server a client turns to.
+    Server,
+    /// One of several ways in which something that fired goes on.
+    Way,
+    /// What a workload does next.
+    Step,
+    /// What is left of the world when the rest is frozen for ever.
+    Core,
+    /// The connection breaks before a request arrives.
+    RequestLost,
+    /// A request is done, and the connection breaks before the answer arrives.
+    ReplyLost,
+    /// A request arrives after its caller was told that the connection broke.
+    AppliedLate,
+    /// A request takes its time.
+    RequestSlow,
+    /// An answer takes its time.
+    ReplySlow,
+    /// A heartbeat is lost, and nobody is told.
+    BeatLost,
+    /// A heartbeat takes its time.
+    BeatSlow,
+    /// The answer to a heartbeat takes its time.
+    BeatAnswerSlow,
+    /// The server ends a session when a heartbeat arrives, and before it counts.
+    EndedBeforeBeat,
+    /// The server ends a session just after it answered a heartbeat.
+    EndedAfterBeat,
+    /// Somebody ends a session at the server.
+    Killed,
+    /// A client stops, and goes on later as if nothing had been.
+    Paused,
+    /// A client's clock goes wrong by up to the rate that is allowed for.
+    ClockRate,
+    /// A client's wall clock is a year off.
+    WallClock,
+    /// A client and one server do not hear each other.
+    CutFromOne,
+    /// A client hears no server, and none hears it.
+    CutFromAll,
+    /// A server is behind.
+    Behind,
+    /// The leader goes; another comes.
+    NewLeader,
+    /// An event comes late.
+    EventLate,
+    /// Several events come as one.
+    EventsJoined,
+    /// A watch is told to read again for no reason.
+    ResyncForNothing,
+    /// A watch cannot go on where it was.
+    Compacted,
+    /// A watch has room for one or two events.
+    SmallBuffer,
+    /// Somebody empties a directory.
+    Emptied,
+    /// Somebody writes, creates or deletes beside those who work.
+    Meddled,
+    /// A caller gives up.
+    CallDropped,
+    /// A process dies, and starts again later.
+    Crashed,
+    /// Whoever watches does something else for a while.
+    SlowReader,
+    /// The user's task dies, and the library's go on.
+    UserDied,
+    /// The server refuses a write: it has no space, or does not know who asks.
+    Refused,
+    /// A task that could run is not run for a while.
+    Starved,
+    /// Nobody reaches any server for a long time, then everybody does at once.
+    Outage,
+    /// Counters begin where they end.
+    NearTheEnd,
+    /// A heartbeat of a session that is over is answered as if it lived (etcd before 3.4.38).
+    BeatOfTheDead,
+    /// An event is told twice (etcd before 3.4.24).
+    EventTwice,
+    /// A latest read is answered from a server that is behind (etcd before 3.4.42).
+    StaleLatest,
+    /// A leader that was replaced ends a session that lives (etcd before 3.4.31).
+    EndedByOldLeader,
+}
+
+/// Something that goes wrong in the world, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Fault(u8);
+
+/// What is known of a site: its fault, how often of a thousand times it fires, what it is.
+type Row = (Site, u8, u32, &'static str);
+
+/// The number of the first fault that is a defect of old servers.
+const DEFECTS: u8 = 25;
+
+#[rustfmt::skip]
+const TABLE: [Row; 43] = [
+    (Site::Turn, 0, 0, "who runs next"),
+    (Site::Delay, 0, 0, "how long a message takes"),
+    (Site::Server, 0, 0, "which server a client turns to"),
+    (Site::Way, 0, 0, "how it goes on"),
+    (Site::Step, 0, 0, "what a workload does next"),
+    (Site::Core, 0, 0, "what is not frozen for ever"),
+    (Site::RequestLost, 1, 20, "request lost"),
+    (Site::ReplyLost, 2, 30, "reply lost"),
+    (Site::AppliedLate, 3, 300, "request applied late"),
+    (Site::RequestSlow, 4, 30, "slow request"),
+    (Site::ReplySlow, 4, 30, "slow reply"),
+    (Site::BeatLost, 5, 40, "heartbeat lost"),
+    (Site::BeatSlow, 5, 60, "heartbeat slow to go"),
+    (Site::BeatAnswerSlow, 5, 60, "heartbeat slow to come back"),
+    (Site::EndedBeforeBeat, 6, 5, "session ended before a heartbeat counts"),
+    (Site::EndedAfterBeat, 6, 5, "session ended right after a heartbeat"),
+    (Site::Killed, 6, 4, "session ended by somebody"),
+    (Site::Paused, 7, 3, "client paused"),
+    (Site::ClockRate, 8, 1_000, "client clock at another rate"),
+    (Site::WallClock, 9, 500, "client wall clock a year off"),
+    (Site::CutFromOne, 10, 6, "cut off from one server"),
+    (Site::CutFromAll, 11, 5, "cut off from all servers"),
+    (Site::Behind, 12, 60, "server behind"),
+    (Site::NewLeader, 13, 8, "leader changed"),
+    (Site::EventLate, 14, 60, "event late"),
+    (Site::EventsJoined, 14, 60, "events joined"),
+    (Site::ResyncForNothing, 14, 20, "resync for nothing"),
+    (Site::Compacted, 15, 300, "watch cannot resume"),
+    (Site::SmallBuffer, 15, 100, "watch with a small buffer"),
+    (Site::Emptied, 16, 10, "directory emptied by somebody"),
+    (Site::Meddled, 17, 15, "foreign write"),
+    (Site::CallDropped, 18, 30, "call dropped"),
+    (Site::Crashed, 19, 4, "process crashed"),
+    (Site::SlowReader, 20, 60, "user slow"),
+    (Site::UserDied, 20, 5, "user's task died"),
+    (Site::Refused, 21, 10, "write refused"),
+    (Site::Starved, 22, 4, "task starved"),
+    (Site::Outage, 23, 2, "total outage"),
+    (Site::NearTheEnd, 24, 300, "counters near their end"),
+    (Site::BeatOfTheDead, DEFECTS, 500, "heartbeat of a dead session answered"),
+    (Site::EventTwice, DEFECTS + 1, 50, "event told twice"),
+    (Site::StaleLatest, DEFECTS + 2, 50, "stale latest read"),
+    (Site::EndedByOldLeader, DEFECTS + 3, 300, "session ended by an old leader"),
+];
+
+impl Site {
+    /// How many there are.
+    pub(super) const COUNT: usize = TABLE.len();
+
+    /// Every site.
+    pub fn all() -> impl Iterator<Item = Self> {
+        TABLE.iter().map(|row| row.0)
+    }
+
+    /// The fault that it belongs to; none if it is no fault that it decides.
+    pub fn fault(self) -> Option<Fault> {
+        Some(self.row().1).filter(|number| *number > 0).map(Fault)
+    }
+
+    /// What fires there, in a few words.
+    pub fn about(self) -> &'static str {
+        self.row().3
+    }
+
+    fn row(self) -> &'static Row {
+        &TABLE[self.index()]
+    }
+
+    pub(super) fn index(self) -> usize {
+        self as usize
+    }
+}
+
+impl Place for Site {
+    fn number(self) -> u64 {
+        self as u64
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.fault() {
+            Some(fault) => write!(f, "{fault} {}", self.about()),
+            None => f.write_str(self.about()),
+        }
+    }
+}
+
+impl Fault {
+    /// F1 to F24, then the defects of old servers.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (1..DEFECTS + 4).map(Self)
+    }
+
+    /// The fault with this number, if there is one.
+    pub fn by_number(number: u8) -> Option<Self> {
+        Self::all().find(|fault| fault.0 == number)
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The sites that belong to it.
+    pub fn sites(self) -> impl Iterator<Item = Site> {
+        Site::all().filter(move |site| site.fault() == Some(self))
+    }
+
+    /// Whether it is a defect of old servers and no fault of the world.
+    pub fn is_defect(self) -> bool {
+        self.0 >= DEFECTS
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_defect() {
+            write!(f, "D{}", self.0 - DEFECTS + 1)
+        } else {
+            write!(f, "F{}", self.0)
+        }
+    }
+}
+
+/// Of a thousand times that something could go wrong at a site, how often it does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rates([u32; Site::COUNT]);
+
+impl Rates {
+    /// Nothing goes wrong.
+    pub fn none() -> Self {
+        Self([0; Site::COUNT])
+    }
+
+    /// Every fault at its usual rate, but for the defects of old servers.
+    pub fn usual() -> Self {
+        let mut rates = Self::none();
+        for (site, fault, permille, _) in TABLE {
+            rates.0[site.index()] = if fault < DEFECTS { permille } else { 0 };
+        }
+        rates
+    }
+
+    /// How often it fires at this site.
+    pub fn of(&self, site: Site) -> u32 {
+        self.0[site.index()]
+    }
+
+    /// Sets how often it fires at this site.
+    pub fn set(mut self, site: Site, permille: u32) -> Self {
+        self.0[site.index()] = permille;
+        self
+    }
+
+    /// Switches a fault off.
+    pub fn without(mut self, fault: Fault) -> Self {
+        for site in fault.sites() {
+            self.0[site.index()] = 0;
+        }
+        self
+    }
+
+    /// Switches a fault on, at its usual rate.
+    pub fn with(mut self, fault: Fault) -> Self {
+        for site in fault.sites() {
+            self.0[site.index()] = site.row().2;
+        }
+        self
+    }
+
+    /// Some of these faults, the others switched off, by a seed: so that what is rare is not drowned
+    /// by what is frequent. Each is off for two seeds of five, and otherwise up to twice as frequent.
+    pub fn swarm(mut self, seed: u64) -> Self {
+        for fault in Fault::all() {
+            let drawn = mix(mix(seed ^ 0x5742_524D) ^ mix(u64::from(fault.0)));
+            let scale = if drawn % 5 < 2 { 0 } else { drawn / 5 % 2_001 };
+            for site in fault.sites() {
+                let scaled = u64::from(self.0[site.index()]) * scale / 1_000;
+                self.0[site.index()] = u32::try_from(scaled.min(1_000)).unwrap_or(1_000);
+            }
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_a_row_for_each_site_in_its_order() {
+        assert!(Site::all().enumerate().all(|(index, site)| site.index() == index));
+        let missing: Vec<_> = Fault::all().filter(|fault| fault.sites().next().is_none()).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        assert_eq!(Fault::all().filter(|fault| !fault.is_defect()).count(), 24);
+    }
+
+    #[test]
+    fn a_swarm_switches_two_faults_of_five_off_and_scales_the_rest() {
+        let (mut off, mut most) = (0, 0);
+        for seed in 0..1_000 {
+            let rate = Rates::usual().swarm(seed).of(Site::ReplyLost);
+            off += u32::from(rate == 0);
+            most = most.max(rate);
+        }
+        assert!((360..450).contains(&off), "{off} of 1000 are off");
+        assert!((50..=60).contains(&most), "{most}");
+        assert_eq!(Rates::usual().swarm(7), Rates::usual().swarm(7));
+    }
+}

@@ -1,0 +1,319 @@
+//! One session of a process on a simulated store, as the process has it.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::future::{Either, select};
+use synod_core::clock::{self, Instant};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{
+    Backend, Feed, Limits, Loss, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn,
+    View, Watch, clamp_ttl,
+};
+use synod_core::task::{Task, spawn};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::cluster::Cluster;
+use crate::cluster::answer::Answer;
+use crate::cluster::link::{Ask, LinkId};
+use crate::cluster::site::Site;
+use crate::life::Life;
+use crate::watches::WatchId;
+
+/// How many events a watch keeps for a reader who is slow.
+const EVENTS: usize = 1_024;
+
+/// How long a client rests before it turns to another server.
+const REST: Duration = Duration::from_millis(20);
+
+/// The shortest and the longest session of a simulated store.
+const TTLS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
+
+/// Opens the sessions of one process on a simulated store.
+#[derive(Clone, Debug)]
+pub struct ClusterBackend {
+    cluster: Cluster,
+    actor: u64,
+}
+
+/// One session.
+struct ClusterStore {
+    info: SessionInfo,
+    way: Arc<Way>,
+    life: Arc<Life>,
+    _heart: Task,
+}
+
+/// A session's way to the store. Nobody uses it any more when this is dropped.
+struct Way {
+    cluster: Cluster,
+    id: LinkId,
+    actor: u64,
+    broken: Arc<Notify>,
+}
+
+/// Forgets a watch when its reader drops it.
+struct Unwatch {
+    way: Arc<Way>,
+    life: Arc<Life>,
+    watch: u64,
+}
+
+impl ClusterBackend {
+    pub(super) fn new(cluster: Cluster, actor: u64) -> Self {
+        Self { cluster, actor }
+    }
+}
+
+#[async_trait]
+impl Backend for ClusterBackend {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        const DOING: &str = "opening a session";
+        let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
+        let way = Way::new(self.cluster.clone(), self.actor);
+        let sent = clock::now();
+        let told = way.connect(Ask::Open(ttl));
+        let Some(told) = told else { return Err(Error::new(ErrorKind::Unreachable, DOING)) };
+        match clock::timeout(ttl, told).await {
+            Ok(Ok(Answer::Opened(id, ttl))) => {
+                let info = SessionInfo::new(id, ttl, Limits::default());
+                Ok(Box::new(ClusterStore::start(way, info, sent)))
+            }
+            _ => Err(Error::new(ErrorKind::Unreachable, DOING).because("no server answered")),
+        }
+    }
+}
+
+impl Way {
+    fn new(cluster: Cluster, actor: u64) -> Arc<Self> {
+        let (id, broken) = cluster.touch(|state, _| {
+            let id = state.new_link(actor);
+            (id, state.link(id).broken.clone())
+        });
+        Arc::new(Self { cluster, id, actor, broken })
+    }
+
+    fn send(&self, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
+        self.cluster.touch(|state, now| state.send(self.id, ask, now))
+    }
+
+    fn connect(&self, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
+        self.cluster.touch(|state, now| {
+            state.connect(self.id, now);
+            state.send(self.id, ask, now)
+        })
+    }
+
+    fn is_up(&self) -> bool {
+        self.cluster.touch(|state, _| state.link(self.id).is_up)
+    }
+
+    fn hang_up(&self) {
+        self.cluster.touch(|state, now| {
+            let epoch = state.link(self.id).epoch;
+            state.break_link(self.id, epoch, now);
+        });
+    }
+}
+
+impl Drop for Way {
+    fn drop(&mut self) {
+        self.hang_up();
+        self.cluster.touch(|state, _| state.link(self.id).watching.clear());
+    }
+}
+
+impl ClusterStore {
+    fn start(way: Arc<Way>, info: SessionInfo, sent: Instant) -> Self {
+        let life = Arc::new(Life::new(info.ttl, sent));
+        let heart = spawn(beat(way.clone(), life.clone(), sent));
+        Self { info, way, life, _heart: heart }
+    }
+
+    /// Asks, and waits for the answer: it comes, or the connection breaks in time.
+    async fn ask(&self, doing: &'static str, ask: Ask) -> Result<Answer> {
+        if let Some(why) = self.life.loss() {
+            return Err(lost(doing, why));
+        }
+        let writes = matches!(ask, Ask::Commit(_) | Ask::Close);
+        let sent = clock::now();
+        let Some(told) = self.way.send(ask) else {
+            return Err(Error::new(ErrorKind::Unreachable, doing).because("no connection"));
+        };
+        match told.await {
+            Ok(Answer::Broken) | Err(_) => {
+                let error = match self.life.loss() {
+                    Some(why) => lost(doing, why),
+                    None => Error::new(ErrorKind::Unreachable, doing)
+                        .because("the connection broke before an answer came"),
+                };
+                Err(if writes { error.with_unknown_effect() } else { error })
+            }
+            Ok(Answer::Over) => {
+                self.life.lose(Loss::Expired);
+                Err(lost(doing, Loss::Expired))
+            }
+            Ok(Answer::Refused(kind)) => Err(Error::new(kind, doing).because("a planned refusal")),
+            Ok(answer) => {
+                if self.way.cluster.state().personality.any_answer_renews() && writes {
+                    self.life.renew(sent);
+                }
+                Ok(answer)
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Store for ClusterStore {
+    fn session(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.life.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        query.validate()?;
+        match self.ask("read", Ask::Read(query)).await? {
+            Answer::View(view, _) => Ok(view),
+            other => Err(unexpected("read", &other)),
+        }
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        query.validate()?;
+        let small = self.way.cluster.with_dice(|dice| {
+            let room = dice.fires(Site::SmallBuffer, self.way.actor, 2)?;
+            usize::try_from(room).ok()
+        });
+        let (feed, watch) = Feed::new(small.unwrap_or(EVENTS));
+        match self.ask("observe", Ask::Observe(query, feed.clone())).await? {
+            Answer::Observing(view, number, _) => {
+                self.life.keep(WatchId::new(number), feed);
+                let (way, life) = (self.way.clone(), self.life.clone());
+                Ok((view, watch.with_guard(Unwatch { way, life, watch: number })))
+            }
+            other => Err(unexpected("observe", &other)),
+        }
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        txn.validate(&self.info.limits)?;
+        match self.ask("commit", Ask::Commit(txn)).await? {
+            Answer::Outcome(outcome, _) => Ok(outcome),
+            other => Err(unexpected("commit", &other)),
+        }
+    }
+
+    async fn close(&self) -> Result<()> {
+        if self.life.loss().is_some() {
+            return Ok(());
+        }
+        let closed = self.ask("close", Ask::Close).await;
+        self.life.lose(Loss::Closed);
+        match closed {
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Drop for ClusterStore {
+    /// The store is left to find out by itself; whoever watched is told now.
+    fn drop(&mut self) {
+        self.life.lose(Loss::Closed);
+    }
+}
+
+impl Drop for Unwatch {
+    fn drop(&mut self) {
+        self.way.cluster.touch(|state, _| {
+            state.link(self.way.id).watching.remove(&self.watch);
+        });
+        self.life.forget(WatchId::new(self.watch));
+    }
+}
+
+impl fmt::Debug for ClusterStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClusterStore")
+            .field("session", &self.info.id)
+            .field("status", &*self.life.status().borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Tells the store that the session lives, a third of its time apart, connects again when the
+/// connection broke, and knows when nobody can be certain any more.
+async fn beat(way: Arc<Way>, life: Arc<Life>, opened: Instant) {
+    let third = life.ttl() / 3;
+    rest(&way, &life, opened + third).await;
+    while life.loss().is_none() {
+        let sent = clock::now();
+        let told = if way.is_up() { way.send(Ask::Beat) } else { way.connect(Ask::Attach) };
+        match heard(told, &life, sent + third).await {
+            Some(Answer::Done | Answer::Attached) => life.renew(sent),
+            Some(Answer::Over) => life.lose(Loss::Expired),
+            _ => {
+                life.suspend();
+                way.hang_up();
+                rest_a_little(&life).await;
+                continue;
+            }
+        }
+        rest(&way, &life, sent + third).await;
+    }
+    way.hang_up();
+}
+
+async fn heard(
+    told: Option<oneshot::Receiver<Answer>>,
+    life: &Life,
+    limit: Instant,
+) -> Option<Answer> {
+    let limit = life.until().map_or(limit, |certain| limit.min(certain));
+    match select(told?, pin!(clock::sleep_until(limit))).await {
+        Either::Left((answer, _)) => answer.ok(),
+        Either::Right(_) => None,
+    }
+}
+
+/// Waits until `until`, or the end of the session's certain life, or until the connection breaks.
+async fn rest(way: &Way, life: &Life, until: Instant) {
+    let until = life.until().map_or(until, |certain| until.min(certain));
+    let (rest, broken) = (pin!(clock::sleep_until(until)), pin!(way.broken.notified()));
+    if let Either::Right(_) = select(rest, broken).await
+        && life.loss().is_none()
+        && !way.is_up()
+    {
+        life.suspend();
+    }
+    way.cluster.touch(|state, now| state.give_up_on(way.id, life.ttl() * 2 / 3, now));
+    lose_in_time(life);
+}
+
+async fn rest_a_little(life: &Life) {
+    lose_in_time(life);
+    clock::sleep(REST).await;
+    lose_in_time(life);
+}
+
+fn lose_in_time(life: &Life) {
+    if life.until().is_none_or(|certain| certain <= clock::now()) {
+        life.lose(Loss::Expired);
+    }
+}
+
+fn lost(doing: &'static str, why: Loss) -> Error {
+    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
+}
+
+fn unexpected(doing: &'static str, answer: &Answer) -> Error {
+    Error::new(ErrorKind::Backend, doing).because(format!("the server said: {answer}"))
+}

@@ -1,0 +1,249 @@
+//! `sim`: processes on a simulated store on which everything goes wrong, by a seed.
+
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use serde_json::json;
+use synod::sim::{BadCase, Case, Failure as Broken, Fault, Hunt, Tally, corpus, workload};
+
+use crate::args::{Common, Seeds, Shown, Sim, SimCommand};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+
+#[cfg(not(feature = "mutants"))]
+mod honest;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod replay;
+
+#[cfg(not(feature = "mutants"))]
+use honest as mutants;
+
+/// From so many seeds on, what should have happened must have.
+const ENOUGH: u64 = 20_000;
+
+/// Does what was asked.
+pub(crate) fn run(common: &Common, asked: &Sim) -> Result<(), Failure> {
+    // A simulation runs on a runtime of its own, and that does not start on a thread that has one.
+    std::thread::scope(|scope| scope.spawn(|| asked_for(common, asked)).join()).unwrap_or_else(
+        |_panic| Err(Failure::plain("the simulator itself failed; please report it")),
+    )
+}
+
+fn asked_for(common: &Common, asked: &Sim) -> Result<(), Failure> {
+    match (&asked.what, &asked.workload) {
+        (Some(SimCommand::Mutants { only, seeds, faults, all, keep }), _) => {
+            let only = only.as_deref().unwrap_or_default();
+            mutants::run(
+                common,
+                &mutants::Asked { only, seeds: *seeds, keep: keep.as_deref() },
+                *faults,
+                *all,
+            )
+        }
+        (Some(replay), _) => replay::run(common, replay),
+        (None, None) => list(common),
+        (None, Some(workload)) => hunt(common, asked, workload),
+    }
+}
+
+/// A seed, as people write it.
+pub(crate) fn seed(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    number.ok_or_else(|| "a seed is a number, like 47 or 0x2f".to_owned())
+}
+
+/// A fault, as people write it.
+pub(crate) fn fault(text: &str) -> Result<Fault, String> {
+    let number = text.strip_prefix(['F', 'f']).and_then(|number| number.parse().ok());
+    number
+        .and_then(Fault::by_number)
+        .filter(|fault| !fault.is_defect())
+        .ok_or_else(|| "the faults are F1 to F24".to_owned())
+}
+
+fn list(common: &Common) -> Result<(), Failure> {
+    if !common.json {
+        output::line("What processes can do on a simulated store, while everything goes wrong:\n")?;
+    }
+    for workload in workload::ALL {
+        let (name, about, laws) = (workload.name(), workload.about(), workload.laws());
+        if common.json {
+            output::object(&json!({ "workload": name, "about": about, "laws": laws }))?;
+            continue;
+        }
+        output::line(&format!("  {name:<10} {about}"))?;
+        for part in laws.chunks(8) {
+            output::line(&format!("  {:<10} {}", "", part.join(" ")))?;
+        }
+    }
+    if !common.json {
+        output::line(
+            "\nsynod sim registers --seeds 10000    runs 10,000 histories of one of them",
+        )?;
+        output::line("synod sim replay registers --seed 7  shows one again")?;
+        output::line("synod sim mutants                    shows that it would find mistakes")?;
+    }
+    Ok(())
+}
+
+/// Runs what is kept, then as many seeds as were asked for.
+fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
+    let hunt = prepared(workload, &asked.seeds)?;
+    if asked.seeds.mutant.is_none() {
+        kept(common, asked, workload)?;
+    }
+    let progress = Progress::of_many("histories", "", asked.seeds.seeds);
+    let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
+    let took = progress.taken();
+    drop(progress);
+    if let Some(failure) = tally.failures.first().and_then(|case| hunt.explain(case)) {
+        told(common, &failure, &asked.shown)?;
+        if let Some(dir) = &asked.keep {
+            keep(&failure.smaller.case, dir)?;
+        }
+        return Err(Failure::Told);
+    }
+    summary(common, &hunt, &tally, took.as_secs_f64())?;
+    let missed = hunt.missed(&tally);
+    let counts = asked.strict || tally.histories >= ENOUGH;
+    if counts
+        && !missed.is_empty()
+        && asked.seeds.without.is_empty()
+        && asked.seeds.mutant.is_none()
+    {
+        return Err(Failure::plain(format!(
+            "in {} histories {} never happened: they test less than they seem to",
+            tally.histories,
+            if missed.len() == 1 {
+                "one thing".to_owned()
+            } else {
+                format!("{} things", missed.len())
+            },
+        )));
+    }
+    Ok(())
+}
+
+fn prepared(workload: &str, seeds: &Seeds) -> Result<Hunt, Failure> {
+    let end = seeds.from.checked_add(seeds.seeds);
+    let end = end.ok_or_else(|| Failure::plain("there are no seeds that high"))?;
+    let mut hunt = Hunt::workload(workload).map_err(bad)?.seeds(seeds.from..end);
+    if let Some(personality) = seeds.personality {
+        hunt = hunt.personalities([personality]);
+    }
+    if let Some(jobs) = seeds.jobs {
+        hunt = hunt.jobs(jobs);
+    }
+    if let Some(mutant) = &seeds.mutant {
+        hunt = hunt.mutant(mutant);
+    }
+    Ok(seeds.without.iter().fold(hunt, |hunt, fault| hunt.without(*fault)))
+}
+
+/// What failed once must not fail again.
+fn kept(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
+    let mut count = 0;
+    for (file, case) in corpus::of(workload).map_err(bad)? {
+        let mut honest: Case = case;
+        honest.mutant = None;
+        count += 1;
+        if honest.run(false).map_err(bad)?.violation.is_none() {
+            continue;
+        }
+        if let Some(failure) = Broken::of(&honest).map_err(bad)? {
+            output::line(&format!("{file} fails again"))?;
+            told(common, &failure, &asked.shown)?;
+            return Err(Failure::Told);
+        }
+    }
+    if count > 0 && !common.json {
+        output::line(&format!("{count} histories that once failed: none fails"))?;
+    }
+    Ok(())
+}
+
+fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(), Failure> {
+    let faults: u64 = tally.fired.values().sum();
+    let lasted = tally.lasted.as_secs_f64();
+    let missed = hunt.missed(tally);
+    if common.json {
+        return Ok(output::object(&json!({
+            "histories": tally.histories,
+            "seconds": took,
+            "virtual_seconds": lasted,
+            "faults": faults,
+            "marks": tally.marks,
+            "missed": missed,
+        }))?);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "it is for people")]
+    let rate = tally.histories as f64 / took.max(0.001);
+    output::line(&format!(
+        "{} histories, nothing broken: {rate:.0} a second, {faults} faults, {} of virtual time",
+        tally.histories,
+        humantime::format_duration(std::time::Duration::from_secs(tally.lasted.as_secs())),
+    ))?;
+    for (mark, times) in &tally.marks {
+        output::line(&format!("  {times:>8} times: {mark}"))?;
+    }
+    for missed in &missed {
+        output::line(&format!("  {missed}"))?;
+    }
+    Ok(())
+}
+
+/// Tells of a history that failed.
+fn told(common: &Common, failure: &Broken, shown: &Shown) -> Result<(), Failure> {
+    if let Some(file) = &shown.html {
+        let title = format!("{} is broken", failure.violation.law);
+        std::fs::write(file, failure.diagram().html(&title, &failure.summary()))?;
+    }
+    if common.json {
+        let case = serde_json::from_str::<serde_json::Value>(&failure.smaller.case.to_json());
+        return Ok(output::object(&json!({
+            "law": failure.violation.law,
+            "what": failure.violation.what,
+            "again": failure.again,
+            "case": case.unwrap_or_default(),
+        }))?);
+    }
+    Ok(output::line(&format!("{failure:>width$}", width = width()))?)
+}
+
+/// How wide a line may be.
+fn width() -> usize {
+    /// Where it goes to a file.
+    const PAGE: usize = 130;
+    if !std::io::stdout().is_terminal() {
+        return PAGE;
+    }
+    terminal_size::terminal_size().map_or(PAGE, |(width, _)| usize::from(width.0).max(80))
+}
+
+/// Writes a case to a file of its own.
+fn keep(case: &Case, dir: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(dir)?;
+    let file = dir.join(case.file_name());
+    std::fs::write(&file, case.to_json())?;
+    Ok(output::line(&format!("kept in {}", file.display()))?)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn bad(case: BadCase) -> Failure {
+    match case {
+        BadCase::Honest => Failure::plain(mutants_are_missing()),
+        other => Failure::plain(other.to_string()),
+    }
+}
+
+/// What to do where known mistakes are not compiled in.
+fn mutants_are_missing() -> String {
+    "this synod was built without known mistakes, as one that is to be relied on should be; in a copy \
+     of the source: cargo run --release -p synod-cli --features mutants -- sim mutants"
+        .to_owned()
+}

@@ -1,0 +1,20 @@
+//! A program that is to be relied on makes no mistakes on purpose.
+
+use std::path::Path;
+
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::sim::mutants_are_missing;
+
+/// What was asked for.
+pub(super) struct Asked<'a> {
+    pub(super) only: &'a str,
+    pub(super) seeds: u64,
+    pub(super) keep: Option<&'a Path>,
+}
+
+/// Says how to get them.
+pub(super) fn run(_: &Common, asked: &Asked<'_>, _: bool, _: bool) -> Result<(), Failure> {
+    let Asked { only: _, seeds: _, keep: _ } = asked;
+    Err(Failure::plain(mutants_are_missing()))
+}

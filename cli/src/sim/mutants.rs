@@ -1,0 +1,164 @@
+//! `sim mutants`: makes known mistakes, and tells how soon each is found.
+
+use std::path::Path;
+
+use serde_json::json;
+use synod::sim::known::{Row, TABLE};
+use synod::sim::{Case, Failure as Broken, Fault, Hunt, Personality, Tally};
+
+use crate::args::Common;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+use crate::sim::{bad, keep};
+
+/// What was asked for.
+pub(super) struct Asked<'a> {
+    pub(super) only: &'a str,
+    pub(super) seeds: u64,
+    pub(super) keep: Option<&'a Path>,
+}
+
+/// Makes each mistake, and tells.
+pub(super) fn run(
+    common: &Common,
+    asked: &Asked<'_>,
+    faults: bool,
+    all: bool,
+) -> Result<(), Failure> {
+    if all {
+        return every_one(asked);
+    }
+    let rows: Vec<&Row> =
+        TABLE.iter().filter(|row| row.known.to_string().contains(asked.only)).collect();
+    if rows.is_empty() {
+        return Err(Failure::plain("no known mistake has that in its name"));
+    }
+    if faults { without_each(asked, &rows) } else { table(common, asked, &rows) }
+}
+
+fn hunt(row: &Row, seeds: u64) -> Result<Hunt, Failure> {
+    let personality: Personality =
+        row.personality.parse().map_err(|_| Failure::plain("no such personality"))?;
+    let hunt = Hunt::workload(row.workload).map_err(bad)?;
+    Ok(hunt.personalities([personality]).mutant(row.known.to_string()).seeds(0..seeds))
+}
+
+/// The histories in which the law was broken that must be.
+fn found<'a>(row: &Row, tally: &'a Tally) -> Vec<&'a Case> {
+    tally.failures.iter().filter(|case| case.law.as_deref() == Some(row.law)).collect()
+}
+
+fn table(common: &Common, asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failure> {
+    let mut escaped = 0;
+    if !common.json {
+        output::line(&format!(
+            "{:<24} {:<10} {:<9} {:>12} {:>8}  what it gets wrong",
+            "mistake", "found by", "law", "after seeds", "of seeds"
+        ))?;
+    }
+    for row in rows {
+        let hunt = hunt(row, asked.seeds)?.to_the_end();
+        let progress = Progress::of_many("histories", "", asked.seeds);
+        let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
+        drop(progress);
+        let found = found(row, &tally);
+        escaped += usize::from(found.is_empty());
+        tell(common, row, &found, &tally)?;
+        if let (Some(dir), Some(first)) = (asked.keep, found.first())
+            && let Some(failure) = Broken::of(first).map_err(bad)?
+        {
+            keep(&failure.smaller.case, dir)?;
+        }
+    }
+    match escaped {
+        0 => Ok(()),
+        _ => Err(Failure::plain(format!("{escaped} of {} mistakes were not found", rows.len()))),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "it is for people")]
+fn tell(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> Result<(), Failure> {
+    let first = found.first().map(|case| case.seed + 1);
+    let rate = found.len() as f64 * 100.0 / tally.histories.max(1) as f64;
+    if common.json {
+        return Ok(output::object(&json!({
+            "mistake": row.known.to_string(),
+            "workload": row.workload,
+            "law": row.law,
+            "seeds_until_found": first,
+            "percent": rate,
+            "what": row.known.what(),
+        }))?);
+    }
+    let first = first.map_or("NOT FOUND".to_owned(), |first| first.to_string());
+    Ok(output::line(&format!(
+        "{:<24} {:<10} {:<9} {first:>12} {rate:>6.1} %  {}",
+        row.known,
+        row.workload,
+        row.law,
+        row.known.what()
+    ))?)
+}
+
+/// For each fault, which mistakes nobody finds where it never happens.
+fn without_each(asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failure> {
+    output::line("without    these mistakes escape")?;
+    let mut idle = Vec::new();
+    for fault in Fault::all().filter(|fault| !fault.is_defect()) {
+        let mut escaped = Vec::new();
+        for row in rows {
+            if !is_found(row, asked.seeds, fault)? {
+                escaped.push(row.known.to_string());
+            }
+        }
+        let about = fault.sites().map(synod::sim::Site::about).collect::<Vec<_>>().join("; ");
+        output::line(&format!("{fault:<4} {about:<70} {}", escaped.join(", ")))?;
+        if escaped.is_empty() {
+            idle.push(fault.to_string());
+        }
+    }
+    if idle.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::plain(format!("no mistake needs {}", idle.join(", "))))
+}
+
+fn is_found(row: &Row, seeds: u64, fault: Fault) -> Result<bool, Failure> {
+    /// So many seeds at a time, to stop early where it is found at once.
+    const STEP: u64 = 250;
+    let mut from = 0;
+    while from < seeds {
+        let end = (from + STEP).min(seeds);
+        let hunt = hunt(row, seeds)?.without(fault).seeds(from..end).to_the_end();
+        if !found(row, &hunt.count(&|_| ()).map_err(bad)?).is_empty() {
+            return Ok(true);
+        }
+        from = end;
+    }
+    Ok(false)
+}
+
+/// Every mistake under every workload: how often it breaks which law.
+fn every_one(asked: &Asked<'_>) -> Result<(), Failure> {
+    use synod::sim::known::Known;
+    for known in Known::all().filter(|known| known.to_string().contains(asked.only)) {
+        for workload in synod::sim::workload::ALL {
+            for personality in [Personality::Zk, Personality::Etcd] {
+                let hunt = Hunt::workload(workload.name()).map_err(bad)?;
+                let hunt = hunt.personalities([personality]).mutant(known.to_string());
+                let tally = hunt.seeds(0..asked.seeds).to_the_end().count(&|_| ()).map_err(bad)?;
+                let mut laws = std::collections::BTreeMap::<&str, u64>::new();
+                for case in &tally.failures {
+                    *laws.entry(case.law.as_deref().unwrap_or_default()).or_default() += 1;
+                }
+                if !laws.is_empty() {
+                    let laws: Vec<_> = laws.iter().map(|(law, n)| format!("{law} {n}")).collect();
+                    let (name, laws) = (workload.name(), laws.join(", "));
+                    output::line(&format!("{known:<28} {name:<10} {personality:<5} {laws}"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+//! [`Stage`]: what a simulation puts in the place of the clock and of the runtime, on its thread.
+//!
+//! Without one, [`clock`](crate::clock) is tokio's clock and [`task`](crate::task) spawns on tokio's
+//! runtime, and all that this costs is a look at a flag of the thread.
+
+use std::cell::{Cell, RefCell};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::time::Instant;
+
+/// Something that runs until it comes to its end.
+pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A simulated machine room: whoever runs on it has a clock of his own, and runs when it is his turn.
+pub trait Stage {
+    /// What the clock of whoever runs now shows.
+    fn now(&self) -> Instant;
+
+    /// The true time at which the clock of whoever runs now will show `shown`.
+    fn true_time(&self, shown: Instant) -> Instant;
+
+    /// Takes on work for whoever runs now.
+    fn spawn(&self, work: Work) -> Arc<dyn Part>;
+}
+
+/// A task on a stage, as its owner sees it.
+pub trait Part: std::fmt::Debug + Send + Sync {
+    /// Whether it came to its end.
+    fn is_finished(&self) -> bool;
+
+    /// Waits for its end.
+    fn poll_finished(&self, cx: &mut Context<'_>) -> Poll<()>;
+
+    /// Ends it. It is dropped before its turn comes again.
+    fn abort(&self);
+}
+
+thread_local! {
+    static IS_SET: Cell<bool> = const { Cell::new(false) };
+    static STAGE: RefCell<Option<Rc<dyn Stage>>> = const { RefCell::new(None) };
+}
+
+/// The stage is this thread's while this lives.
+#[derive(Debug)]
+#[must_use = "the stage goes when this is dropped"]
+pub struct OnStage {
+    last: bool,
+}
+
+/// Makes a stage this thread's.
+///
+/// # Panics
+///
+/// If the thread has one already.
+pub fn set(stage: Rc<dyn Stage>) -> OnStage {
+    assert!(!IS_SET.get(), "a simulation runs in no other");
+    STAGE.with_borrow_mut(|here| *here = Some(stage));
+    OnStage { last: IS_SET.replace(true) }
+}
+
+impl Drop for OnStage {
+    fn drop(&mut self) {
+        IS_SET.set(self.last);
+        STAGE.with_borrow_mut(|here| *here = None);
+    }
+}
+
+/// The stage of this thread, if it has one.
+#[inline]
+pub fn here() -> Option<Rc<dyn Stage>> {
+    if !IS_SET.get() {
+        return None;
+    }
+    STAGE.with_borrow(Clone::clone)
+}

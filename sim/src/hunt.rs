@@ -1,0 +1,339 @@
+//! [`Hunt`]: runs one world under many seeds, on as many threads as there are, and tells what came of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use synod_mem::cluster::{Fault, Personality, Rates, Site};
+
+use crate::case::{BadCase, Case};
+use crate::report::Report;
+use crate::setup::Sim;
+use crate::story::Failure;
+use crate::workload::{self, Workload};
+
+/// Seeds that one thread takes at a time.
+const CHUNK: u64 = 16;
+
+/// The environment's word on how many seeds there are, and which one alone.
+const SEEDS: &str = "SYNOD_SIM_SEEDS";
+const SEED: &str = "SYNOD_SIM_SEED";
+
+/// Who puts the processes and the checks into a simulation.
+type Prepare = Arc<dyn Fn(Sim) -> Sim + Send + Sync>;
+
+/// Many seeds of one world.
+///
+/// ```
+/// use synod_sim::{Hunt, Process};
+///
+/// async fn idle(me: Process) {
+///     let Ok(client) = me.client().await else { return };
+///     me.sometimes("there was a session", client.session().await.is_ok());
+/// }
+///
+/// let found = Hunt::new("idlers", |sim| sim.processes(2, idle)).seeds(0..50).run();
+/// found.expect_clean();
+/// assert!(found.tally.marks["there was a session"] > 0);
+/// ```
+#[derive(Clone)]
+#[must_use = "nothing runs before `run`"]
+pub struct Hunt {
+    name: String,
+    prepare: Prepare,
+    personalities: Vec<Personality>,
+    seeds: Range<u64>,
+    jobs: usize,
+    mutant: Option<String>,
+    without: Vec<u8>,
+    goes_on: bool,
+    marks: Vec<&'static str>,
+}
+
+/// What a hunt brought.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+#[must_use = "a failure that nobody looks at is none"]
+pub struct Found {
+    /// What happened in all histories.
+    pub tally: Tally,
+    /// The first that failed, if any did.
+    pub failure: Option<Failure>,
+}
+
+/// What happened in some histories.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Tally {
+    /// How many there were.
+    pub histories: u64,
+    /// How long they took in virtual time.
+    pub lasted: Duration,
+    /// How often each kind of thing went wrong.
+    pub fired: BTreeMap<Site, u64>,
+    /// How often each mark was reached.
+    pub marks: BTreeMap<&'static str, u64>,
+    /// Those that failed, each with the law that it broke.
+    pub failures: Vec<Case>,
+}
+
+impl Hunt {
+    /// Seeds of a world of your own.
+    pub fn new(
+        name: impl Into<String>,
+        prepare: impl Fn(Sim) -> Sim + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            prepare: Arc::new(prepare),
+            personalities: vec![Personality::Ideal, Personality::Zk, Personality::Etcd],
+            seeds: 0..1_000,
+            jobs: std::thread::available_parallelism().map_or(1, usize::from),
+            mutant: None,
+            without: Vec::new(),
+            goes_on: false,
+            marks: Vec::new(),
+        }
+    }
+
+    /// Seeds of one of the workloads that come with the simulator.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCase::NoWorkload`] if there is none of this name.
+    pub fn workload(name: &str) -> Result<Self, BadCase> {
+        let workload: &'static dyn Workload =
+            workload::by_name(name).ok_or_else(|| BadCase::NoWorkload(name.to_owned()))?;
+        let mut hunt = Self::new(name, move |sim| workload.prepare(sim));
+        hunt.marks = workload.marks().to_vec();
+        Ok(hunt)
+    }
+
+    /// Which seeds. A thousand unless said otherwise.
+    pub fn seeds(mut self, seeds: Range<u64>) -> Self {
+        self.seeds = seeds;
+        self
+    }
+
+    /// As the environment says: `SYNOD_SIM_SEEDS=100000` seeds in place of those said, or
+    /// `SYNOD_SIM_SEED=0x2f` alone.
+    ///
+    /// # Panics
+    ///
+    /// If what it says is no number.
+    pub fn or_as_told(self) -> Self {
+        let number = |name: &str| {
+            let text = std::env::var(name).ok()?;
+            Some(seed(&text).unwrap_or_else(|| panic!("{name}={text} is no number")))
+        };
+        match (number(SEED), number(SEEDS)) {
+            (Some(seed), _) => self.seeds(seed..seed + 1),
+            (None, Some(count)) => self.seeds(0..count),
+            (None, None) => self,
+        }
+    }
+
+    /// Whose habits the store has: of these one seed after the other. `ideal`, `zk` and `etcd` unless said
+    /// otherwise.
+    ///
+    /// # Panics
+    ///
+    /// If there are none.
+    pub fn personalities(mut self, personalities: impl Into<Vec<Personality>>) -> Self {
+        self.personalities = personalities.into();
+        assert!(!self.personalities.is_empty(), "a store has some habits");
+        self
+    }
+
+    /// On how many threads. As many as the machine has processors unless said otherwise.
+    pub fn jobs(mut self, jobs: usize) -> Self {
+        self.jobs = jobs.max(1);
+        self
+    }
+
+    /// Makes a known mistake, by its name.
+    pub fn mutant(mut self, name: impl Into<String>) -> Self {
+        self.mutant = Some(name.into());
+        self
+    }
+
+    /// Switches a fault off.
+    pub fn without(mut self, fault: Fault) -> Self {
+        self.without.push(fault.number());
+        self
+    }
+
+    /// Goes on when a history fails, and counts.
+    pub fn to_the_end(mut self) -> Self {
+        self.goes_on = true;
+        self
+    }
+
+    /// Runs them, and shrinks the first that fails.
+    ///
+    /// # Panics
+    ///
+    /// If it names a mistake that is not there.
+    pub fn run(&self) -> Found {
+        let tally = self.count(&|_| ()).unwrap_or_else(|error| panic!("{error}"));
+        let failure = tally.failures.first().and_then(|case| self.explain(case));
+        Found { tally, failure }
+    }
+
+    /// Runs them, and tells each time how many more are done.
+    ///
+    /// # Errors
+    ///
+    /// If it names a mistake that is not there.
+    pub fn count(&self, done: &(dyn Fn(u64) + Sync)) -> Result<Tally, BadCase> {
+        let (next, over) = (AtomicU64::new(self.seeds.start), AtomicBool::new(false));
+        let all = Mutex::new(Ok(Tally::default()));
+        let work = || {
+            while !over.load(Ordering::Relaxed) {
+                let from = next.fetch_add(CHUNK, Ordering::Relaxed);
+                if from >= self.seeds.end {
+                    break;
+                }
+                let chunk = self.chunk(from..(from + CHUNK).min(self.seeds.end));
+                let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+                match (&mut *all, chunk) {
+                    (Ok(all), Ok(chunk)) => {
+                        done(chunk.histories);
+                        all.add(chunk);
+                        let stops = !self.goes_on && !all.failures.is_empty();
+                        over.fetch_or(stops, Ordering::Relaxed);
+                    }
+                    (all, Err(error)) => {
+                        *all = Err(error);
+                        over.store(true, Ordering::Relaxed);
+                    }
+                    (Err(_), _) => {}
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..self.jobs {
+                scope.spawn(work);
+            }
+        });
+        let tally = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+        tally.map(|mut tally| {
+            tally.failures.sort_by_key(|case| case.seed);
+            for mark in &self.marks {
+                tally.marks.entry(mark).or_default();
+            }
+            tally
+        })
+    }
+
+    fn chunk(&self, seeds: Range<u64>) -> Result<Tally, BadCase> {
+        let mut tally = Tally::default();
+        for seed in seeds {
+            let mut case = self.case(seed);
+            let report = case.run_in(&*self.prepare, false)?;
+            tally.note(&report);
+            if let Some(violation) = report.violation {
+                case.law = Some(violation.law);
+                tally.failures.push(case);
+                if !self.goes_on {
+                    break;
+                }
+            }
+        }
+        Ok(tally)
+    }
+
+    /// The case of a seed.
+    pub fn case(&self, seed: u64) -> Case {
+        let count = self.personalities.len() as u64;
+        let place = usize::try_from(seed % count).unwrap_or(0);
+        let mut case = Case::new(&self.name, self.personalities[place], seed);
+        case.mutant.clone_from(&self.mutant);
+        case.without.clone_from(&self.without);
+        case
+    }
+
+    /// Shrinks a case that failed, and tells of it.
+    pub fn explain(&self, case: &Case) -> Option<Failure> {
+        let mut failure = Failure::of_prepared(case, &*self.prepare).ok().flatten()?;
+        if workload::by_name(&self.name).is_none() {
+            failure.again = format!("{SEED}={:#x}, and this program again", case.seed);
+        }
+        Some(failure)
+    }
+
+    /// What must be hit for a hunt to be worth its time, and was not: marks, and faults.
+    pub fn missed(&self, tally: &Tally) -> Vec<String> {
+        let marks = tally.marks.iter().filter(|(_, times)| **times == 0);
+        let marks = marks.map(|(mark, _)| format!("never: {mark}"));
+        let wanted: BTreeSet<Site> =
+            self.personalities.iter().flat_map(|personality| self.rates(*personality)).collect();
+        let never = wanted.into_iter().filter(|site| !tally.fired.contains_key(site));
+        marks.chain(never.map(|site| format!("never: {site}"))).collect()
+    }
+
+    /// What can go wrong in this world at all.
+    fn rates(&self, personality: Personality) -> Vec<Site> {
+        let sim = (self.prepare)(Sim::new(0).personality(personality));
+        let rates: Rates = sim.rates;
+        Site::all().filter(|site| rates.of(*site) > 0).collect()
+    }
+}
+
+impl Tally {
+    fn note(&mut self, report: &Report) {
+        self.histories += 1;
+        self.lasted += report.lasted;
+        for fired in &report.fired {
+            *self.fired.entry(fired.spot.site).or_default() += 1;
+        }
+        for (mark, times) in &report.marks {
+            *self.marks.entry(mark).or_default() += times;
+        }
+    }
+
+    fn add(&mut self, other: Self) {
+        self.histories += other.histories;
+        self.lasted += other.lasted;
+        self.failures.extend(other.failures);
+        for (site, times) in other.fired {
+            *self.fired.entry(site).or_default() += times;
+        }
+        for (mark, times) in other.marks {
+            *self.marks.entry(mark).or_default() += times;
+        }
+    }
+}
+
+impl Found {
+    /// That no history failed.
+    ///
+    /// # Panics
+    ///
+    /// If one did: with all that there is to say about it.
+    pub fn expect_clean(&self) {
+        if let Some(failure) = &self.failure {
+            panic!("after {} histories:\n\n{failure}", self.tally.histories);
+        }
+    }
+}
+
+/// A seed, as people write it.
+fn seed(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+impl fmt::Debug for Hunt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hunt")
+            .field("name", &self.name)
+            .field("seeds", &self.seeds)
+            .finish_non_exhaustive()
+    }
+}

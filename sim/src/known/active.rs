@@ -1,0 +1,86 @@
+//! [`Known`]: a mistake that can be made.
+
+use std::fmt;
+use std::sync::Arc;
+
+use synod_conformance::wrong::{Mistake, Wrong};
+use synod_core::mutant::{self, Mutant};
+
+use crate::case::BadCase;
+use crate::report::Report;
+use crate::setup::{Sim, Way};
+
+/// A mistake that somebody made in earnest, or would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Known {
+    /// Of a store, made around one that makes none.
+    Store(Mistake),
+    /// Of the door, or of a recipe.
+    Door(Mutant),
+    /// None, but all that stands around a store that makes one: what must find nothing.
+    Transparent,
+}
+
+impl Known {
+    /// The mistake of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`BadCase::NoMutant`] if there is none.
+    pub fn by_name(name: &str) -> Result<Self, BadCase> {
+        let door = Mutant::ALL.iter().find(|it| it.to_string() == name).copied().map(Self::Door);
+        let store = || Mistake::ALL.iter().find(|it| it.to_string() == name).copied();
+        let none = || (name == "Transparent").then_some(Self::Transparent);
+        door.or_else(|| store().map(Self::Store))
+            .or_else(none)
+            .ok_or_else(|| BadCase::NoMutant(name.to_owned()))
+    }
+
+    /// All of them, and none.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let door = Mutant::ALL.iter().copied().map(Self::Door);
+        let store = Mistake::ALL.iter().copied().map(Self::Store);
+        std::iter::once(Self::Transparent).chain(door).chain(store)
+    }
+
+    /// What it gets wrong, in a sentence.
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Store(mistake) => mistake.what(),
+            Self::Door(mutant) => mutant.what(),
+            Self::Transparent => "makes no mistake",
+        }
+    }
+
+    fn run(self, sim: Sim) -> Report {
+        match self {
+            Self::Door(mutant) => mutant::with(mutant, || sim.run()),
+            Self::Store(mistake) => sim.around(move |store| way(Wrong::new(store, mistake))).run(),
+            Self::Transparent => sim.around(|store| way(Wrong::transparent(store))).run(),
+        }
+    }
+}
+
+/// The same wrong store for everybody, each by his own way.
+fn way(wrong: Wrong) -> Way {
+    Arc::new(move |own| Arc::new(wrong.by_way_of(own)))
+}
+
+/// Runs a simulation in which this mistake is made.
+pub(crate) fn run(sim: Sim, mutant: Option<&str>) -> Result<Report, BadCase> {
+    Ok(match mutant {
+        None => sim.run(),
+        Some(name) => Known::by_name(name)?.run(sim),
+    })
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(mistake) => f.pad(&mistake.to_string()),
+            Self::Door(mutant) => f.pad(&mutant.to_string()),
+            Self::Transparent => f.pad("Transparent"),
+        }
+    }
+}

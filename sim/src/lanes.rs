@@ -1,0 +1,223 @@
+//! [`Diagram`]: a history as lanes, one for each process and one for the store, for people who see it for
+//! the first time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use synod_mem::cluster::{Line, What};
+
+use crate::report::Report;
+
+mod html;
+mod text;
+mod words;
+
+pub(crate) use html::LEGEND;
+
+/// A history as lanes.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Diagram {
+    /// What the lanes are called: the processes, then the store.
+    pub lanes: Vec<String>,
+    /// What happened, in order.
+    pub cells: Vec<Cell>,
+}
+
+/// One thing that happened, in its lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cell {
+    /// When, since the beginning.
+    pub at: Duration,
+    /// In which lane.
+    pub lane: usize,
+    /// What kind of thing it is.
+    pub what: What,
+    /// In words.
+    pub text: String,
+    /// Whether it is what the failure is about.
+    pub is_marked: bool,
+    /// For each lane, whether something that was begun there goes on.
+    pub goes_on: Vec<bool>,
+    /// How often it happened in a row.
+    pub times: usize,
+}
+
+/// What is left out when there is too much.
+const MOST: usize = 160;
+/// How much is shown around what the failure is about.
+const AROUND: usize = 25;
+
+impl Diagram {
+    /// The lanes of a history whose trace was kept.
+    pub fn of(report: &Report) -> Self {
+        let mut lanes = report.names.clone();
+        let audited = report.lines.iter().any(|line| line.actor == lanes.len() as u64 + 1);
+        if audited {
+            lanes.push("auditor".to_owned());
+        }
+        lanes.push("the store".to_owned());
+        let mut drawing = Drawing::new(report, lanes.len());
+        for line in &report.lines {
+            drawing.line(line);
+        }
+        drawing.verdict(report);
+        let cells = shortened(joined(drawing.cells));
+        Self { lanes, cells }
+    }
+}
+
+/// What is known while the lines are gone through.
+struct Drawing<'a> {
+    report: &'a Report,
+    store: usize,
+    words: words::Words,
+    asked: BTreeMap<u64, &'a str>,
+    /// The calls in which something goes wrong.
+    troubled: BTreeSet<u64>,
+    /// The calls that ended without an answer.
+    failed: BTreeSet<u64>,
+    /// What goes on, by its id: its lane, and the cell in which it began.
+    begun: BTreeMap<u64, (usize, usize)>,
+    cells: Vec<Cell>,
+}
+
+impl<'a> Drawing<'a> {
+    fn new(report: &'a Report, lanes: usize) -> Self {
+        let faults = report.lines.iter().filter(|line| line.what == What::Fault && line.id > 0);
+        Self {
+            report,
+            store: lanes - 1,
+            words: words::Words::of(report),
+            asked: BTreeMap::new(),
+            troubled: faults.map(|line| line.id).collect(),
+            failed: BTreeSet::new(),
+            begun: BTreeMap::new(),
+            cells: Vec::new(),
+        }
+    }
+
+    fn line(&mut self, line: &'a Line) {
+        let quiet = || self.asked.get(&line.id).is_some_and(|it| *it == "heartbeat");
+        match line.what {
+            What::Sent => {
+                self.asked.insert(line.id, &line.text);
+                if line.text != "heartbeat" || self.troubled.contains(&line.id) {
+                    self.put(line, format!("→ {}", line.text));
+                }
+            }
+            What::Returned if quiet() && !self.troubled.contains(&line.id) => {}
+            What::Returned => self.put(line, format!("← {}", line.text)),
+            What::Failed => {
+                self.failed.insert(line.id);
+                if !quiet() || self.troubled.contains(&line.id) {
+                    let asked = self.asked.get(&line.id).copied().unwrap_or_default();
+                    self.put(line, format!("✗ {}: {asked}", line.text));
+                }
+            }
+            What::Arrived if self.failed.contains(&line.id) => {
+                self.put(line, format!("only now arrives: {}", line.text));
+            }
+            What::Arrived | What::Answered => {}
+            What::Fault => self.put(line, format!("⚡ {}", line.text)),
+            What::Told => self.put(line, format!("! told: {}", line.text)),
+            What::Begun => {
+                self.begun.insert(line.id, (self.lane(line), self.cells.len()));
+                self.put(line, format!("┏ {}", line.text));
+            }
+            What::Over => {
+                self.put(line, format!("┗ no more: {}", line.text));
+                self.begun.remove(&line.id);
+            }
+            _ => self.put(line, line.text.clone()),
+        }
+    }
+
+    fn put(&mut self, line: &Line, text: String) {
+        let lane = self.lane(line);
+        let server = line.actor.checked_sub(100).filter(|_| lane == self.store);
+        let text = match server {
+            Some(server) => format!("server {}: {text}", server + 1),
+            None => text,
+        };
+        let text = self.words.short(&text);
+        let is_marked = self.is_evidence(line) || self.words.is_about(&text);
+        let mut goes_on = vec![false; self.store + 1];
+        self.begun.values().for_each(|(lane, _)| goes_on[*lane] = true);
+        let (at, what) = (line.at, line.what);
+        self.cells.push(Cell { at, lane, what, text, is_marked, goes_on, times: 1 });
+        if line.text.starts_with("WRONG") {
+            // What went on then is what it is in conflict with.
+            for (_, cell) in self.begun.values() {
+                self.cells[*cell].is_marked = true;
+            }
+        }
+    }
+
+    fn is_evidence(&self, line: &Line) -> bool {
+        let Some(violation) = &self.report.violation else { return false };
+        let its = line.actor == violation.actor && line.at == violation.at;
+        line.text.starts_with("WRONG") || its && line.what == What::Session
+    }
+
+    /// A session is the store's affair.
+    fn lane(&self, line: &Line) -> usize {
+        match usize::try_from(line.actor).unwrap_or(0) {
+            0 => self.store,
+            _ if line.what == What::Session => self.store,
+            actor if actor <= self.store => actor - 1,
+            _ => self.store,
+        }
+    }
+
+    fn verdict(&mut self, report: &Report) {
+        let Some(violation) = &report.violation else { return };
+        if self.cells.iter().any(|cell| cell.text.starts_with("WRONG")) {
+            return;
+        }
+        let text = format!("WRONG, {}: {}", violation.law, violation.what);
+        let place = usize::try_from(violation.actor).unwrap_or(0).checked_sub(1);
+        let lane = place.filter(|place| *place < self.store).unwrap_or(self.store);
+        let text = self.words.short(&text);
+        let (at, what) = (violation.at, What::Note);
+        let mut goes_on = vec![false; self.store + 1];
+        self.begun.values().for_each(|(lane, _)| goes_on[*lane] = true);
+        self.cells.push(Cell { at, lane, what, text, is_marked: true, goes_on, times: 1 });
+    }
+}
+
+/// What happened again and again is told once.
+fn joined(cells: Vec<Cell>) -> Vec<Cell> {
+    let mut joined: Vec<Cell> = Vec::new();
+    for cell in cells {
+        match joined.last_mut() {
+            Some(last) if last.text == cell.text && last.lane == cell.lane => {
+                last.times += 1;
+                last.is_marked |= cell.is_marked;
+            }
+            _ => joined.push(cell),
+        }
+    }
+    joined
+}
+
+/// Only what is near the failure, and all that went wrong, if there is too much.
+fn shortened(cells: Vec<Cell>) -> Vec<Cell> {
+    if cells.len() <= MOST {
+        return cells;
+    }
+    let matters: Vec<usize> =
+        (0..).zip(&cells).filter(|(_, cell)| cell.is_marked).map(|(place, _)| place).collect();
+    let last = cells.len();
+    (0_usize..)
+        .zip(cells)
+        .filter(|(place, cell)| {
+            let is_near = |other: &usize| place.abs_diff(*other) <= AROUND;
+            matches!(cell.what, What::Fault | What::Phase | What::Begun | What::Over)
+                || last - place <= AROUND
+                || matters.iter().any(is_near)
+        })
+        .map(|(_, cell)| cell)
+        .collect()
+}

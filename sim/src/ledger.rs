@@ -1,0 +1,179 @@
+//! [`Ledger`]: what each write was told, held against what the store did.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use synod_core::error::{Effect, Error};
+use synod_core::path::Path;
+use synod_core::store::Outcome;
+use synod_mem::cluster::{By, Personality};
+
+use crate::findings::Truth;
+use crate::process::Process;
+
+/// Writes, each with data that no other has, and what became of them. Clones are the same ledger.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger(Arc<Mutex<BTreeMap<String, Line>>>);
+
+/// One write.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    /// How many commits there were when it was called, and when it returned.
+    called: usize,
+    returned: usize,
+    told: Told,
+}
+
+/// What a write was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Told {
+    /// That it happened.
+    Done,
+    /// That it did not, and never will.
+    Failed,
+    /// Nothing that is certain.
+    Unknown,
+}
+
+impl Told {
+    /// What a result tells.
+    pub fn of<T>(result: &Result<Outcome<T>, Error>) -> Self {
+        match result {
+            Ok(Outcome::Committed(_)) => Self::Done,
+            Ok(Outcome::Rejected(_)) => Self::Failed,
+            Err(error) if error.effect() == Effect::None => Self::Failed,
+            Err(_) => Self::Unknown,
+        }
+    }
+}
+
+impl Ledger {
+    /// Runs a write of this data, or drops it if that is what goes wrong. `None` if it was dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// As cancel safe as the write, of which nothing is known then.
+    pub async fn write<T>(
+        &self,
+        me: &Process,
+        data: impl Display,
+        call: impl Future<Output = Result<Outcome<T>, Error>>,
+    ) -> Option<Result<Outcome<T>, Error>> {
+        let (data, called) = (data.to_string(), me.committed());
+        let line = Line { called, returned: usize::MAX, told: Told::Unknown };
+        self.lock().insert(data.clone(), line);
+        let result = me.perhaps(call).await?;
+        if let Some(line) = self.lock().get_mut(&data) {
+            (line.returned, line.told) = (me.committed(), Told::of(&result));
+        }
+        Some(result)
+    }
+
+    /// L-OUT-1 to L-OUT-3: what failed never happened; what was answered happened once, during the
+    /// call; what is unknown happened at most once.
+    ///
+    /// # Errors
+    ///
+    /// The law that was broken, and how.
+    pub fn check(&self, truth: &Truth) -> Result<(), (&'static str, String)> {
+        let happened = happened(truth);
+        for (data, line) in &*self.lock() {
+            let times = happened.get(data.as_str()).map_or(&[][..], Vec::as_slice);
+            line.check(times)
+                .map_err(|(law, what)| (law, format!("the write of {data} {what}")))?;
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Line>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A commit that wrote something. If a stranger took that away again, whoever looked for it had to take
+/// it for not done.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    at: usize,
+    undone: bool,
+}
+
+/// At which commits each data was written.
+fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
+    let mut happened: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
+    let mut holds: BTreeMap<&Path, &str> = BTreeMap::new();
+    // There the first sending of a create may come when the node of the second was deleted again.
+    let late = matches!(truth.personality, Personality::Etcd | Personality::Etcd34);
+    for (index, entry) in truth.log.iter().enumerate() {
+        for change in &entry.changes {
+            let data = change.node.as_ref().and_then(|node| std::str::from_utf8(&node.data).ok());
+            let held = match data {
+                Some(data) => holds.insert(&change.path, data),
+                None => holds.remove(&change.path),
+            };
+            let Some(data) = data else {
+                let undone = held.filter(|_| {
+                    entry.by == By::Stranger || (late && matches!(entry.by, By::Process(_)))
+                });
+                let times = undone.and_then(|data| happened.get_mut(data));
+                if let Some(time) = times.and_then(|times| times.last_mut()) {
+                    time.undone = true;
+                }
+                continue;
+            };
+            let times = happened.entry(data).or_default();
+            if times.last().is_none_or(|last| last.at != index) {
+                times.push(Time { at: index, undone: false });
+            }
+        }
+    }
+    happened
+}
+
+impl Line {
+    fn check(&self, times: &[Time]) -> Result<(), (&'static str, String)> {
+        let stayed = times.iter().filter(|time| !time.undone).count();
+        let in_time = times.iter().any(|time| (self.called..self.returned).contains(&time.at));
+        match self.told {
+            Told::Failed if stayed > 0 => {
+                Err(("L-OUT-1", "failed for certain, and happened".to_owned()))
+            }
+            Told::Unknown if stayed > 1 => Err(("L-OUT-3", format!("happened {stayed} times"))),
+            Told::Done if times.is_empty() => {
+                Err(("L-OUT-2", "was answered, and never happened".to_owned()))
+            }
+            Told::Done if stayed > 1 => {
+                Err(("L-OUT-2", format!("was answered, and happened {stayed} times")))
+            }
+            Told::Done if !in_time => Err(("L-OUT-2", "happened at another time".to_owned())),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_decides_how_often_it_may_have_happened() {
+        let line = |told| Line { called: 3, returned: 6, told };
+        let law = |told, times: &[usize]| {
+            let times: Vec<_> = times.iter().map(|at| Time { at: *at, undone: false }).collect();
+            line(told).check(&times).err().map(|(law, _)| law)
+        };
+        assert_eq!(law(Told::Done, &[4]), None);
+        assert_eq!(law(Told::Done, &[6]), Some("L-OUT-2"));
+        assert_eq!(law(Told::Done, &[2]), Some("L-OUT-2"));
+        assert_eq!(law(Told::Done, &[]), Some("L-OUT-2"));
+        assert_eq!(law(Told::Done, &[3, 4]), Some("L-OUT-2"));
+        assert_eq!(law(Told::Failed, &[]), None);
+        assert_eq!(law(Told::Failed, &[9]), Some("L-OUT-1"));
+        assert_eq!(law(Told::Unknown, &[9]), None);
+        assert_eq!(law(Told::Unknown, &[4, 9]), Some("L-OUT-3"));
+        let again = [Time { at: 4, undone: true }, Time { at: 5, undone: false }];
+        assert!(line(Told::Done).check(&again).is_ok());
+    }
+}

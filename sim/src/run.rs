@@ -1,0 +1,436 @@
+//! Runs one history: its phases, its crashes, and the look at its end.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use synod_core::clock;
+use synod_core::stage::{self, Stage as _};
+use synod_core::store::Backend;
+use synod_core::task::Task;
+use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
+
+use crate::findings::{Findings, Truth};
+use crate::process::{Calm, Process};
+use crate::report::Report;
+use crate::room::Room;
+use crate::setup::{Body, Hope, Mending, Sim, Way};
+use crate::watched::{Sessions, Watched};
+
+/// A call must end, once everything is mended, within so many times to live.
+const PATIENCE: u32 = 40;
+
+/// So many turns no history takes in which nobody tries again and again without a rest.
+const TURNS: u64 = 100_000;
+
+/// How wrong a clock may be, in millionths: a little less than the margin for two that are 1 % off.
+const RATES: [i64; 6] = [-19_600, -10_000, -1_000, 1_000, 10_000, 19_600];
+
+/// The last sequence of a directory, where they are counted.
+const LAST: u64 = i32::MAX as u64;
+
+/// The simulation while it runs.
+struct Run {
+    room: Room,
+    cluster: Cluster,
+    findings: Findings,
+    sessions: Sessions,
+    around: Option<Way>,
+    seed: u64,
+    rounds: u64,
+    ttl: Duration,
+    mending: Arc<Calm>,
+    people: RefCell<Vec<Person>>,
+}
+
+/// A process while it runs.
+struct Person {
+    name: Arc<str>,
+    body: Body,
+    life: u32,
+    main: Option<Task>,
+    done: Arc<AtomicBool>,
+    frozen: bool,
+}
+
+pub(crate) fn run(sim: Sim) -> Report {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be made");
+    // The room gives its tasks their turns; that it is one task to the runtime must not hurry them.
+    runtime.block_on(tokio::task::unconstrained(history(sim)))
+}
+
+async fn history(mut sim: Sim) -> Report {
+    let rates = if sim.swarms { sim.rates.clone().swarm(sim.seed) } else { sim.rates.clone() };
+    let names = sim.bodies.iter().map(|(name, _)| name.clone()).collect();
+    let run = Rc::new(Run::new(&mut sim, rates.clone()));
+    let on_stage = stage::set(run.room.as_stage());
+    let entered = run.room.enter();
+    let world = run.cluster.clone();
+    let world = run.room.spawn_as(0, async move { world.run().await });
+
+    let truth = run.phases(&mut sim).await;
+    for check in sim.checks {
+        if run.findings.is_wrong() {
+            break;
+        }
+        if let Err((law, what)) = check(&truth) {
+            run.findings.wrong(&law, what, truth.lasted, 0);
+        }
+    }
+
+    drop(world);
+    run.people.borrow_mut().clear();
+    run.room.clear();
+    drop(entered);
+    drop(on_stage);
+    let found = run.findings.take();
+    Report {
+        seed: sim.seed,
+        personality: sim.personality,
+        rates,
+        violation: found.violation,
+        fired: run.cluster.with_dice(|dice| dice.fired().to_vec()),
+        lines: run.cluster.with_trace(synod_mem::cluster::Trace::take),
+        hash: run.cluster.with_trace(|trace| {
+            trace.stir(run.room.polls());
+            trace.hash()
+        }),
+        marks: found.marks,
+        lasted: truth.lasted,
+        turns: run.room.polls(),
+        names,
+    }
+}
+
+impl Run {
+    fn new(sim: &mut Sim, rates: Rates) -> Self {
+        let mut options = ClusterOptions::new(sim.personality);
+        options.rates = rates;
+        options.choice = sim.choice.clone();
+        options.keep_trace = sim.keep_trace;
+        options.ttl = sim.ttl;
+        let cluster = Cluster::new(options);
+        for (path, data) in std::mem::take(&mut sim.given) {
+            cluster.give(path, data);
+        }
+        for dir in std::mem::take(&mut sim.aged) {
+            if let Ok(anchor) = dir.join("anchor") {
+                cluster.give(anchor, "".into());
+            }
+            let short = cluster.with_dice(|dice| dice.fires(Site::NearTheEnd, 0, 8));
+            if let Some(short) = short {
+                cluster.skip_sequences(&dir, LAST - short);
+            }
+        }
+        let room = Room::new(sim.seed, sim.choice.clone(), cluster.clone(), sim.ttl);
+        // What is done behind everybody's back is the world's doing.
+        let around = sim.around.take().map(|layer| layer(Arc::new(cluster.backend(0))));
+        let bodies = std::mem::take(&mut sim.bodies).into_iter().zip(1..);
+        let people = bodies.map(|((name, body), actor)| Person {
+            name: name.into(),
+            body,
+            life: 0,
+            main: None,
+            done: Arc::new(AtomicBool::new(sim.absent.contains(&actor))),
+            frozen: false,
+        });
+        Self {
+            room,
+            cluster,
+            findings: Findings::default(),
+            sessions: Sessions::default(),
+            around,
+            rounds: sim.rounds,
+            seed: sim.seed,
+            ttl: sim.ttl,
+            mending: Arc::default(),
+            people: RefCell::new(people.collect()),
+        }
+    }
+
+    async fn phases(&self, sim: &mut Sim) -> Truth {
+        let count = self.people.borrow().len();
+        for place in 0..count {
+            self.set_clock(place as u64 + 1);
+            if self.place(place as u64 + 1).is_some() {
+                self.start(place);
+            }
+        }
+        self.until_done(sim.limit).await;
+
+        let mending = self.mend(sim.mending, count);
+        if !self.until_done(self.ttl * PATIENCE).await && !self.findings.is_wrong() {
+            let late = self.unfinished().join(", ");
+            self.wrong("L-OUT-5", format!("everything works again, and {late} did not end"));
+        }
+        for (law, hope) in std::mem::take(&mut sim.hopes) {
+            if self.findings.is_wrong() {
+                break;
+            }
+            self.hope(&law, hope).await;
+        }
+        if mending == Mending::All && !self.findings.is_wrong() {
+            self.leaves_nothing(count).await;
+        }
+        Truth {
+            log: self.cluster.log(),
+            deaths: self.cluster.deaths(),
+            personality: sim.personality,
+            lasted: self.cluster.age(),
+            mended: mending == Mending::All,
+        }
+    }
+
+    fn wrong(&self, law: &str, what: String) {
+        self.findings.wrong(law, what, self.cluster.age(), 0);
+    }
+
+    /// Sets the clock of a process wrong, if that is what goes wrong.
+    fn set_clock(&self, actor: u64) {
+        let rate = self.cluster.with_dice(|dice| {
+            dice.fires(Site::ClockRate, actor, 1)?;
+            usize::try_from(dice.pick(Site::Way, actor, RATES.len() as u64)).ok()
+        });
+        if let Some(rate) = rate {
+            self.room.set_rate(actor, RATES[rate]);
+            let about = || format!("{} ({} ppm)", Site::ClockRate, RATES[rate]);
+            self.cluster.tell(actor, What::Fault, 0, about);
+        }
+    }
+
+    fn process(&self, actor: u64, name: Arc<str>, life: u32) -> Process {
+        let mut inner: Arc<dyn Backend> = Arc::new(self.cluster.backend(actor));
+        if let Some(around) = &self.around {
+            inner = around(inner);
+        }
+        let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
+        let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
+        let (seed, ttl, rounds) = (self.seed, self.ttl, self.rounds);
+        let mending = self.mending.clone();
+        Process { actor, name, life, seed, rounds, ttl, cluster, backend, findings, mending }
+    }
+
+    fn start(&self, place: usize) {
+        let actor = place as u64 + 1;
+        let person = &mut self.people.borrow_mut()[place];
+        let me = self.process(actor, person.name.clone(), person.life);
+        person.life += 1;
+        let (body, done) = (person.body.clone(), person.done.clone());
+        person.main = Some(self.room.spawn_as(actor, async move {
+            body(me).await;
+            done.store(true, Ordering::Relaxed);
+        }));
+    }
+
+    /// Runs until every process that is not frozen has ended, or for so long. Whether they have.
+    async fn until_done(&self, limit: Duration) -> bool {
+        let end = self.cluster.age() + limit;
+        let over = Arc::new(AtomicBool::new(false));
+        let rings = over.clone();
+        let bell = self.room.spawn_as(0, async move {
+            clock::sleep(limit).await;
+            rings.store(true, Ordering::Relaxed);
+        });
+        loop {
+            self.room
+                .run_until(|| {
+                    self.attend();
+                    self.check_turns();
+                    over.load(Ordering::Relaxed) || self.findings.is_wrong() || self.is_done()
+                })
+                .await;
+            if let Some((actor, what)) = self.room.take_panic() {
+                self.findings.wrong(
+                    "L-OUT-8",
+                    format!("a panic: {what}"),
+                    self.cluster.age(),
+                    actor,
+                );
+            }
+            if self.findings.is_wrong() || self.is_done() || self.cluster.age() >= end {
+                drop(bell);
+                return self.is_done();
+            }
+        }
+    }
+
+    /// L-X-8: nobody keeps the machine busy with trying again.
+    fn check_turns(&self) {
+        if self.room.polls() > TURNS && !self.findings.is_wrong() {
+            self.wrong("L-X-8", format!("more than {TURNS} turns of tasks"));
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let people = self.people.borrow();
+        people.iter().zip(1..).all(|(person, actor)| {
+            person.frozen || person.done.load(Ordering::Relaxed) || self.mending.awaits(actor)
+        })
+    }
+
+    fn unfinished(&self) -> Vec<String> {
+        let people = self.people.borrow();
+        let late = people.iter().filter(|it| !it.frozen && !it.done.load(Ordering::Relaxed));
+        late.map(|person| person.name.to_string()).collect()
+    }
+
+    /// Does what the store calls for.
+    fn attend(&self) {
+        for alarm in self.cluster.alarms() {
+            match alarm {
+                Alarm::Died => {
+                    let deaths = self.cluster.deaths();
+                    deaths.iter().rev().take(8).for_each(|death| self.check_death(death));
+                }
+                Alarm::Crash(actor) => self.crash(actor),
+                Alarm::UserDies(actor) => self.user_dies(actor),
+                _ => {}
+            }
+        }
+    }
+
+    /// L-SES-2: nobody is certain of a session that ended because nothing was heard of it.
+    fn check_death(&self, death: &Death) {
+        let Some(status) = self.sessions.status(death.session).filter(|_| death.silent) else {
+            return;
+        };
+        let shown = self.room.shown_to(death.actor);
+        if status.until().is_some_and(|until| shown < until) {
+            let what =
+                format!("session {} is over, and its process is certain of it", death.session);
+            self.findings.wrong("L-SES-2", what, self.cluster.age(), death.actor);
+        }
+    }
+
+    fn crash(&self, actor: u64) {
+        let Some(place) = self.place(actor) else { return };
+        self.cluster.bury(actor);
+        self.room.kill(actor);
+        drop(self.people.borrow_mut()[place].main.take());
+        self.start_later(place);
+    }
+
+    fn user_dies(&self, actor: u64) {
+        let Some(place) = self.place(actor) else { return };
+        drop(self.people.borrow_mut()[place].main.take());
+        self.start_later(place);
+    }
+
+    /// The place of a process that runs.
+    fn place(&self, actor: u64) -> Option<usize> {
+        let place = usize::try_from(actor).ok()?.checked_sub(1)?;
+        let people = self.people.borrow();
+        let person = people.get(place)?;
+        (!person.frozen && !person.done.load(Ordering::Relaxed)).then_some(place)
+    }
+
+    fn start_later(&self, place: usize) {
+        let actor = place as u64 + 1;
+        let millis = u64::try_from(self.ttl.as_millis()).unwrap_or(1_000) * 2;
+        let rest = self.cluster.with_dice(|dice| dice.pick(Site::Way, actor, millis));
+        let (me, body, done) = {
+            let person = &mut self.people.borrow_mut()[place];
+            let me = self.process(actor, person.name.clone(), person.life);
+            person.life += 1;
+            (me, person.body.clone(), person.done.clone())
+        };
+        let main = self.room.spawn_as(actor, async move {
+            clock::sleep(Duration::from_millis(rest)).await;
+            body(me).await;
+            done.store(true, Ordering::Relaxed);
+        });
+        self.people.borrow_mut()[place].main = Some(main);
+    }
+
+    /// Mends everything, or all but a part of the world, which stops for ever.
+    fn mend(&self, mending: Option<Mending>, count: usize) -> Mending {
+        let (way, server, first) = self.cluster.with_dice(|dice| {
+            let way = dice.pick(Site::Core, 0, 2);
+            (way, dice.pick(Site::Core, 0, 3), dice.pick(Site::Core, 0, count.max(1) as u64))
+        });
+        let mending = mending.unwrap_or(if way == 0 { Mending::All } else { Mending::Core });
+        self.cluster.heal();
+        for actor in 1..=count as u64 {
+            self.room.resume(actor);
+        }
+        if mending == Mending::Core {
+            self.cluster.freeze(usize::try_from(server).unwrap_or(0));
+            for place in 0..count {
+                let actor = place as u64 + 1;
+                let frozen = place as u64 != first
+                    && self.cluster.with_dice(|dice| dice.pick(Site::Core, actor, 2)) == 0;
+                if frozen {
+                    self.room.pause(actor);
+                    self.people.borrow_mut()[place].frozen = true;
+                    self.cluster.tell(actor, What::Phase, 0, || "frozen for ever".to_owned());
+                }
+            }
+        }
+        self.mending.set();
+        mending
+    }
+
+    async fn hope(&self, law: &str, hope: Hope) {
+        let actor = self.people.borrow().len() as u64 + 1;
+        let me = self.process(actor, "auditor".into(), 0);
+        let told = Arc::new(std::sync::Mutex::new(None));
+        let (tell, work) = (told.clone(), hope(me));
+        let task = self.room.spawn_as(actor, async move {
+            let limited = clock::timeout(Duration::from_secs(600), work).await;
+            let answer = limited.unwrap_or_else(|_late| Err("it never became so".to_owned()));
+            *tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(answer);
+        });
+        let is_told = || told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_some();
+        self.room
+            .run_until(|| {
+                self.attend();
+                self.findings.is_wrong() || is_told()
+            })
+            .await;
+        if let Some((actor, what)) = self.room.take_panic() {
+            self.findings.wrong("L-OUT-8", format!("a panic: {what}"), self.cluster.age(), actor);
+        }
+        drop(task);
+        let answer = told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        if let Some(Err(what)) = answer {
+            self.wrong(law, what);
+        }
+    }
+
+    /// L-X-5: once every process has ended and time has passed, nothing of them is left.
+    async fn leaves_nothing(&self, count: usize) {
+        let rings = Arc::new(AtomicBool::new(false));
+        let (bell, rest) = (rings.clone(), self.ttl * 12);
+        let task = self.room.spawn_as(0, async move {
+            clock::sleep(rest).await;
+            bell.store(true, Ordering::Relaxed);
+        });
+        self.room
+            .run_until(|| {
+                self.attend();
+                rings.load(Ordering::Relaxed) || self.findings.is_wrong()
+            })
+            .await;
+        drop(task);
+        let census = self.cluster.census();
+        let mut tasks: usize = (1..=count as u64 + 1).map(|actor| self.room.alive(actor)).sum();
+        if self.around.is_some() {
+            // Those of the wrapper that makes the mistake are among them.
+            tasks = 0;
+        }
+        if census.sessions + census.watches + tasks > 0 && !self.findings.is_wrong() {
+            let what = format!("everybody has ended, and there are {tasks} tasks and {census:?}");
+            self.wrong("L-X-5", what);
+        }
+    }
+}
+
+impl Room {
+    /// What the clock of a process shows now.
+    fn shown_to(&self, actor: u64) -> clock::Instant {
+        self.as_actor(actor, Room::now)
+    }
+}

@@ -1,0 +1,136 @@
+//! [`shrink`]: takes away from a history that fails all that its failure does not need.
+//!
+//! As each decision belongs to its place, a fault that is taken away leaves all others where they
+//! were. So it is enough to try: without half of the faults, without a quarter, and so on; with fewer
+//! processes and rounds; with nothing left to chance on the way. What still breaks the same law is
+//! kept.
+
+use synod_mem::cluster::Site;
+
+use crate::case::{Case, Shrunk};
+use crate::report::Report;
+use crate::setup::Sim;
+
+/// How many histories it takes at most.
+const MOST: usize = 600;
+
+/// What is left, and what it took.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Smaller {
+    /// What is left.
+    pub case: Case,
+    /// How many faults fired before.
+    pub faults_before: usize,
+    /// How many histories were run for it.
+    pub runs: usize,
+}
+
+/// Takes away all that the failure does not need. `None` if the case does not fail.
+pub(crate) fn shrink(case: &Case, prepare: &dyn Fn(Sim) -> Sim) -> Option<Smaller> {
+    let whole = case.run_in(prepare, false).ok()?;
+    let law = whole.violation.as_ref()?.law.clone();
+    let faults: Vec<_> = whole.fired.iter().map(|it| (it.spot, it.size)).collect();
+    let faults_before = faults.len();
+    let kept = Shrunk { faults, ..case.shrunk.clone().unwrap_or_default() };
+    let mut search = Search { case: case.clone(), law, prepare, runs: 1, kept: kept.clone() };
+    search.case.law = Some(search.law.clone());
+    if search.fails(&kept) {
+        search.fewer_faults();
+        search.smaller_world(&whole);
+        search.calmer();
+        search.fewer_faults();
+    }
+    let case = Case { shrunk: Some(search.kept), ..search.case };
+    Some(Smaller { case, faults_before, runs: search.runs })
+}
+
+struct Search<'a> {
+    case: Case,
+    law: String,
+    prepare: &'a dyn Fn(Sim) -> Sim,
+    runs: usize,
+    kept: Shrunk,
+}
+
+impl Search<'_> {
+    /// Whether the same law is broken.
+    fn fails(&mut self, shrunk: &Shrunk) -> bool {
+        if self.runs >= MOST {
+            return false;
+        }
+        self.runs += 1;
+        let case = Case { shrunk: Some(shrunk.clone()), ..self.case.clone() };
+        let report = case.run_in(self.prepare, false);
+        report.is_ok_and(|report| report.violation.is_some_and(|it| it.law == self.law))
+    }
+
+    /// Keeps a change if it still fails.
+    fn keep(&mut self, change: impl FnOnce(&mut Shrunk)) -> bool {
+        let mut changed = self.kept.clone();
+        change(&mut changed);
+        if changed == self.kept || !self.fails(&changed) {
+            return false;
+        }
+        self.kept = changed;
+        true
+    }
+
+    /// Half of the faults, then a quarter, and so on: ddmin.
+    fn fewer_faults(&mut self) {
+        let mut parts = 2;
+        while !self.kept.faults.is_empty() {
+            let size = self.kept.faults.len().div_ceil(parts);
+            let mut at = 0;
+            let mut less = false;
+            while at < self.kept.faults.len() {
+                let end = (at + size).min(self.kept.faults.len());
+                let gone = self.keep(|kept| drop(kept.faults.drain(at..end)));
+                less |= gone;
+                at = if gone { at } else { end };
+            }
+            match (size, less) {
+                (1, false) => break,
+                (1, true) => {}
+                _ => parts = (parts * 2).min(self.kept.faults.len().max(1)),
+            }
+        }
+    }
+
+    /// Without some of the processes, and with fewer rounds.
+    fn smaller_world(&mut self, whole: &Report) {
+        for number in (1..=whole.names.len() as u64).rev() {
+            self.keep(|kept| {
+                kept.absent.push(number);
+                kept.faults.retain(|(spot, _)| spot.actor.get() != number);
+            });
+        }
+        for rounds in 1..3 {
+            if self.keep(|kept| kept.rounds = Some(rounds)) {
+                break;
+            }
+        }
+        self.keep(|kept| kept.mended = true);
+    }
+
+    /// With nothing left to chance on the way, and shorter faults.
+    fn calmer(&mut self) {
+        let sites = [Site::Delay, Site::Turn, Site::Server];
+        if !self.keep(|kept| kept.still = sites.to_vec()) {
+            for site in sites {
+                self.keep(|kept| kept.still.push(site));
+            }
+        }
+        for place in 0..self.kept.faults.len() {
+            self.keep(|kept| kept.faults[place].1 = 1);
+        }
+    }
+}
+
+impl Case {
+    /// Takes away all that its failure does not need. `None` if it does not fail.
+    pub fn shrink(&self) -> Option<Smaller> {
+        let workload = self.workload().ok()?;
+        shrink(self, &|sim| workload.prepare(sim))
+    }
+}

@@ -1,0 +1,143 @@
+//! [`Failure`]: a history that failed, told from its end.
+
+use std::fmt;
+
+use synod_mem::cluster::{Rates, Site};
+
+use crate::case::{BadCase, Case};
+use crate::findings::Violation;
+use crate::lanes::Diagram;
+use crate::report::Report;
+use crate::setup::Sim;
+use crate::shrink::{Smaller, shrink};
+
+/// A history that failed, and what is left of it when all is taken away that its failure does not need.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Failure {
+    /// As it was found.
+    pub case: Case,
+    /// The law that was broken, in the shrunk history if there is one.
+    pub violation: Violation,
+    /// What is left of it.
+    pub smaller: Smaller,
+    /// The shrunk history, with its trace.
+    pub report: Report,
+    /// How it is repeated.
+    pub again: String,
+}
+
+impl Failure {
+    /// Shrinks a case that failed, and tells of it. `None` if it does not fail.
+    ///
+    /// # Errors
+    ///
+    /// If the case names something that is not there.
+    pub fn of(case: &Case) -> Result<Option<Self>, BadCase> {
+        let workload = case.workload()?;
+        Self::of_prepared(case, &|sim| workload.prepare(sim))
+    }
+
+    pub(crate) fn of_prepared(
+        case: &Case,
+        prepare: &dyn Fn(Sim) -> Sim,
+    ) -> Result<Option<Self>, BadCase> {
+        let Some(smaller) = shrink(case, prepare) else { return Ok(None) };
+        let report = smaller.case.run_in(prepare, true)?;
+        let Some(violation) = report.violation.clone() else { return Ok(None) };
+        let case = Case { law: Some(violation.law.clone()), ..case.clone() };
+        let again = command(&case);
+        Ok(Some(Self { case, violation, smaller, report, again }))
+    }
+
+    /// The lanes of what is left.
+    pub fn diagram(&self) -> Diagram {
+        Diagram::of(&self.report)
+    }
+
+    /// All but the lanes.
+    pub fn summary(&self) -> String {
+        let Violation { law, what, .. } = &self.violation;
+        let mut lines = vec![format!("{law} is broken: {}", self.violation.sentence())];
+        lines.push(format!("  {what}"));
+        lines.push(String::new());
+        let mutant = self.case.mutant.as_ref().map(|it| format!(", with the mistake {it}"));
+        lines.push(format!(
+            "seed       {:#x} of {} on {}{}",
+            self.case.seed,
+            self.case.workload,
+            self.case.personality,
+            mutant.unwrap_or_default()
+        ));
+        lines.push(format!("processes  {}", self.report.names.join(", ")));
+        lines.push(format!("faults     {}", expanded(&self.report.rates)));
+        lines.push(format!("needs      {}", self.needs()));
+        lines.push(format!("again      {}", self.again));
+        lines.join("\n") + "\n"
+    }
+
+    /// What the failure needs.
+    fn needs(&self) -> String {
+        let Some(shrunk) = &self.smaller.case.shrunk else { return String::new() };
+        let faults: Vec<String> = shrunk
+            .faults
+            .iter()
+            .map(|(spot, _)| format!("{} ({})", spot.site, self.report.name(spot.actor.get())))
+            .collect();
+        let left = match &faults[..] {
+            [] => "no fault at all".to_owned(),
+            faults => faults.join(", "),
+        };
+        let absent: Vec<_> = shrunk.absent.iter().map(|number| self.report.name(*number)).collect();
+        let without = match &absent[..] {
+            [] => String::new(),
+            absent => format!("; not {}", absent.join(", ")),
+        };
+        let Smaller { faults_before, runs, .. } = &self.smaller;
+        format!(
+            "{left}{without}\n           (of {faults_before} faults that fired; shrunk in {runs} runs)"
+        )
+    }
+}
+
+/// What repeats a case.
+fn command(case: &Case) -> String {
+    let Case { workload, personality, seed, .. } = case;
+    let mutant = case.mutant.as_ref().map(|it| format!(" --mutant {it}")).unwrap_or_default();
+    let without: Vec<_> = case.without.iter().map(|it| format!(" --without F{it}")).collect();
+    format!(
+        "synod sim replay {workload} --seed {seed:#x} --personality {personality}{mutant}{}",
+        without.concat()
+    )
+}
+
+/// How often each fault fires, of a thousand times that it could.
+fn expanded(rates: &Rates) -> String {
+    let on: Vec<Site> = Site::all().filter(|site| rates.of(*site) > 0).collect();
+    if on.is_empty() {
+        return "none".to_owned();
+    }
+    let mut text = String::from("of 1000 times: ");
+    let mut width = text.len();
+    for (nth, site) in on.iter().enumerate() {
+        let comma = if nth + 1 < on.len() { ", " } else { "" };
+        let part = format!("{site} {}{comma}", rates.of(*site));
+        if width + part.len() > 85 {
+            text.push_str("\n           ");
+            width = 0;
+        }
+        width += part.len();
+        text.push_str(&part);
+    }
+    text
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        /// How wide a page is where nobody says.
+        const WIDTH: usize = 130;
+        let width = f.width().unwrap_or(WIDTH);
+        writeln!(f, "{}", self.summary())?;
+        write!(f, "{}\n{}", self.diagram().text(width), crate::lanes::LEGEND)
+    }
+}

@@ -1,0 +1,45 @@
+//! [`Workload`]: something that processes do, and the laws that it checks.
+//!
+//! Each recipe puts its own here: what its processes do, and what must be so of it.
+
+mod register;
+mod session;
+mod ticket;
+mod transfer;
+mod watcher;
+
+use crate::setup::Sim;
+
+/// Something that processes do, and what must be so of it.
+pub trait Workload: Sync {
+    /// What it is called on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What the processes do, in a sentence.
+    fn about(&self) -> &'static str;
+
+    /// The laws that it checks, by their ids.
+    fn laws(&self) -> &'static [&'static str];
+
+    /// What must happen at least once in 20,000 seeds, or they test less than they seem to.
+    fn marks(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Puts the processes and the checks into a simulation.
+    fn prepare(&self, sim: Sim) -> Sim;
+}
+
+/// Every workload that comes with the simulator.
+pub const ALL: &[&dyn Workload] = &[
+    &register::Registers,
+    &ticket::Tickets,
+    &watcher::Watchers,
+    &session::Sessions,
+    &transfer::Transfers,
+];
+
+/// The workload with this name.
+pub fn by_name(name: &str) -> Option<&'static dyn Workload> {
+    ALL.iter().copied().find(|workload| workload.name() == name)
+}

@@ -1,0 +1,167 @@
+//! Ephemeral nodes, and sessions that probe how long they live.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use synod_core::clock;
+use synod_core::error::ErrorKind;
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{Expect, Kind, Lifetime, Query, SessionId, Txn};
+
+use crate::findings::Truth;
+use crate::ledger::Ledger;
+use crate::process::Process;
+use crate::setup::Sim;
+use crate::workload::Workload;
+
+/// Three clients hold ephemeral nodes, write each other's, and are certain of their sessions only
+/// while those live.
+pub(super) struct Sessions;
+
+const ROUNDS: u64 = 3;
+
+impl Workload for Sessions {
+    fn name(&self) -> &'static str {
+        "sessions"
+    }
+
+    fn about(&self) -> &'static str {
+        "three clients hold ephemeral nodes, write each other's, and ask whether their sessions live"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &[
+            "L-OUT-1", "L-OUT-2", "L-OUT-3", "L-OUT-6", "L-SES-1", "L-SES-2", "L-SES-3", "L-SES-5",
+            "L-SES-6", "L-SES-7", "L-SES-10", "L-SES-13",
+        ]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let ledger = Ledger::default();
+        let books = ledger.clone();
+        sim.processes(3, move |me| work(me, ledger.clone()))
+            .ledger(&books)
+            .check("L-SES-5", nothing_outlives_its_session)
+    }
+}
+
+async fn work(me: Process, ledger: Ledger) {
+    let Ok(client) = me.client().await else { return };
+    for round in 0..me.rounds(ROUNDS) {
+        let Ok(session) = client.session().await else { return };
+        hold(&me, &session, &ledger, round).await;
+        probe(&me, &session).await;
+        meddle(&me, &session, &ledger, round).await;
+        if me.pick(6) == 0 {
+            close(&me, &session).await;
+        }
+        if session.is_lost() {
+            over(&me, &session).await;
+        }
+    }
+}
+
+/// Creates an ephemeral node, and looks at it.
+async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
+    let data = format!("{}.{}.{round}", me.name(), me.life());
+    let path = own(me.number());
+    let txn = Txn::new().create(path.clone(), data.clone(), Lifetime::Session);
+    drop(ledger.write(me, &data, session.commit(txn)).await);
+    let Ok(view) = session.read(Query::node(path)).await else { return };
+    let node = view.into_node();
+    let mine = node.as_ref().filter(|node| node.data == data.as_bytes());
+    let owner = mine.and_then(|node| node.stat).and_then(|stat| stat.owner);
+    if mine.is_some() && owner != Some(session.info().id) {
+        me.wrong("L-SES-10", || format!("what this session made is owned by {owner:?}"));
+    }
+}
+
+/// L-SES-2: asks again and again whether the session certainly lives, up to its end and beyond.
+async fn probe(me: &Process, session: &Session) {
+    let lost_before = session.is_lost();
+    for _ in 0..me.pick(30) {
+        let id = session.info().id;
+        // What was ended by force nobody can know; what ended in silence is looked at elsewhere too.
+        if session.is_certain() && me.ended_in_silence(id) {
+            me.wrong("L-SES-2", || {
+                format!("session {id} is over, and its process is certain of it")
+            });
+        }
+        if lost_before && !session.is_lost() {
+            me.wrong("L-SES-3", || format!("session {id} was lost, and lives again"));
+        }
+        clock::sleep(me.ttl() / 25).await;
+    }
+}
+
+/// Writes somebody else's node: it stays his.
+async fn meddle(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
+    let other = own(1 + me.pick(3));
+    let data = format!("{}.{}.{round}+", me.name(), me.life());
+    let txn = Txn::new().set(other, data.clone(), Expect::Any);
+    let set = ledger.write(me, &data, session.commit(txn)).await;
+    me.sometimes(
+        "somebody wrote another's node",
+        matches!(set, Some(Ok(outcome)) if outcome.rejected().is_none()),
+    );
+}
+
+/// L-SES-7: what a session held is gone when closing it returns.
+async fn close(me: &Process, session: &Session) {
+    // What it lost by its own clock the store may still have for a while.
+    let held = !session.is_lost();
+    let closed = session.close().await;
+    if held && closed.is_ok() && me.lives(session.info().id) {
+        me.wrong("L-SES-7", || format!("session {} was closed, and lives", session.info().id));
+    }
+}
+
+/// L-OUT-6: nothing answers on a session that is over.
+async fn over(me: &Process, session: &Session) {
+    let limit = me.ttl() * 8;
+    let read = clock::timeout(limit, session.read(Query::node(own(1)))).await;
+    match read {
+        Ok(Err(error)) if error.kind() == ErrorKind::SessionLost => {}
+        Ok(other) => me.wrong("L-OUT-6", || format!("a lost session answered {other:?}")),
+        Err(_) => me.wrong("L-OUT-6", || "a call on a lost session hangs".to_owned()),
+    }
+}
+
+/// L-SES-5, L-SES-6, L-SES-13: what a session owns goes with it, at one revision, and nothing of it
+/// appears later; whoever writes it, it stays its owner's.
+fn nothing_outlives_its_session(truth: &Truth) -> Result<(), String> {
+    let mut owners: BTreeMap<Path, SessionId> = BTreeMap::new();
+    let mut deaths = truth.deaths.iter().peekable();
+    let mut dead: BTreeSet<SessionId> = BTreeSet::new();
+    for entry in &truth.log {
+        while let Some(death) = deaths.next_if(|death| death.at < entry.at) {
+            let left = owners.iter().find(|(_, owner)| **owner == death.session);
+            if let Some((path, owner)) = left {
+                return Err(format!("{path} outlives {owner}, which is over"));
+            }
+            dead.insert(death.session);
+        }
+        for change in &entry.changes {
+            let owner = change.node.as_ref().and_then(|node| node.stat).and_then(|it| it.owner);
+            if let Some(owner) = owner.filter(|owner| dead.contains(owner)) {
+                return Err(format!("{} of {owner} appears after its end", change.path));
+            }
+            let was = owners.get(&change.path);
+            if change.kind == Kind::Updated && was != owner.as_ref() {
+                return Err(format!(
+                    "{} of {was:?} is {owner:?}'s once it is written",
+                    change.path
+                ));
+            }
+            match owner {
+                Some(owner) => drop(owners.insert(change.path.clone(), owner)),
+                None => drop(owners.remove(&change.path)),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn own(number: u64) -> Path {
+    Path::new(&format!("/e/{number}")).expect("it is one")
+}

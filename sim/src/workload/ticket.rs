@@ -1,0 +1,193 @@
+//! Sequential nodes that are drawn, dropped and given back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{Done, Kind, Lifetime, Outcome, Query, Revision, Sequence, SessionId};
+
+use crate::findings::Truth;
+use crate::ledger::Ledger;
+use crate::process::Process;
+use crate::setup::Sim;
+use crate::workload::Workload;
+
+/// Three clients draw tickets in one directory, drop some calls half-way, and give others back.
+pub(super) struct Tickets;
+
+const ROUNDS: u64 = 3;
+const DIR: &str = "/q";
+
+/// What was seen of tickets: the sequence of each that was created, by its revision.
+#[derive(Clone, Debug, Default)]
+struct Seen(Arc<Mutex<BTreeMap<Revision, Sequence>>>);
+
+impl Workload for Tickets {
+    fn name(&self) -> &'static str {
+        "tickets"
+    }
+
+    fn about(&self) -> &'static str {
+        "three clients draw sequential nodes in one directory, drop some calls, and give some back"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &["L-OUT-1", "L-OUT-2", "L-OUT-3", "L-SEQ-2", "L-SEQ-3", "L-SEQ-8", "L-SEQ-9", "L-SEQ-10"]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let (ledger, seen) = (Ledger::default(), Seen::default());
+        let (books, eyes) = (ledger.clone(), seen.clone());
+        sim.aged(dir())
+            .processes(3, move |me| work(me, ledger.clone(), seen.clone()))
+            .ledger(&books)
+            .check("L-SEQ-2", move |truth| eyes.check_order(truth))
+            .check("L-SEQ-8", one_node_a_ticket)
+    }
+}
+
+async fn work(me: Process, ledger: Ledger, seen: Seen) {
+    let Ok(client) = me.client().await else { return };
+    let rounds = me.rounds(ROUNDS);
+    let mut drawer = Drawer { me, client, ledger, seen, gone: Vec::new() };
+    for round in 0..rounds {
+        drawer.round(round).await;
+    }
+    drawer.nothing_is_left().await;
+}
+
+struct Drawer {
+    me: Process,
+    client: Client,
+    ledger: Ledger,
+    seen: Seen,
+    /// What was dropped, failed or given back, and in which session.
+    gone: Vec<(String, SessionId)>,
+}
+
+impl Drawer {
+    async fn round(&mut self, round: u64) {
+        let Ok(session) = self.client.session().await else { return };
+        let data = format!("{}.{}.{round}", self.me.name(), self.me.life());
+        let prefix = Path::new(&format!("{DIR}/t-")).expect("it is one");
+        let draw = session.create_sequential(&prefix, data.clone(), Lifetime::Session);
+        match self.ledger.write(&self.me, &data, draw).await {
+            Some(Ok(Outcome::Committed(done))) => {
+                if self.drawn(&session, &done).await {
+                    self.gone.push((data, session.info().id));
+                }
+            }
+            given_up => {
+                self.me.sometimes("a draw was dropped", given_up.is_none());
+                self.gone.push((data, session.info().id));
+            }
+        }
+        self.me.rest(Duration::from_millis(300)).await;
+    }
+
+    /// What must be so of a ticket that was drawn. Whether it was given back.
+    async fn drawn(&self, session: &Session, done: &Done) -> bool {
+        let id = session.info().id;
+        if done.owner() != Some(id) {
+            self.me.wrong("L-SEQ-9", || format!("{} is owned by {:?}", done.path, done.owner()));
+        }
+        self.seen.note(done.stat.map(|stat| stat.created), done.sequence);
+        if let Some(Ok(view)) = self.me.perhaps(session.read(Query::children(dir()))).await {
+            for node in &view.nodes {
+                self.seen.note(node.stat.map(|stat| stat.created), node.sequence);
+            }
+        }
+        let way = self.me.pick(3);
+        match way {
+            0 => session.abandon(done),
+            1 => drop(self.me.perhaps(session.remove(done)).await),
+            _ => {}
+        }
+        way < 2
+    }
+
+    /// L-SEQ-10: of what was given up nothing is there once everything works again.
+    async fn nothing_is_left(&self) {
+        self.me.mended().await;
+        if self.gone.is_empty() {
+            return;
+        }
+        // What is given up is removed within some times to live.
+        clock::sleep(self.me.ttl() * 12).await;
+        let Ok(session) = self.client.session().await else { return };
+        let Ok(view) = session.read(Query::children(dir())).await else { return };
+        for (data, owner) in &self.gone {
+            let left = view.nodes.iter().find(|node| node.data == data.as_bytes());
+            if let Some(node) = left.filter(|_| *owner == session.info().id) {
+                let what = || format!("{data} was given up, and is there as {}", node.path);
+                self.me.wrong("L-SEQ-10", what);
+            }
+        }
+    }
+}
+
+impl Seen {
+    fn note(&self, created: Option<Revision>, sequence: Option<Sequence>) {
+        if let (Some(created), Some(sequence)) = (created, sequence) {
+            self.lock().insert(created, sequence);
+        }
+    }
+
+    /// L-SEQ-2, L-SEQ-3: sequences rise with the revisions, while the directory lives.
+    fn check_order(&self, truth: &Truth) -> Result<(), String> {
+        let seen = self.lock();
+        let (mut live, mut highest) = (BTreeSet::new(), None);
+        for change in truth.log.iter().flat_map(|entry| &entry.changes) {
+            if change.path.parent().is_none_or(|parent| parent != dir()) {
+                continue;
+            }
+            match change.kind {
+                Kind::Deleted => drop(live.remove(&change.path)),
+                _ => drop(live.insert(change.path.clone())),
+            }
+            if live.is_empty() {
+                highest = None;
+            }
+            let Some(at) = change.revision.filter(|_| change.kind == Kind::Created) else {
+                continue;
+            };
+            let Some(sequence) = seen.get(&at).copied() else { continue };
+            if highest.is_some_and(|(highest, _)| highest >= sequence) {
+                return Err(format!("at revision {at} sequence {sequence} after {highest:?}"));
+            }
+            highest = Some((sequence, at));
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Revision, Sequence>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// L-SEQ-8: of each ticket, that is of each id, at most one node is there at a time.
+fn one_node_a_ticket(truth: &Truth) -> Result<(), String> {
+    let mut live: BTreeMap<String, BTreeSet<Path>> = BTreeMap::new();
+    for change in truth.log.iter().flat_map(|entry| &entry.changes) {
+        let Some(id) = change.path.name().strip_prefix("t-").and_then(|rest| rest.get(..32)) else {
+            continue;
+        };
+        let nodes = live.entry(id.to_owned()).or_default();
+        match change.kind {
+            Kind::Deleted => drop(nodes.remove(&change.path)),
+            _ => drop(nodes.insert(change.path.clone())),
+        }
+        if nodes.len() > 1 {
+            return Err(format!("one create made {nodes:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn dir() -> Path {
+    Path::new(DIR).expect("it is one")
+}

@@ -1,0 +1,169 @@
+//! Transactions that move something from one node to another.
+
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::path::Path;
+use synod_core::store::{Expect, Kind, Lifetime, Node, Outcome, Txn, Version, View, Why};
+
+use crate::findings::Truth;
+use crate::ledger::Ledger;
+use crate::process::Process;
+use crate::setup::Sim;
+use crate::workload::Workload;
+
+/// Three clients move money between two accounts, in transactions that also create and check.
+pub(super) struct Transfers;
+
+const ROUNDS: u64 = 3;
+const SUM: i64 = 100;
+
+impl Workload for Transfers {
+    fn name(&self) -> &'static str {
+        "transfers"
+    }
+
+    fn about(&self) -> &'static str {
+        "three clients move money between two accounts, in one transaction each time"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &["L-OUT-1", "L-OUT-2", "L-OUT-3", "L-KV-2", "L-KV-9", "L-KV-10", "L-KV-12"]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let ledger = Ledger::default();
+        let books = ledger.clone();
+        // Strangers keep no books.
+        sim.rates(|rates| {
+            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
+            faults.fold(rates, crate::Rates::without)
+        })
+        .given(account(0), SUM.to_string())
+        .given(account(1), "0")
+        .processes(3, move |me| work(me, ledger.clone()))
+        .ledger(&books)
+        .check("L-KV-9", nothing_is_lost)
+    }
+}
+
+async fn work(me: Process, ledger: Ledger) {
+    let Ok(client) = me.client().await else { return };
+    for round in 0..me.rounds(ROUNDS) {
+        if let Some(accounts) = look(&me, &client).await {
+            transfer(&me, &client, &ledger, round, &accounts).await;
+        }
+        me.rest(Duration::from_millis(200)).await;
+    }
+}
+
+/// What both accounts hold, and in which versions.
+struct Accounts {
+    held: [i64; 2],
+    versions: [Version; 2],
+}
+
+impl Accounts {
+    fn of(view: &View) -> Option<Self> {
+        let [first, second] = &view.nodes[..] else { return None };
+        let held = [amount(first)?, amount(second)?];
+        Some(Self { held, versions: [first.stat?.version, second.stat?.version] })
+    }
+}
+
+/// L-KV-12: a listing is of one moment, so nothing is missing in it; L-KV-2: and not an old one.
+async fn look(me: &Process, client: &Client) -> Option<Accounts> {
+    let before = me.committed();
+    let view = me.perhaps(client.children(&dir())).await?.ok()?;
+    let view = View::new(synod_core::store::Revision::ZERO, view);
+    let accounts = Accounts::of(&view)?;
+    let newest =
+        view.nodes.iter().filter_map(|node| node.stat).map(|stat| stat.modified.get()).max();
+    me.sometimes("others wrote between two looks", newest.is_some_and(|at| at > before as u64));
+    if accounts.held.iter().sum::<i64>() != SUM {
+        me.wrong("L-KV-12", || format!("the accounts hold {:?}", accounts.held));
+    }
+    Some(accounts)
+}
+
+async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at: &Accounts) {
+    let amount = 1 + i64::try_from(me.pick(9)).unwrap_or(0);
+    let slip = format!("{}.{}.{round}", me.name(), me.life());
+    let receipt = Path::new(&format!("/slips/{slip}")).expect("it is one");
+    let blocked = me.pick(5) == 0;
+    // Which operation cannot be done is known before, if the first can.
+    let expect = if blocked { Expect::Absent } else { Expect::Version(at.versions[1]) };
+    let txn = Txn::new()
+        .set(account(0), (at.held[0] - amount).to_string(), Expect::Version(at.versions[0]))
+        .check(account(1), expect)
+        .create(receipt, slip.clone(), Lifetime::Persistent);
+    let txn = if blocked {
+        txn
+    } else {
+        let set = Txn::new().set(
+            account(0),
+            (at.held[0] - amount).to_string(),
+            Expect::Version(at.versions[0]),
+        );
+        let made = Path::new(&format!("/slips/{slip}")).expect("it is one");
+        set.set(account(1), (at.held[1] + amount).to_string(), expect).create(
+            made,
+            slip.clone(),
+            Lifetime::Persistent,
+        )
+    };
+    let result = ledger.write(me, &slip, client.transaction(txn)).await;
+    match result {
+        Some(Ok(Outcome::Committed(_))) if blocked => {
+            me.wrong("L-KV-9", || "what could not be done was done".to_owned());
+        }
+        Some(Ok(Outcome::Rejected(no))) => {
+            let fits = match (no.index, no.why) {
+                (0, Why::OtherVersion) => true,
+                (1, Why::Exists) => blocked,
+                // Where the first fits, so does the second: they are only written together.
+                _ => false,
+            };
+            me.sometimes("a transfer lost its race", no.index == 0);
+            if !fits {
+                me.wrong("L-KV-10", || format!("operation {} was named: {}", no.index, no.why));
+            }
+        }
+        _ => {}
+    }
+}
+
+/// L-KV-9: after each commit the accounts hold what they held together.
+fn nothing_is_lost(truth: &Truth) -> Result<(), String> {
+    let mut held = [0_i64; 2];
+    for (index, entry) in truth.log.iter().enumerate() {
+        for change in entry.changes.iter().filter(|change| change.kind != Kind::Deleted) {
+            for (place, held) in (0..).zip(&mut held) {
+                if change.path == account(place) {
+                    *held = change
+                        .node
+                        .as_ref()
+                        .and_then(amount)
+                        .ok_or("an account holds no number")?;
+                }
+            }
+        }
+        // The two accounts are opened one after the other.
+        if index > 1 && held.iter().sum::<i64>() != SUM {
+            return Err(format!("after commit {index} the accounts hold {held:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn amount(node: &Node) -> Option<i64> {
+    std::str::from_utf8(&node.data).ok()?.parse().ok()
+}
+
+fn account(number: u64) -> Path {
+    Path::new(&format!("/bank/{number}")).expect("it is one")
+}
+
+fn dir() -> Path {
+    Path::new("/bank").expect("it is one")
+}
