@@ -164,9 +164,7 @@ impl<K> Hold<K> {
         meter::held(self.recipe, self.since.elapsed());
         let Self { stub, .. } = self;
         if stub.is_gone() {
-            return Err(Error::new(ErrorKind::SessionLost, "giving back what was held")
-                .at(stub.path())
-                .because("it was lost before"));
+            return Err(stub.was_lost());
         }
         stub.remove().await
     }
@@ -238,6 +236,12 @@ impl Stub {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_lost(&self) -> Error {
+        Error::new(ErrorKind::SessionLost, "holding on")
+            .at(self.path())
+            .because("it was lost before")
     }
 
     /// Removes the node, and tells when it is gone.
