@@ -19,6 +19,7 @@ mod handing;
 mod losing;
 mod multi;
 mod mutex;
+mod passing;
 mod reentrant;
 mod rwlock;
 mod semaphore;
@@ -33,6 +34,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     semaphore::CASES,
     reentrant::CASES,
     multi::CASES,
+    passing::CASES,
 ];
 
 /// Somebody who waits for something in a task of his own. Dropped, he gives up.
