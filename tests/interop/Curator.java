@@ -1,5 +1,5 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-// `downgrade`, `release`. It answers `in` and `out`, and ends with its input.
+// `release`. It answers `in` and `out`, and ends with its input.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -18,24 +18,13 @@ public final class Curator {
         client.blockUntilConnected();
         say("ready");
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        InterProcessReadWriteLock both = null;
         InterProcessLock held = null;
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
             switch (words[0]) {
                 case "mutex" -> held = enter(new InterProcessMutex(client, words[1]));
                 case "read" -> held = enter(new InterProcessReadWriteLock(client, words[1]).readLock());
-                case "write" -> {
-                    both = new InterProcessReadWriteLock(client, words[1]);
-                    held = enter(both.writeLock());
-                }
-                case "downgrade" -> {
-                    InterProcessLock reading = both.readLock();
-                    reading.acquire();
-                    held.release();
-                    held = reading;
-                    say("in");
-                }
+                case "write" -> held = enter(new InterProcessReadWriteLock(client, words[1]).writeLock());
                 case "release" -> {
                     held.release();
                     say("out");

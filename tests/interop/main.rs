@@ -198,30 +198,19 @@ async fn a_read_write_lock_is_shared(kind: Kind, path: Path) {
     assert!(lock.try_read().await.expect("reachable").is_none(), "they write");
 }
 
+/// Curator's own going on reading takes a new place, and lets in whoever waits for one to write
+/// (CURATOR-621, not mended in the version that Debian has); ours does not.
 async fn who_goes_on_reading_keeps_his_place(kind: Kind, path: Path) {
     let client = kind.client().await;
-    let lock = RwLock::new(&client, path.clone());
+    let writing = RwLock::new(&client, path.clone()).write().await.expect("free");
     let mut theirs = Peer::curator(&kind.server()).await;
     theirs.told(&format!("write {path}"));
-    theirs.says("in").await;
-    let writes = spawn_local({
-        let lock = lock.clone();
-        async move { lock.write().await.expect("reachable") }
-    });
     stand(&client, &path, 2).await;
 
-    theirs.told("downgrade");
-    theirs.says("in").await;
-    sleep(TICK * 3).await;
-    assert!(!writes.is_finished(), "they read");
-    theirs.told("release");
-    let writing = gets(writes).await;
-
-    // And the other way round.
-    theirs.told(&format!("write {path}"));
-    stand(&client, &path, 2).await;
     let reading = writing.downgrade().await.expect("reachable");
+
     theirs.keeps_silent().await;
+    assert!(reading.is_held());
     reading.release().await.expect("reachable");
     theirs.says("in").await;
 }
@@ -263,7 +252,5 @@ fn main() -> ExitCode {
             });
         }
     }
-    let arguments = Arguments::from_args();
-    let code = libtest_mimic::run(&arguments, trials).exit_code();
-    code
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
