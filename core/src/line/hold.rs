@@ -76,6 +76,12 @@ impl<K> Hold<K> {
         Self { stub, kind, recipe, since: Instant::now() }
     }
 
+    /// The same, held as something else.
+    pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
+        let Self { stub, kind: before, recipe, since } = self;
+        Hold { stub, kind: kind(before), recipe, since }
+    }
+
     /// The number to give to systems outside. Larger for whoever holds it later.
     pub fn token(&self) -> Token {
         self.stub.token
@@ -162,6 +168,11 @@ impl<K> Hold<K> {
     /// [`Hold::release`] of what others look at, too: from now on it is not held, whoever asks.
     pub(crate) async fn give_back(&self) -> Result<()> {
         meter::held(self.recipe, self.since.elapsed());
+        if self.stub.is_gone() {
+            return Err(Error::new(ErrorKind::SessionLost, "giving back what was held")
+                .at(self.stub.path())
+                .because("it was lost before"));
+        }
         self.stub.remove().await
     }
 
@@ -202,10 +213,16 @@ impl Stub {
     /// The ticket that the session drew.
     pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
         let (stat, sequence) = (node.stat, node.sequence);
-        let (token, sequence) = (Token::new(Revision::ZERO), Sequence::new(0));
-        let (spent, gone, watch) = (AtomicBool::new(false), AtomicBool::new(false), Mutex::default());
+        let mut stub = Self {
+            session,
+            node,
+            token: Token::new(Revision::ZERO),
+            sequence: Sequence::new(0),
+            spent: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            watch: Mutex::default(),
+        };
         // From here on it goes when it is dropped.
-        let mut stub = Self { session, node, token, sequence, spent, gone, watch };
         let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
         if stat.owner != Some(stub.session.info().id) {
             return Err(untold());
