@@ -15,15 +15,29 @@ use crate::case::Case;
 use crate::door::answer;
 use crate::world::World;
 
+mod election;
 mod handing;
+mod latch;
+mod leading;
 mod losing;
 mod mutex;
 mod rwlock;
+mod selector;
 mod semaphore;
 mod ticket;
 
-pub(crate) const ALL: &[&[Case]] =
-    &[mutex::CASES, ticket::CASES, losing::CASES, handing::CASES, rwlock::CASES, semaphore::CASES];
+pub(crate) const ALL: &[&[Case]] = &[
+    mutex::CASES,
+    ticket::CASES,
+    losing::CASES,
+    handing::CASES,
+    rwlock::CASES,
+    semaphore::CASES,
+    latch::CASES,
+    leading::CASES,
+    selector::CASES,
+    election::CASES,
+];
 
 /// Somebody who waits for something in a task of his own. Dropped, he gives up.
 #[derive(Debug)]

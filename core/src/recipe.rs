@@ -8,9 +8,15 @@
 //! | [`mutex`] | one at a time, in order |
 //! | [`rwlock`] | many readers or one writer, in order |
 //! | [`semaphore`] | so many at a time, in order |
+//! | [`leader_latch`] | stands for election until it leaves, and knows whether it leads |
+//! | [`leader_selector`] | does something while it leads |
+//! | [`election`] | leaders with something to say, those who listen, and heirs |
 //! | [`inspect`] | who holds and who waits |
 
+pub mod election;
 pub mod inspect;
+pub mod leader_latch;
+pub mod leader_selector;
 pub mod mutex;
 pub mod rwlock;
 pub mod semaphore;

@@ -126,7 +126,9 @@ impl Ticket {
 
     /// [`Ticket::hold`] for what is watched for as long as it is held.
     pub(crate) fn hold_watched<K>(mut self, kind: K) -> Hold<K> {
-        self.stub.keep(self.own.take());
+        if !mutant::is(Mutant::WatchesAgain) {
+            self.stub.keep(self.own.take());
+        }
         self.hold(kind)
     }
 
@@ -335,7 +337,8 @@ impl Ticket {
         let Some(mine) = own.as_mut() else { return };
         let told = async {
             // What one writes to his ticket matters where others may come in beside him.
-            if self.form().room != Room::One || self.may_share() {
+            let matters = self.form().room != Room::One || self.may_share();
+            if matters || mutant::is(Mutant::DataWakes) {
                 return ahead.next().await;
             }
             until_more_than_data(&mut ahead).await
