@@ -20,7 +20,9 @@ mod handing;
 mod latch;
 mod leading;
 mod losing;
+mod multi;
 mod mutex;
+mod reentrant;
 mod rwlock;
 mod selector;
 mod semaphore;
@@ -37,6 +39,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     leading::CASES,
     selector::CASES,
     election::CASES,
+    reentrant::CASES,
+    multi::CASES,
 ];
 
 /// Somebody who waits for something in a task of his own. Dropped, he gives up.

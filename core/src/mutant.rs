@@ -133,6 +133,11 @@ mistakes! {
         LimitChangeIgnored = "relies on who came before the number of permits was changed",
         PermitsBarge = "takes permits that are left, whoever waits for more",
         LimitRemembered = "goes by the number of permits that there were at first",
+        OwnersMixedUp = "lets anybody in again who comes through the same lock",
+        ReentersLost = "lets an owner in again who has lost the lock",
+        LocksInAnyOrder = "takes several locks in the order in which they are named",
+        SomeKept = "keeps the locks that it got when it does not get all",
+        QuestionUnheard = "does not look whether what it holds is asked for",
         GrantsUncertain = "enters without asking whether its session still lives",
 
         OldTicketTrusted = "takes a ticket of the session before for its own",

@@ -11,13 +11,19 @@
 //! | [`leader_latch`] | stands for election until it leaves, and knows whether it leads |
 //! | [`leader_selector`] | does something while it leads |
 //! | [`election`] | leaders with something to say, those who listen, and heirs |
+//! | [`reentrant`] | one at a time, who may enter again |
+//! | [`multi`] | several at once, all or none |
+//! | [`revocable`] | asking for what somebody has |
 //! | [`inspect`] | who holds and who waits |
 
 pub mod election;
 pub mod inspect;
 pub mod leader_latch;
 pub mod leader_selector;
+pub mod multi;
 pub mod mutex;
+pub mod reentrant;
+pub mod revocable;
 pub mod rwlock;
 pub mod semaphore;
 

@@ -143,11 +143,13 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     assert!(second > first);
     world.stand(&bob, &world.at("select"), 2).await;
     // She waits, and is not interrupted for that.
+    let place = line(&bob, &world.at("select")).await[1].token.revision().get();
     selector.interrupt();
     selector.interrupt();
     drop(next);
     let third = world.in_time("the lead", terms.recv()).await.expect("she stands on");
     assert!(third > second);
+    assert_eq!(third, place, "her term was over before it began");
     let all = line(&bob, &world.at("select")).await;
     let stayed: Vec<_> = all.iter().map(|one| one.token.revision().get()).collect();
     assert_eq!(stayed, [third], "she leads on");

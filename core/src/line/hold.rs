@@ -169,9 +169,7 @@ impl<K> Hold<K> {
     pub(crate) async fn give_back(&self) -> Result<()> {
         meter::held(self.recipe, self.since.elapsed());
         if self.stub.is_gone() {
-            return Err(Error::new(ErrorKind::SessionLost, "giving back what was held")
-                .at(self.stub.path())
-                .because("it was lost before"));
+            return Err(self.stub.was_lost());
         }
         self.stub.remove().await
     }
@@ -262,6 +260,12 @@ impl Stub {
         self.gone.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn was_lost(&self) -> Error {
+        Error::new(ErrorKind::SessionLost, "holding on")
+            .at(self.path())
+            .because("it was lost before")
+    }
+
     /// Removes the node, and tells when it is gone.
     pub(crate) async fn remove(&self) -> Result<()> {
         self.spend();
@@ -270,6 +274,9 @@ impl Stub {
 
     /// Removes the node in the background, unless that was done before.
     fn give_up(&self) {
+        if mutant::is(Mutant::DroppedTicketStays) {
+            return;
+        }
         if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
             self.session.abandon(&self.node);
         }
@@ -328,8 +335,6 @@ pub(crate) fn untold() -> Error {
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        if !mutant::is(Mutant::DroppedTicketStays) {
-            self.give_up();
-        }
+        self.give_up();
     }
 }

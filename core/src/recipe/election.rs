@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use futures_core::Stream;
+use futures_util::future::pending;
 use futures_util::stream::unfold;
 
 use crate::client::{Client, ClientWatch};
@@ -295,7 +296,7 @@ impl Observer {
                 match watch.next().await {
                     Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
                     Some(Event::Ended(why)) => return Err(ended(Some(why))),
-                    Some(_) if mutant::is(Mutant::ObserverStopsWithTerm) => {}
+                    Some(_) if mutant::is(Mutant::ObserverStopsWithTerm) => pending().await,
                     Some(_) => self.first = None,
                     None => return Err(ended(None)),
                 }
