@@ -5,6 +5,8 @@
 )]
 
 mod address;
+#[cfg(all(doctest, feature = "mem"))]
+mod examples;
 mod backend;
 mod config;
 mod plan;

@@ -22,6 +22,7 @@ mod leading;
 mod losing;
 mod multi;
 mod mutex;
+mod passing;
 mod reentrant;
 mod rwlock;
 mod selector;
@@ -41,6 +42,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     election::CASES,
     reentrant::CASES,
     multi::CASES,
+    passing::CASES,
 ];
 
 /// Somebody who waits for something in a task of his own. Dropped, he gives up.

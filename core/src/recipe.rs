@@ -12,6 +12,8 @@
 //! | [`leader_selector`] | does something while it leads |
 //! | [`election`] | leaders with something to say, those who listen, and heirs |
 //! | [`reentrant`] | one at a time, who may enter again |
+//! | [`passing`] | one at a time, passed on within a process without asking the store |
+//! | [`unfair`] | one at a time, in no order |
 //! | [`multi`] | several at once, all or none |
 //! | [`revocable`] | asking for what somebody has |
 //! | [`inspect`] | who holds and who waits |
@@ -22,9 +24,11 @@ pub mod leader_latch;
 pub mod leader_selector;
 pub mod multi;
 pub mod mutex;
+pub mod passing;
 pub mod reentrant;
 pub mod revocable;
 pub mod rwlock;
 pub mod semaphore;
+pub mod unfair;
 
 pub use crate::line::hold::{Hold, Token};

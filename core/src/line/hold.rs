@@ -82,6 +82,14 @@ impl<K> Hold<K> {
         Hold { stub, kind: kind(before), recipe, since }
     }
 
+    /// The same, in other hands of this process.
+    pub(crate) fn passed_on(mut self) -> Self {
+        if !mutant::is(Mutant::TurnUncounted) {
+            self.stub.token = self.stub.token.next_turn();
+        }
+        self
+    }
+
     /// The number to give to systems outside. Larger for whoever holds it later.
     pub fn token(&self) -> Token {
         self.stub.token

@@ -15,7 +15,7 @@
 
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Node, Revision, SessionId, View};
+use crate::store::{Node, Revision, Sequence, SessionId, View};
 
 /// What whoever stands in a line wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,8 +60,7 @@ pub(crate) struct Standing {
     pub(crate) claim: Claim,
     pub(crate) created: Option<Revision>,
     pub(crate) owner: Option<SessionId>,
-    /// Its place: its own sequence, behind that of the ticket whose place it took.
-    order: (u64, u64),
+    order: Sequence,
 }
 
 /// The tickets of a view, in their order.
@@ -87,7 +86,7 @@ const MARKS: &[(&str, Claim)] = &[
 impl Claim {
     /// What a ticket wants whose name ends so.
     pub(crate) fn of_mark(mark: &str) -> Self {
-        claim(mark).map_or(Self::Alone, |(claim, _)| claim)
+        claim(mark).unwrap_or(Self::Alone)
     }
 }
 
@@ -186,37 +185,31 @@ impl Standing {
         let digits = format!("{:010}", sequence.get());
         // Where the store adds no digits, only what is named as we name it is a ticket.
         let stem = name.strip_suffix(&digits).or(name.starts_with("_c_").then_some(name));
-        let (claim, place) = stem.and_then(claim).or_else(|| {
+        let claim = stem.and_then(claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
-            (is_owners || mutant::is(Mutant::StrangersCount)).then_some((Claim::Alone, None))
+            (is_owners || mutant::is(Mutant::StrangersCount)).then_some(Claim::Alone)
         })?;
         Some(Self {
             path: node.path.clone(),
             claim,
             created: node.stat.map(|stat| stat.created),
             owner,
-            order: (place.unwrap_or(sequence.get()), sequence.get()),
+            order: sequence,
         })
     }
 }
 
-/// What a ticket wants whose name, without the digits of the store, is this; and whose place it took.
-fn claim(stem: &str) -> Option<(Claim, Option<u64>)> {
+/// What a ticket wants whose name, without the digits of the store, is this.
+fn claim(stem: &str) -> Option<Claim> {
     let is_marked = |mark: &str| {
         let before = stem.strip_suffix(mark);
         // `block-` is no lock.
         before.is_some_and(|it| mark.starts_with('_') || it.is_empty() || it.ends_with('-'))
     };
     if let Some((_, claim)) = MARKS.iter().find(|(mark, _)| is_marked(mark)) {
-        return Some((*claim, None));
+        return Some(*claim);
     }
-    if let Some(before) = stem.strip_suffix("lease-") {
-        return Some((Claim::Permits(permits(before)), None));
-    }
-    // Who gave up writing to go on reading keeps the place of the writer, in Curator's way.
-    let (read, place) = stem.rsplit_once("__WRIT__")?;
-    (read.ends_with("__READ__") && place.len() == 10)
-        .then(|| Some((Claim::Shared, Some(place.parse().ok()?))))?
+    stem.strip_suffix("lease-").map(|before| Claim::Permits(permits(before)))
 }
 
 /// The mark of a ticket for so many permits.

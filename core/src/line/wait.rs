@@ -125,6 +125,22 @@ impl Ticket {
         }
     }
 
+    /// The ticket that it would have to wait for; `None` if it is called.
+    pub(crate) async fn blocked_by(&mut self) -> Result<Option<Path>> {
+        loop {
+            match self.turn().await {
+                Ok(Turn::Now) if self.is_certain() => {
+                    meter::called(self.form().recipe, self.since.elapsed(), self.asked);
+                    return Ok(None);
+                }
+                Ok(Turn::Now) => self.rest().await,
+                Ok(Turn::After(ahead)) => return Ok(Some(ahead)),
+                Ok(Turn::Next | Turn::Gone) | Err(Stop::Gone) => self.draw_again().await?,
+                Err(Stop::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
     /// Gives the place up, and waits until that is done, or goes on in the background.
     pub(crate) async fn leave(self) {
         let path = self.stub.path().clone();

@@ -27,8 +27,10 @@ use crate::store::{Expect, Lifetime, Txn};
 ///
 /// # Others on the same path
 ///
-/// On ZooKeeper, Curator's `InterProcessReadWriteLock`. A writer of ours who goes on reading is still a writer
-/// to Curator's readers, who wait until he is gone; one of Curator's is a reader to ours. A
+/// On ZooKeeper, Curator's `InterProcessReadWriteLock` and kazoo's `ReadLock` and `WriteLock` (with
+/// `extra_lock_patterns` of `lock-`, `__WRIT__`, and for writing `__READ__`). A writer of ours who goes on reading
+/// is a writer to their readers, who wait until he is gone. A Curator older than its mend of CURATOR-621
+/// lets waiting writers in, ours too, when a writer of its own goes on reading. A
 /// [`Mutex`](crate::recipe::mutex::Mutex) on the same path is a writer.
 ///
 /// # Examples

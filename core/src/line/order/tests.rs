@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::{Sequence, Stat, Version};
+use crate::store::{Stat, Version};
 
 fn node(name: &str, sequence: u64) -> Node {
     let path = Path::new(&format!("/d/{name}")).expect("valid");
@@ -27,7 +27,7 @@ fn turns(nodes: &[Node], room: Room) -> Vec<String> {
         Turn::Now => "now".to_owned(),
         Turn::After(path) => {
             let ahead = queue.standing.iter().find(|other| other.path == path);
-            ahead.map_or("nobody".into(), |ahead| format!("after {}", ahead.order.1))
+            ahead.map_or("nobody".into(), |ahead| format!("after {}", ahead.order))
         }
         Turn::Next => "next".to_owned(),
         Turn::Gone => "gone".to_owned(),
@@ -47,7 +47,6 @@ fn a_ticket_is_told_by_what_its_name_ends_in() {
         (ticket("0123456789abcdef0123456789abcdef__rlock__", 7), Some(Claim::Shared)),
         (ticket(&format!("{uuid}__READ__"), 7), Some(Claim::Shared)),
         (ticket(&format!("{uuid}__WRIT__"), 7), Some(Claim::Alone)),
-        (ticket(&format!("{uuid}__READ____WRIT__0000000003"), 7), Some(Claim::Shared)),
         (ticket(&format!("{uuid}lease-"), 7), Some(Claim::Permits(1))),
         (ticket(&format!("{uuid}x3-lease-"), 7), Some(Claim::Permits(3))),
         (ticket("_c_01234567-89ab-cdef-0123-x67890123456-lease-", 7), Some(Claim::Permits(1))),
@@ -60,6 +59,7 @@ fn a_ticket_is_told_by_what_its_name_ends_in() {
         (ticket("block-", 7), None),
         (ticket("__WRIT__-", 7), None),
         (ticket("__READ____WRIT__03", 7), None),
+        (ticket("__READ__0000000003", 7), None),
         (ticket("lock-__READ__x", 7), None),
         (node("lock-0000000008", 7), None),
         (Node::new(Path::new("/d/lock-").expect("valid")), None),
@@ -105,9 +105,16 @@ fn readers_wait_for_the_nearest_writer_and_writers_for_the_one_ahead() {
 
 #[test]
 fn who_gave_up_writing_to_read_on_keeps_his_place() {
+    // As Curator does it: with a reader's ticket that has the digits of the writer's.
     let nodes =
-        [ticket("__WRIT__", 2), ticket("__READ__", 3), ticket("__READ____WRIT__0000000001", 4)];
-    assert_eq!(turns(&nodes, Room::One), ["now", "after 4", "after 2"]);
+        [ticket("_c_b-__WRIT__", 2), ticket("_c_c-__READ__", 3), ticket("_c_a-__READ__", 1)];
+    assert_eq!(turns(&nodes, Room::One), ["now", "after 1", "after 2"]);
+    // And as we do.
+    let nodes = [ticket("__WRIT__", 1), ticket("__READ__", 2), ticket("__WRIT__", 3)];
+    let given_up = [nodes[0].path.clone()];
+    let shared = queue(nodes.clone()).sharing(&given_up);
+    assert_eq!(turn(&shared, &nodes[1].path, Room::One), Turn::Now);
+    assert_eq!(turn(&shared, &nodes[2].path, Room::One), Turn::After(nodes[1].path.clone()));
 }
 
 #[test]

@@ -1,0 +1,49 @@
+// A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
+// `release`. It answers `in` and `out`, and ends with its input.
+
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.locks.InterProcessLock;
+import org.apache.curator.framework.recipes.locks.InterProcessMutex;
+import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.retry.RetryForever;
+
+public final class Curator {
+    public static void main(String[] arguments) throws Exception {
+        CuratorFramework client =
+            CuratorFrameworkFactory.newClient(arguments[0], 2000, 2000, new RetryForever(100));
+        client.start();
+        client.blockUntilConnected();
+        say("ready");
+        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
+        InterProcessLock held = null;
+        for (String line = input.readLine(); line != null; line = input.readLine()) {
+            String[] words = line.split(" ");
+            switch (words[0]) {
+                case "mutex" -> held = enter(new InterProcessMutex(client, words[1]));
+                case "read" -> held = enter(new InterProcessReadWriteLock(client, words[1]).readLock());
+                case "write" -> held = enter(new InterProcessReadWriteLock(client, words[1]).writeLock());
+                case "release" -> {
+                    held.release();
+                    say("out");
+                }
+                default -> throw new IllegalArgumentException(line);
+            }
+        }
+        client.close();
+        System.exit(0);
+    }
+
+    private static InterProcessLock enter(InterProcessLock lock) throws Exception {
+        lock.acquire();
+        say("in");
+        return lock;
+    }
+
+    private static void say(String word) {
+        System.out.println(word);
+        System.out.flush();
+    }
+}

@@ -1,0 +1,35 @@
+"""A process with locks of kazoo, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
+`release`. It answers `in` and `out`, and ends with its input."""
+
+import sys
+
+from kazoo.client import KazooClient
+
+# What the tickets of others end in, in front of their sequence.
+OTHERS = ["lock-", "__WRIT__"]
+
+
+def main() -> None:
+    client = KazooClient(hosts=sys.argv[1], timeout=2.0)
+    client.start()
+    say("ready")
+    held = None
+    for line in sys.stdin:
+        verb, *path = line.split()
+        if verb == "release":
+            held.release()
+            say("out")
+            continue
+        make = {"mutex": client.Lock, "read": client.ReadLock, "write": client.WriteLock}[verb]
+        others = OTHERS if verb == "read" else [*OTHERS, "__READ__"]
+        held = make(path[0], "kazoo", extra_lock_patterns=others)
+        held.acquire()
+        say("in")
+    client.stop()
+
+
+def say(word: str) -> None:
+    print(word, flush=True)
+
+
+main()

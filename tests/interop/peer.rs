@@ -1,0 +1,143 @@
+//! [`Peer`]: a process with locks of another kind.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// How long a peer may take for what it must do in the end, on a machine that has other things to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process that is told what to do, and says when it has it. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    process: Child,
+    input: Option<ChildStdin>,
+    said: mpsc::UnboundedReceiver<String>,
+}
+
+/// Holds a lock of etcdctl until it is told by which signal to end it. What etcdctl prints when it has the
+/// lock is the key of it.
+const ETCDCTL: &str = r#"
+export ETCDCTL_API=3
+etcdctl --endpoints "$1" lock --ttl 2 "$2" </dev/null &
+read -r how
+kill "-${how:-KILL}" $!
+wait $! && true
+echo out
+"#;
+
+/// Where Debian puts them.
+const JARS: [&str; 3] = ["curator-recipes", "curator-framework", "curator-client"];
+const MORE_JARS: [&str; 5] = ["zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop"];
+
+fn here(file: &str) -> String {
+    format!("{}/tests/interop/{file}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn jar(name: &str) -> String {
+    format!("/usr/share/java/{name}.jar")
+}
+
+/// Where `dev/test` puts it.
+fn kazoo() -> String {
+    format!("{}/target/kazoo", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Why there is no peer of a kind, if there is none.
+pub(crate) fn curator_missing() -> Option<String> {
+    let missing = JARS.iter().map(|name| jar(name)).find(|jar| !Path::new(jar).exists());
+    missing.map(|jar| format!("Curator is not installed: there is no {jar}"))
+}
+
+pub(crate) fn kazoo_missing() -> Option<String> {
+    let there = Path::new(&kazoo()).join("kazoo").exists();
+    (!there).then(|| "kazoo is not installed: dev/test does it".to_owned())
+}
+
+pub(crate) fn etcdctl_missing() -> Option<String> {
+    let found = Command::new("etcdctl").arg("version").output();
+    found.is_err().then(|| "etcdctl is not installed".to_owned())
+}
+
+impl Peer {
+    /// A process with locks of Curator.
+    pub(crate) async fn curator(server: &str) -> Self {
+        let jars: Vec<_> = JARS.iter().chain(&MORE_JARS).map(|name| jar(name)).collect();
+        let mut java = Command::new("java");
+        java.args(["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", &jars.join(":")]);
+        java.args([&here("Curator.java"), server]);
+        Self::ready(java).await
+    }
+
+    /// A process with locks of kazoo.
+    pub(crate) async fn kazoo(server: &str) -> Self {
+        let mut python = Command::new("python3");
+        python.env("PYTHONPATH", kazoo()).args([&here("kazoo_peer.py"), server]);
+        Self::ready(python).await
+    }
+
+    /// `etcdctl lock NAME`.
+    pub(crate) fn etcdctl(server: &str, name: &str) -> Self {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", ETCDCTL, "etcdctl", server, name]);
+        Self::start(sh)
+    }
+
+    async fn ready(program: Command) -> Self {
+        let mut peer = Self::start(program);
+        peer.says("ready").await;
+        peer
+    }
+
+    fn start(mut program: Command) -> Self {
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = program.spawn().expect("it is installed");
+        let (tell, said) = mpsc::unbounded_channel();
+        let output = process.stdout.take().expect("piped");
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                let _heard = tell.send(line).is_ok();
+            }
+        });
+        let input = process.stdin.take();
+        Self { process, input, said }
+    }
+
+    pub(crate) fn told(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("it was not ended");
+        writeln!(input, "{line}").expect("it runs");
+    }
+
+    /// Waits until it says something.
+    pub(crate) async fn speaks(&mut self) -> String {
+        let said = timeout(PATIENCE, self.said.recv()).await;
+        said.expect("it says something in time").expect("it runs")
+    }
+
+    pub(crate) async fn says(&mut self, word: &str) {
+        assert_eq!(self.speaks().await, word);
+    }
+
+    /// It has nothing to say for a while.
+    pub(crate) async fn keeps_silent(&mut self) {
+        let said = timeout(Duration::from_millis(300), self.said.recv()).await;
+        assert!(said.is_err(), "it said {said:?}");
+    }
+
+    /// Ends it as if the machine had been switched off.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("it runs");
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // What it started ends with its input.
+        self.input = None;
+        let _ended = self.process.kill().and_then(|()| self.process.wait()).is_ok();
+    }
+}
