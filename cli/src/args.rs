@@ -1,5 +1,7 @@
 //! What a person types.
 
+use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -104,6 +106,26 @@ pub(crate) enum Command {
         /// Stop after so many events
         #[arg(long, value_name = "N")]
         count: Option<usize>,
+    },
+    /// Tell who holds a lock, a semaphore or an election, and who waits for it
+    Inspect {
+        /// The lock, as everybody who uses it names it
+        path: Path,
+    },
+    /// Run a command while holding a lock
+    #[cfg(unix)]
+    #[command(after_help = EXIT_CODES)]
+    Lock(Lock),
+    /// Run a command while leading an election
+    #[cfg(unix)]
+    #[command(after_help = EXIT_CODES)]
+    Elect(Elect),
+    /// What stays beside the command of `lock` and `elect`, and ends it if they are killed
+    #[cfg(unix)]
+    #[command(name = "__guard", hide = true)]
+    Guard {
+        /// How long the command may take to end, in milliseconds
+        grace: u64,
     },
     /// Hold a store to its laws: one line a law, then a count
     Conformance {
@@ -237,3 +259,70 @@ pub(crate) struct Create {
     #[arg(long, group = "lifetime", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
 }
+
+/// What to hold.
+#[cfg(unix)]
+#[derive(Debug, Args)]
+pub(crate) struct Lock {
+    /// The lock; everybody who names it shares it
+    pub(crate) path: Path,
+    /// Hold it together with others who say --shared
+    #[arg(long, short, conflicts_with = "permits")]
+    pub(crate) shared: bool,
+    /// Let so many hold it at once; everybody must say the same number
+    #[arg(long, short = 'n', value_name = "N")]
+    pub(crate) permits: Option<NonZeroU32>,
+    /// What it is to others who look: host and process by default
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    #[command(flatten)]
+    pub(crate) running: Running,
+}
+
+/// What to lead.
+#[cfg(unix)]
+#[derive(Debug, Args)]
+pub(crate) struct Elect {
+    /// The election; everybody who names it takes part
+    pub(crate) path: Path,
+    /// What to proclaim as the leader: host and process by default
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) label: Option<String>,
+    #[command(flatten)]
+    pub(crate) running: Running,
+}
+
+/// What to run meanwhile, and how.
+#[cfg(unix)]
+#[derive(Debug, Args)]
+pub(crate) struct Running {
+    /// Give up if it is not to be had within this time, like 30s
+    #[arg(long, short = 'w', value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "try")]
+    pub(crate) timeout: Option<Duration>,
+    /// Give up at once if somebody has it
+    #[arg(long)]
+    pub(crate) r#try: bool,
+    /// What to exit with after giving up
+    #[arg(long, short = 'E', value_name = "CODE", default_value_t = 75)]
+    pub(crate) conflict_exit_code: u8,
+    /// How long the command may take to end when it must: 2s, or a quarter of the session's time to live if
+    /// that is less
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) grace: Option<Duration>,
+    /// The command and its arguments, behind --
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[cfg(unix)]
+const EXIT_CODES: &str = "\
+The command finds the number that proves its turn in SYNOD_TOKEN (larger for whoever comes later), and the path in
+SYNOD_PATH. It runs in a process group of its own; signals that synod gets are passed on to that. When what is held is
+lost, or the store has not answered for so long that it will be, the group gets SIGTERM, and SIGKILL after --grace.
+
+Exit codes:
+  that of the command, or 128 + N if signal N ended it
+  75   somebody else has it (--try) or had it for too long (--timeout); -E names another
+  76   it was lost while the command ran, which was ended
+  126  the command cannot be run    127  there is no such command
+  1    anything else, with a line that says what";

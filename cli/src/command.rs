@@ -13,6 +13,9 @@ use crate::progress::Progress;
 
 pub(crate) mod create;
 pub(crate) mod delete;
+#[cfg(unix)]
+pub(crate) mod hold;
+pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod node;
 pub(crate) mod tree;

@@ -18,6 +18,8 @@ pub(crate) enum Failure {
     Plain(String),
     /// It was told already.
     Told,
+    /// Something with an exit code of its own, and what there is to say of it.
+    Exit(u8, Option<String>),
 }
 
 impl Failure {
@@ -36,10 +38,15 @@ impl Failure {
             Self::Store(error) => sentence(error),
             Self::Plain(text) => text.clone(),
             Self::Told => return ExitCode::FAILURE,
+            Self::Exit(code, None) => return ExitCode::from(*code),
+            Self::Exit(_, Some(text)) => text.clone(),
         };
         // If standard error is gone too, the exit code has to do.
         let _told = writeln!(io::stderr(), "error: {text}").is_ok();
-        ExitCode::FAILURE
+        match self {
+            Self::Exit(code, _) => ExitCode::from(*code),
+            _ => ExitCode::FAILURE,
+        }
     }
 }
 

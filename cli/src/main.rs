@@ -13,11 +13,17 @@ mod conformance;
 mod demo;
 mod failure;
 mod output;
+#[cfg(unix)]
+mod process;
 mod progress;
 mod sim;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    #[cfg(unix)]
+    if let Command::Guard { grace } = cli.command {
+        return process::guard::stand(std::time::Duration::from_millis(grace));
+    }
     let done = on_runtime(run(cli.command, &cli.common));
     done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
 }
@@ -47,6 +53,13 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Watch { path, children, subtree, count } => {
             command::watch::run(common, &path, children, subtree, count).await
         }
+        Command::Inspect { path } => command::inspect::run(common, &path).await,
+        #[cfg(unix)]
+        Command::Lock(lock) => command::hold::lock(common, lock).await,
+        #[cfg(unix)]
+        Command::Elect(elect) => command::hold::elect(common, elect).await,
+        #[cfg(unix)]
+        Command::Guard { .. } => Ok(()),
         Command::Conformance { only } => conformance::run(common, only.as_deref()),
         Command::Sim(asked) => sim::run(common, &asked),
     }

@@ -1,0 +1,158 @@
+//! `lock` and `elect`: a command that runs while something is held.
+
+use std::ffi::OsString;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use synod::client::Client;
+use synod::error::Result as StoreResult;
+use synod::path::Path;
+use synod::recipe::Hold;
+use synod::recipe::election::Election;
+use synod::recipe::mutex::Mutex;
+use synod::recipe::rwlock::RwLock;
+use synod::recipe::semaphore::Semaphore;
+use tokio::time::timeout;
+
+use crate::args::{Common, Elect, Lock, Running};
+use crate::command::connect;
+use crate::failure::Failure;
+use crate::process::signals::Signals;
+use crate::process::{End, Job};
+use crate::progress::Progress;
+
+/// What to exit with when what was held was lost.
+const LOST: u8 = 76;
+
+/// How long the store is told at the end that nothing is held any more, before its sessions see to that.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let (path, label) = (lock.path, lock.label.unwrap_or_else(whoami));
+    let running = lock.running;
+    let tries = running.r#try;
+    if let Some(permits) = lock.permits {
+        let semaphore = Semaphore::new(&client, path.clone(), permits).label(label);
+        let one = NonZeroU32::MIN;
+        let entering = async {
+            if tries {
+                semaphore.try_acquire(one).await
+            } else {
+                semaphore.acquire(one).await.map(Some)
+            }
+        };
+        return hold(&client, &path, entering, running).await;
+    }
+    if lock.shared {
+        let shared = RwLock::new(&client, path.clone()).label(label);
+        let entering =
+            async { if tries { shared.try_read().await } else { shared.read().await.map(Some) } };
+        return hold(&client, &path, entering, running).await;
+    }
+    let mutex = Mutex::new(&client, path.clone()).label(label);
+    let entering =
+        async { if tries { mutex.try_lock().await } else { mutex.lock().await.map(Some) } };
+    hold(&client, &path, entering, running).await
+}
+
+pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let (path, value) = (elect.path, elect.label.unwrap_or_else(whoami));
+    let (election, tries) = (Election::new(&client, path.clone()), elect.running.r#try);
+    let entering = async {
+        if tries {
+            election.try_campaign(value).await
+        } else {
+            election.campaign(value).await.map(Some)
+        }
+    };
+    hold(&client, &path, entering, elect.running).await
+}
+
+/// Enters, runs the command, and leaves. Whatever happens, the store is told that it is over.
+async fn hold<K>(
+    client: &Client,
+    path: &Path,
+    entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
+    running: Running,
+) -> Result<(), Failure> {
+    let done = hold_open(client, path, entering, running).await;
+    let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
+    done
+}
+
+async fn hold_open<K>(
+    client: &Client,
+    path: &Path,
+    entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
+    running: Running,
+) -> Result<(), Failure> {
+    let grace = grace(client, running.grace).await?;
+    let mut signals = Signals::listen()?;
+    let limit = running.timeout.unwrap_or(Duration::MAX);
+    let entered = {
+        let entering = Progress::waiting("waiting", timeout(limit, entering));
+        let (entering, interrupted) = (pin!(entering), pin!(signals.fatal()));
+        match select(entering, interrupted).await {
+            Either::Left((entered, _)) => entered,
+            Either::Right((signal, _)) => return Err(Failure::Exit(signal.exit_code(), None)),
+        }
+    };
+    let given_up = |why: String| Err(Failure::Exit(running.conflict_exit_code, Some(why)));
+    let held = match entered {
+        Ok(Ok(Some(held))) => held,
+        Ok(Ok(None)) => return given_up(format!("somebody has {path}")),
+        Ok(Err(error)) => return Err(error.into()),
+        Err(_late) => {
+            let limit = humantime::format_duration(limit);
+            return given_up(format!("{path} was not to be had within {limit}"));
+        }
+    };
+    let job = Job { command: running.command, environment: environment(path, &held), grace };
+    let ended = job.run_while(client, &held, &mut signals).await;
+    match ended? {
+        End::Exited(code) => {
+            let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
+            if code == 0 { Ok(()) } else { Err(Failure::Exit(code, None)) }
+        }
+        End::Lost => {
+            Err(Failure::Exit(LOST, Some(format!("{path} was lost; the command was ended"))))
+        }
+    }
+}
+
+/// What the command is told.
+fn environment<K>(path: &Path, held: &Hold<K>) -> Vec<(OsString, OsString)> {
+    let pairs =
+        [("SYNOD_PATH", path.as_str().to_owned()), ("SYNOD_TOKEN", held.token().to_string())];
+    pairs.map(|(name, value)| (name.into(), value.into())).into()
+}
+
+/// How long the command may take to end. It must be over before the session is.
+async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Failure> {
+    const USUAL: Duration = Duration::from_secs(2);
+    let ttl = client.session().await?.info().ttl;
+    match asked {
+        None => Ok(USUAL.min(ttl / 4)),
+        Some(grace) if grace <= ttl / 2 => Ok(grace),
+        Some(grace) => Err(Failure::plain(format!(
+            "a grace of {} is more than half of the {} that the session lives without the store; say less, or \
+             ?session=TIME in the URL",
+            humantime::format_duration(grace),
+            humantime::format_duration(ttl)
+        ))),
+    }
+}
+
+/// What this process is to others who look, and since when.
+fn whoami() -> String {
+    let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
+    #[expect(clippy::disallowed_methods, reason = "for a person who looks; nothing depends on it")]
+    let now = std::time::SystemTime::now();
+    let now = humantime::format_rfc3339_seconds(now);
+    let host = host.unwrap_or_else(|| "some host".to_owned());
+    format!("{host} pid {} since {now}", std::process::id())
+}

@@ -1,0 +1,102 @@
+//! `inspect`: who holds, and who waits.
+
+use serde_json::{Value, json};
+use synod::path::Path;
+use synod::recipe::inspect::{Claim, Contender, inspect};
+
+use crate::args::Common;
+use crate::command::connect;
+use crate::command::list::name;
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+
+pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
+    let client = connect(common).await?;
+    let line = Progress::waiting("reading", inspect(&client, path)).await;
+    client.close().await?;
+    let line = line?;
+    if common.json {
+        for one in &line {
+            output::object(&object(one))?;
+        }
+        return Ok(());
+    }
+    Ok(output::line(&told(path, &line))?)
+}
+
+/// The line for a person: a summary, then a row for each who stands in it.
+fn told(path: &Path, line: &[Contender]) -> String {
+    if line.is_empty() {
+        return format!("{path}: free");
+    }
+    let count = |state| line.iter().filter(|one| one.holds == state).count();
+    let mut summary = Vec::new();
+    for (number, verb) in [(count(Some(true)), "hold"), (count(Some(false)), "wait")] {
+        match number {
+            0 => {}
+            1 => summary.push(format!("1 {verb}s")),
+            _ => summary.push(format!("{number} {verb}")),
+        }
+    }
+    if count(None) > 0 {
+        let some = count(None);
+        summary.push(format!("{some} for permits, of which there are as many as they know"));
+    }
+    let rows: Vec<[String; 5]> = line.iter().map(row).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..4).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = format!("{path}: {}", summary.join(", "));
+    for row in &rows {
+        text.push('\n');
+        for (cell, width) in row.iter().zip(widths.iter().chain([&0])) {
+            text = format!("{text}  {cell:<width$}");
+        }
+        text.truncate(text.trim_end().len());
+    }
+    text
+}
+
+fn row(one: &Contender) -> [String; 5] {
+    let session = one.owner.map_or_else(|| "no session".to_owned(), |id| format!("session {id}"));
+    let claim = match one.claim {
+        Claim::Alone => "alone".to_owned(),
+        Claim::Shared => "shared".to_owned(),
+        Claim::Permits(1) => "1 permit".to_owned(),
+        Claim::Permits(permits) => format!("{permits} permits"),
+        _ => "?".to_owned(),
+    };
+    let label = match output::glimpse(&one.label) {
+        label if label.is_empty() => name(&one.path),
+        label => label,
+    };
+    [state(one).to_owned(), format!("token {}", one.token), claim, session, label]
+}
+
+fn state(one: &Contender) -> &'static str {
+    match one.holds {
+        Some(true) => "holds",
+        Some(false) => "waits",
+        None => "stands",
+    }
+}
+
+/// One who stands there, for a program.
+fn object(one: &Contender) -> Value {
+    let claim = match one.claim {
+        Claim::Alone => "alone",
+        Claim::Shared => "shared",
+        _ => "permits",
+    };
+    let permits = if let Claim::Permits(permits) = one.claim { Some(permits) } else { None };
+    let (key, label) = output::data(&one.label);
+    json!({
+        "state": state(one),
+        "claim": claim,
+        "permits": permits,
+        "token": one.token.to_string(),
+        "path": one.path.as_str(),
+        "session": one.owner.map(|owner| owner.to_string()),
+        key.replace("data", "label"): label,
+    })
+}

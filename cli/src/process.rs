@@ -1,0 +1,242 @@
+//! [`Job`]: a command in a process group of its own, which ends when it must.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use futures_util::future::{BoxFuture, FutureExt as _, pending, select_all};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use synod::client::Client;
+use synod::recipe::Hold;
+use synod::session::Session;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::failure::Failure;
+use crate::process::guard::Guard;
+use crate::process::signals::{Caught, Signals};
+use crate::process::terminal::Terminal;
+
+pub(crate) mod guard;
+pub(crate) mod signals;
+mod terminal;
+
+/// What to run.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) command: Vec<OsString>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// How long it may take to end when it is told to.
+    pub(crate) grace: Duration,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With this exit code.
+    Exited(u8),
+    /// It was ended, as what was held was lost.
+    Lost,
+}
+
+/// What happens while it runs.
+enum Next {
+    Child,
+    Caught(Caught),
+    Lost,
+    GraceOver,
+}
+
+/// The command while it runs, and all that it starts.
+struct Group {
+    child: Child,
+    /// The first of the group, and its id. It outlives the command.
+    guard: Guard,
+    terminal: Option<Terminal>,
+}
+
+impl Job {
+    /// Runs it while `held` is held, passing on what signals come.
+    pub(crate) async fn run_while<K>(
+        self,
+        client: &Client,
+        held: &Hold<K>,
+        signals: &mut Signals,
+    ) -> Result<End, Failure> {
+        let session = client.session().await?;
+        let mut group = self.start()?;
+        let ended = group.watch(held, &session, signals, self.grace).await;
+        group.end(&ended).await;
+        match ended {
+            Ended { lost: true, .. } => Ok(End::Lost),
+            // It ended by itself, but not while it was certain what it ended under.
+            Ended { .. } if !held.is_held() => Ok(End::Lost),
+            Ended { code, .. } => Ok(End::Exited(code)),
+        }
+    }
+
+    fn start(&self) -> Result<Group, Failure> {
+        let guard = Guard::start(self.grace)?;
+        let terminal = Terminal::of_foreground();
+        if let Some(terminal) = &terminal {
+            terminal.give(guard.group());
+        }
+        let (program, arguments) = self.command.split_first().ok_or(Failure::Told)?;
+        let mut command = Command::new(program);
+        command.args(arguments).envs(self.environment.iter().cloned());
+        command.process_group(guard.group().as_raw());
+        match command.spawn() {
+            Ok(child) => Ok(Group { child, guard, terminal }),
+            Err(error) => {
+                if let Some(terminal) = &terminal {
+                    terminal.take_back();
+                }
+                Err(not_started(program, &error))
+            }
+        }
+    }
+}
+
+fn not_started(program: &OsString, error: &io::Error) -> Failure {
+    let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+    Failure::Exit(code, Some(format!("{}: {error}", program.display())))
+}
+
+/// How the command ended, and why.
+#[derive(Clone, Copy, Debug)]
+struct Ended {
+    code: u8,
+    lost: bool,
+    /// When the rest of its group is killed, if it was told to end.
+    deadline: Option<Instant>,
+}
+
+impl Group {
+    /// Waits for the end of the command, and sees to it.
+    async fn watch<K>(
+        &mut self,
+        held: &Hold<K>,
+        session: &Session,
+        signals: &mut Signals,
+        grace: Duration,
+    ) -> Ended {
+        let (mut lost, mut deadline) = (false, None);
+        loop {
+            if let Some(code) = self.exit_code() {
+                return Ended { code, lost, deadline };
+            }
+            match next(held, session, signals, grace, lost, deadline).await {
+                Next::Child => {}
+                Next::Caught(caught) => {
+                    self.signal(caught.signal());
+                    if caught == Caught::Terminate {
+                        deadline = deadline.or(Some(Instant::now() + grace));
+                    }
+                }
+                Next::Lost => {
+                    lost = true;
+                    self.signal(Signal::SIGTERM);
+                    // What is stopped does not hear.
+                    self.signal(Signal::SIGCONT);
+                    deadline = deadline.or(Some(Instant::now() + grace));
+                }
+                Next::GraceOver => {
+                    self.signal(Signal::SIGKILL);
+                    deadline = None;
+                }
+            }
+        }
+    }
+
+    /// The exit code of the command, if it ended; 128 and more if a signal ended it.
+    fn exit_code(&self) -> Option<u8> {
+        loop {
+            let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+            match waitpid(Pid::from_raw(self.child.id().cast_signed()), Some(flags)) {
+                Ok(WaitStatus::Exited(_, code)) => return Some(u8::try_from(code).unwrap_or(1)),
+                Ok(WaitStatus::Signaled(_, signal, _)) => return Some(signals::exit_code(signal)),
+                Ok(WaitStatus::Stopped(..)) => {
+                    // Somebody pressed Ctrl-Z: whoever waits for this process is to have the terminal.
+                    if let Some(terminal) = &self.terminal {
+                        terminal.stop_with(self.guard.group());
+                    }
+                }
+                Err(Errno::EINTR) => {}
+                Ok(_) => return None,
+                // Nobody else waits for it, so this cannot be.
+                Err(_) => return Some(1),
+            }
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let _there = killpg(self.guard.group(), signal).is_ok();
+    }
+
+    /// Lets go of the group. Those of it that were told to end and did not are killed in the end.
+    async fn end(self, ended: &Ended) {
+        const LOOK: Duration = Duration::from_millis(10);
+        if let Some(terminal) = &self.terminal {
+            terminal.take_back();
+        }
+        let group = self.guard.group();
+        // Its id is not given to another while anybody is left of it.
+        drop(self.guard);
+        let Some(deadline) = ended.deadline else { return };
+        while killpg(group, None).is_ok() {
+            if Instant::now() >= deadline {
+                let _there = killpg(group, Signal::SIGKILL).is_ok();
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    }
+}
+
+/// What happens next.
+async fn next<K>(
+    held: &Hold<K>,
+    session: &Session,
+    signals: &mut Signals,
+    grace: Duration,
+    lost: bool,
+    deadline: Option<Instant>,
+) -> Next {
+    let over: BoxFuture<'_, Next> = match deadline {
+        Some(deadline) => sleep_until(deadline).map(|()| Next::GraceOver).boxed(),
+        None => pending().boxed(),
+    };
+    let endangered: BoxFuture<'_, Next> =
+        if lost { pending().boxed() } else { Box::pin(endangered(held, session, grace)) };
+    let caught = async {
+        match signals.next().await {
+            Caught::Child => Next::Child,
+            caught => Next::Caught(caught),
+        }
+    };
+    let (next, _, _) = select_all([over, endangered, caught.boxed()]).await;
+    next
+}
+
+/// Waits until what is held is lost, or there is no more time than it takes to end in before it may be.
+async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Duration) -> Next {
+    let running_out = async {
+        let status = session.status();
+        loop {
+            let until = status.borrow().until();
+            let Some(alarm) = until.and_then(|until| until.checked_sub(grace)) else { return };
+            if Instant::now() >= alarm {
+                return;
+            }
+            // By then it has usually moved on.
+            sleep_until(alarm).await;
+        }
+    };
+    let lost = async { held.lost().await };
+    futures_util::future::select(Box::pin(lost), Box::pin(running_out)).await;
+    Next::Lost
+}

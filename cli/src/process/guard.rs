@@ -1,0 +1,75 @@
+//! [`Guard`]: a process that leads the command's group, and ends that if this process is killed.
+//!
+//! It waits for the end of its input, which the operating system closes when this process ends in whatever
+//! way. As the first of its group it gives the group its id, and keeps it from being another's.
+
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::unistd::{Pid, getpgrp};
+
+use crate::failure::Failure;
+
+/// The guard of one group. It goes when this is dropped, and leaves the group alone.
+#[derive(Debug)]
+pub(super) struct Guard(Child);
+
+const READY: u8 = b'!';
+
+impl Guard {
+    /// Starts it, in a group of its own.
+    pub(super) fn start(grace: Duration) -> Result<Self, Failure> {
+        let failed = |error: io::Error| {
+            Failure::plain(format!("the command's guard does not start: {error}"))
+        };
+        let mut command = Command::new(itself().map_err(failed)?);
+        command.arg("__guard").arg(grace.as_millis().to_string()).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // It talks to no store, and needs no password.
+        command.env_remove("SYNOD_STORE");
+        let mut guard = Self(command.spawn().map_err(failed)?);
+        let mut first = [0];
+        if let Some(out) = &mut guard.0.stdout {
+            out.read_exact(&mut first).map_err(failed)?;
+        }
+        Ok(guard)
+    }
+
+    /// The group, for who joins it.
+    pub(super) fn group(&self) -> Pid {
+        Pid::from_raw(self.0.id().cast_signed())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ended = self.0.kill().and_then(|()| self.0.wait()).is_ok();
+    }
+}
+
+/// This program, also if its file was replaced meanwhile.
+fn itself() -> io::Result<std::path::PathBuf> {
+    let running = std::path::Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
+}
+
+/// Stands guard: the whole of the process.
+pub(crate) fn stand(grace: Duration) -> ExitCode {
+    // What is meant for the command is not meant for its guard.
+    let deaf = SigSet::all().thread_block().is_ok();
+    let ready = io::stdout().write_all(&[READY]).and_then(|()| io::stdout().flush()).is_ok();
+    let watched = io::stdin().read_to_end(&mut Vec::new()).is_ok();
+    let group = getpgrp();
+    let _told =
+        killpg(group, Signal::SIGTERM).and_then(|()| killpg(group, Signal::SIGCONT)).is_ok();
+    if deaf && ready && watched {
+        sleep(grace);
+    }
+    // This process, too.
+    let _killed = killpg(group, Signal::SIGKILL).is_ok();
+    ExitCode::FAILURE
+}

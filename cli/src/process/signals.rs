@@ -1,0 +1,103 @@
+//! [`Signals`]: what this process is told, to be passed on.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+/// What was caught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caught {
+    /// Something happened to the command.
+    Child,
+    Terminate,
+    Interrupt,
+    HangUp,
+    Quit,
+    User1,
+    User2,
+}
+
+/// The signals that this process gets from now on, instead of ending from them.
+#[derive(Debug)]
+pub(crate) struct Signals(Vec<(Caught, Stream)>);
+
+impl Caught {
+    const ALL: [Self; 7] = [
+        Self::Child,
+        Self::Terminate,
+        Self::Interrupt,
+        Self::HangUp,
+        Self::Quit,
+        Self::User1,
+        Self::User2,
+    ];
+
+    pub(crate) fn signal(self) -> Signal {
+        match self {
+            Self::Child => Signal::SIGCHLD,
+            Self::Terminate => Signal::SIGTERM,
+            Self::Interrupt => Signal::SIGINT,
+            Self::HangUp => Signal::SIGHUP,
+            Self::Quit => Signal::SIGQUIT,
+            Self::User1 => Signal::SIGUSR1,
+            Self::User2 => Signal::SIGUSR2,
+        }
+    }
+
+    /// What a shell says of a process that this ended.
+    pub(crate) fn exit_code(self) -> u8 {
+        exit_code(self.signal())
+    }
+}
+
+/// What a shell says of a process that this ended.
+pub(crate) fn exit_code(signal: Signal) -> u8 {
+    u8::try_from(128 + signal as i32).unwrap_or(u8::MAX)
+}
+
+impl Signals {
+    /// # Errors
+    ///
+    /// If the operating system does not let us.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let mut streams = Vec::new();
+        // What is ignored, as under nohup, is to be ignored by the command too.
+        for caught in Caught::ALL.into_iter().filter(|caught| !is_ignored(caught.signal())) {
+            streams.push((caught, signal(SignalKind::from_raw(caught.signal() as i32))?));
+        }
+        Ok(Self(streams))
+    }
+
+    pub(crate) async fn next(&mut self) -> Caught {
+        poll_fn(|cx| {
+            for (caught, stream) in &mut self.0 {
+                if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
+                    return Poll::Ready(*caught);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The next that ends a process which runs no command.
+    pub(crate) async fn fatal(&mut self) -> Caught {
+        loop {
+            match self.next().await {
+                Caught::Child => {}
+                caught => return caught,
+            }
+        }
+    }
+}
+
+/// Whether this process was started such that it ignores this. Known on Linux only.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal as i32 - 1) & 1 == 1
+}

@@ -1,0 +1,45 @@
+//! [`Terminal`]: who may read from the terminal, and is meant when somebody presses Ctrl-C.
+
+use std::fs::File;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg};
+use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
+
+/// The terminal of this process, as long as it is in the foreground.
+#[derive(Debug)]
+pub(super) struct Terminal(File);
+
+impl Terminal {
+    /// The terminal, if this process has one and is in its foreground.
+    pub(super) fn of_foreground() -> Option<Self> {
+        let terminal = File::open("/dev/tty").ok()?;
+        let foreground = tcgetpgrp(&terminal).ok()?;
+        (foreground == getpgrp()).then_some(Self(terminal))
+    }
+
+    /// Puts a group into the foreground.
+    pub(super) fn give(&self, group: Pid) {
+        let _given = tcsetpgrp(&self.0, group).is_ok();
+    }
+
+    /// Puts this process into the foreground again.
+    pub(super) fn take_back(&self) {
+        // Who asks for that from the background is stopped, unless he does not hear of it.
+        let mut stop = SigSet::empty();
+        stop.add(Signal::SIGTTOU);
+        let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
+        self.give(getpgrp());
+        let _restored = before.thread_set_mask().is_ok();
+    }
+
+    /// Stops this process as the group was stopped, and goes on with it when somebody lets this one go on.
+    pub(super) fn stop_with(&self, group: Pid) {
+        self.take_back();
+        let _stopped = killpg(getpgrp(), Signal::SIGTSTP).is_ok();
+        // Here it was let go on: in the foreground, or by `bg` in the background.
+        if tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp()) {
+            self.give(group);
+        }
+        let _goes_on = killpg(group, Signal::SIGCONT).is_ok();
+    }
+}
