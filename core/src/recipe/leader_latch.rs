@@ -10,7 +10,7 @@ use futures_core::Stream;
 use futures_util::future::{Either, poll_immediate, select};
 use futures_util::stream::unfold;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep, timeout};
+use crate::clock::{sleep, timeout};
 
 use crate::client::{Client, Connection};
 use crate::error::{Error, ErrorKind, Result};

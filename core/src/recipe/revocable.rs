@@ -1,6 +1,6 @@
 //! Asking for something back: the holder learns of it, and decides.
 
-use tokio::time::sleep;
+use crate::clock::sleep;
 
 use crate::client::Client;
 use crate::error::{ErrorKind, Result};

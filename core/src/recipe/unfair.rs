@@ -3,7 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use tokio::time::sleep;
+use crate::clock::sleep;
 
 use crate::client::Client;
 use crate::error::Result;
