@@ -7,6 +7,8 @@
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
+use synod_core::chance::Chance;
+
 pub mod child;
 pub mod etcd;
 pub mod home;
@@ -24,15 +26,26 @@ pub fn required() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
+/// Where ports begin that are given to whoever calls out, which might be anybody's at any time.
+const LENT: u16 = 32_768;
+/// Where ports begin that few programs listen on.
+const OURS: u16 = 10_000;
+
 /// Ports of this machine's loopback that nobody listens on just now.
 ///
 /// # Errors
 ///
 /// If the operating system has none left.
 pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    let chance = Chance::from_system();
+    let draw = |_| {
+        let port = OURS + u16::try_from(chance.below(u64::from(LENT - OURS))).unwrap_or_default();
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
+    };
     // All of them are held until the last is found, so that no two are the same.
-    let held: Vec<TcpListener> = (0..count)
-        .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
-        .collect::<Result<_, _>>()?;
+    let held: Vec<TcpListener> = (0..100 * count).filter_map(draw).take(count).collect();
+    if held.len() < count {
+        return Err(io::Error::other("no free ports"));
+    }
     held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }

@@ -145,6 +145,10 @@ const ETCD: &[Scenario] = &[
     ),
 ];
 
+/// What happens to ZooKeeper only.
+const ZOOKEEPER: &[Scenario] =
+    &[scenario("a_node_that_replaced_a_container_stays", |s| Box::pin(writes::replaced(s)), &[])];
+
 const SOAK: &[Scenario] = &[scenario(
     "whatever_happens_no_law_is_broken",
     |s| Box::pin(soak::anything(s)),
@@ -165,7 +169,7 @@ const STAGES: [Stage; 2] = [
         name: "zookeeper",
         start: || Ok(Box::new(ZooKeeper::start()?)),
         missing: ZooKeeper::missing,
-        more: &[],
+        more: ZOOKEEPER,
     },
     Stage {
         name: "etcd",

@@ -220,15 +220,13 @@ impl Scene {
             return Err(format!("{NO_VERDICT}{:?} may not have happened", record.indeterminate));
         }
         let mut found = found;
-        if record.stood_still {
-            found.retain(|breach| match self.servers.defect(breach.law) {
-                Some(defect) => {
-                    println!("known defect: {defect}: {breach}");
-                    false
-                }
-                None => true,
-            });
-        }
+        found.retain(|breach| match self.servers.defect(breach.law, record.stood_still) {
+            Some(defect) => {
+                println!("known defect: {defect}: {breach}");
+                false
+            }
+            None => true,
+        });
         if found.is_empty() {
             return self.book.discard().map_err(|error| error.to_string());
         }

@@ -34,7 +34,8 @@ pub(crate) trait Servers: Send {
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
     /// Why these servers break a law of which the stores know nothing: a defect of their version.
-    fn defect(&self, law: &str) -> Option<&'static str>;
+    /// `stood_still` is whether one of them did.
+    fn defect(&self, law: &str, stood_still: bool) -> Option<&'static str>;
     /// Forgets what is past, where servers do.
     async fn compact(&mut self) -> Result<(), String>;
 }
@@ -121,8 +122,10 @@ impl Servers for ZooKeeper {
         self.servers.facts().map_err(|error| error.to_string())
     }
 
-    fn defect(&self, _law: &str) -> Option<&'static str> {
-        None
+    fn defect(&self, law: &str, _stood_still: bool) -> Option<&'static str> {
+        (law == "L-KV-8").then_some(
+            "the server collects by path what it took for an empty container, and a node stood there",
+        )
     }
 
     async fn compact(&mut self) -> Result<(), String> {
@@ -238,9 +241,9 @@ impl Servers for Etcd {
         Ok(self.facts.clone())
     }
 
-    fn defect(&self, law: &str) -> Option<&'static str> {
+    fn defect(&self, law: &str, stood_still: bool) -> Option<&'static str> {
         let old = self.version.as_slice() < MENDED.as_slice();
-        (old && law == "L-SES-2").then_some(
+        (old && stood_still && law == "L-SES-2").then_some(
             "before 3.4.31 a leader that stood still ends the leases that the next one kept alive",
         )
     }

@@ -94,3 +94,20 @@ pub(crate) async fn lost_close(scene: &mut Scene) {
         bob.sees_gone(&format!("d/b{round}")).await;
     }
 }
+
+/// Servers collect empty containers, some of them while nodes take their places.
+pub(crate) async fn replaced(scene: &mut Scene) {
+    let ann = scene.client().await;
+    for round in 0..3 {
+        let paths: Vec<String> = (0..60).map(|number| format!("c{round}/{number}")).collect();
+        for path in &paths {
+            ann.done(ann.create(&format!("{path}/x"))).await;
+        }
+        for path in &paths {
+            ann.done(Op::Delete { path: at(&format!("{path}/x")) }).await;
+            ann.done(ann.create(path)).await;
+        }
+    }
+    // By now they have collected all that they wanted to.
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+}

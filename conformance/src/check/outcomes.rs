@@ -1,6 +1,7 @@
-//! Compares what writers were told with what the servers kept: L-OUT-1 to 3, L-SES-13.
+//! Compares what writers were told with what the servers kept: L-OUT-1 to 3, L-SES-13
+//! and L-KV-8.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, End, Record};
 use crate::fault::entry::{Fact, Kind, Op};
@@ -17,6 +18,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
         .filter_map(|(call, value)| judge(call, kept.get(&value).map_or(&[], Vec::as_slice)))
         .collect();
     found.extend(check_deletes(record));
+    found.extend(check_undeleted(record));
     found
 }
 
@@ -79,6 +81,18 @@ fn check_deletes(record: &Record) -> Vec<Breach> {
     paths.into_iter().filter_map(check).collect()
 }
 
+/// What goes only when it is deleted does not go by itself.
+fn check_undeleted(record: &Record) -> Vec<Breach> {
+    let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
+    let deleted: BTreeSet<&str> = deleted.map(Called::path).collect();
+    let undeleted = record.facts.iter().filter(|fact| {
+        fact.kind == Kind::Deleted && fact.owner.is_none() && !deleted.contains(fact.path.as_str())
+    });
+    undeleted
+        .map(|fact| Breach::new("L-KV-8", format!("{fact:?}, and nobody deleted it")))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +150,15 @@ mod tests {
         for (ephemeral, owner) in [(true, Some(8)), (true, None), (false, Some(7))] {
             assert_eq!(laws(ephemeral, owner), ["L-SES-13"]);
         }
+    }
+
+    #[test]
+    fn a_node_that_nobody_deletes_stays() {
+        let mut script = Script::default();
+        script.fact(5, "/n", Kind::Deleted, None, Some(7));
+        assert_eq!(check(&script.record()), []);
+        script.fact(5, "/n", Kind::Deleted, None, None);
+        assert_eq!(check(&script.record()).len(), 1);
     }
 
     #[test]

@@ -46,12 +46,20 @@ pub fn facts<'a>(homes: impl IntoIterator<Item = &'a Path>) -> io::Result<Vec<Fa
 /// Does what was done, to know whose nodes went with which session.
 fn replay(log: BTreeMap<u64, (u64, Vec<Write>)>) -> Vec<Fact> {
     let mut owners: BTreeMap<String, Option<u64>> = BTreeMap::new();
-    let mut facts = Vec::new();
+    let mut facts: Vec<Fact> = Vec::new();
     for (revision, (session, writes)) in log {
         for write in writes {
             let mut add = |path: String, kind, data: &[u8], owner| {
                 let value = std::str::from_utf8(data).ok().and_then(|text| text.parse().ok());
-                facts.push(Fact { revision, path, kind, value, owner });
+                let made = facts.iter().rposition(|fact: &Fact| {
+                    fact.revision == revision && fact.path == path && fact.kind == Kind::Created
+                });
+                match (made, kind) {
+                    // What is made and written in one step is made; what goes again never was.
+                    (Some(made), Kind::Updated) => facts[made].value = value,
+                    (Some(made), Kind::Deleted) => drop(facts.remove(made)),
+                    _ => facts.push(Fact { revision, path, kind, value, owner }),
+                }
             };
             match write {
                 Write::Container { path } => drop(owners.remove(&path)),
@@ -213,6 +221,8 @@ mod tests {
             part(5, [text("/a"), text("2"), int(1)].concat()),
             part(1, create("/e", "3", true)),
         ];
+        let both = part(5, [text("/b"), text("4"), int(1)].concat());
+        let (once, gone) = (part(1, create("/b/once", "", false)), part(2, text("/b/once")));
         let log = [
             vec![0; 16],
             entry(1, -10, &int(1_000)),
@@ -221,6 +231,7 @@ mod tests {
             entry(4, -1, &int(-101)),
             entry(5, 19, &[text("/c"), text("")].concat()),
             entry(6, 2, &text("/a")),
+            entry(9, 14, &[int(4), part(1, create("/b", "", false)), both, once, gone].concat()),
             entry(7, 20, &text("/c")),
             entry(8, -11, &int(0)),
             vec![0; 64],
@@ -241,6 +252,7 @@ mod tests {
                 (3, "/e", Kind::Created, Some(3), Some(7)),
                 (6, "/a", Kind::Deleted, None, None),
                 (8, "/e", Kind::Deleted, None, Some(7)),
+                (9, "/b", Kind::Created, Some(4), None),
             ]
         );
     }
