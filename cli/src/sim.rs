@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use synod::sim::{BadCase, Case, Failure as Broken, Fault, Hunt, Tally, corpus, workload};
@@ -33,14 +34,11 @@ pub(crate) fn run(common: &Common, asked: &Sim) -> Result<(), Failure> {
 
 fn asked_for(common: &Common, asked: &Sim) -> Result<(), Failure> {
     match (&asked.what, &asked.workload) {
-        (Some(SimCommand::Mutants { only, seeds, faults, all, keep }), _) => {
+        (Some(SimCommand::Mutants { only, seeds, first, faults, all, keep }), _) => {
             let only = only.as_deref().unwrap_or_default();
-            mutants::run(
-                common,
-                &mutants::Asked { only, seeds: *seeds, keep: keep.as_deref() },
-                *faults,
-                *all,
-            )
+            let keep = keep.as_deref();
+            let asked = mutants::Asked { only, seeds: *seeds, first: *first, keep };
+            mutants::run(common, &asked, *faults, *all)
         }
         (Some(replay), _) => replay::run(common, replay),
         (None, None) => list(common),
@@ -93,14 +91,31 @@ fn list(common: &Common) -> Result<(), Failure> {
 
 /// Runs what is kept, then as many seeds as were asked for.
 fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
+    if workload != "all" {
+        return hunt_one(common, asked, workload, asked.seeds.limit);
+    }
+    let count = u32::try_from(workload::ALL.len()).unwrap_or(1);
+    let share = asked.seeds.limit.map(|limit| limit / count);
+    for workload in workload::ALL {
+        if !common.json {
+            output::line(&format!("{}: {}", workload.name(), workload.about()))?;
+        }
+        hunt_one(common, asked, workload.name(), share)?;
+    }
+    Ok(())
+}
+
+fn hunt_one(
+    common: &Common,
+    asked: &Sim,
+    workload: &str,
+    limit: Option<Duration>,
+) -> Result<(), Failure> {
     let hunt = prepared(workload, &asked.seeds)?;
     if asked.seeds.mutant.is_none() {
         kept(common, asked, workload)?;
     }
-    let progress = Progress::of_many("histories", "", asked.seeds.seeds);
-    let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
-    let took = progress.taken();
-    drop(progress);
+    let (tally, took) = counted(&hunt, asked, limit)?;
     if let Some(failure) = tally.failures.first().and_then(|case| hunt.explain(case)) {
         told(common, &failure, &asked.shown)?;
         if let Some(dir) = &asked.keep {
@@ -109,24 +124,39 @@ fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
         return Err(Failure::Told);
     }
     summary(common, &hunt, &tally, took.as_secs_f64())?;
-    let missed = hunt.missed(&tally);
-    let counts = asked.strict || tally.histories >= ENOUGH;
-    if counts
-        && !missed.is_empty()
-        && asked.seeds.without.is_empty()
-        && asked.seeds.mutant.is_none()
-    {
+    let missed = hunt.missed(&tally).len();
+    let all = asked.seeds.without.is_empty() && asked.seeds.mutant.is_none();
+    if all && missed > 0 && (asked.strict || tally.histories >= ENOUGH) {
+        let things = if missed == 1 { "thing" } else { "things" };
         return Err(Failure::plain(format!(
-            "in {} histories {} never happened: they test less than they seem to",
-            tally.histories,
-            if missed.len() == 1 {
-                "one thing".to_owned()
-            } else {
-                format!("{} things", missed.len())
-            },
+            "in {} histories {missed} {things} never happened: they test less than they seem to",
+            tally.histories
         )));
     }
     Ok(())
+}
+
+/// As many seeds as were asked for, or as there is time for.
+fn counted(
+    hunt: &Hunt,
+    asked: &Sim,
+    limit: Option<Duration>,
+) -> Result<(Tally, Duration), Failure> {
+    /// So many at a time, where the time counts.
+    const SLICE: u64 = 512;
+    let Some(limit) = limit else {
+        let progress = Progress::of_many("histories", asked.seeds.seeds);
+        let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
+        return Ok((tally, progress.taken()));
+    };
+    let progress = Progress::new("histories", None);
+    let (mut tally, mut from) = (Tally::default(), asked.seeds.from);
+    while progress.taken() < limit && tally.failures.is_empty() {
+        let slice = hunt.clone().seeds(from..from.saturating_add(SLICE));
+        tally.add(slice.count(&|more| progress.advance(more)).map_err(bad)?);
+        from = from.saturating_add(SLICE);
+    }
+    Ok((tally, progress.taken()))
 }
 
 fn prepared(workload: &str, seeds: &Seeds) -> Result<Hunt, Failure> {
@@ -186,7 +216,7 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
     output::line(&format!(
         "{} histories, nothing broken: {rate:.0} a second, {faults} faults, {} of virtual time",
         tally.histories,
-        humantime::format_duration(std::time::Duration::from_secs(tally.lasted.as_secs())),
+        humantime::format_duration(Duration::from_secs(tally.lasted.as_secs())),
     ))?;
     for (mark, times) in &tally.marks {
         output::line(&format!("  {times:>8} times: {mark}"))?;

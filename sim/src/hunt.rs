@@ -295,7 +295,8 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds what happened in others.
+    pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.lasted += other.lasted;
         self.failures.extend(other.failures);

@@ -55,6 +55,7 @@ mod run;
 mod setup;
 mod shrink;
 mod story;
+pub mod sweep;
 mod watched;
 pub mod workload;
 
