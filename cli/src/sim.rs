@@ -1,11 +1,14 @@
 //! `sim`: processes on a simulated store on which everything goes wrong, by a seed.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use synod::sim::{BadCase, Case, Failure as Broken, Fault, Hunt, Tally, corpus, workload};
+use synod::sim::{
+    BadCase, Case, Failure as Broken, Fault, Hunt, Rates, Site, Tally, corpus, workload,
+};
 
 use crate::args::{Common, Seeds, Shown, Sim, SimCommand};
 use crate::failure::Failure;
@@ -92,17 +95,32 @@ fn list(common: &Common) -> Result<(), Failure> {
 /// Runs what is kept, then as many seeds as were asked for.
 fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
     if workload != "all" {
-        return hunt_one(common, asked, workload, asked.seeds.limit);
+        return hunt_one(common, asked, workload, asked.seeds.limit).map(drop);
     }
     let count = u32::try_from(workload::ALL.len()).unwrap_or(1);
     let share = asked.seeds.limit.map(|limit| limit / count);
+    let mut fired = BTreeSet::new();
+    let mut histories = u64::MAX;
     for workload in workload::ALL {
         if !common.json {
             output::line(&format!("{}: {}", workload.name(), workload.about()))?;
         }
-        hunt_one(common, asked, workload.name(), share)?;
+        let tally = hunt_one(common, asked, workload.name(), share)?;
+        histories = histories.min(tally.histories);
+        fired.extend(tally.fired.into_keys());
     }
-    Ok(())
+    let idle = Site::all().filter(|site| Rates::usual().of(*site) > 0 && !fired.contains(site));
+    let idle: Vec<_> = idle.map(|site| site.to_string()).collect();
+    if idle.is_empty() || !is_enough(asked, histories) {
+        return Ok(());
+    }
+    Err(Failure::plain(format!("nowhere did any of these happen: {}", idle.join(", "))))
+}
+
+/// Whether there were so many histories that all should have happened which can.
+fn is_enough(asked: &Sim, histories: u64) -> bool {
+    let Seeds { without, mutant, .. } = &asked.seeds;
+    without.is_empty() && mutant.is_none() && (asked.strict || histories >= ENOUGH)
 }
 
 fn hunt_one(
@@ -110,7 +128,7 @@ fn hunt_one(
     asked: &Sim,
     workload: &str,
     limit: Option<Duration>,
-) -> Result<(), Failure> {
+) -> Result<Tally, Failure> {
     let hunt = prepared(workload, &asked.seeds)?;
     if asked.seeds.mutant.is_none() {
         kept(common, asked, workload)?;
@@ -124,16 +142,15 @@ fn hunt_one(
         return Err(Failure::Told);
     }
     summary(common, &hunt, &tally, took.as_secs_f64())?;
-    let missed = hunt.missed(&tally).len();
-    let all = asked.seeds.without.is_empty() && asked.seeds.mutant.is_none();
-    if all && missed > 0 && (asked.strict || tally.histories >= ENOUGH) {
-        let things = if missed == 1 { "thing" } else { "things" };
-        return Err(Failure::plain(format!(
-            "in {} histories {missed} {things} never happened: they test less than they seem to",
-            tally.histories
-        )));
+    let missed = hunt.missed(&tally);
+    if missed.is_empty() || !is_enough(asked, tally.histories) {
+        return Ok(tally);
     }
-    Ok(())
+    Err(Failure::plain(format!(
+        "in {} histories of {workload} this never happened, so they test less than they seem to: {}",
+        tally.histories,
+        missed.join("; ")
+    )))
 }
 
 /// As many seeds as were asked for, or as there is time for.
@@ -200,7 +217,7 @@ fn kept(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
 fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(), Failure> {
     let faults: u64 = tally.fired.values().sum();
     let lasted = tally.lasted.as_secs_f64();
-    let missed = hunt.missed(tally);
+    let idle: Vec<_> = hunt.idle(tally).into_iter().map(|site| site.to_string()).collect();
     if common.json {
         return Ok(output::object(&json!({
             "histories": tally.histories,
@@ -208,7 +225,7 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
             "virtual_seconds": lasted,
             "faults": faults,
             "marks": tally.marks,
-            "missed": missed,
+            "idle": idle,
         }))?);
     }
     #[expect(clippy::cast_precision_loss, reason = "it is for people")]
@@ -221,8 +238,8 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
     for (mark, times) in &tally.marks {
         output::line(&format!("  {times:>8} times: {mark}"))?;
     }
-    for missed in &missed {
-        output::line(&format!("  {missed}"))?;
+    if !idle.is_empty() {
+        output::line(&format!("     never: {}", idle.join(", ")))?;
     }
     Ok(())
 }

@@ -260,7 +260,7 @@ impl Process {
     /// A law, by its id or in words, is broken.
     pub fn wrong(&self, law: &str, what: impl FnOnce() -> String) {
         let what = what();
-        self.note(|| format!("WRONG: {what}"));
+        self.note(|| format!("WRONG, {law}: {what}"));
         self.findings.wrong(law, what, self.cluster.age(), self.actor);
     }
 

@@ -43,7 +43,8 @@ fn a_failure_is_cut_down_to_what_it_needs() {
 fn a_failure_is_told_with_its_law_its_seed_and_its_lanes() {
     let failure = trial().run().failure.expect("replies are lost");
     let story = failure.to_string();
-    let told = ["nobody loses a reply is broken", "SYNOD_SIM_SEED=0x", "F2 reply lost (", "│ the store"];
+    let told =
+        ["nobody loses a reply is broken", "SYNOD_SIM_SEED=0x", "F2 reply lost (", "│ the store"];
     for told in told {
         assert!(story.contains(told), "{told} is not in\n{story}");
     }
@@ -66,7 +67,7 @@ fn without_its_fault_nothing_fails_and_what_never_happened_is_told() {
     assert_eq!(found.tally.histories, 500);
     let few = trial().without(replies).seeds(0..3);
     let tally = few.run().tally;
-    assert!(!few.missed(&tally).is_empty(), "three histories have not seen everything");
+    assert!(!few.idle(&tally).is_empty(), "three histories have not seen everything");
 }
 
 #[test]

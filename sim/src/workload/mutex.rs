@@ -179,15 +179,17 @@ struct Believed {
 impl Beliefs {
     fn entered(&self, me: &Process, guard: &MutexGuard) {
         let Some((drawn, _)) = me.born(guard.path()) else { return };
+        if is_exception(me, guard.path()) {
+            return;
+        }
         let last = self.lock().entered.replace((drawn, guard.token()));
         let Some((before, token)) = last else { return };
-        if token >= guard.token() {
-            me.wrong("L-MX-3", || format!("token {} is given out after {token}", guard.token()));
-        }
-        if before >= drawn && !is_exception(me, guard.path()) {
+        if before >= drawn {
             me.wrong("L-MX-8", || {
                 format!("the ticket of #{drawn} enters after that of #{before}, which came later")
             });
+        } else if token >= guard.token() {
+            me.wrong("L-MX-3", || format!("token {} is given out after {token}", guard.token()));
         }
     }
 
