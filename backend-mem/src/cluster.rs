@@ -18,7 +18,7 @@ use bytes::Bytes;
 use synod_core::choice::Choice;
 use synod_core::clock::{self, Instant};
 use synod_core::path::Path;
-use synod_core::store::{Change, SessionId};
+use synod_core::store::{Change, Revision, SessionId};
 use tokio::sync::Notify;
 
 use crate::Census;
@@ -196,6 +196,27 @@ impl Cluster {
     /// Whether a session lives at the store now.
     pub fn lives(&self, session: SessionId) -> bool {
         self.state().lives(session)
+    }
+
+    /// When a path was last created, and which session it belongs to.
+    pub fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
+        self.state().born(path)
+    }
+
+    /// Who removed a path that is not there any more.
+    pub fn removed_by(&self, path: &Path) -> Option<By> {
+        self.state().removed_by(path)
+    }
+
+    /// No heartbeat of a process arrives for so long, if that is what goes wrong. Whether it is.
+    pub fn falls_silent(&self, actor: u64, lasting: Duration) -> bool {
+        let (mut state, now) = (self.state(), clock::true_now());
+        if state.dice.fires(Site::BeatsCut, actor, 1).is_none() {
+            return false;
+        }
+        state.fault(actor, Site::BeatsCut, 0, now);
+        state.cuts_of(actor).beats = Some(now + lasting);
+        true
     }
 
     /// How many commits there are so far.

@@ -144,7 +144,7 @@ pub(crate) struct Sim {
     #[command(subcommand)]
     pub(crate) what: Option<SimCommand>,
 
-    /// What the processes do; `synod sim` lists what there is
+    /// What the processes do; `synod sim` lists what there is, and `all` is one after the other
     pub(crate) workload: Option<String>,
 
     #[command(flatten)]
@@ -168,6 +168,9 @@ pub(crate) struct Seeds {
     /// How many
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     pub(crate) seeds: u64,
+    /// As many as can be run in this time, like 2min
+    #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub(crate) limit: Option<Duration>,
     /// The first of them
     #[arg(long, value_name = "S", default_value = "0", value_parser = sim::seed)]
     pub(crate) from: u64,
@@ -229,6 +232,9 @@ pub(crate) enum SimCommand {
         /// How many histories for each
         #[arg(long, value_name = "N", default_value_t = 2_000)]
         seeds: u64,
+        /// Stop at the first history in which one is found
+        #[arg(long)]
+        first: bool,
         /// Which of them nobody finds without each of the faults
         #[arg(long)]
         faults: bool,

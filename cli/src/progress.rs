@@ -46,10 +46,10 @@ impl Progress {
     }
 
     /// As [`Progress::new`], and tells how many a second.
-    pub(crate) fn of_many(what: &'static str, each: &'static str, total: u64) -> Self {
+    pub(crate) fn of_many(what: &'static str, total: u64) -> Self {
         let progress = Self::new(what, Some(total));
-        let template = format!("{{msg}} {{wide_bar}} {{pos}}/{{len}} {{per_sec}} {each} {{eta}}");
-        if let Ok(style) = ProgressStyle::with_template(&template) {
+        let template = "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
             progress.bar.set_style(style);
         }
         progress

@@ -1,10 +1,14 @@
 //! `sim`: processes on a simulated store on which everything goes wrong, by a seed.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
-use synod::sim::{BadCase, Case, Failure as Broken, Fault, Hunt, Tally, corpus, workload};
+use synod::sim::{
+    BadCase, Case, Failure as Broken, Fault, Hunt, Rates, Site, Tally, corpus, workload,
+};
 
 use crate::args::{Common, Seeds, Shown, Sim, SimCommand};
 use crate::failure::Failure;
@@ -33,14 +37,11 @@ pub(crate) fn run(common: &Common, asked: &Sim) -> Result<(), Failure> {
 
 fn asked_for(common: &Common, asked: &Sim) -> Result<(), Failure> {
     match (&asked.what, &asked.workload) {
-        (Some(SimCommand::Mutants { only, seeds, faults, all, keep }), _) => {
+        (Some(SimCommand::Mutants { only, seeds, first, faults, all, keep }), _) => {
             let only = only.as_deref().unwrap_or_default();
-            mutants::run(
-                common,
-                &mutants::Asked { only, seeds: *seeds, keep: keep.as_deref() },
-                *faults,
-                *all,
-            )
+            let keep = keep.as_deref();
+            let asked = mutants::Asked { only, seeds: *seeds, first: *first, keep };
+            mutants::run(common, &asked, *faults, *all)
         }
         (Some(replay), _) => replay::run(common, replay),
         (None, None) => list(common),
@@ -93,14 +94,46 @@ fn list(common: &Common) -> Result<(), Failure> {
 
 /// Runs what is kept, then as many seeds as were asked for.
 fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
+    if workload != "all" {
+        return hunt_one(common, asked, workload, asked.seeds.limit).map(drop);
+    }
+    let count = u32::try_from(workload::ALL.len()).unwrap_or(1);
+    let share = asked.seeds.limit.map(|limit| limit / count);
+    let mut fired = BTreeSet::new();
+    let mut histories = u64::MAX;
+    for workload in workload::ALL {
+        if !common.json {
+            output::line(&format!("{}: {}", workload.name(), workload.about()))?;
+        }
+        let tally = hunt_one(common, asked, workload.name(), share)?;
+        histories = histories.min(tally.histories);
+        fired.extend(tally.fired.into_keys());
+    }
+    let idle = Site::all().filter(|site| Rates::usual().of(*site) > 0 && !fired.contains(site));
+    let idle: Vec<_> = idle.map(|site| site.to_string()).collect();
+    if idle.is_empty() || !is_enough(asked, histories) {
+        return Ok(());
+    }
+    Err(Failure::plain(format!("nowhere did any of these happen: {}", idle.join(", "))))
+}
+
+/// Whether there were so many histories that all should have happened which can.
+fn is_enough(asked: &Sim, histories: u64) -> bool {
+    let Seeds { without, mutant, .. } = &asked.seeds;
+    without.is_empty() && mutant.is_none() && (asked.strict || histories >= ENOUGH)
+}
+
+fn hunt_one(
+    common: &Common,
+    asked: &Sim,
+    workload: &str,
+    limit: Option<Duration>,
+) -> Result<Tally, Failure> {
     let hunt = prepared(workload, &asked.seeds)?;
     if asked.seeds.mutant.is_none() {
         kept(common, asked, workload)?;
     }
-    let progress = Progress::of_many("histories", "", asked.seeds.seeds);
-    let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
-    let took = progress.taken();
-    drop(progress);
+    let (tally, took) = counted(&hunt, asked, limit)?;
     if let Some(failure) = tally.failures.first().and_then(|case| hunt.explain(case)) {
         told(common, &failure, &asked.shown)?;
         if let Some(dir) = &asked.keep {
@@ -110,23 +143,37 @@ fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
     }
     summary(common, &hunt, &tally, took.as_secs_f64())?;
     let missed = hunt.missed(&tally);
-    let counts = asked.strict || tally.histories >= ENOUGH;
-    if counts
-        && !missed.is_empty()
-        && asked.seeds.without.is_empty()
-        && asked.seeds.mutant.is_none()
-    {
-        return Err(Failure::plain(format!(
-            "in {} histories {} never happened: they test less than they seem to",
-            tally.histories,
-            if missed.len() == 1 {
-                "one thing".to_owned()
-            } else {
-                format!("{} things", missed.len())
-            },
-        )));
+    if missed.is_empty() || !is_enough(asked, tally.histories) {
+        return Ok(tally);
     }
-    Ok(())
+    Err(Failure::plain(format!(
+        "in {} histories of {workload} this never happened, so they test less than they seem to: {}",
+        tally.histories,
+        missed.join("; ")
+    )))
+}
+
+/// As many seeds as were asked for, or as there is time for.
+fn counted(
+    hunt: &Hunt,
+    asked: &Sim,
+    limit: Option<Duration>,
+) -> Result<(Tally, Duration), Failure> {
+    /// So many at a time, where the time counts.
+    const SLICE: u64 = 512;
+    let Some(limit) = limit else {
+        let progress = Progress::of_many("histories", asked.seeds.seeds);
+        let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
+        return Ok((tally, progress.taken()));
+    };
+    let progress = Progress::new("histories", None);
+    let (mut tally, mut from) = (Tally::default(), asked.seeds.from);
+    while progress.taken() < limit && tally.failures.is_empty() {
+        let slice = hunt.clone().seeds(from..from.saturating_add(SLICE));
+        tally.add(slice.count(&|more| progress.advance(more)).map_err(bad)?);
+        from = from.saturating_add(SLICE);
+    }
+    Ok((tally, progress.taken()))
 }
 
 fn prepared(workload: &str, seeds: &Seeds) -> Result<Hunt, Failure> {
@@ -170,7 +217,7 @@ fn kept(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
 fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(), Failure> {
     let faults: u64 = tally.fired.values().sum();
     let lasted = tally.lasted.as_secs_f64();
-    let missed = hunt.missed(tally);
+    let idle: Vec<_> = hunt.idle(tally).into_iter().map(|site| site.to_string()).collect();
     if common.json {
         return Ok(output::object(&json!({
             "histories": tally.histories,
@@ -178,7 +225,7 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
             "virtual_seconds": lasted,
             "faults": faults,
             "marks": tally.marks,
-            "missed": missed,
+            "idle": idle,
         }))?);
     }
     #[expect(clippy::cast_precision_loss, reason = "it is for people")]
@@ -186,13 +233,13 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
     output::line(&format!(
         "{} histories, nothing broken: {rate:.0} a second, {faults} faults, {} of virtual time",
         tally.histories,
-        humantime::format_duration(std::time::Duration::from_secs(tally.lasted.as_secs())),
+        humantime::format_duration(Duration::from_secs(tally.lasted.as_secs())),
     ))?;
     for (mark, times) in &tally.marks {
         output::line(&format!("  {times:>8} times: {mark}"))?;
     }
-    for missed in &missed {
-        output::line(&format!("  {missed}"))?;
+    if !idle.is_empty() {
+        output::line(&format!("     never: {}", idle.join(", ")))?;
     }
     Ok(())
 }

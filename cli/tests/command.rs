@@ -108,3 +108,26 @@ fn the_demo_ends_by_itself_and_leaves_nothing() {
     assert!(said("is connected again, with the same session"));
     assert!(said("has 0 nodes, 0 sessions and 0 watches left"));
 }
+
+#[test]
+fn the_simulator_lists_what_it_can_do_and_does_it() {
+    let list = text(&synod(&["sim"]).stdout);
+    assert!(list.contains("registers") && list.contains("L-KV-1"), "{list}");
+
+    let run = synod(&["sim", "registers", "--seeds", "50", "--from", "0x10"]);
+    let said = text(&run.stdout);
+    assert!(run.status.success() && said.contains("50 histories, nothing broken"), "{said}");
+
+    let whole = synod(&["sim", "replay", "registers", "--seed", "7", "--whole"]);
+    let said = text(&whole.stdout);
+    assert!(whole.status.success() && said.contains("│ the store"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_simulated_is_told_with_what_can() {
+    assert!(failing(&["sim", "nosuch"]).contains("there are registers"));
+    assert!(failing(&["sim", "replay", "nosuch.json"]).contains("say --seed N"));
+    let strict = synod(&["sim", "registers", "--seeds", "3", "--strict"]);
+    assert_eq!(strict.status.code(), Some(1));
+    assert!(text(&strict.stderr).contains("test less than they seem to"));
+}

@@ -54,6 +54,9 @@ pub struct Shrunk {
     /// Where nothing is left to chance.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub still: Vec<Site>,
+    /// Whether every fault could fire at its usual rate, and no swarm switches some of them off.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steady: bool,
     /// Whether everything is mended in the end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mended: bool,
@@ -161,6 +164,9 @@ impl Case {
             .absent(shrunk.absent.iter().copied())
             .rounds(shrunk.rounds.unwrap_or(u64::MAX))
             .still(shrunk.still.iter().copied());
+        if shrunk.steady {
+            sim = sim.steady();
+        }
         Ok(if shrunk.mended { sim.mending(Mending::All) } else { sim })
     }
 

@@ -265,14 +265,16 @@ impl Hunt {
         Some(failure)
     }
 
-    /// What must be hit for a hunt to be worth its time, and was not: marks, and faults.
-    pub fn missed(&self, tally: &Tally) -> Vec<String> {
-        let marks = tally.marks.iter().filter(|(_, times)| **times == 0);
-        let marks = marks.map(|(mark, _)| format!("never: {mark}"));
-        let wanted: BTreeSet<Site> =
-            self.personalities.iter().flat_map(|personality| self.rates(*personality)).collect();
-        let never = wanted.into_iter().filter(|site| !tally.fired.contains_key(site));
-        marks.chain(never.map(|site| format!("never: {site}"))).collect()
+    /// The marks that were never reached: the histories test less than they seem to.
+    pub fn missed(&self, tally: &Tally) -> Vec<&'static str> {
+        let missed = tally.marks.iter().filter(|(_, times)| **times == 0);
+        missed.map(|(mark, _)| *mark).collect()
+    }
+
+    /// What could go wrong in this world and never did.
+    pub fn idle(&self, tally: &Tally) -> BTreeSet<Site> {
+        let all = self.personalities.iter().flat_map(|personality| self.rates(*personality));
+        all.filter(|site| !tally.fired.contains_key(site)).collect()
     }
 
     /// What can go wrong in this world at all.
@@ -295,7 +297,8 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: Self) {
+    /// Adds what happened in others.
+    pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.lasted += other.lasted;
         self.failures.extend(other.failures);

@@ -210,14 +210,25 @@ fn shortened(cells: Vec<Cell>) -> Vec<Cell> {
     let matters: Vec<usize> =
         (0..).zip(&cells).filter(|(_, cell)| cell.is_marked).map(|(place, _)| place).collect();
     let last = cells.len();
-    (0_usize..)
-        .zip(cells)
-        .filter(|(place, cell)| {
-            let is_near = |other: &usize| place.abs_diff(*other) <= AROUND;
-            matches!(cell.what, What::Fault | What::Phase | What::Begun | What::Over)
-                || last - place <= AROUND
-                || matters.iter().any(is_near)
-        })
-        .map(|(_, cell)| cell)
-        .collect()
+    let mut shown: Vec<Cell> = Vec::new();
+    let mut quiet = 0;
+    for (place, cell) in cells.into_iter().enumerate() {
+        let is_near = |other: &usize| place.abs_diff(*other) <= AROUND;
+        let matters = matches!(cell.what, What::Fault | What::Phase | What::Begun | What::Over)
+            || last - place <= AROUND
+            || matters.iter().any(is_near);
+        if !matters {
+            quiet += 1;
+            continue;
+        }
+        if quiet > 0 {
+            let (text, is_marked) = (format!("⋮ {quiet} more"), false);
+            let (at, what, goes_on) = (cell.at, What::Phase, cell.goes_on.clone());
+            let lane = cell.goes_on.len().saturating_sub(1);
+            shown.push(Cell { at, lane, what, text, is_marked, goes_on, times: 1 });
+            quiet = 0;
+        }
+        shown.push(cell);
+    }
+    shown
 }

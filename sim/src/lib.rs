@@ -33,6 +33,10 @@
 //! | [`Report`] | what came of it: the [`Violation`], what [`Fired`], the [`Line`]s, a hash, the marks |
 //! | [`Truth`] | what really happened, for whoever checks the end |
 //! | [`Ledger`] | what each write was told, held against what the store did: L-OUT-1 to L-OUT-3 |
+//! | [`Hunt`] | many seeds of one world, on all processors; [`Found`] what they brought |
+//! | [`Failure`] | the first that failed: shrunk, told, and as a [`Diagram`] of lanes |
+//! | [`Case`] | what it takes to repeat a history; [`corpus`] those that are kept |
+//! | [`sweep`] | one thing gone wrong at every place where it can |
 //! | [`workload`] | the workloads that come with it, each with the laws that it checks |
 //!
 //! # How it is judged
@@ -55,6 +59,7 @@ mod run;
 mod setup;
 mod shrink;
 mod story;
+pub mod sweep;
 mod watched;
 pub mod workload;
 
@@ -68,6 +73,8 @@ pub use report::Report;
 pub use setup::{Mending, Sim, Way};
 pub use shrink::Smaller;
 pub use story::Failure;
+pub use synod_core::clock::{sleep, timeout};
+pub use synod_core::task::{Task, spawn};
 pub use synod_mem::cluster::{
     By, Death, Entry, Fault, Fired, Line, Personality, Rates, Site, UnknownPersonality, What,
 };

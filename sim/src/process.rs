@@ -9,9 +9,10 @@ use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
-use synod_core::store::{Backend, SessionId, SessionOptions};
+use synod_core::path::Path;
+use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
 use synod_core::sweep::stop_at;
-use synod_mem::cluster::{Cluster, Site, What};
+use synod_mem::cluster::{By, Cluster, Site, What};
 use tokio::sync::Notify;
 
 use crate::findings::Findings;
@@ -217,6 +218,28 @@ impl Process {
             && self.cluster.deaths().iter().any(|it| it.session == session && it.silent)
     }
 
+    /// Whether a session was ended by somebody, and not for its silence: what no real process can know
+    /// before it is told.
+    pub fn ended_by_force(&self, session: SessionId) -> bool {
+        self.cluster.deaths().iter().any(|it| it.session == session && !it.silent)
+    }
+
+    /// When a path was last created, and which session it belongs to: what no real process can know.
+    pub fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
+        self.cluster.born(path)
+    }
+
+    /// Who removed a path that is not there any more: what no real process can know.
+    pub fn removed_by(&self, path: &Path) -> Option<By> {
+        self.cluster.removed_by(path)
+    }
+
+    /// Whether no heartbeat of this process arrives for so long from now on: for who would look closely at
+    /// what comes of it. It is one of the things that go wrong, so mostly it is not.
+    pub fn falls_silent(&self, lasting: Duration) -> bool {
+        self.cluster.falls_silent(self.actor, lasting)
+    }
+
     /// How many commits the store has had: what no real process can know.
     pub fn committed(&self) -> usize {
         self.cluster.committed()
@@ -237,7 +260,7 @@ impl Process {
     /// A law, by its id or in words, is broken.
     pub fn wrong(&self, law: &str, what: impl FnOnce() -> String) {
         let what = what();
-        self.note(|| format!("WRONG: {what}"));
+        self.note(|| format!("WRONG, {law}: {what}"));
         self.findings.wrong(law, what, self.cluster.age(), self.actor);
     }
 

@@ -164,7 +164,7 @@ impl Run {
         let mending = self.mend(sim.mending, count);
         if !self.until_done(self.ttl * PATIENCE).await && !self.findings.is_wrong() {
             let late = self.unfinished().join(", ");
-            self.wrong("L-OUT-5", format!("everything works again, and {late} did not end"));
+            self.wrong(&sim.late, format!("everything works again, and {late} did not end"));
         }
         for (law, hope) in std::mem::take(&mut sim.hopes) {
             if self.findings.is_wrong() {

@@ -49,6 +49,7 @@ pub struct Sim {
     pub(crate) around: Option<Around>,
     pub(crate) absent: BTreeSet<u64>,
     pub(crate) rounds: u64,
+    pub(crate) late: String,
     pub(crate) given: Vec<(Path, Bytes)>,
     pub(crate) aged: Vec<Path>,
     pub(crate) bodies: Vec<(String, Body)>,
@@ -82,6 +83,7 @@ impl Sim {
             around: None,
             absent: BTreeSet::new(),
             rounds: u64::MAX,
+            late: "L-OUT-5".to_owned(),
             given: Vec::new(),
             aged: Vec::new(),
             bodies: Vec::new(),
@@ -211,6 +213,13 @@ impl Sim {
             let name = NAMES.get(number).map_or_else(|| format!("p{number}"), ToString::to_string);
             self = self.process(name, body.clone());
         }
+        self
+    }
+
+    /// The law that is broken if somebody does not come to his end once everything works. L-OUT-5 unless
+    /// said otherwise.
+    pub fn must_end(mut self, law: impl Into<String>) -> Self {
+        self.late = law.into();
         self
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Each recipe puts its own here: what its processes do, and what must be so of it.
 
+mod mutex;
 mod register;
 mod session;
 mod ticket;
@@ -37,6 +38,7 @@ pub const ALL: &[&dyn Workload] = &[
     &watcher::Watchers,
     &session::Sessions,
     &transfer::Transfers,
+    &mutex::Mutexes,
 ];
 
 /// The workload with this name.

@@ -102,7 +102,7 @@ impl Link {
 }
 
 impl Cuts {
-    const NONE: Self = Self { there: [None; COUNT], back: [None; COUNT] };
+    const NONE: Self = Self { there: [None; COUNT], back: [None; COUNT], beats: None };
 }
 
 impl State {
@@ -176,6 +176,9 @@ impl State {
         let (actor, ttl) = (request.actor, self.ttl);
         let mut delay = self.delay(actor);
         if matches!(request.ask, Ask::Beat) {
+            if self.cuts_of(actor).beats.is_some_and(|until| now < until) {
+                return None;
+            }
             if self.dice.fires(Site::BeatLost, actor, 1).is_some() {
                 self.fault(actor, Site::BeatLost, request.call, now);
                 return None;

@@ -97,6 +97,8 @@ pub enum Site {
     StaleLatest,
     /// A leader that was replaced ends a session that lives (etcd before 3.4.31).
     EndedByOldLeader,
+    /// No heartbeat of a client arrives for a while: where a workload looks closely at what comes of it.
+    BeatsCut,
 }
 
 /// Something that goes wrong in the world, by its number.
@@ -111,7 +113,7 @@ type Row = (Site, u8, u32, &'static str);
 const DEFECTS: u8 = 25;
 
 #[rustfmt::skip]
-const TABLE: [Row; 43] = [
+const TABLE: [Row; 44] = [
     (Site::Turn, 0, 0, "who runs next"),
     (Site::Delay, 0, 0, "how long a message takes"),
     (Site::Server, 0, 0, "which server a client turns to"),
@@ -155,6 +157,7 @@ const TABLE: [Row; 43] = [
     (Site::EventTwice, DEFECTS + 1, 50, "event told twice"),
     (Site::StaleLatest, DEFECTS + 2, 50, "stale latest read"),
     (Site::EndedByOldLeader, DEFECTS + 3, 300, "session ended by an old leader"),
+    (Site::BeatsCut, 5, 200, "heartbeats cut for a while"),
 ];
 
 impl Site {

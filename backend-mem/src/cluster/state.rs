@@ -79,6 +79,8 @@ pub(super) struct Logged {
 pub(super) struct Cuts {
     pub(super) there: [Option<Instant>; COUNT],
     pub(super) back: [Option<Instant>; COUNT],
+    /// Until when its heartbeats are lost.
+    pub(super) beats: Option<Instant>,
 }
 
 /// Something that is to happen.
@@ -235,6 +237,22 @@ impl State {
             self.next_tick = Some(next);
             self.plan(next, Event::Tick);
         }
+    }
+
+    /// When a path was last created, and whose it is.
+    pub(super) fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
+        let effects = self.log.iter().rev().flat_map(|logged| &logged.effects);
+        let body = effects.filter(|it| it.path == *path).find_map(|it| it.body.as_ref())?;
+        Some((body.stat.created, body.stat.owner))
+    }
+
+    /// Who removed what is not there any more.
+    pub(super) fn removed_by(&self, path: &Path) -> Option<By> {
+        let last = self.log.iter().rev().find_map(|logged| {
+            let effect = logged.effects.iter().rev().find(|it| it.path == *path)?;
+            Some((effect.body.is_none(), logged.by))
+        });
+        last.filter(|(is_gone, _)| *is_gone).map(|(_, by)| by)
     }
 
     pub(super) fn lives(&self, session: SessionId) -> bool {

@@ -10,11 +10,12 @@ use crate::sim::mutants_are_missing;
 pub(super) struct Asked<'a> {
     pub(super) only: &'a str,
     pub(super) seeds: u64,
+    pub(super) first: bool,
     pub(super) keep: Option<&'a Path>,
 }
 
 /// Says how to get them.
 pub(super) fn run(_: &Common, asked: &Asked<'_>, _: bool, _: bool) -> Result<(), Failure> {
-    let Asked { only: _, seeds: _, keep: _ } = asked;
+    let Asked { only: _, seeds: _, first: _, keep: _ } = asked;
     Err(Failure::plain(mutants_are_missing()))
 }

@@ -16,6 +16,7 @@ use crate::sim::{bad, keep};
 pub(super) struct Asked<'a> {
     pub(super) only: &'a str,
     pub(super) seeds: u64,
+    pub(super) first: bool,
     pub(super) keep: Option<&'a Path>,
 }
 
@@ -58,10 +59,7 @@ fn table(common: &Common, asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failur
         ))?;
     }
     for row in rows {
-        let hunt = hunt(row, asked.seeds)?.to_the_end();
-        let progress = Progress::of_many("histories", "", asked.seeds);
-        let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
-        drop(progress);
+        let tally = counted(row, asked)?;
         let found = found(row, &tally);
         escaped += usize::from(found.is_empty());
         tell(common, row, &found, &tally)?;
@@ -75,6 +73,22 @@ fn table(common: &Common, asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failur
         0 => Ok(()),
         _ => Err(Failure::plain(format!("{escaped} of {} mistakes were not found", rows.len()))),
     }
+}
+
+/// All histories, or those up to the first in which it is found.
+fn counted(row: &Row, asked: &Asked<'_>) -> Result<Tally, Failure> {
+    /// So many at a time, where the first is enough.
+    const SLICE: u64 = 128;
+    let progress = Progress::of_many("histories", asked.seeds);
+    let slice = if asked.first { SLICE } else { asked.seeds };
+    let (mut tally, mut from) = (Tally::default(), 0);
+    while from < asked.seeds && (from == 0 || found(row, &tally).is_empty()) {
+        let end = from.saturating_add(slice).min(asked.seeds);
+        let hunt = hunt(row, asked.seeds)?.seeds(from..end).to_the_end();
+        tally.add(hunt.count(&|more| progress.advance(more)).map_err(bad)?);
+        from = end;
+    }
+    Ok(tally)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is for people")]

@@ -1,0 +1,47 @@
+//! What failed once does not fail again, and is still what would be found.
+
+use std::fs;
+use std::path::Path;
+
+use synod_sim::corpus;
+
+#[test]
+fn every_file_of_the_corpus_is_run() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let files = fs::read_dir(dir).expect("the corpus is there");
+    let mut there: Vec<String> = files
+        .map(|file| file.expect("it can be read").file_name().to_string_lossy().into_owned())
+        .collect();
+    there.sort();
+    let listed: Vec<_> =
+        corpus::all().expect("each can be read").into_iter().map(|it| it.0).collect();
+    assert_eq!(listed, there, "sim/src/corpus/files.rs lists what is in sim/corpus, in order");
+    assert!(listed.len() >= 20, "only {} are kept", listed.len());
+}
+
+#[test]
+fn what_failed_once_does_not_fail_again() {
+    for (file, case) in corpus::all().expect("each can be read") {
+        let mut honest = case.clone();
+        honest.mutant = None;
+        let report = honest.run(false).expect("it can be run");
+        assert!(report.violation.is_none(), "{file} fails again: {report}");
+    }
+}
+
+#[test]
+fn what_failed_once_still_fails_with_the_mistake_that_it_was() {
+    let mut idle = Vec::new();
+    for (file, case) in corpus::all().expect("each can be read") {
+        assert!(case.mutant.is_some(), "{file} names no mistake that it would find");
+        let law = case.run(false).expect("it can be run").violation.map(|it| it.law);
+        if law != case.law {
+            idle.push(format!("{file}: {:?} is to be broken, and {law:?} is", case.law));
+        }
+    }
+    assert!(
+        idle.is_empty(),
+        "these say nothing any more; find them anew with `dev/corpus`:\n{}",
+        idle.join("\n")
+    );
+}
