@@ -66,19 +66,30 @@ impl fmt::Display for Token {
 pub struct Hold<K = ()> {
     pub(crate) stub: Stub,
     pub(crate) kind: K,
+    stay: Stay,
+}
+
+/// For how long something is held, which is told when it is not any more.
+struct Stay {
     recipe: &'static str,
     since: Instant,
 }
 
+impl Drop for Stay {
+    fn drop(&mut self) {
+        meter::held(self.recipe, self.since.elapsed());
+    }
+}
+
 impl<K> Hold<K> {
     pub(crate) fn new(stub: Stub, recipe: &'static str, kind: K) -> Self {
-        Self { stub, kind, recipe, since: Instant::now() }
+        Self { stub, kind, stay: Stay { recipe, since: Instant::now() } }
     }
 
     /// The same, held as something else.
     pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
-        let Self { stub, kind: before, recipe, since } = self;
-        Hold { stub, kind: kind(before), recipe, since }
+        let Self { stub, kind: before, stay } = self;
+        Hold { stub, kind: kind(before), stay }
     }
 
     /// The same, in other hands of this process.
@@ -169,7 +180,6 @@ impl<K> Hold<K> {
     ///
     /// A dropped call goes on in the background.
     pub async fn release(self) -> Result<()> {
-        meter::held(self.recipe, self.since.elapsed());
         let Self { stub, .. } = self;
         if stub.is_gone() {
             return Err(stub.was_lost());
@@ -181,7 +191,7 @@ impl<K> Hold<K> {
 impl<K> fmt::Debug for Hold<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
-            .field("recipe", &self.recipe)
+            .field("recipe", &self.stay.recipe)
             .field("path", self.path())
             .field("token", &self.token())
             .field("held", &self.is_held())
