@@ -5,10 +5,10 @@
 )]
 
 mod address;
-#[cfg(all(doctest, feature = "mem"))]
-mod examples;
 mod backend;
 mod config;
+#[cfg(all(doctest, feature = "mem"))]
+mod examples;
 mod plan;
 
 pub use address::{Address, Credentials, Scheme};
