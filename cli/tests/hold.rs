@@ -111,7 +111,7 @@ fn standing(path: &str) -> usize {
     text(&output(&["inspect", "--json", path]).stdout).lines().count()
 }
 
-const HOLD: &[&str] = &["sh", "-c", "echo in; read -r _"];
+const HOLD: &[&str] = &["sh", "-c", "echo in; exec cat >/dev/null"];
 
 fn holds(words: &[&str]) -> Running {
     let mut held = Running::start(&mut synod(&[words, &["--"], HOLD].concat()));
