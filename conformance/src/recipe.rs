@@ -70,10 +70,9 @@ impl<T: Send + 'static> Waiting<T> {
     /// He waits on, as far as can be seen within a while.
     async fn waits_for(&mut self, brief: Duration, what: &str) {
         if let Ok(ended) = timeout(brief, &mut self.told).await {
-            match ended {
-                Ok(Ok(_)) => panic!("{what}: he got it"),
-                Ok(Err(error)) => panic!("{what}: he failed: {}", crate::actor::told(&error)),
-                Err(_gone) => panic!("{what}: he panicked"),
+            match ended.unwrap_or_else(|_gone| panic!("{what}: he panicked")) {
+                Ok(_) => panic!("{what}: he got it"),
+                Err(error) => panic!("{what}: he failed: {}", crate::actor::told(&error)),
             }
         }
     }

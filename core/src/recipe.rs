@@ -17,6 +17,17 @@
 //! | [`multi`] | several at once, all or none |
 //! | [`revocable`] | asking for what somebody has |
 //! | [`inspect`] | who holds and who waits |
+//!
+//! # What can be measured
+//!
+//! Every wait is a `tracing` span at the level of debug, with the recipe and the path. With the feature `metrics`
+//! there are histograms beside those of [`trace`](crate::layer::trace), each with the recipe as its label:
+//!
+//! | metric | what |
+//! |---|---|
+//! | `synod_wait_seconds` | from when it was asked for to when it was got |
+//! | `synod_wait_calls` | how many calls to the store that took |
+//! | `synod_hold_seconds` | from then on to when it was given back, or lost and dropped |
 
 pub mod election;
 pub mod inspect;

@@ -174,12 +174,12 @@ async fn who_goes_on_reading_keeps_his_place(world: World) {
 async fn who_goes_on_reading_lets_readers_in(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let writing = answer(lock(&world, &ann).label("ann").write().await);
-    let waiting = reader(&world, &bob, 2).await;
+    let reads = reader(&world, &bob, 2).await;
     let mut writes = writer(&world, &bob, 3).await;
 
     let reading = answer(writing.downgrade().await);
 
-    let other = waiting.gets(&world, "the lock to read").await;
+    let other = reads.gets(&world, "the lock to read").await;
     writes.waits_for(world.brief(), "two are reading").await;
     let holding = line(&ann, &world.at("lock")).await;
     let holding: Vec<_> = holding.iter().map(|one| one.holds == Some(true)).collect();

@@ -67,19 +67,30 @@ impl fmt::Display for Token {
 pub struct Hold<K = ()> {
     pub(crate) stub: Stub,
     pub(crate) kind: K,
+    stay: Stay,
+}
+
+/// For how long something is held, which is told when it is not any more.
+struct Stay {
     recipe: &'static str,
     since: Instant,
 }
 
+impl Drop for Stay {
+    fn drop(&mut self) {
+        meter::held(self.recipe, self.since.elapsed());
+    }
+}
+
 impl<K> Hold<K> {
     pub(crate) fn new(stub: Stub, recipe: &'static str, kind: K) -> Self {
-        Self { stub, kind, recipe, since: Instant::now() }
+        Self { stub, kind, stay: Stay { recipe, since: Instant::now() } }
     }
 
     /// The same, held as something else.
     pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
-        let Self { stub, kind: before, recipe, since } = self;
-        Hold { stub, kind: kind(before), recipe, since }
+        let Self { stub, kind: before, stay } = self;
+        Hold { stub, kind: kind(before), stay }
     }
 
     /// The same, in other hands of this process.
@@ -175,7 +186,6 @@ impl<K> Hold<K> {
 
     /// [`Hold::release`] of what others look at, too: from now on it is not held, whoever asks.
     pub(crate) async fn give_back(&self) -> Result<()> {
-        meter::held(self.recipe, self.since.elapsed());
         if self.stub.is_gone() {
             return Err(self.stub.was_lost());
         }
@@ -184,9 +194,6 @@ impl<K> Hold<K> {
 
     /// Gives it back in the background, whoever still looks at it.
     pub(crate) fn give_up(&self) {
-        if !self.stub.is_gone() {
-            meter::held(self.recipe, self.since.elapsed());
-        }
         self.stub.give_up();
     }
 }
@@ -194,7 +201,7 @@ impl<K> Hold<K> {
 impl<K> fmt::Debug for Hold<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
-            .field("recipe", &self.recipe)
+            .field("recipe", &self.stay.recipe)
             .field("path", self.path())
             .field("token", &self.token())
             .field("held", &self.is_held())

@@ -12,3 +12,53 @@ pub(super) fn called(recipe: &'static str, waited: Duration, asked: u32) {
 pub(super) fn held(recipe: &'static str, held: Duration) {
     metrics::histogram!("synod_hold_seconds", "recipe" => recipe).record(held);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::{Arc, Mutex};
+
+    use metrics::{
+        Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+
+    use super::*;
+
+    /// The histograms that something was told to, with their recipes.
+    #[derive(Clone, Default)]
+    struct Names(Arc<Mutex<BTreeSet<String>>>);
+
+    impl Recorder for Names {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+
+        fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+            Gauge::noop()
+        }
+
+        fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+            let recipe = key.labels().map(metrics::Label::value).collect::<String>();
+            self.0.lock().unwrap().insert(format!("{} {recipe}", key.name()));
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn a_recorder_sees_what_the_recipes_promise() {
+        let names = Names::default();
+        metrics::with_local_recorder(&names, || {
+            called("mutex", Duration::from_secs(1), 2);
+            held("mutex", Duration::from_secs(3));
+        });
+        let seen: Vec<_> = names.0.lock().unwrap().iter().cloned().collect();
+        let expected = ["synod_hold_seconds", "synod_wait_calls", "synod_wait_seconds"];
+        assert_eq!(seen, expected.map(|name| format!("{name} mutex")));
+    }
+}

@@ -90,7 +90,8 @@ impl Ticket {
             recipe = self.form().recipe,
             path = %self.line.dir(),
         );
-        async {
+        // On the heap: whoever waits in many places at once should not carry all of this in each.
+        Box::pin(async {
             loop {
                 match self.called_in_session().await {
                     Ok(()) => break,
@@ -105,7 +106,7 @@ impl Ticket {
             meter::called(self.form().recipe, waited, asked);
             tracing::debug!(ticket = %self.stub.path(), ?waited, asked, "called");
             Ok(())
-        }
+        })
         .instrument(span)
         .await
     }

@@ -12,7 +12,7 @@ use crate::line::order::{POSTED, Room};
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Expect, Lifetime, Outcome, Query, Txn};
+use crate::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
 /// So many permits, shared by everybody who names the same path.
 ///
@@ -127,29 +127,40 @@ impl Semaphore {
     /// A dropped call has set them or has not.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
         let limit = self.path.join(LIMIT)?;
-        let posted = |permits: &str| self.path.join(&format!("{POSTED}{permits}"));
         let new = permits.to_string();
+        let posted = self.path.join(&format!("{POSTED}{new}"))?;
         loop {
-            let txn = match self.client.get(&limit).await? {
-                None => Txn::new().create(limit.clone(), new.clone(), Lifetime::Persistent),
-                Some(node) => {
-                    let old = String::from_utf8_lossy(&node.data).into_owned();
-                    if old == new {
-                        return Ok(());
-                    }
-                    let version = node.stat.map_or(Expect::Any, |it| Expect::Version(it.version));
-                    Txn::new()
-                        .set(limit.clone(), new.clone(), version)
-                        .delete(posted(&old)?, Expect::Any)
-                }
-            };
-            // A name tells the number in the same listing as it tells the tickets: of one moment.
-            let txn = txn.create(posted(&new)?, "", Lifetime::Persistent);
-            if let Outcome::Committed(_) = self.client.transaction(txn).await? {
+            let said = self.client.get(&limit).await?;
+            let posts = self.client.read(self.posts()).await?.nodes;
+            let agrees = said.as_ref().is_some_and(|node| node.data == new);
+            if agrees && posts.iter().all(|node| node.path == posted) && !posts.is_empty() {
                 return Ok(());
             }
-            // Somebody else set them meanwhile.
+            // Whoever changes it writes here, so that two do not do so at once.
+            let mut txn = match said.map(|node| node.stat) {
+                None => Txn::new().create(limit.clone(), new.clone(), Lifetime::Persistent),
+                Some(stat) => {
+                    let version = stat.map_or(Expect::Any, |stat| Expect::Version(stat.version));
+                    Txn::new().set(limit.clone(), new.clone(), version)
+                }
+            };
+            for post in posts.iter().filter(|node| node.path != posted) {
+                txn = txn.delete(post.path.clone(), Expect::Any);
+            }
+            if posts.iter().all(|node| node.path != posted) {
+                // A name tells the number in the same listing as it tells the tickets: of one moment.
+                txn = txn.create(posted.clone(), "", Lifetime::Persistent);
+            }
+            match self.client.transaction(txn).await? {
+                // Somebody else set them meanwhile.
+                Outcome::Rejected(no) if no.why != Why::BelowEphemeral => {}
+                outcome => return outcome.required().map(drop),
+            }
         }
+    }
+
+    fn posts(&self) -> Query {
+        Query::children(self.path.clone()).starting_with(POSTED).names_only()
     }
 
     /// How many permits there are, as far as is known.
@@ -165,8 +176,7 @@ impl Semaphore {
         if let Room::Permits(permits) = self.room {
             return Ok(permits);
         }
-        let query = Query::children(self.path.clone()).starting_with(POSTED).names_only();
-        let view = self.client.read(query).await?;
+        let view = self.client.read(self.posts()).await?;
         let names = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
         Ok(names.filter_map(|permits| permits.parse().ok()).min().unwrap_or(0))
     }
