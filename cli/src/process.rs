@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, FutureExt as _, pending, select_all};
+use futures_util::future::{FutureExt as _, LocalBoxFuture, pending, select_all};
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
@@ -206,19 +206,19 @@ async fn next<K>(
     lost: bool,
     deadline: Option<Instant>,
 ) -> Next {
-    let over: BoxFuture<'_, Next> = match deadline {
-        Some(deadline) => sleep_until(deadline).map(|()| Next::GraceOver).boxed(),
-        None => pending().boxed(),
+    let over: LocalBoxFuture<'_, Next> = match deadline {
+        Some(deadline) => sleep_until(deadline).map(|()| Next::GraceOver).boxed_local(),
+        None => pending().boxed_local(),
     };
-    let endangered: BoxFuture<'_, Next> =
-        if lost { pending().boxed() } else { Box::pin(endangered(held, session, grace)) };
+    let endangered: LocalBoxFuture<'_, Next> =
+        if lost { pending().boxed_local() } else { Box::pin(endangered(held, session, grace)) };
     let caught = async {
         match signals.next().await {
             Caught::Child => Next::Child,
             caught => Next::Caught(caught),
         }
     };
-    let (next, _, _) = select_all([over, endangered, caught.boxed()]).await;
+    let (next, _, _) = select_all([over, endangered, caught.boxed_local()]).await;
     next
 }
 

@@ -5,6 +5,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
@@ -19,6 +20,7 @@ public final class Curator {
         say("ready");
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         InterProcessLock held = null;
+        LeaderLatch latch = null;
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
             switch (words[0]) {
@@ -27,6 +29,16 @@ public final class Curator {
                 case "write" -> held = enter(new InterProcessReadWriteLock(client, words[1]).writeLock());
                 case "release" -> {
                     held.release();
+                    say("out");
+                }
+                case "latch" -> {
+                    latch = new LeaderLatch(client, words[1], words[2]);
+                    latch.start();
+                    latch.await();
+                    say("in");
+                }
+                case "leave" -> {
+                    latch.close();
                     say("out");
                 }
                 default -> throw new IllegalArgumentException(line);

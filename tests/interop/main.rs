@@ -1,6 +1,7 @@
 //! Locks of ours and locks of others on the same path: they exclude each other, in order, and give way when one
 //! dies. The others are real, each a process of its own: Curator and kazoo on ZooKeeper, etcdctl on etcd.
 
+mod election;
 mod peer;
 
 use std::process::ExitCode;
@@ -242,7 +243,7 @@ fn main() -> ExitCode {
         }),
     ];
     let mut trials = Vec::new();
-    for (name, kinds, scene) in scenes {
+    for (name, kinds, scene) in scenes.into_iter().chain(election::SCENES) {
         for kind in kinds {
             let full = format!("{name} {kind:?}");
             let trial = Trial::test(full, move || play(name, *kind, scene));

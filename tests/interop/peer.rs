@@ -30,6 +30,19 @@ wait $! && true
 echo out
 "#;
 
+/// Campaigns with etcdctl until it is told by which signal to end it, or listens. It prints the key of each leader
+/// and what he proclaims.
+const ELECT: &str = r#"
+export ETCDCTL_API=3
+server=$1
+shift
+etcdctl --endpoints "$server" elect "$@" </dev/null &
+read -r how
+kill "-${how:-KILL}" $!
+wait $! && true
+echo out
+"#;
+
 /// Where Debian puts them.
 const JARS: [&str; 3] = ["curator-recipes", "curator-framework", "curator-client"];
 const MORE_JARS: [&str; 5] = ["zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop"];
@@ -84,6 +97,13 @@ impl Peer {
     pub(crate) fn etcdctl(server: &str, name: &str) -> Self {
         let mut sh = Command::new("sh");
         sh.args(["-c", ETCDCTL, "etcdctl", server, name]);
+        Self::start(sh)
+    }
+
+    /// `etcdctl elect ARGUMENTS`.
+    pub(crate) fn etcdctl_elect(server: &str, arguments: &[&str]) -> Self {
+        let mut sh = Command::new("sh");
+        sh.args(["-c", ELECT, "etcdctl", server]).args(arguments);
         Self::start(sh)
     }
 

@@ -1,0 +1,140 @@
+//! Elections of ours and of others on the same path: Curator's `LeaderLatch` on ZooKeeper, `etcdctl elect` on etcd.
+
+use futures_util::StreamExt as _;
+use synod::recipe::election::{Election, Leader};
+use synod::recipe::leader_latch::LeaderLatch;
+use synod::{Client, Path};
+use tokio::task::{JoinHandle, spawn_local};
+use tokio::time::timeout;
+
+use crate::peer::{PATIENCE, Peer};
+use crate::{Kind, Scene, gets, stand};
+
+pub(crate) const SCENES: [(&str, &[Kind], Scene); 4] = [
+    ("an_election_is_shared_in_order", &[Kind::Curator, Kind::Etcdctl], |kind, path| {
+        Box::pin(an_election_is_shared_in_order(kind, path))
+    }),
+    ("a_leader_who_dies_is_followed", &[Kind::Curator], |kind, path| {
+        Box::pin(a_leader_who_dies_is_followed(kind, path))
+    }),
+    ("a_latch_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_latch_is_shared(kind, path))),
+    ("values_are_heard_both_ways", &[Kind::Etcdctl], |kind, path| {
+        Box::pin(values_are_heard_both_ways(kind, path))
+    }),
+];
+
+/// A peer that stands as `theirs`.
+async fn campaigns(kind: Kind, path: &Path) -> Peer {
+    let server = kind.server();
+    if kind == Kind::Etcdctl {
+        return Peer::etcdctl_elect(&server, &[&format!("{path}/"), "theirs"]);
+    }
+    let mut peer = Peer::curator(&server).await;
+    peer.told(&format!("latch {path} theirs"));
+    peer
+}
+
+async fn leads(kind: Kind, peer: &mut Peer) {
+    if kind == Kind::Etcdctl {
+        let _key = peer.speaks().await;
+        return peer.says("theirs").await;
+    }
+    peer.says("in").await;
+}
+
+fn leaves(kind: Kind, peer: &mut Peer) {
+    peer.told(if kind == Kind::Etcdctl { "INT" } else { "leave" });
+}
+
+fn campaign(client: &Client, path: &Path, value: &'static str) -> JoinHandle<Leader> {
+    let election = Election::new(client, path.clone());
+    spawn_local(async move { election.campaign(value).await.expect("reachable") })
+}
+
+async fn an_election_is_shared_in_order(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let election = Election::new(&client, path.clone());
+    let first = election.campaign("first").await.expect("nobody leads");
+    let mut theirs = campaigns(kind, &path).await;
+    stand(&client, &path, 2).await;
+    let last = campaign(&client, &path, "last");
+    stand(&client, &path, 3).await;
+    theirs.keeps_silent().await;
+    let candidates = election.candidates().await.expect("reachable");
+    let labels: Vec<_> = candidates.iter().map(|one| one.label.as_ref()).collect();
+    assert_eq!(labels, [&b"first"[..], b"theirs", b"last"]);
+
+    first.resign().await.expect("reachable");
+    leads(kind, &mut theirs).await;
+    let leader = election.leader().await.expect("reachable").expect("they lead");
+    assert_eq!(leader.label, "theirs");
+    assert!(!last.is_finished(), "they lead");
+
+    leaves(kind, &mut theirs);
+    let last = gets(last).await;
+    assert!(last.is_held() && last.token() > leader.token);
+    last.resign().await.expect("reachable");
+}
+
+async fn a_leader_who_dies_is_followed(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let mut theirs = campaigns(kind, &path).await;
+    leads(kind, &mut theirs).await;
+    let ours = campaign(&client, &path, "ours");
+    stand(&client, &path, 2).await;
+
+    theirs.kill();
+    let leader = gets(ours).await;
+
+    let mut next = campaigns(kind, &path).await;
+    stand(&client, &path, 2).await;
+    next.keeps_silent().await;
+    assert!(leader.is_held());
+    client.close().await.expect("reachable");
+    leads(kind, &mut next).await;
+}
+
+async fn a_latch_is_shared(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let latch = LeaderLatch::new(&client, path.clone()).label("ours");
+    let mut theirs = campaigns(kind, &path).await;
+    leads(kind, &mut theirs).await;
+    let candidacy = latch.join().await.expect("reachable");
+    assert!(!candidacy.is_leader(), "they lead");
+    let participants = latch.participants().await.expect("reachable");
+    let labels: Vec<_> = participants.iter().map(|one| one.label.as_ref()).collect();
+    assert_eq!(labels, [&b"theirs"[..], b"ours"]);
+
+    leaves(kind, &mut theirs);
+    let lead = timeout(PATIENCE, candidacy.leading()).await.expect("in time").expect("reachable");
+    let mut next = campaigns(kind, &path).await;
+    stand(&client, &path, 2).await;
+    next.keeps_silent().await;
+    assert!(lead.is_held());
+    candidacy.close().await.expect("reachable");
+    leads(kind, &mut next).await;
+}
+
+async fn values_are_heard_both_ways(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let election = Election::new(&client, path.clone());
+    let leader = election.campaign("one").await.expect("nobody leads");
+    let mut listens = Peer::etcdctl_elect(&kind.server(), &["--listen", &format!("{path}/")]);
+    let _key = listens.speaks().await;
+    listens.says("one").await;
+    leader.proclaim("two").await.expect("she leads");
+    let _key = listens.speaks().await;
+    listens.says("two").await;
+
+    let mut told = election.observe().boxed();
+    let mut theirs = campaigns(kind, &path).await;
+    stand(&client, &path, 2).await;
+    leader.resign().await.expect("reachable");
+    leads(kind, &mut theirs).await;
+    loop {
+        let next = timeout(PATIENCE, told.next()).await.expect("in time").expect("it goes on");
+        if next.expect("reachable").label == "theirs" {
+            break;
+        }
+    }
+}
