@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use synod::sim::{Fault, Hunt, Process, Rates, Sim};
-use synod::store::Revision;
+use synod::store::{Revision, Txn};
 use synod::{Client, Connection, Expect, Lifetime, Outcome, Path, Session};
 
 /// What only a simulation can have: one book in which all processes write.
@@ -37,9 +37,9 @@ impl Book {
 /// Becomes the leader if nobody is: the term, and the session that it hangs on.
 async fn campaign(client: &Client, office: &Path, name: &str) -> Option<(Session, Revision)> {
     let session = client.session().await.ok()?;
-    let claim = session.create(office, name.to_owned(), Lifetime::Session).await;
-    match claim {
-        Ok(Outcome::Committed(done)) => Some((session, done.stat?.created)),
+    let claim = Txn::new().create(office.clone(), name.to_owned(), Lifetime::Session);
+    match session.commit(claim).await {
+        Ok(Outcome::Committed(mut commit)) => Some((session, commit.done.pop()?.stat?.created)),
         _ => None,
     }
 }
