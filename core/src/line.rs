@@ -31,7 +31,7 @@ use bytes::Bytes;
 use crate::client::Client;
 use crate::error::{ErrorKind, Result};
 use crate::line::hold::Stub;
-use crate::line::order::{Claim, Queue, Room};
+use crate::line::order::{Claim, Queue, Room, Turn};
 use crate::line::standing::Contender;
 use crate::line::wait::Ticket;
 use crate::mutant::{self, Mutant};
@@ -138,10 +138,13 @@ impl Line {
     /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
     /// sees nothing of it.
     pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
-        if !mutant::is(Mutant::TriesByDrawing) && self.is_taken().await? {
-            return Ok(None);
-        }
-        let mut ticket = self.enqueue().await?;
+        let sharing = if mutant::is(Mutant::TriesByDrawing) {
+            Vec::new()
+        } else {
+            let Some(sharing) = self.sharing_if_free().await? else { return Ok(None) };
+            sharing
+        };
+        let mut ticket = self.enqueue().await?.sharing(sharing);
         if ticket.is_called().await? {
             return Ok(Some(ticket));
         }
@@ -155,22 +158,29 @@ impl Line {
         Ok(Queue::of(&view).standing().first().map(|first| first.path.clone()))
     }
 
-    /// Whether whoever came now would have to wait.
-    async fn is_taken(&self) -> Result<bool> {
-        let few = if self.form.whole { usize::MAX } else { wait::SIGHT };
-        let mut query = Query::children(self.dir.clone()).names_only();
-        if few < usize::MAX {
-            query = query.newest(few);
-        }
-        let view = self.client.read(query.clone()).await?;
-        let queue = Queue::of(&view);
-        if queue.is_empty() && view.nodes.len() == few {
+    /// `None` if whoever came now would have to wait; otherwise those with whom he would share though their
+    /// names do not say so.
+    async fn sharing_if_free(&self) -> Result<Option<Vec<Path>>> {
+        let mut query = self.first_look();
+        let mut view = self.client.read(query.clone()).await?;
+        if query.window.take().is_some() && Queue::of(&view).is_empty() && !view.nodes.is_empty() {
             // Nothing but what others keep there, so far.
-            query.window = None;
-            let view = self.client.read(query).await?;
-            return Ok(!Queue::of(&view).admits(Claim::of_mark(&self.form.mark), self.form.room));
+            view = self.client.read(query).await?;
         }
-        Ok(!queue.admits(Claim::of_mark(&self.form.mark), self.form.room))
+        let claim = Claim::of_mark(&self.form.mark);
+        let mut sharing = Vec::new();
+        loop {
+            let queue = Queue::of(&view).sharing(&sharing);
+            match queue.turn_behind(claim, self.form.room) {
+                Turn::Now => return Ok(Some(sharing)),
+                Turn::After(ahead) if claim == Claim::Shared => {
+                    let ahead = self.client.read(Query::node(ahead)).await?.into_node();
+                    let Some(ahead) = ahead.filter(wait::shares) else { return Ok(None) };
+                    sharing.push(ahead.path);
+                }
+                _ => return Ok(None),
+            }
+        }
     }
 
     /// Draws a ticket in the session that lives, and looks at the line: one round trip.

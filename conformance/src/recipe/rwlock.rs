@@ -186,7 +186,11 @@ async fn who_goes_on_reading_lets_readers_in(world: World) {
     assert_eq!(holding, [true, true, false]);
     answer(reading.release().await);
     answer(other.release().await);
-    let _writing = writes.gets(&world, "the lock to write").await;
+    let writing = writes.gets(&world, "the lock to write").await;
+    assert!(answer(lock(&world, &ann).try_read().await).is_none(), "bob writes");
+    let _reading = answer(writing.downgrade().await);
+    let _other = answer(lock(&world, &ann).try_read().await).expect("readers share");
+    assert!(answer(lock(&world, &ann).try_write().await).is_none(), "two are reading");
 }
 
 async fn a_mode_is_not_what_somebody_says_of_himself(world: World) {

@@ -121,9 +121,9 @@ impl Queue {
         }
     }
 
-    /// Whether somebody who came now with this claim would be called at once.
-    pub(crate) fn admits(&self, claim: Claim, room: Room) -> bool {
-        self.turn_of(&self.standing, claim, room) == Turn::Now
+    /// Whose turn it is for somebody who came now.
+    pub(crate) fn turn_behind(&self, claim: Claim, room: Room) -> Turn {
+        self.turn_of(&self.standing, claim, room)
     }
 
     /// These have given up to be alone.

@@ -70,6 +70,11 @@ impl Ticket {
         Self { line, stub, seen, since, asked: 1, sharing, last, own: None }
     }
 
+    /// Knows that these share.
+    pub(super) fn sharing(self, sharing: Vec<Path>) -> Self {
+        Self { sharing, ..self }
+    }
+
     pub(crate) fn stub(&self) -> &Stub {
         &self.stub
     }
