@@ -36,10 +36,9 @@ impl Failure {
             }
             Self::Io(error) => error.to_string(),
             Self::Store(error) => sentence(error),
-            Self::Plain(text) => text.clone(),
+            Self::Plain(text) | Self::Exit(_, Some(text)) => text.clone(),
             Self::Told => return ExitCode::FAILURE,
             Self::Exit(code, None) => return ExitCode::from(*code),
-            Self::Exit(_, Some(text)) => text.clone(),
         };
         // If standard error is gone too, the exit code has to do.
         let _told = writeln!(io::stderr(), "error: {text}").is_ok();

@@ -119,7 +119,7 @@ async fn hold_open<K>(
             if code == 0 { Ok(()) } else { Err(Failure::Exit(code, None)) }
         }
         End::Lost => {
-            Err(Failure::Exit(LOST, Some(format!("{path} was lost; the command was ended"))))
+            Err(Failure::Exit(LOST, Some(format!("{path} was lost before the command ended"))))
         }
     }
 }

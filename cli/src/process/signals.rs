@@ -65,7 +65,8 @@ impl Signals {
     pub(crate) fn listen() -> io::Result<Self> {
         let mut streams = Vec::new();
         // What is ignored, as under nohup, is to be ignored by the command too.
-        for caught in Caught::ALL.into_iter().filter(|caught| !is_ignored(caught.signal())) {
+        let wanted = |caught: &Caught| *caught == Caught::Child || !is_ignored(caught.signal());
+        for caught in Caught::ALL.into_iter().filter(wanted) {
             streams.push((caught, signal(SignalKind::from_raw(caught.signal() as i32))?));
         }
         Ok(Self(streams))

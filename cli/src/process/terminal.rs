@@ -1,6 +1,7 @@
 //! [`Terminal`]: who may read from the terminal, and is meant when somebody presses Ctrl-C.
 
 use std::fs::File;
+use std::io::{self, IsTerminal as _};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, killpg};
 use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
@@ -10,8 +11,12 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// The terminal, if this process has one and is in its foreground.
+    /// The terminal, if this process talks to one and is in its foreground. In a pipeline it is left to the
+    /// others: whoever shows the output, say, reads from it.
     pub(super) fn of_foreground() -> Option<Self> {
+        if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
+            return None;
+        }
         let terminal = File::open("/dev/tty").ok()?;
         let foreground = tcgetpgrp(&terminal).ok()?;
         (foreground == getpgrp()).then_some(Self(terminal))

@@ -367,3 +367,48 @@ impl fmt::Debug for Elected {
         f.debug_struct("Elected").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::order::Queue;
+    use crate::store::{Node, Revision, Sequence, SessionId, Stat, Version, View};
+
+    fn path(name: &str) -> Path {
+        Path::new(&format!("/d/_c_{name}-latch-")).expect("valid")
+    }
+
+    fn line(names: &[&str]) -> Vec<Contender> {
+        let node = |(place, name): (u64, &&str)| {
+            let (at, owner) = (Revision::new(place), Some(SessionId::new(1)));
+            let stat = Stat::new(at, at, Version::new(0), owner);
+            Node::new(path(name)).with_sequence(Some(Sequence::new(place))).with_stat(stat)
+        };
+        let view = View::new(Revision::ZERO, (1..).zip(names).map(node).collect());
+        let queue = Queue::of(&view);
+        let pairs = queue.standing().iter().zip(&view.nodes);
+        pairs.filter_map(|(one, node)| Contender::of(one, node, None)).collect()
+    }
+
+    #[test]
+    fn those_between_a_leader_and_his_heir_make_room() {
+        let told = |leader: &str, heir_of: &str| match heir(
+            &line(&["a", "b", "c", "d"]),
+            &path(leader),
+            &path(heir_of),
+        ) {
+            Heir::Unknown => "unknown".to_owned(),
+            Heir::Orphaned => "orphaned".to_owned(),
+            Heir::Behind(between) => {
+                format!("behind {:?}", between.iter().map(Path::name).collect::<Vec<_>>())
+            }
+        };
+        assert_eq!(told("a", "b"), "behind []");
+        assert_eq!(told("a", "d"), r#"behind ["_c_b-latch-", "_c_c-latch-"]"#);
+        assert_eq!(told("a", "x"), "unknown");
+        // Nobody is his own heir, nor that of who stands behind.
+        assert_eq!(told("a", "a"), "unknown");
+        assert_eq!(told("b", "a"), "unknown");
+        assert_eq!(told("x", "b"), "orphaned");
+    }
+}
