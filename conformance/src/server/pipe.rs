@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{join, select};
@@ -19,6 +21,7 @@ use crate::harness::Link;
 #[derive(Debug)]
 pub struct Pipe {
     link: watch::Sender<Link>,
+    carried: Arc<AtomicU64>,
     addresses: Vec<SocketAddr>,
     _listening: Vec<Task>,
 }
@@ -38,20 +41,27 @@ impl Pipe {
     /// If the operating system has no port left.
     pub fn start(servers: &[SocketAddr]) -> io::Result<Self> {
         let link = watch::Sender::new(Link::Open);
+        let carried = Arc::new(AtomicU64::new(0));
         let (mut addresses, mut listening) = (Vec::new(), Vec::new());
         for server in servers {
             let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             listener.set_nonblocking(true)?;
             addresses.push(listener.local_addr()?);
             let listener = TcpListener::from_std(listener)?;
-            listening.push(spawn(listen(listener, *server, link.subscribe())));
+            let wire = Wire { link: link.subscribe(), carried: carried.clone() };
+            listening.push(spawn(listen(listener, *server, wire)));
         }
-        Ok(Self { link, addresses, _listening: listening })
+        Ok(Self { link, carried, addresses, _listening: listening })
     }
 
     /// Where it listens, for each server.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// How many bytes it has carried so far, both ways together.
+    pub fn carried(&self) -> u64 {
+        self.carried.load(Ordering::Relaxed)
     }
 
     /// Changes what it does, for connections that are and that will be.
@@ -60,34 +70,37 @@ impl Pipe {
     }
 }
 
-async fn listen(listener: TcpListener, server: SocketAddr, link: watch::Receiver<Link>) {
+/// What every connection needs of its pipe.
+#[derive(Clone, Debug)]
+struct Wire {
+    link: watch::Receiver<Link>,
+    carried: Arc<AtomicU64>,
+}
+
+async fn listen(listener: TcpListener, server: SocketAddr, wire: Wire) {
     let mut connections: Vec<Task> = Vec::new();
     while let Ok((client, _)) = listener.accept().await {
         connections.retain(|connection| !connection.is_finished());
-        connections.push(spawn(connect(client, server, link.clone())));
+        connections.push(spawn(connect(client, server, wire.clone())));
     }
 }
 
 /// Carries one connection until either side closes it.
-async fn connect(client: TcpStream, server: SocketAddr, link: watch::Receiver<Link>) {
+async fn connect(client: TcpStream, server: SocketAddr, wire: Wire) {
     let Ok(server) = TcpStream::connect(server).await else { return };
     if client.set_nodelay(true).and(server.set_nodelay(true)).is_err() {
         return;
     }
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
-    let there = carry(Way::There, client_read, server_write, link.clone());
-    let back = carry(Way::Back, server_read, client_write, link);
+    let there = carry(Way::There, client_read, server_write, wire.clone());
+    let back = carry(Way::Back, server_read, client_write, wire);
     // The end of one is the end of both.
     let _ended = select(pin!(there), pin!(back)).await;
 }
 
-async fn carry(
-    way: Way,
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    mut link: watch::Receiver<Link>,
-) {
+async fn carry(way: Way, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, wire: Wire) {
+    let Wire { mut link, carried } = wire;
     let (sender, mut receiver) = mpsc::unbounded_channel::<(Instant, Vec<u8>)>();
     let reading = async move {
         let mut bytes = vec![0; 64 << 10];
@@ -106,6 +119,7 @@ async fn carry(
             if to.write_all(&bytes).await.is_err() {
                 return;
             }
+            carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
     };
     // What was taken is still given when there is no more.

@@ -153,6 +153,12 @@ impl Ensemble {
         self.nodes.iter().position(leads)
     }
 
+    /// How many messages clients sent all servers so far, signs of life among them; `None` if a
+    /// server does not tell.
+    pub fn requests(&self) -> Option<u64> {
+        self.nodes.iter().map(|node| received(&node.ask("mntr").ok()?)).sum()
+    }
+
     /// How many watches all servers keep for these sessions.
     pub fn watches(&self, sessions: &[SessionId]) -> usize {
         let mine: BTreeSet<String> =
@@ -164,6 +170,11 @@ impl Ensemble {
 
 fn to_strings(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+/// How many messages a server counted.
+fn received(told: &str) -> Option<u64> {
+    told.lines().find_map(|line| line.strip_prefix("zk_packets_received\t"))?.trim().parse().ok()
 }
 
 /// Counts the paths below the sessions that are named.
@@ -261,6 +272,13 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_messages_that_a_server_counted_are_read() {
+        let told = "zk_version\t3.8.0\nzk_packets_received\t51\nzk_packets_sent\t50\n";
+        assert_eq!(received(told), Some(51));
+        assert_eq!(received("zk_version\t3.8.0\n"), None);
+    }
 
     #[test]
     fn only_the_watches_of_the_named_sessions_count() {

@@ -1,0 +1,106 @@
+//! [`Race`]: the same tasks by several racers in turn, in many short rounds.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::racer::{Failure, Racer};
+use crate::record::{Case, Fact, Record};
+use crate::report::Report;
+use crate::task::{Task, Work};
+
+/// A racer, and what the table calls it.
+pub type Named = (String, Box<dyn Racer>);
+
+/// How thoroughly it is raced.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "two of them, below")]
+pub struct Pace {
+    /// How long each works before it counts.
+    pub warm_up: Duration,
+    /// How long each works in a round.
+    pub round: Duration,
+    /// How many rounds.
+    pub rounds: usize,
+    /// When that much time is over, three rounds are enough.
+    pub budget: Duration,
+}
+
+/// Some minutes.
+pub const THOROUGH: Pace = Pace {
+    warm_up: Duration::from_millis(500),
+    round: Duration::from_millis(250),
+    rounds: 9,
+    budget: Duration::from_secs(15),
+};
+
+/// As little as tells anything.
+pub const QUICK: Pace = Pace {
+    warm_up: Duration::from_millis(250),
+    round: Duration::from_millis(100),
+    rounds: 5,
+    budget: Duration::from_secs(4),
+};
+
+/// How many rounds there are at least.
+const FEWEST: usize = 3;
+/// Nobody gets warmer by waiting in a longer line.
+const WARM: usize = 100;
+
+/// All racers do the same on one server, each in its turn.
+///
+/// Who begins changes from round to round, so that nobody always has the warm server. Ratios are
+/// those of one round, whose parts are close together: what disturbs the machine for longer
+/// disturbs all.
+#[derive(Clone, Copy, Debug)]
+pub struct Race {
+    pace: Pace,
+}
+
+impl Race {
+    /// Races at this pace.
+    pub fn new(pace: Pace) -> Self {
+        Self { pace }
+    }
+
+    /// What came of it; nothing if the first racer has nothing that does it.
+    pub async fn run(&self, case: &Case, racers: &mut [Named]) -> Vec<Record> {
+        let mut records = Vec::new();
+        let mut tell = |racer: &str, fact| {
+            records.push(Record { case: case.clone(), racer: racer.to_owned(), fact });
+        };
+        let mut ready: Vec<&mut Named> = Vec::new();
+        for named in racers {
+            match self.warm_up(case, &mut *named.1).await {
+                Ok(Some(_)) => ready.push(named),
+                // Without it there is nothing to compare.
+                Ok(None) if ready.is_empty() => return Vec::new(),
+                Ok(None) => {}
+                Err(failure) => tell(&named.0, Fact::Failed(failure.to_string())),
+            }
+        }
+        let task = case.task(self.pace.round);
+        let started = Instant::now();
+        for round in 0..self.pace.rounds {
+            for turn in 0..ready.len() {
+                let place = (round + turn) % ready.len();
+                let (name, racer) = &mut *ready[place];
+                match racer.run(&task).await {
+                    Ok(Some(report)) => tell(name, Fact::Round(round, report)),
+                    Ok(None) => {}
+                    Err(failure) => tell(name, Fact::Failed(failure.to_string())),
+                }
+            }
+            if round + 1 >= FEWEST && started.elapsed() > self.pace.budget {
+                break;
+            }
+        }
+        records
+    }
+
+    async fn warm_up(&self, case: &Case, racer: &mut dyn Racer) -> Result<Option<Report>, Failure> {
+        let task = case.task(self.pace.warm_up);
+        let clients = if case.work == Work::Drain { task.clients.min(WARM) } else { task.clients };
+        racer.run(&Task { clients, ..task }).await
+    }
+}
