@@ -101,12 +101,25 @@ pub(crate) enum Command {
         #[arg(long, value_name = "N")]
         count: Option<usize>,
     },
+    /// Measure how fast a store is, below a node that is removed again
+    Bench(Bench),
     /// Hold a store to its laws: one line a law, then a count
     Conformance {
         /// Only cases whose name contains this
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
+}
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// All of it, for some minutes, with up to a thousand who wait for one lock
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Only what has this in its name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
 }
 
 /// How to make a node.

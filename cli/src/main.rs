@@ -8,6 +8,7 @@ use crate::args::{Cli, Command, Common};
 use crate::failure::Failure;
 
 mod args;
+mod bench;
 mod command;
 mod conformance;
 mod demo;
@@ -46,6 +47,7 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Watch { path, children, subtree, count } => {
             command::watch::run(common, &path, children, subtree, count).await
         }
+        Command::Bench(chosen) => bench::run(common, &chosen).await,
         Command::Conformance { only } => conformance::run(common, only.as_deref()),
     }
 }

@@ -11,8 +11,8 @@ const HOUSE: [(&str, &[&str], &[&str]); 8] = [
     ("synod-zk",          &["synod-core"], &["synod-conformance"]),
     ("synod-etcd",        &["synod-core"], &["synod-conformance"]),
     ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd"], &["synod-conformance"]),
-    ("synod-cli",         &["synod", "synod-conformance"], &[]),
-    ("synod-bench",       &["synod", "synod-zk", "synod-etcd", "synod-conformance"], &[]),
+    ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &[]),
+    ("synod-bench",       &["synod", "synod-conformance"], &[]),
 ];
 
 /// One `key = value` of a manifest, with the table that it stands in.
