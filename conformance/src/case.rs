@@ -96,7 +96,8 @@ macro_rules! cases {
 }
 /// Every case, in the order of the laws.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    crate::store::ALL.iter().chain(crate::door::ALL).copied().flatten()
+    let all = [crate::store::ALL, crate::door::ALL, crate::recipe::ALL];
+    all.into_iter().flatten().copied().flatten()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::world::World;
 
 mod closing;
 mod dropped;
-mod gate;
+pub(crate) mod gate;
 mod generation;
 mod limit;
 mod namespace;
@@ -91,7 +91,7 @@ impl World {
 }
 
 /// What a write did that must have happened.
-fn done(written: Result<Outcome<Done>>) -> Done {
+pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
     match written {
         Ok(Outcome::Committed(done)) => done,
         Ok(Outcome::Rejected(no)) => panic!("it was rejected: {no}"),
@@ -100,7 +100,7 @@ fn done(written: Result<Outcome<Done>>) -> Done {
 }
 
 /// Why a call failed that must fail.
-fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Error {
+pub(crate) fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Error {
     match result {
         Ok(answer) => panic!("{what} was answered: {answer:?}"),
         Err(error) => error,
@@ -108,6 +108,6 @@ fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Error {
 }
 
 /// What a call answered that must be answered.
-fn answer<T>(result: Result<T>) -> T {
+pub(crate) fn answer<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("it failed: {}", told(&error)))
 }

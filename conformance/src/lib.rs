@@ -50,9 +50,9 @@
 //! passed. [`law::UNCHECKED`] lists the laws that no case checks yet, each with the reason.
 //!
 //! [`wrong`] has stores that make mistakes, one each, to see that the cases notice; the mistakes of
-//! the door are `synod_core::mutant`'s.
+//! the door and of the recipes are `synod_core::mutant`'s.
 //!
-//! Read [`harness`], then any file of `src/store`, then any of `src/door`.
+//! Read [`harness`], then any file of `src/store`, then any of `src/door` and of `src/recipe`.
 
 #[macro_use]
 pub mod case;
@@ -67,6 +67,7 @@ pub mod wrong;
 
 mod actor;
 mod door;
+mod recipe;
 mod store;
 mod world;
 

@@ -1,15 +1,17 @@
 //! The contract of synod and everything that is built on it. Knows no backend and no network.
 //!
 //! Read it from the ground up: [`path`], [`error`], then the floor, [`store`],
-//! then the door, [`session`] and [`client`].
+//! then the door, [`session`] and [`client`], then any file of [`recipe`].
 
 pub mod chance;
 pub mod client;
 pub mod error;
 pub mod layer;
+mod line;
 pub mod mutant;
 pub mod name;
 pub mod path;
+pub mod recipe;
 pub mod retry;
 pub mod session;
 pub mod store;

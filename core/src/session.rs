@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::retry::{Delays, Retry};
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
 use crate::session::reach::{Reach, Tuning};
@@ -266,6 +267,16 @@ impl Session {
     /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::within(self.reach.tuning.deadline)
+    }
+
+    /// An id that nobody else has.
+    pub(crate) fn id(&self) -> String {
+        self.reach.tuning.chance.id()
+    }
+
+    /// How long to wait between the tries of what is not given up.
+    pub(crate) fn delays(&self) -> Delays {
+        Retry::forever().delays(&self.reach.tuning.chance)
     }
 
     pub(crate) fn life(&self) -> &Arc<Life> {

@@ -1,0 +1,77 @@
+//! What the recipes keep over every store: the promises of `synod_core::recipe`, sentence by sentence.
+
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::recipe::inspect::{Contender, inspect};
+use synod_core::store::Query;
+use synod_core::task::{self, Task};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::case::Case;
+use crate::door::answer;
+use crate::world::World;
+
+mod handing;
+mod losing;
+mod mutex;
+mod ticket;
+
+pub(crate) const ALL: &[&[Case]] = &[mutex::CASES, ticket::CASES, losing::CASES, handing::CASES];
+
+/// Somebody who waits for something in a task of his own. Dropped, he gives up.
+#[derive(Debug)]
+struct Waiting<T> {
+    told: oneshot::Receiver<Result<T>>,
+    _task: Task,
+}
+
+impl<T: Send + 'static> Waiting<T> {
+    fn new(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        let (tell, told) = oneshot::channel();
+        let task = task::spawn(async move {
+            let _heard = tell.send(work.await).is_ok();
+        });
+        Self { told, _task: task }
+    }
+
+    /// What he gets, in time.
+    async fn gets(mut self, world: &World, what: &str) -> T {
+        let told = world.in_time(what, &mut self.told).await;
+        answer(told.unwrap_or_else(|_gone| panic!("{what}: who waited panicked")))
+    }
+
+    /// He waits on, as far as can be seen within a while.
+    async fn waits_for(&mut self, brief: Duration, what: &str) {
+        if let Ok(ended) = timeout(brief, &mut self.told).await {
+            match ended {
+                Ok(Ok(_)) => panic!("{what}: he got it"),
+                Ok(Err(error)) => panic!("{what}: he failed: {}", crate::actor::told(&error)),
+                Err(_) => panic!("{what}: he panicked"),
+            }
+        }
+    }
+}
+
+impl World {
+    /// Waits until so many stand in the line.
+    async fn stand(&self, client: &Client, dir: &Path, count: usize) {
+        let standing = async || line(client, dir).await.len() == count;
+        self.eventually(&format!("{count} stand in line"), standing).await;
+    }
+
+    /// Waits until nothing is left in a directory.
+    async fn left_alone(&self, client: &Client, dir: &Path) {
+        let names = || client.read(Query::children(dir).names_only());
+        let empty = async || answer(names().await).nodes.is_empty();
+        self.eventually("nothing is left", empty).await;
+    }
+}
+
+/// Everybody in the line.
+async fn line(client: &Client, dir: &Path) -> Vec<Contender> {
+    answer(inspect(client, dir).await)
+}

@@ -1,0 +1,153 @@
+//! From one to the next: who is woken, by what, and what it costs.
+
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_core::recipe::mutex::Mutex;
+use synod_core::retry::Retry;
+use synod_core::store::Expect;
+use synod_core::sweep::stop_at;
+
+use crate::door::gate::Way;
+use crate::door::{answer, failure};
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-MX-6 L-WAT-1" breaks [WaitsForTheAbsent] => who_goes_before_he_is_watched_is_not_waited_for,
+    "L-MX-6 L-WAT-2" breaks [WatchesInTwoCalls] => who_goes_while_he_is_looked_at_is_not_waited_for,
+    "L-MX-14 L-X-7" breaks [WatchesFirst] => a_release_wakes_one_who_asks_once,
+    "L-MX-1 L-MX-8" breaks [LostReadIsEmpty] => a_line_that_cannot_be_read_is_not_empty,
+    "L-MX-15 L-MX-7" breaks [RemovalGivesUp] => a_release_whose_answer_is_lost_is_done,
+    "L-MX-15 L-MX-9" breaks [RemovalNeedsItsCaller] => a_release_that_is_dropped_goes_on,
+    "L-OUT-7 L-MX-7" breaks [RefusalSwallowed] => a_refusal_is_told_and_the_next_try_works,
+];
+
+fn mutex(world: &World, client: &Client) -> Mutex {
+    Mutex::new(client, world.at("lock"))
+}
+
+async fn who_goes_before_he_is_watched_is_not_waited_for(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let held = answer(mutex(&world, &ann).lock().await);
+    gate.set(Way::Holding);
+    let lock = mutex(&world, &bob);
+    let waits = Waiting::new(async move { lock.lock().await });
+
+    // His ticket is drawn, and he has seen ann ahead of him.
+    world.in_time("the draw", gate.held(1)).await;
+    answer(held.release().await);
+    gate.set(Way::Open);
+
+    let _guard = waits.gets(&world, "the lock of who went").await;
+}
+
+async fn who_goes_while_he_is_looked_at_is_not_waited_for(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let held = answer(mutex(&world, &ann).lock().await);
+    let place = answer(mutex(&world, &bob).enqueue().await);
+    gate.set(Way::Holding);
+    let waits = Waiting::new(async move { place.wait().await });
+
+    // Whatever he asked about ann is answered, and not known to him yet.
+    world.in_time("the look at who is ahead", gate.held(1)).await;
+    answer(held.release().await);
+    gate.set(Way::Open);
+
+    let _guard = waits.gets(&world, "the lock of who went").await;
+}
+
+async fn a_release_wakes_one_who_asks_once(world: World) {
+    const WAITERS: usize = 6;
+    let (ann, gate) = (world.client().await, world.gate());
+    let held = answer(mutex(&world, &ann).lock().await);
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let mut waiting = Vec::new();
+    for waiter in 0..WAITERS {
+        let lock = mutex(&world, &bob);
+        waiting.push(Waiting::new(async move { lock.lock().await }));
+        world.stand(&ann, &world.at("lock"), waiter + 2).await;
+        world.in_time("his watches", gate.called(Verb::Observe, 2 * (waiter + 1))).await;
+    }
+    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    assert_eq!(counts(), [WAITERS, 0, 2 * WAITERS], "commits, reads, observes");
+
+    answer(held.release().await);
+    let mut rest = waiting.split_off(1);
+    let first = waiting.pop().expect("many wait");
+    let guard = first.gets(&world, "the lock, when it is free").await;
+
+    for one in &mut rest {
+        one.waits_for(world.brief() / 4, "it is another's turn").await;
+    }
+    assert_eq!(counts(), [WAITERS, 1, 2 * WAITERS], "commits, reads, observes");
+    assert!(guard.is_held());
+}
+
+async fn a_line_that_cannot_be_read_is_not_empty(world: World) {
+    let (ann, plan) = (world.client().await, Plan::scripted([]));
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
+    let bob = world.client_on(faulty, world.options().retry(Retry::Never)).await;
+    let held = answer(mutex(&world, &ann).lock().await);
+    let lock = mutex(&world, &bob);
+    let mut waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&ann, &world.at("lock"), 2).await;
+    for _ in 0..3 {
+        plan.cue(Cue::new(Site::Unsent).of(Verb::Read));
+    }
+
+    // Something happens to who is ahead, so that he looks again.
+    for round in 0..100 {
+        let written = ann.set(held.path(), round.to_string(), Expect::Any).await;
+        assert!(answer(written).committed().is_some());
+        if plan.pending() == 0 {
+            break;
+        }
+        waits.waits_for(world.brief() / 4, "ann holds it").await;
+    }
+
+    assert_eq!(plan.pending(), 0, "he did not look");
+    waits.waits_for(world.brief(), "ann holds it").await;
+    answer(held.release().await);
+    let _guard = waits.gets(&world, "the lock").await;
+}
+
+async fn a_release_whose_answer_is_lost_is_done(world: World) {
+    for site in [Site::Unsent, Site::RequestLost, Site::ReplyLost] {
+        let (client, plan) = world.scripted([]).await;
+        let guard = answer(mutex(&world, &client).lock().await);
+        plan.cue(Cue::new(site).of(Verb::Delete));
+
+        answer(world.in_time("the release", guard.release()).await);
+
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+        assert_eq!(line(&client, &world.at("lock")).await, [], "{site:?}");
+        let _guard = answer(mutex(&world, &client).try_lock().await).expect("it was released");
+    }
+}
+
+async fn a_release_that_is_dropped_goes_on(world: World) {
+    let client = world.hesitant().await;
+    for waits in 1.. {
+        let guard = answer(mutex(&world, &client).lock().await);
+        let ended = stop_at(waits, guard.release()).await;
+        world.left_alone(&client, &world.at("lock")).await;
+        if let Some(released) = ended {
+            answer(released);
+            assert!(waits > 1, "nothing was dropped");
+            break;
+        }
+    }
+}
+
+async fn a_refusal_is_told_and_the_next_try_works(world: World) {
+    let (client, plan) = world.scripted([Cue::new(Site::Denied).of(Verb::Create)]).await;
+
+    let refused = world.in_time("the refusal", mutex(&world, &client).lock()).await;
+
+    assert_eq!(failure(refused, "a lock that is denied").kind(), ErrorKind::Denied);
+    assert_eq!(plan.pending(), 0);
+    let _guard = answer(world.in_time("the lock", mutex(&world, &client).lock()).await);
+}

@@ -1,0 +1,140 @@
+//! Sessions that are lost or in doubt, of those who hold a lock and of those who wait for it.
+
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::store::{Expect, Lifetime};
+use tokio::time::{sleep, timeout};
+
+use crate::door::gate::Way;
+use crate::door::{answer, failure};
+use crate::harness::Link;
+use crate::recipe::{Waiting, line};
+use crate::world::{MILLISECOND, World};
+
+cases![
+    "L-MX-6 L-MX-3" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_session_passes_the_lock_on,
+    "L-MX-2 L-MX-7" needs [Expiry] breaks [WaitsInOneSession] => who_is_lost_while_waiting_asks_again,
+    "L-MX-1 L-SES-2" needs [Links] catches [LeaseExtendedByHope] => who_is_cut_off_stops_believing_before_another_enters,
+    "L-MX-2 L-MX-1" breaks [GrantsUncertain] => nobody_enters_while_his_session_is_in_doubt,
+    "L-MX-1 L-MX-15" breaks [RemovalUnnoticed] => somebody_who_lost_his_ticket_is_told,
+    "L-MX-10 L-OUT-5" breaks [DeadlineIgnored] => a_lock_that_cannot_be_asked_for_fails_in_time,
+];
+
+fn mutex(world: &World, client: &Client) -> Mutex {
+    Mutex::new(client, world.at("lock"))
+}
+
+async fn an_expired_session_passes_the_lock_on(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let stale = answer(mutex(&world, &ann).lock().await);
+    let lock = mutex(&world, &bob);
+    let waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&bob, &world.at("lock"), 2).await;
+
+    world.expire(answer(ann.session().await).info().id).await;
+
+    let next = waits.gets(&world, "the lock of a session that expired").await;
+    world.in_time("word of the loss", stale.lost()).await;
+    assert!(!stale.is_held());
+    assert!(next.is_held() && next.token() > stale.token());
+    let write = stale.txn().create(world.at("late"), "", Lifetime::Persistent);
+    assert!(answer(bob.transaction(write).await).rejected().is_some(), "it was lost");
+    let stopped = stale.run(sleep(world.profile.patience)).await;
+    assert_eq!(failure(stopped, "work under a lost lock").kind(), ErrorKind::SessionLost);
+    let released = stale.release().await;
+    assert_eq!(failure(released, "the release of a lost lock").kind(), ErrorKind::SessionLost);
+    assert!(next.is_held(), "what was lost took nothing with it");
+}
+
+async fn who_is_lost_while_waiting_asks_again(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let held = answer(mutex(&world, &ann).lock().await);
+    let lock = mutex(&world, &bob);
+    let mut waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&ann, &world.at("lock"), 2).await;
+    let first = answer(bob.session().await);
+
+    world.expire(first.info().id).await;
+    world.in_time("the loss", first.lost()).await;
+
+    let again = async || {
+        let all = line(&ann, &world.at("lock")).await;
+        all.len() == 2 && all[1].owner != Some(first.info().id)
+    };
+    world.eventually("he stands in line in his next session", again).await;
+    waits.waits_for(world.brief(), "ann holds it").await;
+    answer(held.release().await);
+    let guard = waits.gets(&world, "the lock").await;
+    let all = line(&ann, &world.at("lock")).await;
+    assert_eq!(all.len(), 1, "nothing of the lost session is left");
+    assert_eq!(all[0].token, guard.token());
+    assert_eq!(all[0].owner, Some(answer(bob.session().await).info().id));
+}
+
+async fn who_is_cut_off_stops_believing_before_another_enters(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let guard = answer(mutex(&world, &ann).lock().await);
+    let lock = mutex(&world, &bob);
+    let mut waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&bob, &world.at("lock"), 2).await;
+
+    world.link(answer(ann.session().await).info().id, Link::Cut).await;
+
+    // Whoever is in is asked all the time whether he believes it.
+    let both = async {
+        loop {
+            let entered = timeout(MILLISECOND, &mut waits.told).await.is_ok();
+            let believes = guard.is_held();
+            assert!(!(entered && believes), "two believe that they have it");
+            if entered {
+                break;
+            }
+        }
+    };
+    let ttl = world.profile.ttl;
+    let passed = timeout(ttl * 4 + world.profile.patience, both).await;
+    assert!(passed.is_ok(), "the lock of who was cut off was not passed on");
+}
+
+async fn nobody_enters_while_his_session_is_in_doubt(world: World) {
+    let gate = world.gate();
+    gate.starve();
+    let client = world.client_on(gate, world.options()).await;
+    let session = answer(client.session().await);
+    // Nothing is heard of the session any more, and nobody says that it is lost.
+    let doubtful = async || !session.is_certain();
+    world.eventually_after(world.profile.ttl, "the session is in doubt", doubtful).await;
+
+    let lock = mutex(&world, &client);
+    assert!(answer(lock.try_lock().await).is_none(), "nobody knows whether the session lives");
+    let mut waits = Waiting::new(async move { lock.lock().await });
+
+    waits.waits_for(world.brief(), "nobody knows whether the session lives").await;
+}
+
+async fn somebody_who_lost_his_ticket_is_told(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let guard = answer(mutex(&world, &ann).lock().await);
+
+    let removed = bob.delete(guard.path(), Expect::Any).await;
+
+    assert!(answer(removed).committed().is_some());
+    world.in_time("word of the removal", guard.lost()).await;
+    assert!(!guard.is_held());
+    assert!(!answer(ann.session().await).is_lost());
+    let stopped = guard.run(sleep(world.profile.patience)).await;
+    assert_eq!(failure(stopped, "work under a lost lock").kind(), ErrorKind::SessionLost);
+}
+
+async fn a_lock_that_cannot_be_asked_for_fails_in_time(world: World) {
+    let (gate, limit) = (world.gate(), world.brief());
+    let client = world.client_on(gate.clone(), world.options().deadline(limit)).await;
+    gate.set(Way::Silent);
+    let lock = mutex(&world, &client);
+
+    let failed = world.in_time("the failure of a lock", lock.lock()).await;
+
+    assert_eq!(failure(failed, "a lock that cannot be asked for").kind(), ErrorKind::Unreachable);
+    gate.set(Way::Open);
+}

@@ -1,0 +1,203 @@
+//! Places in a line: taken, looked at, given up, taken away.
+
+use futures_util::future::join;
+use synod_core::client::Client;
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_core::recipe::mutex::Mutex;
+use synod_core::store::Expect;
+use synod_core::sweep::{cancel_at_every_await, stop_at};
+use tokio::time::timeout;
+
+use crate::door::answer;
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-MX-9 L-X-1" breaks [DroppedTicketStays] => a_lock_dropped_at_any_await_leaves_nothing,
+    "L-MX-9 L-X-1" breaks [DroppedTicketStays] => a_wait_dropped_at_any_await_leaves_nothing,
+    "L-MX-10 L-MX-9" breaks [DroppedTicketStays] => who_ran_out_of_time_does_not_enter_later,
+    "L-MX-10 L-WAT-14" needs [WatchCount] catches [DropLeavesWatch] => waits_that_were_given_up_leave_no_watch,
+    "L-MX-8 L-MX-9" breaks [DroppedTicketStays] => a_place_that_is_dropped_is_given_up,
+    "L-SEQ-8 L-MX-7" breaks [BlindRepeat] => a_lost_answer_makes_no_second_ticket,
+    "L-SEQ-8 L-MX-7" breaks [LooksWithoutSync] => a_ticket_whose_answer_was_lost_is_looked_for_as_of_now,
+    "L-MX-11" breaks [TicketWithoutId] => a_release_removes_its_own_ticket_alone,
+    "L-MX-1 L-MX-2" breaks [MissingIsFirst] => who_loses_his_place_takes_another,
+    "L-MX-8" breaks [SortsByName] => who_stands_in_line_is_told_in_order,
+];
+
+fn mutex(world: &World, client: &Client) -> Mutex {
+    Mutex::new(client, world.at("lock"))
+}
+
+async fn a_lock_dropped_at_any_await_leaves_nothing(world: World) {
+    let client = world.hesitant().await;
+    let lock = mutex(&world, &client);
+
+    let drops = cancel_at_every_await(async || {
+        let guard = answer(lock.lock().await);
+        answer(guard.release().await);
+    });
+
+    assert!(drops.await > 2, "nothing was dropped");
+    world.left_alone(&client, &world.at("lock")).await;
+}
+
+async fn a_wait_dropped_at_any_await_leaves_nothing(world: World) {
+    let (ann, bob) = (world.client().await, world.hesitant().await);
+    let lock = mutex(&world, &bob);
+    for waits in 1.. {
+        let held = answer(mutex(&world, &ann).lock().await);
+        // The holder stays on for a while, so that there is something to wait for.
+        let leaving = async {
+            for _ in 0..waits.min(12) {
+                world.think().await;
+            }
+            answer(held.release().await);
+        };
+        let waiting = async { stop_at(waits, timeout(world.profile.patience, lock.lock())).await };
+
+        let (ended, ()) = join(waiting, leaving).await;
+
+        if let Some(entered) = ended {
+            answer(answer(entered.map_err(|_late| ()).expect("in time")).release().await);
+            assert!(waits > 8, "dropped {waits} times only");
+            break;
+        }
+        world.left_alone(&ann, &world.at("lock")).await;
+    }
+    world.left_alone(&ann, &world.at("lock")).await;
+}
+
+async fn who_ran_out_of_time_does_not_enter_later(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let held = answer(mutex(&world, &ann).lock().await);
+
+    let late = timeout(world.brief(), mutex(&world, &bob).lock()).await;
+
+    assert!(late.is_err(), "ann holds it");
+    world.stand(&ann, &world.at("lock"), 1).await;
+    answer(held.release().await);
+    world.left_alone(&ann, &world.at("lock")).await;
+    let _guard = answer(mutex(&world, &ann).try_lock().await).expect("nobody has it");
+}
+
+async fn waits_that_were_given_up_leave_no_watch(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let _held = answer(mutex(&world, &ann).lock().await);
+    let before = world.harness.watches().await;
+    for _ in 0..5 {
+        let lock = mutex(&world, &bob);
+        let waits = Waiting::new(async move { lock.lock().await });
+        let watching = async || world.harness.watches().await > before;
+        world.eventually("he watches", watching).await;
+        drop(waits);
+        let quiet = async || world.harness.watches().await <= before;
+        world.eventually("nobody watches any more", quiet).await;
+    }
+}
+
+async fn a_place_that_is_dropped_is_given_up(world: World) {
+    let client = world.client().await;
+    let lock = mutex(&world, &client);
+    let [first, second, third] =
+        [lock.enqueue().await, lock.enqueue().await, lock.enqueue().await].map(answer);
+    assert_eq!(answer(third.ahead().await).map(|ahead| ahead.len()), Some(2));
+    assert_eq!(answer(first.ahead().await).map(|ahead| ahead.len()), Some(0));
+
+    drop(second);
+
+    let one_ahead = async || answer(third.ahead().await).is_some_and(|ahead| ahead.len() == 1);
+    world.eventually("one is ahead", one_ahead).await;
+    let guard = answer(world.in_time("its turn", first.wait()).await);
+    answer(guard.release().await);
+    let _guard = answer(world.in_time("its turn", third.wait()).await);
+}
+
+async fn a_lost_answer_makes_no_second_ticket(world: World) {
+    for site in [Site::ReplyLost, Site::RequestLost, Site::Unsent] {
+        let (client, plan) = world.scripted([Cue::new(site).of(Verb::Create)]).await;
+
+        let guard = answer(world.in_time("the lock", mutex(&world, &client).lock()).await);
+
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+        let owner = answer(client.session().await).info().id;
+        let all = line(&client, &world.at("lock")).await;
+        assert_eq!(all.iter().map(|one| one.owner).collect::<Vec<_>>(), [Some(owner)], "{site:?}");
+        answer(guard.release().await);
+        world.left_alone(&client, &world.at("lock")).await;
+    }
+}
+
+async fn a_ticket_whose_answer_was_lost_is_looked_for_as_of_now(world: World) {
+    let gate = world.gate();
+    let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
+    let faulty = FaultyBackend::new(gate.clone(), plan.clone(), Actor::new(1));
+    let client = world.client_on(faulty, world.options()).await;
+    gate.blind_local_reads();
+
+    let guard = answer(world.in_time("the lock", mutex(&world, &client).lock()).await);
+
+    assert_eq!(plan.pending(), 0);
+    let all = line(&client, &world.at("lock")).await;
+    assert_eq!(all.into_iter().map(|one| one.token).collect::<Vec<_>>(), [guard.token()]);
+}
+
+async fn a_release_removes_its_own_ticket_alone(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    for _ in 0..20 {
+        let stale = answer(mutex(&world, &ann).lock().await);
+        let removed = bob.delete(stale.path(), Expect::Any).await;
+        assert!(answer(removed).committed().is_some());
+        let guard = answer(mutex(&world, &bob).lock().await);
+
+        answer(stale.release().await);
+
+        let all = line(&ann, &world.at("lock")).await;
+        assert_eq!(all.into_iter().map(|one| one.token).collect::<Vec<_>>(), [guard.token()]);
+        answer(guard.release().await);
+    }
+}
+
+async fn who_loses_his_place_takes_another(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let held = answer(mutex(&world, &ann).lock().await);
+    let lock = mutex(&world, &bob);
+    let mut waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&ann, &world.at("lock"), 2).await;
+    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+
+    let removed = ann.delete(&first.path, Expect::Any).await;
+
+    assert!(answer(removed).committed().is_some());
+    // At once, and not when the one ahead goes.
+    let again = async || {
+        let last = line(&ann, &world.at("lock")).await.pop();
+        last.is_some_and(|last| last.token > first.token)
+    };
+    world.eventually("he stands in line again", again).await;
+    waits.waits_for(world.brief(), "ann holds it").await;
+    assert!(held.is_held());
+    answer(held.release().await);
+    let guard = waits.gets(&world, "the lock").await;
+    assert!(guard.token() > first.token);
+}
+
+async fn who_stands_in_line_is_told_in_order(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let held = answer(mutex(&world, &ann).label("ann").lock().await);
+    let mut places = Vec::new();
+    for name in ["1", "2", "3", "4", "5"] {
+        places.push(answer(mutex(&world, &bob).label(name).enqueue().await));
+    }
+
+    let all = line(&ann, &world.at("lock")).await;
+
+    let labels: Vec<_> = all.iter().map(|one| String::from_utf8_lossy(&one.label)).collect();
+    assert_eq!(labels, ["ann", "1", "2", "3", "4", "5"]);
+    let holding: Vec<_> = all.iter().map(|one| one.holds == Some(true)).collect();
+    assert_eq!(holding, [true, false, false, false, false, false]);
+    assert_eq!((all[0].token, &all[0].path), (held.token(), held.path()));
+    assert!(all.is_sorted_by_key(|one| one.token));
+    let owners = [answer(ann.session().await), answer(bob.session().await)].map(|it| it.info().id);
+    assert_eq!([all[0].owner, all[1].owner], owners.map(Some));
+}

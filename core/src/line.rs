@@ -1,0 +1,221 @@
+//! The stair under everything that stands in line: a directory of tickets that belong to sessions, in
+//! order of creation. Draw one, wait to be called, leave.
+//!
+//! A recipe makes a [`Line`] of a client, a directory and a [`Form`], and gets from it
+//!
+//! - [`Line::enter`]: a [`Ticket`] that was called; uncontended in one round trip, as the draw and the
+//!   first look are one commit;
+//! - [`Line::enqueue`] and [`Ticket::called`]: the same in two steps;
+//! - [`Line::try_enter`]: a ticket that was called at once, or nothing, and then nothing is left;
+//! - [`Ticket::hold`]: the [`Hold`] that it becomes, which is what the recipe's user gets;
+//! - [`Line::standing`]: everybody in the line, for who wants to know.
+//!
+//! What holds for all of them:
+//!
+//! - **A ticket is gone when its owner is.** It is ephemeral; its [`Stub`] removes it when dropped; and a
+//!   draw that is dropped half-way is taken back by the session. So every call here is cancel safe.
+//! - **A turn is decided by [`turn`] alone**, a pure function, from a fresh `Latest` view in which the own
+//!   ticket was seen. Never from an event: an event only says that it is time to look again. And it counts
+//!   only while the session certainly lives.
+//! - **Waiting costs little.** Who waits watches the one ticket right ahead of him, and his own, in case
+//!   somebody takes it away. When the one ahead goes he looks once.
+//! - **Another session, another ticket.** Who waits when his session is lost draws again in the next one.
+//!   A [`Hold`] does not: what it held is lost for good.
+//! - **A wait goes on as long as its session lives**, also while the store does not answer. It fails when
+//!   the store refuses, or there is no next session within the client's deadline.
+
+use bytes::Bytes;
+
+use crate::client::Client;
+use crate::error::{ErrorKind, Result};
+use crate::line::hold::Stub;
+use crate::line::order::{Claim, Queue, Room, Turn, turn};
+use crate::line::wait::Ticket;
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::session::Session;
+use crate::store::{Done, Lifetime, Node, Query, Sequence, Txn, View};
+
+pub(crate) mod hold;
+pub(crate) mod order;
+pub(crate) mod standing;
+pub(crate) mod wait;
+
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+mod unmetered;
+#[cfg(not(feature = "metrics"))]
+use unmetered as meter;
+
+/// What the tickets of a recipe are like.
+#[derive(Clone, Debug)]
+pub(crate) struct Form {
+    /// The recipe, in metrics and spans.
+    pub(crate) recipe: &'static str,
+    /// What the name of a ticket ends in; one of those that [`order`] knows.
+    pub(crate) mark: String,
+    /// How many can be in at once, for those who come for permits.
+    pub(crate) room: Room,
+    /// Whether a turn depends on more than the ticket right ahead.
+    pub(crate) whole: bool,
+}
+
+/// A directory of tickets, as one recipe sees it. Costs nothing to make.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    client: Client,
+    dir: Path,
+    form: Form,
+    label: Bytes,
+}
+
+impl Form {
+    /// Everybody alone, in order: under this mark.
+    pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
+        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false }
+    }
+}
+
+impl Line {
+    pub(crate) fn new(client: &Client, dir: Path, form: Form) -> Self {
+        Self { client: client.clone(), dir, form, label: Bytes::new() }
+    }
+
+    /// What the tickets hold: for people and programs that look at the line.
+    pub(crate) fn labelled(mut self, label: Bytes) -> Self {
+        self.label = label;
+        self
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub(crate) fn form(&self) -> &Form {
+        &self.form
+    }
+
+    /// A ticket that was called, however long that takes.
+    pub(crate) async fn enter(&self) -> Result<Ticket> {
+        let mut ticket = self.enqueue().await?;
+        ticket.called().await?;
+        Ok(ticket)
+    }
+
+    /// A place at the end of the line.
+    pub(crate) async fn enqueue(&self) -> Result<Ticket> {
+        let (stub, seen) = self.draw().await?;
+        Ok(Ticket::new(self.clone(), stub, seen))
+    }
+
+    /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
+    /// sees nothing of it.
+    pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
+        if !mutant::is(Mutant::TriesByDrawing) && self.is_taken().await? {
+            return Ok(None);
+        }
+        let mut ticket = self.enqueue().await?;
+        if ticket.is_called().await? {
+            return Ok(Some(ticket));
+        }
+        ticket.leave().await;
+        Ok(None)
+    }
+
+    /// Whether whoever came now would have to wait.
+    async fn is_taken(&self) -> Result<bool> {
+        let few = if self.form.whole { usize::MAX } else { wait::SIGHT };
+        let mut query = Query::children(self.dir.clone()).names_only();
+        if few < usize::MAX {
+            query = query.newest(few);
+        }
+        let view = self.client.read(query.clone()).await?;
+        let queue = Queue::of(&view);
+        if queue.is_empty() && view.nodes.len() == few {
+            // Nothing but what others keep there, so far.
+            query.window = None;
+            let view = self.client.read(query).await?;
+            return Ok(!Queue::of(&view).admits(Claim::of_mark(&self.form.mark), self.form.room));
+        }
+        Ok(!queue.admits(Claim::of_mark(&self.form.mark), self.form.room))
+    }
+
+    /// Draws a ticket in the session that lives, and looks at the line: one round trip.
+    async fn draw(&self) -> Result<(Stub, Option<View>)> {
+        loop {
+            let session = self.client.session().await?;
+            if mutant::is(Mutant::TicketPerSession)
+                && let Some(stub) = self.drawn_before(&session).await?
+            {
+                return Ok((stub, None));
+            }
+            let path = self.dir.join(&self.name(&session))?;
+            let txn = Txn::new()
+                .create_sequential(path, self.label.clone(), Lifetime::Session)
+                .look(self.first_look());
+            let outcome = match session.commit(txn).await {
+                // What it made, if anything, goes with the session.
+                Err(error) if error.kind() == ErrorKind::SessionLost => continue,
+                Err(_) if mutant::is(Mutant::RefusalSwallowed) => continue,
+                outcome => outcome?,
+            };
+            let mut commit = outcome.required()?;
+            let done = commit.done.pop().ok_or_else(hold::untold)?;
+            let stub = Stub::new(session, done)?;
+            return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
+        }
+    }
+
+    /// The ticket that somebody drew in this session: a mistake.
+    async fn drawn_before(&self, session: &Session) -> Result<Option<Stub>> {
+        let view = session.read(Query::children(self.dir.clone())).await?;
+        let is_own = |node: &Node| node.stat.and_then(|it| it.owner) == Some(session.info().id);
+        let own = view.nodes.into_iter().find(is_own).and_then(|node| {
+            let done = Done::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
+            Some(Stub::new(session.clone(), done))
+        });
+        own.transpose()
+    }
+
+    /// A name that nobody else gives, as Curator writes them.
+    fn name(&self, session: &Session) -> String {
+        let mark = &self.form.mark;
+        if mutant::is(Mutant::TicketWithoutId) {
+            return mark.clone();
+        }
+        let mut id = session.id();
+        for place in [20, 16, 12, 8] {
+            id.insert(place, '-');
+        }
+        format!("_c_{id}-{mark}")
+    }
+
+    /// What is looked at as the ticket is drawn.
+    fn first_look(&self) -> Query {
+        let query = Query::children(self.dir.clone()).names_only();
+        if self.sees_all() { query } else { query.newest(wait::SIGHT) }
+    }
+
+    /// What is looked at later: the last `sight` tickets up to the own one.
+    fn look(&self, own: Sequence, sight: usize) -> Query {
+        let query = Query::children(self.dir.clone()).names_only();
+        if self.sees_all() || sight == usize::MAX {
+            return query;
+        }
+        query.newest_before(sight, Sequence::new(own.get().saturating_add(1)))
+    }
+
+    fn sees_all(&self) -> bool {
+        self.form.whole || mutant::is(Mutant::WatchesFirst) || mutant::is(Mutant::SortsByName)
+    }
+
+    /// Whose turn it is, by what was seen.
+    fn turn(&self, view: &View, me: &Path) -> Turn {
+        turn(&Queue::of(view), me, self.form.room)
+    }
+}

@@ -1,0 +1,270 @@
+//! [`Hold`]: what somebody holds who was called, as a value. [`Token`]: the number that proves it outside.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures_util::future::{Either, pending, select};
+use tokio::time::{Instant, sleep};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::meter;
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::session::Session;
+use crate::store::{Done, Expect, Query, Revision, Sequence, Txn};
+
+/// Proof of holding something: a number that is larger for whoever holds it later.
+///
+/// Give it to systems outside with everything that is done there under a lock, and let them refuse what
+/// comes with a lower one than they have seen. Tokens of one path never repeat and never go back,
+/// also after its directory was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token {
+    revision: Revision,
+    turn: u32,
+}
+
+impl Token {
+    pub(crate) fn new(revision: Revision) -> Self {
+        Self { revision, turn: 0 }
+    }
+
+    /// The same ticket, in other hands of this process.
+    pub(crate) fn next_turn(self) -> Self {
+        Self { turn: self.turn + 1, ..self }
+    }
+
+    /// When the ticket was created: the whole of the token where nothing is handed over within a process.
+    pub fn revision(self) -> Revision {
+        self.revision
+    }
+
+    /// Which time it is that the ticket was handed over within its process. Zero unless a recipe was
+    /// told to do so.
+    pub fn turn(self) -> u32 {
+        self.turn
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.revision, f)?;
+        if self.turn > 0 { write!(f, ".{}", self.turn) } else { Ok(()) }
+    }
+}
+
+/// Something held: a lock, permits, the lead. Dropping it gives it back in the background.
+///
+/// It is held while the session that it hangs on certainly lives, by [`Hold::is_held`], and no longer.
+/// A check is true of the moment at which it is made: a process that is paused between the check and
+/// what it does then, acts too late. What must be exclusive whatever happens goes into the transaction of
+/// [`Hold::txn`], or to a system that compares [`Hold::token`].
+///
+/// `K` is what a recipe keeps beside.
+#[must_use = "what is held is given back when this is dropped"]
+pub struct Hold<K = ()> {
+    pub(crate) stub: Stub,
+    pub(crate) kind: K,
+    recipe: &'static str,
+    since: Instant,
+}
+
+impl<K> Hold<K> {
+    pub(crate) fn new(stub: Stub, recipe: &'static str, kind: K) -> Self {
+        Self { stub, kind, recipe, since: Instant::now() }
+    }
+
+    /// The number to give to systems outside. Larger for whoever holds it later.
+    pub fn token(&self) -> Token {
+        self.stub.token
+    }
+
+    /// The node that stands for it.
+    pub fn path(&self) -> &Path {
+        self.stub.path()
+    }
+
+    /// Whether it is certainly held at this moment. False as soon as nobody can know, before anybody is
+    /// told.
+    pub fn is_held(&self) -> bool {
+        self.stub.session().is_certain() && !self.stub.is_gone()
+    }
+
+    /// Waits until it is lost: its session is, or somebody removed its node.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    pub async fn lost(&self) {
+        let (over, gone) = (self.stub.session().lost(), self.stub.removed());
+        let _either = select(pin!(over), pin!(gone)).await;
+    }
+
+    /// A transaction that happens only while this is held, whatever the clocks do: it begins with the
+    /// check that the node is there. Add to it, and send it with the same client.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # use synod_core::error::Result;
+    /// # use synod_core::path::Path;
+    /// use synod_core::recipe::mutex::Mutex;
+    /// use synod_core::store::Expect;
+    ///
+    /// # async fn example(client: Client, data: Path) -> Result<()> {
+    /// let guard = Mutex::new(&client, Path::new("/locks/db")?).lock().await?;
+    /// let write = guard.txn().set(data, "mine", Expect::Any);
+    /// let written = client.transaction(write).await?;
+    /// assert!(written.committed().is_some(), "else the lock was lost before");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn txn(&self) -> Txn {
+        self.stub.check(Txn::new())
+    }
+
+    /// Does something while it is held: `work` is dropped when it is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] if it was lost before `work` came to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call drops `work`.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        match select(pin!(work), pin!(self.lost())).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under a lock")
+                .at(self.path())
+                .because("it was lost; what was done under it was stopped")),
+        }
+    }
+
+    /// Gives it back: when this returned without an error, it is free for the next.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] if it was lost before: there is nothing to give back.
+    /// [`ErrorKind::Unreachable`] if that takes too long: it goes on in the background, until it is done or
+    /// the session is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background.
+    pub async fn release(self) -> Result<()> {
+        meter::held(self.recipe, self.since.elapsed());
+        let Self { stub, .. } = self;
+        stub.remove().await
+    }
+}
+
+impl<K> fmt::Debug for Hold<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hold")
+            .field("recipe", &self.recipe)
+            .field("path", self.path())
+            .field("token", &self.token())
+            .field("held", &self.is_held())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The node of a ticket, which goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    session: Session,
+    node: Done,
+    token: Token,
+    sequence: Sequence,
+    /// Whether the node is given back already, or handed on.
+    spent: bool,
+    /// Whether somebody removed it.
+    gone: AtomicBool,
+}
+
+impl Stub {
+    /// The ticket that the session drew.
+    pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
+        let (stat, sequence) = (node.stat, node.sequence);
+        let (token, gone) = (Token::new(Revision::ZERO), AtomicBool::new(false));
+        // From here on it goes when it is dropped.
+        let mut stub =
+            Self { session, node, token, sequence: Sequence::new(0), spent: false, gone };
+        let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
+        if stat.owner != Some(stub.session.info().id) {
+            return Err(untold());
+        }
+        stub.sequence = sequence;
+        stub.token = Token::new(stat.created);
+        if mutant::is(Mutant::TokenIsSequence) {
+            stub.token = Token::new(Revision::new(sequence.get()));
+        }
+        Ok(stub)
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.node.path
+    }
+
+    pub(crate) fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// Adds the check that the node is there. Nobody else ever has its path.
+    pub(crate) fn check(&self, txn: Txn) -> Txn {
+        if mutant::is(Mutant::TxnUnguarded) {
+            return txn;
+        }
+        txn.check(self.path().clone(), Expect::Any)
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// Removes the node, and tells when it is gone.
+    pub(crate) async fn remove(mut self) -> Result<()> {
+        self.spent = true;
+        self.session.remove(&self.node).await
+    }
+
+    /// Waits until somebody removed the node. Never tells of the end of the session.
+    async fn removed(&self) {
+        let node = Query::node(self.path().clone()).names_only();
+        let mut delays = self.session.delays();
+        if mutant::is(Mutant::RemovalUnnoticed) {
+            return pending().await;
+        }
+        while !self.is_gone() {
+            match self.session.observe(node.clone()).await {
+                Ok((view, mut watch)) if view.node().is_some() => {
+                    let _look_again = watch.next().await;
+                }
+                Ok(_) => self.gone.store(true, Ordering::Relaxed),
+                Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
+                Err(_) => sleep(delays.next().unwrap_or_default()).await,
+            }
+        }
+    }
+}
+
+/// A store always tells what a transaction of one operation made.
+pub(crate) fn untold() -> Error {
+    Error::new(ErrorKind::Backend, "drawing a ticket")
+        .because("the store did not tell what it made, or gave it to another session")
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        if !self.spent && !mutant::is(Mutant::DroppedTicketStays) {
+            self.session.abandon(&self.node);
+        }
+    }
+}

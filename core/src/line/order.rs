@@ -1,0 +1,221 @@
+//! Who stands in a line, in which order, and whose turn it is. Pure: names in, decision out.
+//!
+//! A ticket is told by what its name ends in, in front of the digits that some stores add. So that programs
+//! of other kinds can stand in the same line, the marks are those that they use:
+//!
+//! | mark | whose | wants |
+//! |---|---|---|
+//! | `lock-`, `latch-` | Curator's mutex and leader latch, and ours | all of it |
+//! | `__WRIT__`, `__READ__` | Curator's read-write lock, and ours | all of it, to share it |
+//! | `__lock__`, `__rlock__` | kazoo's locks | all of it, to share it |
+//! | `lease-`, `x3-lease-` | Curator's semaphore, and ours | one permit, three |
+//! | the session's id and nothing else | etcd's own locks and elections | all of it |
+//!
+//! What has none of these names stands in no line: it is ignored.
+
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::store::{Node, Revision, SessionId, View};
+
+/// What whoever stands in a line wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Claim {
+    /// To be the only one.
+    Alone,
+    /// To be in with others who want the same.
+    Shared,
+    /// So many permits.
+    Permits(u32),
+}
+
+/// How much there is to give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Room for one, or for all who share.
+    One,
+    /// So many permits.
+    Permits(u32),
+    /// As many permits as a node beside the tickets says.
+    Posted,
+}
+
+/// Whose turn it is, as far as one ticket is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Its own.
+    Now,
+    /// Not before this one is gone, or has been called.
+    After(Path),
+    /// It is the next, and depends on everybody who is in.
+    Next,
+    /// It is not in the line.
+    Gone,
+}
+
+/// A ticket in a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) path: Path,
+    pub(crate) claim: Claim,
+    pub(crate) created: Option<Revision>,
+    pub(crate) owner: Option<SessionId>,
+    /// Its place: its own sequence, behind that of the ticket whose place it took.
+    order: (u64, u64),
+}
+
+/// The tickets of a view, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Queue {
+    standing: Vec<Standing>,
+    /// How many permits there are, if a node says so.
+    posted: Option<u32>,
+}
+
+/// What the name of the node starts with that says how many permits there are.
+pub(crate) const POSTED: &str = "limit-";
+
+const MARKS: &[(&str, Claim)] = &[
+    ("lock-", Claim::Alone),
+    ("latch-", Claim::Alone),
+    ("__WRIT__", Claim::Alone),
+    ("__READ__", Claim::Shared),
+    ("__lock__", Claim::Alone),
+    ("__rlock__", Claim::Shared),
+];
+
+impl Claim {
+    /// What a ticket wants whose name ends so.
+    pub(crate) fn of_mark(mark: &str) -> Self {
+        claim(mark).map_or(Self::Alone, |(claim, _)| claim)
+    }
+}
+
+impl Queue {
+    pub(crate) fn of(view: &View) -> Self {
+        let mut standing: Vec<Standing> = view.nodes.iter().filter_map(Standing::of).collect();
+        if mutant::is(Mutant::SortsByName) {
+            standing.sort_by(|a, b| a.path.cmp(&b.path));
+        } else {
+            standing.sort_by_key(|one| one.order);
+        }
+        let limits = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
+        // Of two, which cannot be, the one that harms less.
+        let posted = limits.filter_map(|limit| limit.parse().ok()).min();
+        Self { standing, posted }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.standing.is_empty()
+    }
+
+    pub(crate) fn standing(&self) -> &[Standing] {
+        &self.standing
+    }
+
+    /// How many permits there are.
+    pub(crate) fn permits(&self, room: Room) -> Option<u32> {
+        match room {
+            Room::One => None,
+            Room::Permits(permits) => Some(permits),
+            Room::Posted => Some(self.posted.unwrap_or(0)),
+        }
+    }
+
+    /// Whether somebody who came now with this claim would be called at once.
+    pub(crate) fn admits(&self, claim: Claim, room: Room) -> bool {
+        self.turn_of(&self.standing, claim, room) == Turn::Now
+    }
+
+    /// Whether somebody came after this one.
+    pub(crate) fn goes_on_behind(&self, me: &Path) -> bool {
+        self.standing.last().is_some_and(|last| last.path != *me)
+    }
+
+    /// Whose turn it is for somebody behind all those `ahead`.
+    fn turn_of(&self, ahead: &[Standing], claim: Claim, room: Room) -> Turn {
+        let Some(permits) = self.permits(room) else {
+            let shares = |other: &&Standing| claim == Claim::Shared && other.claim == claim;
+            let blocking = ahead.iter().rev().find(|other| !shares(other));
+            return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
+        };
+        let weight = |claim| match claim {
+            Claim::Permits(permits) => u64::from(permits),
+            // Who wants it alone takes whatever there is, and a little more.
+            Claim::Alone | Claim::Shared => u64::from(permits).max(1),
+        };
+        let taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
+        if taken + weight(claim) <= permits.into() {
+            Turn::Now
+        } else if taken <= permits.into() {
+            // All who are ahead are in.
+            Turn::Next
+        } else {
+            ahead.last().map_or(Turn::Next, |other| Turn::After(other.path.clone()))
+        }
+    }
+}
+
+impl Standing {
+    /// The ticket that a node is, if it is one.
+    pub(crate) fn of(node: &Node) -> Option<Self> {
+        let sequence = node.sequence?;
+        let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
+        let digits = format!("{:010}", sequence.get());
+        let stem = name.strip_suffix(&digits).unwrap_or(name);
+        let (claim, place) = claim(stem).or_else(|| {
+            let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
+            (is_owners || mutant::is(Mutant::StrangersCount)).then_some((Claim::Alone, None))
+        })?;
+        Some(Self {
+            path: node.path.clone(),
+            claim,
+            created: node.stat.map(|stat| stat.created),
+            owner,
+            order: (place.unwrap_or(sequence.get()), sequence.get()),
+        })
+    }
+}
+
+/// What a ticket wants whose name, without the digits of the store, is this; and whose place it took.
+fn claim(stem: &str) -> Option<(Claim, Option<u64>)> {
+    let is_marked = |mark: &str| {
+        let before = stem.strip_suffix(mark);
+        // `block-` is no lock.
+        before.is_some_and(|it| mark.starts_with('_') || it.is_empty() || it.ends_with('-'))
+    };
+    if let Some((_, claim)) = MARKS.iter().find(|(mark, _)| is_marked(mark)) {
+        return Some((*claim, None));
+    }
+    if let Some(before) = stem.strip_suffix("lease-") {
+        return Some((Claim::Permits(permits(before)), None));
+    }
+    // Who gave up writing to go on reading keeps the place of the writer, in Curator's way.
+    let (read, place) = stem.rsplit_once("__WRIT__")?;
+    (read.ends_with("__READ__") && place.len() == 10)
+        .then(|| Some((Claim::Shared, Some(place.parse().ok()?))))?
+}
+
+/// Of `...-x3-`, three; of anything else, one.
+fn permits(before: &str) -> u32 {
+    let part = before.strip_suffix('-').and_then(|rest| rest.rsplit_once('-'));
+    let number = part.and_then(|(_, part)| part.strip_prefix('x')?.parse().ok());
+    number.unwrap_or(1)
+}
+
+/// Decides, from the line as it was seen, what whoever holds the ticket `me` does next.
+pub(crate) fn turn(queue: &Queue, me: &Path, room: Room) -> Turn {
+    let Some(place) = queue.standing.iter().position(|one| one.path == *me) else {
+        return if mutant::is(Mutant::MissingIsFirst) { Turn::Now } else { Turn::Gone };
+    };
+    let (ahead, own) = (&queue.standing[..place], &queue.standing[place]);
+    match queue.turn_of(ahead, own.claim, room) {
+        Turn::After(_) if mutant::is(Mutant::WatchesFirst) => {
+            Turn::After(queue.standing[0].path.clone())
+        }
+        turn => turn,
+    }
+}
+
+#[cfg(test)]
+mod tests;

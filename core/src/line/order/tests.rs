@@ -1,0 +1,138 @@
+use super::*;
+use crate::store::{Sequence, Stat, Version};
+
+fn node(name: &str, sequence: u64) -> Node {
+    let path = Path::new(&format!("/d/{name}")).expect("valid");
+    Node::new(path).with_sequence(Some(Sequence::new(sequence)))
+}
+
+/// A ticket as a store names it that adds digits.
+fn ticket(stem: &str, sequence: u64) -> Node {
+    node(&format!("{stem}{sequence:010}"), sequence)
+}
+
+fn owned(name: &str, sequence: u64, owner: u64) -> Node {
+    let (at, owner) = (Revision::new(sequence), SessionId::new(owner));
+    node(name, sequence).with_stat(Stat::new(at, at, Version::new(0), Some(owner)))
+}
+
+fn queue(nodes: impl IntoIterator<Item = Node>) -> Queue {
+    Queue::of(&View::new(Revision::ZERO, nodes.into_iter().collect()))
+}
+
+/// What the tickets of a line do next, by their sequences: which one each waits for.
+fn turns(nodes: &[Node], room: Room) -> Vec<String> {
+    let queue = queue(nodes.iter().cloned());
+    let told = |one: &Standing| match turn(&queue, &one.path, room) {
+        Turn::Now => "now".to_owned(),
+        Turn::After(path) => {
+            let ahead = queue.standing.iter().find(|other| other.path == path);
+            ahead.map_or("nobody".into(), |ahead| format!("after {}", ahead.order.1))
+        }
+        Turn::Next => "next".to_owned(),
+        Turn::Gone => "gone".to_owned(),
+    };
+    queue.standing.iter().map(told).collect()
+}
+
+#[test]
+fn a_ticket_is_told_by_what_its_name_ends_in() {
+    let uuid = "_c_01234567-89ab-cdef-0123-456789012345-";
+    let table = [
+        (ticket(&format!("{uuid}lock-"), 7), Some(Claim::Alone)),
+        (node(&format!("{uuid}lock-"), 7_000), Some(Claim::Alone)),
+        (ticket("lock-", 7), Some(Claim::Alone)),
+        (ticket(&format!("{uuid}latch-"), 7), Some(Claim::Alone)),
+        (ticket("0123456789abcdef0123456789abcdef__lock__", 7), Some(Claim::Alone)),
+        (ticket("0123456789abcdef0123456789abcdef__rlock__", 7), Some(Claim::Shared)),
+        (ticket(&format!("{uuid}__READ__"), 7), Some(Claim::Shared)),
+        (ticket(&format!("{uuid}__WRIT__"), 7), Some(Claim::Alone)),
+        (ticket(&format!("{uuid}__READ____WRIT__0000000003"), 7), Some(Claim::Shared)),
+        (ticket(&format!("{uuid}lease-"), 7), Some(Claim::Permits(1))),
+        (ticket(&format!("{uuid}x3-lease-"), 7), Some(Claim::Permits(3))),
+        (ticket("_c_01234567-89ab-cdef-0123-x67890123456-lease-", 7), Some(Claim::Permits(1))),
+        (owned("694d8e3a", 7, 0x694d_8e3a), Some(Claim::Alone)),
+        (owned("694d8e3b", 7, 0x694d_8e3a), None),
+        (node("x", 7), None),
+        (node("lock-abc", 7), None),
+        (node("lock--2147483648", 7), None),
+        (ticket("block-", 7), None),
+        (ticket("__WRIT__-", 7), None),
+        (ticket("__READ____WRIT__03", 7), None),
+        (ticket("lock-__READ__x", 7), None),
+        (node("lock-0000000008", 7), None),
+        (Node::new(Path::new("/d/lock-").expect("valid")), None),
+    ];
+    for (node, claim) in table {
+        assert_eq!(Standing::of(&node).map(|one| one.claim), claim, "{}", node.path);
+    }
+}
+
+#[test]
+fn the_order_is_that_of_sequences_whatever_the_names() {
+    let nodes =
+        [ticket("_c_b-lock-", 9), ticket("_c_a-lock-", 10), ticket("_c_c-lock-", 100_000_000_000)];
+    assert_eq!(turns(&nodes, Room::One), ["now", "after 9", "after 10"]);
+    let mut backwards = nodes.clone();
+    backwards.reverse();
+    assert_eq!(turns(&backwards, Room::One), ["now", "after 9", "after 10"]);
+}
+
+#[test]
+fn who_is_not_in_the_line_is_not_the_first() {
+    let (line, missing) = (queue([]), Path::new("/d/lock-0000000001").expect("valid"));
+    assert_eq!(turn(&line, &missing, Room::One), Turn::Gone);
+    assert_eq!(turn(&queue([ticket("lock-", 2)]), &missing, Room::One), Turn::Gone);
+}
+
+#[test]
+fn what_is_no_ticket_neither_waits_nor_is_waited_for() {
+    let nodes = [ticket("x-", 1), ticket("lock-", 2), node("lock-", 3), ticket("lock-", 4)];
+    // The third has the name that a store gives which adds no digits.
+    assert_eq!(turns(&nodes, Room::One), ["now", "after 2", "after 3"]);
+}
+
+#[test]
+fn readers_wait_for_the_nearest_writer_and_writers_for_the_one_ahead() {
+    let line = ["READ", "READ", "WRIT", "READ", "READ", "WRIT", "READ"];
+    let nodes: Vec<_> =
+        (1..).zip(line).map(|(n, mode)| ticket(&format!("__{mode}__"), n)).collect();
+    let expected = ["now", "now", "after 2", "after 3", "after 3", "after 5", "after 6"];
+    assert_eq!(turns(&nodes, Room::One), expected);
+    assert_eq!(turns(&nodes[3..5], Room::One), ["now", "now"]);
+}
+
+#[test]
+fn who_gave_up_writing_to_read_on_keeps_his_place() {
+    let nodes =
+        [ticket("__WRIT__", 2), ticket("__READ__", 3), ticket("__READ____WRIT__0000000001", 4)];
+    assert_eq!(turns(&nodes, Room::One), ["now", "after 4", "after 2"]);
+}
+
+#[test]
+fn permits_are_given_in_order_all_or_none() {
+    let line = |weights: &[u32]| -> Vec<Node> {
+        (1..).zip(weights).map(|(n, m)| ticket(&format!("_c_a-x{m}-lease-"), n)).collect()
+    };
+    let of = Room::Permits;
+    assert_eq!(turns(&line(&[1, 1, 1, 1, 1]), of(2)), ["now", "now", "next", "after 3", "after 4"]);
+    // The second does not fit, and nobody passes it.
+    assert_eq!(turns(&line(&[2, 2, 1]), of(3)), ["now", "next", "after 2"]);
+    assert_eq!(turns(&line(&[2, 1, 1]), of(3)), ["now", "now", "next"]);
+    assert_eq!(turns(&line(&[4, 1]), of(3)), ["next", "after 1"]);
+    assert_eq!(turns(&line(&[u32::MAX, u32::MAX, 1]), of(u32::MAX)), ["now", "next", "after 2"]);
+    assert_eq!(turns(&line(&[1]), of(0)), ["next"]);
+}
+
+#[test]
+fn how_many_permits_there_are_may_be_posted_beside_them() {
+    let tickets = [ticket("lease-", 1), ticket("lease-", 2), ticket("lease-", 3)];
+    let posted = |name: &str| {
+        let limit = Node::new(Path::new(&format!("/d/{name}")).expect("valid"));
+        turns(&[&tickets[..], &[limit]].concat(), Room::Posted)
+    };
+    assert_eq!(posted("limit-2"), ["now", "now", "next"]);
+    assert_eq!(posted("limit-1"), ["now", "next", "after 2"]);
+    assert_eq!(posted("limit-x"), ["next", "after 1", "after 2"]);
+    assert_eq!(posted("x"), ["next", "after 1", "after 2"]);
+}

@@ -1,0 +1,67 @@
+//! [`Contender`]: somebody who stands in a line, for who looks at it from outside.
+
+use bytes::Bytes;
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::line::hold::Token;
+use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
+use crate::line::wait::Ticket;
+use crate::path::Path;
+use crate::store::{Query, SessionId};
+
+/// Somebody who holds something, or waits for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Contender {
+    /// The node that stands for him.
+    pub path: Path,
+    /// What he wants.
+    pub claim: Claim,
+    /// Whether he has it. `None` where that depends on a number that only he knows: how many permits a
+    /// semaphore has that was not told so by a node.
+    pub holds: Option<bool>,
+    /// The token that goes with it.
+    pub token: Token,
+    /// The session that it hangs on.
+    pub owner: Option<SessionId>,
+    /// What he said of himself.
+    pub label: Bytes,
+}
+
+/// Everybody in the line at `dir`, in order.
+pub(crate) async fn standing(client: &Client, dir: &Path, room: Room) -> Result<Vec<Contender>> {
+    let view = client.read(Query::children(dir.clone())).await?;
+    let queue = Queue::of(&view);
+    let room = if queue.permits(Room::Posted) > Some(0) { Room::Posted } else { room };
+    let contenders = queue.standing().iter().filter_map(|one| {
+        let node = view.nodes.iter().find(|node| node.path == one.path)?;
+        Some(Contender {
+            path: one.path.clone(),
+            claim: one.claim,
+            holds: holds(&queue, one, room),
+            token: Token::new(one.created?),
+            owner: one.owner,
+            label: node.data.clone(),
+        })
+    });
+    Ok(contenders.collect())
+}
+
+impl Ticket {
+    /// Those who stand ahead of it now, in order; `None` if it is not in the line any more.
+    pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
+        let line = self.line();
+        let mut all = standing(line.client(), line.dir(), line.form().room).await?;
+        let place = all.iter().position(|one| one.path == *self.stub().path());
+        Ok(place.map(|place| {
+            all.truncate(place);
+            all
+        }))
+    }
+}
+
+fn holds(queue: &Queue, one: &Standing, room: Room) -> Option<bool> {
+    let counts = matches!(one.claim, Claim::Permits(_));
+    (!counts || room != Room::One).then(|| turn(queue, &one.path, room) == Turn::Now)
+}

@@ -1,0 +1,294 @@
+//! [`Ticket`]: a place in a line, and how it waits there.
+
+use std::pin::pin;
+
+use futures_util::future::{Either, join, select};
+use tokio::time::{Instant, sleep};
+use tracing::Instrument;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::hold::{Hold, Stub};
+use crate::line::meter;
+use crate::line::order::{Queue, Room, Turn};
+use crate::line::{Form, Line};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::store::{Event, Query, View, Watch};
+
+/// How many tickets are looked at where the one right ahead is enough: that one, and the own.
+pub(crate) const SIGHT: usize = 2;
+
+/// A place in a line. Dropping it gives it up.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    line: Line,
+    stub: Stub,
+    /// What was seen as it was drawn, and not thought about yet.
+    seen: Option<View>,
+    since: Instant,
+    /// How often the store was asked for it.
+    asked: u32,
+}
+
+/// Why there is no waiting on.
+enum Stop {
+    /// The ticket is gone, or its session is.
+    Gone,
+    Failed(Error),
+}
+
+impl Ticket {
+    pub(super) fn new(line: Line, stub: Stub, seen: Option<View>) -> Self {
+        Self { line, stub, seen, since: Instant::now(), asked: 1 }
+    }
+
+    pub(crate) fn stub(&self) -> &Stub {
+        &self.stub
+    }
+
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    fn form(&self) -> &Form {
+        self.line.form()
+    }
+
+    /// Waits until it is called. If it goes with its session, or somebody removes it, another one is
+    /// drawn, at the end of the line.
+    pub(crate) async fn called(&mut self) -> Result<()> {
+        let span = tracing::debug_span!(
+            "waiting in line",
+            recipe = self.form().recipe,
+            path = %self.line.dir(),
+        );
+        async {
+            loop {
+                match self.called_in_session().await {
+                    Ok(()) => break,
+                    Err(Stop::Gone) if mutant::is(Mutant::WaitsInOneSession) => {
+                        return Err(Error::new(ErrorKind::SessionLost, "waiting in line"));
+                    }
+                    Err(Stop::Gone) => self.draw_again().await?,
+                    Err(Stop::Failed(error)) => return Err(error),
+                }
+            }
+            let (waited, asked) = (self.since.elapsed(), self.asked);
+            meter::called(self.form().recipe, waited, asked);
+            tracing::debug!(ticket = %self.stub.path(), ?waited, asked, "called");
+            Ok(())
+        }
+        .instrument(span)
+        .await
+    }
+
+    /// Whether it is called already, as it is just drawn.
+    pub(crate) async fn is_called(&mut self) -> Result<bool> {
+        match self.turn().await {
+            Ok(turn) => {
+                let called = turn == Turn::Now && self.is_certain();
+                if called {
+                    meter::called(self.form().recipe, self.since.elapsed(), self.asked);
+                }
+                Ok(called)
+            }
+            Err(Stop::Gone) => Ok(false),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Gives the place up, and waits until that is done, or goes on in the background.
+    pub(crate) async fn leave(self) {
+        let path = self.stub.path().clone();
+        if let Err(error) = self.stub.remove().await {
+            tracing::debug!(ticket = %path, %error, "a place is given up in the background");
+        }
+    }
+
+    /// What it has become once it was called.
+    pub(crate) fn hold<K>(self, kind: K) -> Hold<K> {
+        let recipe = self.form().recipe;
+        Hold::new(self.stub, recipe, kind)
+    }
+
+    async fn draw_again(&mut self) -> Result<()> {
+        tracing::debug!(ticket = %self.stub.path(), "the ticket is gone; drawing another");
+        let (stub, seen) = self.line.draw().await?;
+        (self.stub, self.seen) = (stub, seen);
+        self.asked += 1;
+        Ok(())
+    }
+
+    async fn called_in_session(&mut self) -> Result<(), Stop> {
+        let mut own = None;
+        loop {
+            match self.turn().await? {
+                Turn::Now if self.is_certain() => {
+                    self.tell().await;
+                    return Ok(());
+                }
+                Turn::Now => self.rest().await,
+                Turn::Gone => return Err(Stop::Gone),
+                Turn::After(ahead) => {
+                    self.until_gone(&ahead, &mut own).await?;
+                    if mutant::is(Mutant::PredecessorGoneIsTurn) {
+                        return Ok(());
+                    }
+                }
+                Turn::Next => self.until_anything(&mut own).await?,
+            }
+        }
+    }
+
+    /// Nothing counts but what is certain now.
+    fn is_certain(&self) -> bool {
+        self.stub.session().is_certain() || mutant::is(Mutant::GrantsUncertain)
+    }
+
+    /// Whose turn it is now.
+    async fn turn(&mut self) -> Result<Turn, Stop> {
+        let mut sight = SIGHT;
+        let mut seen = self.seen.take();
+        loop {
+            let view = match seen.take() {
+                Some(view) => view,
+                None => match self.read(sight).await {
+                    Err(Stop::Failed(_)) if mutant::is(Mutant::LostReadIsEmpty) => {
+                        return Ok(Turn::Now);
+                    }
+                    view => view?,
+                },
+            };
+            let turn = self.line.turn(&view, self.stub.path());
+            let cut = !self.line.sees_all() && sight < usize::MAX && view.nodes.len() >= sight;
+            if turn != Turn::Now || !cut || Queue::of(&view).standing().len() > 1 {
+                return Ok(turn);
+            }
+            // All that was seen ahead is no ticket.
+            sight = usize::MAX;
+        }
+    }
+
+    async fn read(&mut self, sight: usize) -> Result<View, Stop> {
+        let query = self.line.look(self.stub.sequence(), sight);
+        let session = self.stub.session().clone();
+        self.insist(|| session.read(query.clone())).await
+    }
+
+    /// Asks for as long as the session lives.
+    async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, Stop>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let mut delays = self.stub.session().delays();
+        loop {
+            self.asked += 1;
+            let error = match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            match error.kind() {
+                ErrorKind::SessionLost => return Err(Stop::Gone),
+                ErrorKind::Unreachable if !mutant::is(Mutant::LostReadIsEmpty) => {
+                    sleep(delays.next().unwrap_or_default()).await;
+                }
+                _ => return Err(Stop::Failed(error)),
+            }
+        }
+    }
+
+    /// Waits until it may be worth to look again, as the one ahead went or was called.
+    async fn until_gone(&mut self, ahead: &Path, own: &mut Option<Watch>) -> Result<(), Stop> {
+        if mutant::is(Mutant::WatchesInTwoCalls) {
+            let session = self.stub.session().clone();
+            let there = Query::node(ahead.clone()).names_only();
+            if self.insist(|| session.read(there.clone())).await?.node().is_none() {
+                return Ok(());
+            }
+        }
+        let mine = self.stub.path().clone();
+        let Some((view, watch)) = self.observe(Query::node(ahead.clone()), &mine, own).await?
+        else {
+            return Ok(());
+        };
+        let stat = view.node().and_then(|node| node.stat);
+        // Who was called among several says so by writing to his ticket.
+        let told =
+            self.form().room != Room::One && stat.is_some_and(|stat| stat.modified != stat.created);
+        let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
+        if stat.is_none() && !blind {
+            return Ok(());
+        }
+        if told {
+            drop(watch);
+            return self.until_anything(own).await;
+        }
+        self.until_told(watch, own).await;
+        Ok(())
+    }
+
+    /// Waits until anything in the line is another than when it was looked at last.
+    async fn until_anything(&mut self, own: &mut Option<Watch>) -> Result<(), Stop> {
+        let mine = self.stub.path().clone();
+        let all = Query::children(self.line.dir().clone());
+        let Some((view, watch)) = self.observe(all, &mine, own).await? else { return Ok(()) };
+        // Whatever happened since the last look is in this one.
+        if !matches!(self.line.turn(&view, &mine), Turn::Next | Turn::After(_)) {
+            self.seen = Some(view);
+            return Ok(());
+        }
+        self.until_told(watch, own).await;
+        Ok(())
+    }
+
+    /// Observes, and the own ticket as well, if that is not done yet. `None` if that is not there.
+    async fn observe(
+        &mut self,
+        query: Query,
+        mine: &Path,
+        own: &mut Option<Watch>,
+    ) -> Result<Option<(View, Watch)>, Stop> {
+        let session = self.stub.session().clone();
+        let query = query.names_only();
+        if own.is_some() {
+            return self.insist(|| session.observe(query.clone())).await.map(Some);
+        }
+        let itself = Query::node(mine.clone()).names_only();
+        self.asked += 1;
+        let both = || async {
+            let both = join(session.observe(query.clone()), session.observe(itself.clone()));
+            let (there, mine) = both.await;
+            Ok((there?, mine?))
+        };
+        let (there, (view, watch)) = self.insist(both).await?;
+        *own = Some(watch);
+        Ok(view.node().is_some().then_some(there))
+    }
+
+    /// Waits for news from either watch, or of the session's end.
+    async fn until_told(&self, mut ahead: Watch, own: &mut Option<Watch>) {
+        let Some(mine) = own.as_mut() else { return };
+        let ended = {
+            let (ahead, mine) = (pin!(ahead.next()), pin!(mine.next()));
+            match select(select(ahead, mine), pin!(self.stub.session().lost())).await {
+                Either::Left((Either::Right((event, _)), _)) => {
+                    matches!(event, None | Some(Event::Ended(_)))
+                }
+                _ => false,
+            }
+        };
+        if ended {
+            *own = None;
+        }
+    }
+
+    /// Tells those behind who wait for it to be called, if there are any and it matters to them.
+    async fn tell(&mut self) {}
+
+    /// Lets some time pass in which the session may become certain again, or be lost.
+    async fn rest(&self) {
+        let session = self.stub.session();
+        let pause = session.info().ttl / 20;
+        let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
+    }
+}

@@ -1,0 +1,44 @@
+//! Who holds what is at a path, and who waits for it.
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::line::order::Room;
+use crate::line::standing::standing;
+use crate::path::Path;
+
+pub use crate::line::order::Claim;
+pub use crate::line::standing::Contender;
+
+/// Everybody who stands in the line at `path`, in order: those who hold it, then those who wait. As it is at
+/// one moment, by one question to the store.
+///
+/// It works for whatever stands in line: locks, semaphores, elections, also those of other programs on the
+/// same path. Stores do not tell since when; [`Contender::label`] is what each said of himself.
+///
+/// # Errors
+///
+/// As every verb of a [`Client`].
+///
+/// # Cancel safety
+///
+/// Cancel safe: it only reads.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_core::recipe::inspect::inspect;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let line = inspect(&client, &Path::new("/locks/db")?).await?;
+/// let (holding, waiting): (Vec<_>, Vec<_>) =
+///     line.iter().partition(|one| one.holds == Some(true));
+/// println!("{} in, {} waiting", holding.len(), waiting.len());
+/// # Ok(())
+/// # }
+/// ```
+pub async fn inspect(client: &Client, path: &Path) -> Result<Vec<Contender>> {
+    standing(client, path, Room::One).await
+}

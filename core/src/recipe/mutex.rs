@@ -1,0 +1,152 @@
+//! [`Mutex`]: one at a time, in the order in which they came.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::line::hold::Hold;
+use crate::line::standing::Contender;
+use crate::line::wait::Ticket;
+use crate::line::{Form, Line};
+use crate::path::Path;
+
+/// A lock that is shared by everybody who names the same path.
+///
+/// At most one guard believes itself valid at any time, provided no two clocks differ in *rate* by more than 1 %
+/// (their offset does not matter) and the process does not act on a check that it made before being paused.
+/// It is given in the order in which it was asked for; two tasks of one process exclude each other like any
+/// two.
+///
+/// *Not promised* is that nobody acts too late: for work that must be exclusive without any assumption use
+/// [`Hold::txn`], or send [`Hold::token`] to a system that refuses lower ones. Tokens never repeat and
+/// never go back, also after the lock's directory was deleted.
+///
+/// A deadline is the caller's: `tokio::time::timeout(limit, mutex.lock())`.
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `InterProcessMutex` and kazoo's `Lock` with
+/// `extra_lock_patterns=["lock-"]`; on etcd, `etcdctl lock` with a `/` behind the path.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_core::recipe::mutex::Mutex;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let mutex = Mutex::new(&client, Path::new("/locks/db")?).label("nightly import");
+/// let guard = mutex.lock().await?;
+/// guard.run(async { /* stopped if the lock is lost */ }).await?;
+/// guard.release().await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Mutex {
+    line: Line,
+}
+
+/// The lock, held. See [`Hold`].
+pub type MutexGuard = Hold;
+
+/// A place in the line for a [`Mutex`]. Dropping it gives it up.
+#[derive(Debug)]
+#[must_use = "a place that is dropped is given up"]
+pub struct MutexTicket {
+    ticket: Ticket,
+}
+
+impl Mutex {
+    /// The lock at `path`.
+    pub fn new(client: &Client, path: Path) -> Self {
+        Self { line: Line::new(client, path, Form::alone("mutex", "lock-")) }
+    }
+
+    /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who lock through this.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()) }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// Outlives the loss of a session: it is then asked for again in the next one.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](crate::error::ErrorKind::Unreachable) if there was no session for as long as the client's
+    /// deadline, [`SessionLost`](crate::error::ErrorKind::SessionLost) once the client is closed, and what
+    /// the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn lock(&self) -> Result<MutexGuard> {
+        Ok(self.line.enter().await?.hold(()))
+    }
+
+    /// The lock if nobody has it and nobody waits. Never waits, and leaves nothing if it gets nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_lock(&self) -> Result<Option<MutexGuard>> {
+        Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
+    }
+
+    /// Takes a place in the line, to wait for the lock later.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn enqueue(&self) -> Result<MutexTicket> {
+        Ok(MutexTicket { ticket: self.line.enqueue().await? })
+    }
+}
+
+impl MutexTicket {
+    /// Those who are ahead now, in order: none if it is this one's turn, `None` if this place was lost, for
+    /// which [`MutexTicket::wait`] will take another.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
+        self.ticket.ahead().await
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call gives up the place.
+    pub async fn wait(mut self) -> Result<MutexGuard> {
+        self.ticket.called().await?;
+        Ok(self.ticket.hold(()))
+    }
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("path", self.line.dir()).finish_non_exhaustive()
+    }
+}
