@@ -18,7 +18,9 @@ pub use synod_core::path::Path;
 pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
 pub use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, Txn, Why};
-pub use synod_core::{chance, client, error, layer, name, path, retry, session, store, value};
+pub use synod_core::{
+    chance, client, error, layer, name, path, recipe, retry, session, store, value,
+};
 #[cfg(feature = "mem")]
 pub use synod_mem as mem;
 

@@ -15,6 +15,7 @@ use crate::racer::{Failure, Racer};
 use crate::report::Report;
 use crate::task::{Task, Work};
 
+mod lock;
 mod node;
 mod watch;
 
@@ -105,6 +106,9 @@ impl Racer for Ours {
             Work::GetLocal | Work::Get | Work::Set | Work::CreateDelete => {
                 node::through_the_door(self, task).await.map(Some)
             }
+            Work::Lock => lock::alone(self, task).await.map(Some),
+            Work::LockContended => lock::contended(self, task).await.map(Some),
+            Work::Drain => lock::drain(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
             _ => Ok(None),
         }

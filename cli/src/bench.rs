@@ -1,7 +1,5 @@
 //! `bench`: how fast a store is, through synod.
 
-use std::error::Error as _;
-
 use synod::chance::Chance;
 use synod::{Config, Error, Scheme};
 use synod_bench::ours::Ours;
@@ -85,11 +83,6 @@ fn tell(common: &Common, records: &[Record]) -> Result<(), Failure> {
 
 /// The store's own error, if it is one: it comes with what to do.
 fn failure(why: racer::Failure) -> Failure {
-    match why.downcast::<Error>() {
-        Ok(error) => Failure::Store(*error),
-        Err(other) => match other.source() {
-            Some(cause) => Failure::plain(format!("{other}: {cause}")),
-            None => Failure::plain(other.to_string()),
-        },
-    }
+    why.downcast::<Error>()
+        .map_or_else(|other| Failure::plain(other.to_string()), |error| Failure::Store(*error))
 }

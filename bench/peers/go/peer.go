@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sort"
 	"strconv"
 	"strings"
@@ -219,7 +220,7 @@ func (p *peer) drain(t task) (interface{}, error) {
 			return nil, err
 		}
 		// They watch only some time after they stand in line.
-		time.Sleep(200 * time.Millisecond)
+		time.Sleep(time.Duration(200+t.Clients) * time.Millisecond)
 		if now := rss(); now > memory {
 			memory = now
 		}
@@ -268,6 +269,7 @@ func (p *peer) readWrite(t task) (interface{}, error) {
 				return err
 			}
 			atomic.AddInt32(&readers, 1)
+			runtime.Gosched()
 			if atomic.LoadInt32(&inside) != 0 {
 				return errors.New("a writer beside a reader")
 			}
@@ -364,6 +366,7 @@ func alone(inside *int32) error {
 	if atomic.AddInt32(inside, 1) != 1 {
 		return errors.New("two hold one lock")
 	}
+	runtime.Gosched()
 	atomic.AddInt32(inside, -1)
 	return nil
 }

@@ -191,6 +191,8 @@ public final class Peer {
             while (children(client, path) <= task.clients) {
                 Thread.sleep(10);
             }
+            // They watch only some time after they stand in line.
+            Thread.sleep(200 + task.clients);
             rss = Math.max(rss, rss());
             long cpuBefore = cpu();
             long started = System.nanoTime();
@@ -215,6 +217,7 @@ public final class Peer {
                 if (inside.incrementAndGet() > PERMITS) {
                     throw new IllegalStateException("more than there are permits");
                 }
+                Thread.yield();
                 inside.decrementAndGet();
                 semaphore.returnLease(lease);
             };
@@ -240,6 +243,7 @@ public final class Peer {
                 } else {
                     lock.readLock().acquire();
                     readers.incrementAndGet();
+                    Thread.yield();
                     if (inside.get() != 0) {
                         throw new IllegalStateException("a writer beside a reader");
                     }
@@ -332,6 +336,7 @@ public final class Peer {
         if (inside.incrementAndGet() != 1) {
             throw new IllegalStateException("two hold one lock");
         }
+        Thread.yield();
         inside.decrementAndGet();
     }
 

@@ -1,0 +1,95 @@
+//! The lock: taken alone, taken by many in turn, and given on along a line of waiters.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use futures_util::future::{join, try_join_all};
+use synod::recipe::mutex::Mutex;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep};
+
+use super::Ours;
+use crate::racer::{Failure, drive};
+use crate::report::{Report, Stopwatch, rss};
+use crate::task::Task;
+
+/// Who is inside of what only one may be in.
+#[derive(Debug, Default)]
+pub(super) struct Inside(Cell<bool>);
+
+impl Inside {
+    /// Goes in, lets everybody else run, and goes out again, as the one who holds the lock.
+    pub(super) async fn visit(&self) -> Result<(), Failure> {
+        if self.0.replace(true) {
+            return Err("two hold one lock".into());
+        }
+        yield_now().await;
+        self.0.set(false);
+        Ok(())
+    }
+}
+
+/// Each client has a lock that nobody else wants, all with one session.
+pub(super) async fn alone(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let locks = ours.dir.join("locks")?;
+    let lanes = ours.shared(task.clients).into_iter().enumerate().map(|(lane, client)| {
+        let mutex = Mutex::new(&client, locks.join(&lane.to_string())?);
+        Ok(async move || Ok(mutex.lock().await?.release().await?))
+    });
+    drive(task, lanes.collect::<Result<_, Failure>>()?).await
+}
+
+/// All want one lock, each with a session of its own.
+pub(super) async fn contended(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let path = ours.dir.join("contended")?.join(&task.clients.to_string())?;
+    let inside = Inside::default();
+    let inside = &inside;
+    let lanes = ours.sessions(task.clients).await?.iter().map(|client| {
+        let mutex = Mutex::new(client, path.clone());
+        async move || {
+            let guard = mutex.lock().await?;
+            inside.visit().await?;
+            Ok(guard.release().await?)
+        }
+    });
+    drive(task, lanes.collect()).await
+}
+
+/// All wait for one lock, with one session, until the first gives it back. A lap is a hand-over.
+pub(super) async fn drain(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let mutex = Mutex::new(&ours.clients[0], ours.dir.join("drained")?);
+    let first = mutex.lock().await?;
+    let tickets = try_join_all((0..task.clients).map(|_| mutex.enqueue())).await?;
+    let (inside, last) = (Inside::default(), Cell::new(Instant::now()));
+    let waiters = tickets.into_iter().map(async |ticket| {
+        let guard = ticket.wait().await?;
+        inside.visit().await?;
+        let handed = last.replace(Instant::now()).elapsed();
+        guard.release().await?;
+        Ok::<_, Failure>(handed)
+    });
+    let begin = async {
+        // They watch only some time after they stand in line.
+        sleep(Duration::from_millis(200 + task.clients as u64)).await;
+        let (memory, stopwatch) = (rss(), Stopwatch::start(task));
+        last.set(Instant::now());
+        first.release().await?;
+        Ok::<_, Failure>((memory, stopwatch))
+    };
+    let (ready, laps) = join(begin, try_join_all(waiters)).await;
+    let (memory, stopwatch) = ready?;
+    Ok(stopwatch.stop_with(laps?, memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn two_at_a_time_are_noticed() {
+        let inside = Inside::default();
+        let (one, other) = join(inside.visit(), inside.visit()).await;
+        assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
+        assert!(inside.visit().await.is_ok());
+    }
+}
