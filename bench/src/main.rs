@@ -12,7 +12,7 @@ use synod_bench::ours::{Floor, Ours};
 use synod_bench::plan::Extent;
 use synod_bench::racer::{Failure, Racer, serve};
 use synod_bench::record;
-use synod_bench::stand::Server;
+use synod_bench::stand::{Server, Stand};
 use synod_bench::table::Table;
 use tokio::runtime::Runtime;
 
@@ -31,6 +31,11 @@ enum Command {
     Table {
         /// The file that `run` wrote
         results: PathBuf,
+    },
+    /// Start a server, print where it listens, and end it with the input
+    Stand {
+        /// Which
+        server: Server,
     },
     /// Do tasks, one a line of standard input, as one of the racers that are written in Rust
     Racer {
@@ -76,6 +81,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Run(run) => contest(run),
         Command::Table { results } => print(&results),
+        Command::Stand { server } => stand(server),
         Command::Racer { kind, server, address } => race(kind, server, &address),
     };
     match done {
@@ -100,6 +106,13 @@ fn contest(run: Run) -> Result<(), Failure> {
 fn print(results: &std::path::Path) -> Result<(), Failure> {
     let records = record::read(&std::fs::read_to_string(results)?)?;
     println!("{}", Table::of(&records));
+    Ok(())
+}
+
+fn stand(server: Server) -> Result<(), Failure> {
+    let stand = Stand::start(server, false)?;
+    println!("{}", stand.address());
+    let _ended = std::io::copy(&mut stdin().lock(), &mut std::io::sink())?;
     Ok(())
 }
 
