@@ -18,9 +18,12 @@ use crate::world::World;
 mod handing;
 mod losing;
 mod mutex;
+mod rwlock;
+mod semaphore;
 mod ticket;
 
-pub(crate) const ALL: &[&[Case]] = &[mutex::CASES, ticket::CASES, losing::CASES, handing::CASES];
+pub(crate) const ALL: &[&[Case]] =
+    &[mutex::CASES, ticket::CASES, losing::CASES, handing::CASES, rwlock::CASES, semaphore::CASES];
 
 /// Somebody who waits for something in a task of his own. Dropped, he gives up.
 #[derive(Debug)]
@@ -50,7 +53,7 @@ impl<T: Send + 'static> Waiting<T> {
             match ended {
                 Ok(Ok(_)) => panic!("{what}: he got it"),
                 Ok(Err(error)) => panic!("{what}: he failed: {}", crate::actor::told(&error)),
-                Err(_) => panic!("{what}: he panicked"),
+                Err(_gone) => panic!("{what}: he panicked"),
             }
         }
     }

@@ -14,11 +14,13 @@
 //!
 //! - **A ticket is gone when its owner is.** It is ephemeral; its [`Stub`] removes it when dropped; and a
 //!   draw that is dropped half-way is taken back by the session. So every call here is cancel safe.
-//! - **A turn is decided by [`turn`] alone**, a pure function, from a fresh `Latest` view in which the own
+//! - **A turn is decided by [`turn`](order::turn) alone**, a pure function, from a fresh `Latest` view in which the own
 //!   ticket was seen. Never from an event: an event only says that it is time to look again. And it counts
 //!   only while the session certainly lives.
 //! - **Waiting costs little.** Who waits watches the one ticket right ahead of him, and his own, in case
-//!   somebody takes it away. When the one ahead goes he looks once.
+//!   somebody takes it away. When the one ahead goes he looks once. Who waits for permits and has only such
+//!   ahead who are in, watches the line; all behind him watch the one right ahead, who says that he was
+//!   called by writing to his ticket.
 //! - **Another session, another ticket.** Who waits when his session is lost draws again in the next one.
 //!   A [`Hold`] does not: what it held is lost for good.
 //! - **A wait goes on as long as its session lives**, also while the store does not answer. It fails when
@@ -29,7 +31,7 @@ use bytes::Bytes;
 use crate::client::Client;
 use crate::error::{ErrorKind, Result};
 use crate::line::hold::Stub;
-use crate::line::order::{Claim, Queue, Room, Turn, turn};
+use crate::line::order::{Claim, Queue, Room};
 use crate::line::wait::Ticket;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -71,6 +73,16 @@ pub(crate) struct Line {
 }
 
 impl Form {
+    /// To share, or not, with whoever else comes.
+    pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
+        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: true }
+    }
+
+    /// So many permits at once.
+    pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
+        Self { recipe, mark: order::permits_mark(permits), room, whole: true }
+    }
+
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
         Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false }
@@ -94,6 +106,10 @@ impl Line {
 
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    pub(crate) fn label(&self) -> &Bytes {
+        &self.label
     }
 
     pub(crate) fn form(&self) -> &Form {
@@ -212,10 +228,5 @@ impl Line {
 
     fn sees_all(&self) -> bool {
         self.form.whole || mutant::is(Mutant::WatchesFirst) || mutant::is(Mutant::SortsByName)
-    }
-
-    /// Whose turn it is, by what was seen.
-    fn turn(&self, view: &View, me: &Path) -> Turn {
-        turn(&Queue::of(view), me, self.form.room)
     }
 }

@@ -122,6 +122,17 @@ mistakes! {
         WaitsInOneSession = "fails a wait when its session is lost",
         RemovalUnnoticed = "hears of the loss of its session, and not of that of its ticket",
         RefusalSwallowed = "draws again and again what the store refuses",
+        CallUntold = "does not tell those behind that it was called",
+        ReaderPassesWriters = "lets a reader in past the writers who wait",
+        WriterPassesReaders = "lets a writer in when no writer is ahead",
+        DowngradeQueuesAnew = "takes a new place in the line to go on reading",
+        DowngradeUntold = "goes on reading, and lets nobody read with it",
+        LabelIsMode = "takes what a writer says of himself for his giving up to write",
+        PermitsMiscounted = "counts those who hold permits, and not the permits",
+        ImpossibleAwaited = "waits for more permits than there are",
+        LimitChangeIgnored = "relies on who came before the number of permits was changed",
+        PermitsBarge = "takes permits that are left, whoever waits for more",
+        LimitRemembered = "goes by the number of permits that there were at first",
         GrantsUncertain = "enters without asking whether its session still lives",
     }
 }

@@ -6,9 +6,13 @@
 //! | recipe | what it gives |
 //! |---|---|
 //! | [`mutex`] | one at a time, in order |
+//! | [`rwlock`] | many readers or one writer, in order |
+//! | [`semaphore`] | so many at a time, in order |
 //! | [`inspect`] | who holds and who waits |
 
 pub mod inspect;
 pub mod mutex;
+pub mod rwlock;
+pub mod semaphore;
 
 pub use crate::line::hold::{Hold, Token};

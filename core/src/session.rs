@@ -241,6 +241,13 @@ impl Session {
         self.send(Box::pin(async move { own.remove(&reach).await }));
     }
 
+    /// Writes to an ephemeral node of this session in the background, again and again until that is done, or the
+    /// node is gone. Costs the caller nothing.
+    pub(crate) fn rewrite(&self, path: Path, data: Bytes) {
+        let reach = self.reach.clone();
+        self.send(Box::pin(async move { write::rewrite(&reach, path, data).await }));
+    }
+
     /// Ends the session: when this returned without an error, its ephemeral nodes are gone. Every
     /// pending call fails. Closing twice is no error.
     ///

@@ -97,7 +97,7 @@ async fn a_crowd_is_let_in_one_by_one(world: World) {
             for _ in 0..ROUNDS {
                 if chance.below(2) == 0 {
                     // Now and then somebody loses patience, or does not get to wait at all.
-                    let _gave_up = stop_at(2 + index(&chance), mutex.lock()).await.transpose()?;
+                    let _gave_up = stop_at(1 + index(&chance), mutex.lock()).await.transpose()?;
                 }
                 let guard = mutex.lock().await?;
                 let alone = inside.try_acquire().expect("nobody else is in");

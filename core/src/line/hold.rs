@@ -75,6 +75,12 @@ impl<K> Hold<K> {
         Self { stub, kind, recipe, since: Instant::now() }
     }
 
+    /// The same, held as something else.
+    pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
+        let Self { stub, kind: before, recipe, since } = self;
+        Hold { stub, kind: kind(before), recipe, since }
+    }
+
     /// The number to give to systems outside. Larger for whoever holds it later.
     pub fn token(&self) -> Token {
         self.stub.token
@@ -157,6 +163,11 @@ impl<K> Hold<K> {
     pub async fn release(self) -> Result<()> {
         meter::held(self.recipe, self.since.elapsed());
         let Self { stub, .. } = self;
+        if stub.is_gone() {
+            return Err(Error::new(ErrorKind::SessionLost, "giving back what was held")
+                .at(stub.path())
+                .because("it was lost before"));
+        }
         stub.remove().await
     }
 }

@@ -127,6 +127,14 @@ impl Queue {
         self.turn_of(&self.standing, claim, room) == Turn::Now
     }
 
+    /// These have given up to be alone.
+    pub(crate) fn sharing(mut self, paths: &[Path]) -> Self {
+        for one in self.standing.iter_mut().filter(|one| paths.contains(&one.path)) {
+            one.claim = Claim::Shared;
+        }
+        self
+    }
+
     /// Whether somebody came after this one.
     pub(crate) fn goes_on_behind(&self, me: &Path) -> bool {
         self.standing.last().is_some_and(|last| last.path != *me)
@@ -136,7 +144,13 @@ impl Queue {
     fn turn_of(&self, ahead: &[Standing], claim: Claim, room: Room) -> Turn {
         let Some(permits) = self.permits(room) else {
             let shares = |other: &&Standing| claim == Claim::Shared && other.claim == claim;
-            let blocking = ahead.iter().rev().find(|other| !shares(other));
+            let mut blocking = ahead.iter().rev().find(|other| !shares(other));
+            if mutant::is(Mutant::WriterPassesReaders) {
+                blocking = ahead.iter().rev().find(|other| other.claim == Claim::Alone);
+            }
+            if mutant::is(Mutant::ReaderPassesWriters) && claim == Claim::Shared {
+                blocking = blocking.and(ahead.first()).filter(|first| !shares(first));
+            }
             return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
         };
         let weight = |claim| match claim {
@@ -144,7 +158,15 @@ impl Queue {
             // Who wants it alone takes whatever there is, and a little more.
             Claim::Alone | Claim::Shared => u64::from(permits).max(1),
         };
-        let taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
+        let mut taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
+        if mutant::is(Mutant::PermitsMiscounted) {
+            taken = ahead.len() as u64;
+        }
+        if mutant::is(Mutant::PermitsBarge) {
+            taken = ahead.iter().map(|other| weight(other.claim)).fold(0, |taken, more| {
+                if taken + more <= permits.into() { taken + more } else { taken }
+            });
+        }
         if taken + weight(claim) <= permits.into() {
             Turn::Now
         } else if taken <= permits.into() {
@@ -162,8 +184,9 @@ impl Standing {
         let sequence = node.sequence?;
         let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
         let digits = format!("{:010}", sequence.get());
-        let stem = name.strip_suffix(&digits).unwrap_or(name);
-        let (claim, place) = claim(stem).or_else(|| {
+        // Where the store adds no digits, only what is named as we name it is a ticket.
+        let stem = name.strip_suffix(&digits).or(name.starts_with("_c_").then_some(name));
+        let (claim, place) = stem.and_then(claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
             (is_owners || mutant::is(Mutant::StrangersCount)).then_some((Claim::Alone, None))
         })?;
@@ -194,6 +217,11 @@ fn claim(stem: &str) -> Option<(Claim, Option<u64>)> {
     let (read, place) = stem.rsplit_once("__WRIT__")?;
     (read.ends_with("__READ__") && place.len() == 10)
         .then(|| Some((Claim::Shared, Some(place.parse().ok()?))))?
+}
+
+/// The mark of a ticket for so many permits.
+pub(crate) fn permits_mark(permits: u32) -> String {
+    if permits == 1 { "lease-".to_owned() } else { format!("x{permits}-lease-") }
 }
 
 /// Of `...-x3-`, three; of anything else, one.

@@ -6,7 +6,7 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::line::hold::Token;
 use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
-use crate::line::wait::Ticket;
+use crate::line::wait::{Ticket, shares};
 use crate::path::Path;
 use crate::store::{Query, SessionId};
 
@@ -32,7 +32,8 @@ pub struct Contender {
 /// Everybody in the line at `dir`, in order.
 pub(crate) async fn standing(client: &Client, dir: &Path, room: Room) -> Result<Vec<Contender>> {
     let view = client.read(Query::children(dir.clone())).await?;
-    let queue = Queue::of(&view);
+    let sharing = view.nodes.iter().filter(|node| shares(node)).map(|node| node.path.clone());
+    let queue = Queue::of(&view).sharing(&sharing.collect::<Vec<_>>());
     let room = if queue.permits(Room::Posted) > Some(0) { Room::Posted } else { room };
     let contenders = queue.standing().iter().filter_map(|one| {
         let node = view.nodes.iter().find(|node| node.path == one.path)?;

@@ -9,11 +9,11 @@ use tracing::Instrument;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::{Hold, Stub};
 use crate::line::meter;
-use crate::line::order::{Queue, Room, Turn};
+use crate::line::order::{Claim, POSTED, Queue, Room, Turn, turn};
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Event, Query, View, Watch};
+use crate::store::{Event, Node, Query, View, Watch};
 
 /// How many tickets are looked at where the one right ahead is enough: that one, and the own.
 pub(crate) const SIGHT: usize = 2;
@@ -28,6 +28,16 @@ pub(crate) struct Ticket {
     since: Instant,
     /// How often the store was asked for it.
     asked: u32,
+    /// Tickets that share though their names do not say so.
+    sharing: Vec<Path>,
+    /// What was seen last: whether somebody is behind, and how many permits there are.
+    last: Last,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    followed: bool,
+    permits: Option<u32>,
 }
 
 /// Why there is no waiting on.
@@ -39,7 +49,8 @@ enum Stop {
 
 impl Ticket {
     pub(super) fn new(line: Line, stub: Stub, seen: Option<View>) -> Self {
-        Self { line, stub, seen, since: Instant::now(), asked: 1 }
+        let (since, sharing, last) = (Instant::now(), Vec::new(), Last::default());
+        Self { line, stub, seen, since, asked: 1, sharing, last }
     }
 
     pub(crate) fn stub(&self) -> &Stub {
@@ -124,7 +135,7 @@ impl Ticket {
         loop {
             match self.turn().await? {
                 Turn::Now if self.is_certain() => {
-                    self.tell().await;
+                    self.tell_those_behind();
                     return Ok(());
                 }
                 Turn::Now => self.rest().await,
@@ -159,14 +170,28 @@ impl Ticket {
                     view => view?,
                 },
             };
-            let turn = self.line.turn(&view, self.stub.path());
+            let (turn, alone) = self.think(&view);
             let cut = !self.line.sees_all() && sight < usize::MAX && view.nodes.len() >= sight;
-            if turn != Turn::Now || !cut || Queue::of(&view).standing().len() > 1 {
+            if turn != Turn::Now || !cut || !alone {
                 return Ok(turn);
             }
             // All that was seen ahead is no ticket.
             sight = usize::MAX;
         }
+    }
+
+    /// Whose turn it is, by what was seen, and whether no other ticket was.
+    fn think(&mut self, view: &View) -> (Turn, bool) {
+        let queue = Queue::of(view).sharing(&self.sharing);
+        let (me, mut room) = (self.stub.path(), self.form().room);
+        if let (Some(first), true) = (self.last.permits, mutant::is(Mutant::LimitRemembered)) {
+            room = Room::Permits(first);
+        }
+        let followed = queue.goes_on_behind(me);
+        let last = Last { followed, permits: queue.permits(room) };
+        let turn = turn(&queue, me, room);
+        self.last = last;
+        (turn, queue.standing().len() <= 1)
     }
 
     async fn read(&mut self, sight: usize) -> Result<View, Stop> {
@@ -207,19 +232,23 @@ impl Ticket {
             }
         }
         let mine = self.stub.path().clone();
-        let Some((view, watch)) = self.observe(Query::node(ahead.clone()), &mine, own).await?
-        else {
+        let mut query = Query::node(ahead.clone());
+        if !self.may_share() {
+            query = query.names_only();
+        }
+        let Some((view, watch)) = self.observe(query, &mine, own).await? else { return Ok(()) };
+        let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
+        let Some(node) = view.node() else {
+            if blind {
+                self.until_told(watch, own).await;
+            }
             return Ok(());
         };
-        let stat = view.node().and_then(|node| node.stat);
-        // Who was called among several says so by writing to his ticket.
-        let told =
-            self.form().room != Room::One && stat.is_some_and(|stat| stat.modified != stat.created);
-        let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
-        if stat.is_none() && !blind {
+        if self.may_share() && shares(node) {
+            self.sharing.push(ahead.clone());
             return Ok(());
         }
-        if told {
+        if self.form().room != Room::One && !self.will_tell(node).await? {
             drop(watch);
             return self.until_anything(own).await;
         }
@@ -227,13 +256,41 @@ impl Ticket {
         Ok(())
     }
 
+    /// Whether it matters if the one ahead has given up to be alone.
+    fn may_share(&self) -> bool {
+        let form = self.form();
+        form.room == Room::One && Claim::of_mark(&form.mark) == Claim::Shared
+    }
+
+    /// Whether one who stands ahead waits himself, and will say so when he is called. Who said so already
+    /// will not again; and who came before the number of permits was changed may have been called before
+    /// that, with nobody behind to tell.
+    async fn will_tell(&mut self, ahead: &Node) -> Result<bool, Stop> {
+        let Some(stat) = ahead.stat else { return Ok(false) };
+        if stat.modified != stat.created {
+            return Ok(false);
+        }
+        let (Room::Posted, Some(permits)) = (self.form().room, self.last.permits) else {
+            return Ok(true);
+        };
+        let Ok(posted) = self.line.dir().join(&format!("{POSTED}{permits}")) else {
+            return Ok(false);
+        };
+        let session = self.stub.session().clone();
+        let query = Query::node(posted).names_only();
+        let view = self.insist(|| session.read(query.clone())).await?;
+        let changed = view.node().and_then(|node| node.stat).map(|stat| stat.created);
+        let changed_before = changed.is_some_and(|changed| changed < stat.created);
+        Ok(changed_before || mutant::is(Mutant::LimitChangeIgnored))
+    }
+
     /// Waits until anything in the line is another than when it was looked at last.
     async fn until_anything(&mut self, own: &mut Option<Watch>) -> Result<(), Stop> {
         let mine = self.stub.path().clone();
-        let all = Query::children(self.line.dir().clone());
+        let all = Query::children(self.line.dir().clone()).names_only();
         let Some((view, watch)) = self.observe(all, &mine, own).await? else { return Ok(()) };
         // Whatever happened since the last look is in this one.
-        if !matches!(self.line.turn(&view, &mine), Turn::Next | Turn::After(_)) {
+        if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
             self.seen = Some(view);
             return Ok(());
         }
@@ -249,7 +306,6 @@ impl Ticket {
         own: &mut Option<Watch>,
     ) -> Result<Option<(View, Watch)>, Stop> {
         let session = self.stub.session().clone();
-        let query = query.names_only();
         if own.is_some() {
             return self.insist(|| session.observe(query.clone())).await.map(Some);
         }
@@ -282,8 +338,15 @@ impl Ticket {
         }
     }
 
-    /// Tells those behind who wait for it to be called, if there are any and it matters to them.
-    async fn tell(&mut self) {}
+    /// Tells those behind who wait for it to be called, if there are any and it matters to them. In the
+    /// background: whoever was called does not wait for it.
+    fn tell_those_behind(&self) {
+        let told = self.form().room != Room::One && self.last.followed;
+        if told && !mutant::is(Mutant::CallUntold) {
+            let (path, label) = (self.stub.path().clone(), self.line.label().clone());
+            self.stub.session().rewrite(path, label);
+        }
+    }
 
     /// Lets some time pass in which the session may become certain again, or be lost.
     async fn rest(&self) {
@@ -291,4 +354,13 @@ impl Ticket {
         let pause = session.info().ttl / 20;
         let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
     }
+}
+
+/// What somebody writes to his ticket who gave up to be alone, in front of his label. Who only says it of
+/// himself from the beginning has not.
+pub(crate) const SHARES: &[u8] = b"__READ__";
+
+pub(super) fn shares(node: &Node) -> bool {
+    let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
+    (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
 }

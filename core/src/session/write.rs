@@ -5,18 +5,21 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::retry::Retry;
 use crate::session::deadline::Deadline;
 use crate::session::life::over;
 use crate::session::reach::{Reach, may_repeat};
 use crate::session::removal::{Own, Trail};
 use crate::session::sequential::{Sequential, create};
 use crate::session::sweeper::Job;
-use crate::store::{Commit, Lifetime, Op, Outcome, Txn};
+use crate::store::{Commit, Expect, Lifetime, Op, Outcome, Txn};
 
 const DOING: &str = "commit";
 
@@ -222,5 +225,22 @@ async fn commit(reach: Reach, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> 
             Some(delay) => tokio::time::sleep(delay).await,
             None => return Err(error),
         }
+    }
+}
+
+/// Replaces the data of a node, and does not give up before that is done, the node is gone, or the session is.
+pub(super) async fn rewrite(reach: &Reach, path: Path, data: Bytes) {
+    let mut delays = Retry::forever().delays(&reach.tuning.chance);
+    while reach.life.loss().is_none() {
+        let set = Txn::new().set(path.clone(), data.clone(), Expect::Any);
+        match reach.store.commit(set).await {
+            // The same again does no harm, if it happened.
+            Err(error) if error.kind() == ErrorKind::Unreachable => {}
+            Err(error) => {
+                return tracing::warn!(%path, %error, "could not write to a node of the session");
+            }
+            Ok(_) => return,
+        }
+        reach.rest(delays.next().unwrap_or_default()).await;
     }
 }

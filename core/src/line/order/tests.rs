@@ -53,6 +53,7 @@ fn a_ticket_is_told_by_what_its_name_ends_in() {
         (ticket("_c_01234567-89ab-cdef-0123-x67890123456-lease-", 7), Some(Claim::Permits(1))),
         (owned("694d8e3a", 7, 0x694d_8e3a), Some(Claim::Alone)),
         (owned("694d8e3b", 7, 0x694d_8e3a), None),
+        (node("lock-", 7), None),
         (node("x", 7), None),
         (node("lock-abc", 7), None),
         (node("lock--2147483648", 7), None),
@@ -87,7 +88,7 @@ fn who_is_not_in_the_line_is_not_the_first() {
 
 #[test]
 fn what_is_no_ticket_neither_waits_nor_is_waited_for() {
-    let nodes = [ticket("x-", 1), ticket("lock-", 2), node("lock-", 3), ticket("lock-", 4)];
+    let nodes = [ticket("x-", 1), ticket("lock-", 2), node("_c_a-lock-", 3), ticket("lock-", 4)];
     // The third has the name that a store gives which adds no digits.
     assert_eq!(turns(&nodes, Room::One), ["now", "after 2", "after 3"]);
 }

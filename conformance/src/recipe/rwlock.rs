@@ -1,0 +1,298 @@
+//! The read-write lock: many readers or one writer, in order.
+
+use std::sync::Arc;
+
+use futures_util::future::join;
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::layer::fault::Verb;
+use synod_core::recipe::Token;
+use synod_core::recipe::rwlock::{ReadGuard, RwLock, WriteGuard};
+use synod_core::sweep::{cancel_at_every_await, stop_at};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::door::{answer, failure};
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-RW-1 L-RW-2 L-RW-5" breaks [WriterPassesReaders] => readers_share_and_a_writer_is_alone,
+    "L-RW-3 L-RW-2" breaks [ReaderPassesWriters] => a_reader_waits_for_a_writer_who_waits,
+    "L-RW-6 L-RW-1" breaks [PredecessorGoneIsTurn] => a_writer_waits_for_the_last_reader,
+    "L-RW-1 L-RW-8" breaks [PredecessorGoneIsTurn WriterPassesReaders] => a_crowd_of_readers_and_writers_keeps_apart,
+    "L-RW-4 L-RW-1" breaks [DowngradeQueuesAnew] => who_goes_on_reading_keeps_his_place,
+    "L-RW-4 L-RW-2" breaks [DowngradeUntold] => who_goes_on_reading_lets_readers_in,
+    "L-RW-7" breaks [LabelIsMode] => a_mode_is_not_what_somebody_says_of_himself,
+    "L-MX-14 L-RW-2" breaks [WatchesFirst] => readers_are_woken_by_the_nearest_writer_alone,
+    "L-X-1 L-MX-9" breaks [DroppedTicketStays] => a_read_or_write_dropped_at_any_await_leaves_nothing,
+    "L-MX-6 L-RW-6" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_reader_lets_the_writer_in,
+    "L-X-7" breaks [LookIgnored] => a_free_read_write_lock_is_one_call,
+];
+
+fn lock(world: &World, client: &Client) -> RwLock {
+    RwLock::new(client, world.at("lock"))
+}
+
+async fn reader(world: &World, client: &Client, count: usize) -> Waiting<ReadGuard> {
+    let lock = lock(world, client);
+    let waiting = Waiting::new(async move { lock.read().await });
+    world.stand(client, &world.at("lock"), count).await;
+    waiting
+}
+
+async fn writer(world: &World, client: &Client, count: usize) -> Waiting<WriteGuard> {
+    let lock = lock(world, client);
+    let waiting = Waiting::new(async move { lock.write().await });
+    world.stand(client, &world.at("lock"), count).await;
+    waiting
+}
+
+async fn readers_share_and_a_writer_is_alone(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let first = answer(lock(&world, &ann).read().await);
+    let second = answer(lock(&world, &bob).try_read().await).expect("readers share");
+    assert!(answer(lock(&world, &bob).try_write().await).is_none(), "two are reading");
+
+    let refused = failure(first.upgrade(), "a reader who would write");
+    assert_eq!(refused.kind(), ErrorKind::Refused);
+
+    answer(first.release().await);
+    assert!(answer(lock(&world, &bob).try_write().await).is_none(), "one is reading");
+    answer(second.release().await);
+    let writing = answer(lock(&world, &bob).try_write().await).expect("nobody reads");
+    assert!(answer(lock(&world, &ann).try_read().await).is_none(), "one is writing");
+    assert!(answer(lock(&world, &ann).try_write().await).is_none(), "one is writing");
+    answer(writing.release().await);
+    world.left_alone(&ann, &world.at("lock")).await;
+}
+
+async fn a_reader_waits_for_a_writer_who_waits(world: World) {
+    let (ann, bob, eve) = (world.client().await, world.client().await, world.client().await);
+    let reading = answer(lock(&world, &ann).read().await);
+    let mut writes = writer(&world, &bob, 2).await;
+    assert!(answer(lock(&world, &eve).try_read().await).is_none(), "a writer waits");
+    let mut reads = reader(&world, &eve, 3).await;
+    reads.waits_for(world.brief(), "a writer waits").await;
+    writes.waits_for(world.brief(), "ann reads").await;
+
+    answer(reading.release().await);
+
+    let writing = writes.gets(&world, "the lock to write").await;
+    reads.waits_for(world.brief(), "bob writes").await;
+    answer(writing.release().await);
+    let _reading = reads.gets(&world, "the lock to read").await;
+}
+
+async fn a_writer_waits_for_the_last_reader(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    for last in 0..3 {
+        let mut readers = Vec::new();
+        for _ in 0..3 {
+            readers.push(answer(lock(&world, &ann).read().await));
+        }
+        let mut writes = writer(&world, &bob, 4).await;
+        let stays = readers.remove(last);
+        // The nearest one first, which is the one that he watches.
+        for gone in readers.into_iter().rev() {
+            answer(gone.release().await);
+            writes.waits_for(world.brief() / 2, "one reads").await;
+        }
+        assert!(stays.is_held());
+        answer(stays.release().await);
+        answer(writes.gets(&world, "the lock to write").await.release().await);
+    }
+}
+
+/// The largest token so far.
+#[derive(Debug, Default)]
+struct Highest(std::sync::Mutex<Option<Token>>);
+
+impl Highest {
+    fn swap(&self, token: Option<Token>) -> Option<Token> {
+        std::mem::replace(&mut *self.0.lock().expect("nobody panicked"), token)
+    }
+
+    fn raise(&self, token: Option<Token>) {
+        let mut highest = self.0.lock().expect("nobody panicked");
+        *highest = (*highest).max(token);
+    }
+}
+
+async fn a_crowd_of_readers_and_writers_keeps_apart(world: World) {
+    const CROWD: usize = 8;
+    const ROUNDS: usize = 5;
+    const ALL: u32 = 100;
+    let room = Arc::new(Semaphore::new(ALL as usize));
+    let highest = Arc::new(Highest::default());
+    let mut all = Vec::new();
+    for number in 0..CROWD {
+        let (client, room, highest) = (world.client().await, room.clone(), highest.clone());
+        let (lock, chance) = (lock(&world, &client), world.chance.fork(number as u64));
+        all.push(Waiting::new(async move {
+            for _ in 0..ROUNDS {
+                match chance.below(3) {
+                    0 => {
+                        let guard = lock.write().await?;
+                        let _alone = room.try_acquire_many(ALL).expect("nobody else is in");
+                        let token = Some(guard.token());
+                        assert!(token > highest.swap(token), "a writer's token is larger");
+                    }
+                    1 => {
+                        let guard = lock.read().await?;
+                        let _shared = room.try_acquire().expect("no writer is in");
+                        highest.raise(Some(guard.token()));
+                        tokio::task::yield_now().await;
+                    }
+                    _ => drop(stop_at(1, lock.read()).await.transpose()?),
+                }
+            }
+            Ok(())
+        }));
+    }
+    for one in all {
+        one.gets(&world, "the lock, in the end").await;
+    }
+}
+
+async fn who_goes_on_reading_keeps_his_place(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let writing = answer(lock(&world, &ann).write().await);
+    let token = writing.token();
+    let mut writes = writer(&world, &bob, 2).await;
+
+    let reading = answer(writing.downgrade().await);
+
+    writes.waits_for(world.brief(), "ann reads").await;
+    assert!(reading.is_held());
+    assert_eq!(reading.token(), token);
+    answer(reading.release().await);
+    let writing = writes.gets(&world, "the lock to write").await;
+    assert!(writing.token() > token);
+}
+
+async fn who_goes_on_reading_lets_readers_in(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let writing = answer(lock(&world, &ann).label("ann").write().await);
+    let waiting = reader(&world, &bob, 2).await;
+    let mut writes = writer(&world, &bob, 3).await;
+
+    let reading = answer(writing.downgrade().await);
+
+    let other = waiting.gets(&world, "the lock to read").await;
+    writes.waits_for(world.brief(), "two are reading").await;
+    let holding = line(&ann, &world.at("lock")).await;
+    let holding: Vec<_> = holding.iter().map(|one| one.holds == Some(true)).collect();
+    assert_eq!(holding, [true, true, false]);
+    answer(reading.release().await);
+    answer(other.release().await);
+    let _writing = writes.gets(&world, "the lock to write").await;
+}
+
+async fn a_mode_is_not_what_somebody_says_of_himself(world: World) {
+    let client = world.client().await;
+    let at = world.at("__READ__/read-/__WRIT__");
+    let mode = |label: &'static str| RwLock::new(&client, at.clone()).label(label);
+
+    let writing = answer(mode("__READ__").write().await);
+    assert!(answer(mode("__READ__").try_read().await).is_none(), "one is writing");
+    let late = timeout(world.brief(), mode("__READ__").read()).await;
+    assert!(late.is_err(), "one is writing");
+    answer(writing.release().await);
+
+    let _reading = answer(mode("__WRIT__").read().await);
+    let _other = answer(mode("__WRIT__").try_read().await).expect("readers share");
+}
+
+async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
+    const READERS: usize = 5;
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let first = answer(lock(&world, &ann).write().await);
+    let second = writer(&world, &ann, 2).await;
+    let mut readers = Vec::new();
+    for number in 0..READERS {
+        readers.push(reader(&world, &bob, 3 + number).await);
+        world.in_time("his watches", gate.called(Verb::Observe, 2 * (number + 1))).await;
+    }
+    let before = gate.count(Verb::Read);
+
+    answer(first.release().await);
+    let second = second.gets(&world, "the lock to write").await;
+
+    for one in &mut readers {
+        one.waits_for(world.brief() / 4, "a writer is in").await;
+    }
+    // Those that the case itself made through the gate, to see them stand.
+    assert_eq!(gate.count(Verb::Read), before, "nobody asked, as nobody could enter");
+    answer(second.release().await);
+    for one in readers {
+        let _reading = one.gets(&world, "the lock to read").await;
+    }
+}
+
+async fn a_read_or_write_dropped_at_any_await_leaves_nothing(world: World) {
+    let (ann, bob) = (world.client().await, world.hesitant().await);
+    let theirs = lock(&world, &bob);
+    let drops = cancel_at_every_await(async || {
+        let reading = answer(answer(theirs.write().await).downgrade().await);
+        let other = answer(theirs.read().await);
+        answer(reading.release().await);
+        answer(other.release().await);
+    });
+    assert!(drops.await > 8, "nothing was dropped");
+    world.left_alone(&ann, &world.at("lock")).await;
+
+    for waits in 1.. {
+        let writing = answer(lock(&world, &ann).write().await);
+        let leaving = async {
+            for _ in 0..waits.min(8) {
+                world.think().await;
+            }
+            let reading = answer(writing.downgrade().await);
+            for _ in 0..waits.min(8) {
+                world.think().await;
+            }
+            answer(reading.release().await);
+        };
+        let reading =
+            async { stop_at(waits, timeout(world.profile.patience, theirs.read())).await };
+        let (ended, ()) = join(reading, leaving).await;
+        if let Some(entered) = ended {
+            answer(answer(entered.map_err(|_late| ()).expect("in time")).release().await);
+            assert!(waits > 8, "dropped {waits} times only");
+            break;
+        }
+        world.left_alone(&ann, &world.at("lock")).await;
+    }
+    world.left_alone(&ann, &world.at("lock")).await;
+}
+
+async fn an_expired_reader_lets_the_writer_in(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let stale = answer(lock(&world, &ann).read().await);
+    let writes = writer(&world, &bob, 2).await;
+
+    world.expire(answer(ann.session().await).info().id).await;
+
+    let writing = writes.gets(&world, "the lock of a session that expired").await;
+    world.in_time("word of the loss", stale.lost()).await;
+    assert!(!stale.is_held() && writing.is_held());
+}
+
+async fn a_free_read_write_lock_is_one_call(world: World) {
+    let gate = world.gate();
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let lock = lock(&world, &client);
+
+    let first = answer(lock.read().await);
+    let second = answer(lock.read().await);
+    assert_eq!(counts(), [2, 0, 0], "commits, reads, observes");
+    answer(first.release().await);
+    answer(second.release().await);
+    let writing = answer(lock.write().await);
+    assert_eq!(counts(), [5, 0, 0], "commits, reads, observes");
+    answer(answer(writing.downgrade().await).release().await);
+    assert_eq!(counts(), [7, 0, 0], "commits, reads, observes");
+}

@@ -1,0 +1,300 @@
+//! The semaphore: so many permits, in order, all that one asks for or none.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::recipe::semaphore::{Permit, Semaphore};
+use synod_core::sweep::{cancel_at_every_await, stop_at};
+use tokio::time::timeout;
+
+use crate::door::{answer, failure};
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-SEM-1 L-SEM-3" breaks [PermitsMiscounted] => no_more_enter_than_there_are_permits,
+    "L-SEM-6 L-SEM-3" breaks [PermitsBarge] => who_asks_for_many_is_not_passed,
+    "L-SEM-6 L-MX-7" breaks [CallUntold] => any_permit_given_back_lets_the_next_one_in,
+    "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
+    "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
+    "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
+    "L-SEM-4 L-MX-9" breaks [DroppedTicketStays] => who_failed_on_the_way_holds_no_permit,
+    "L-SEM-5" needs [Expiry] catches [ExpiryUntoldToWatchers] => the_permits_of_an_expired_session_are_free,
+    "L-X-1 L-MX-9" breaks [DroppedTicketStays] => an_acquire_dropped_at_any_await_leaves_nothing,
+    "L-X-7" breaks [LookIgnored] => a_free_permit_is_one_call_and_so_is_its_release,
+    "L-MX-14 L-X-7" breaks [WatchesFirst] => a_permit_given_back_wakes_whom_it_serves,
+];
+
+fn many(permits: u32) -> NonZeroU32 {
+    NonZeroU32::new(permits).expect("more than none")
+}
+
+fn semaphore(world: &World, client: &Client, permits: u32) -> Semaphore {
+    Semaphore::new(client, world.at("pool"), many(permits))
+}
+
+/// Somebody who waits for permits, and stands in the line already as the last of `count`.
+async fn queued(
+    world: &World,
+    client: &Client,
+    (semaphore, permits): (Semaphore, u32),
+    count: usize,
+) -> Waiting<Permit> {
+    let waiting = Waiting::new(async move { semaphore.acquire(many(permits)).await });
+    world.stand(client, &world.at("pool"), count).await;
+    waiting
+}
+
+async fn no_more_enter_than_there_are_permits(world: World) {
+    const CROWD: usize = 8;
+    const ROUNDS: usize = 5;
+    const PERMITS: u32 = 4;
+    let room = Arc::new(tokio::sync::Semaphore::new(PERMITS as usize));
+    let mut all = Vec::new();
+    for number in 0..CROWD {
+        let (client, room) = (world.client().await, room.clone());
+        let semaphore = semaphore(&world, &client, PERMITS);
+        let chance = world.chance.fork(number as u64);
+        all.push(Waiting::new(async move {
+            for _ in 0..ROUNDS {
+                let wanted = u32::try_from(1 + chance.below(PERMITS.into())).expect("few");
+                if chance.below(3) == 0 {
+                    drop(stop_at(1, semaphore.acquire(many(wanted))).await.transpose()?);
+                }
+                let permit = semaphore.acquire(many(wanted)).await?;
+                let taken = room.try_acquire_many(permit.permits().get());
+                let taken = taken.expect("as many are free as were given");
+                tokio::task::yield_now().await;
+                drop(taken);
+            }
+            Ok(())
+        }));
+    }
+    for one in all {
+        one.gets(&world, "permits, in the end").await;
+    }
+}
+
+async fn who_asks_for_many_is_not_passed(world: World) {
+    let client = world.client().await;
+    let pool = semaphore(&world, &client, 3);
+    let first = answer(pool.acquire(many(2)).await);
+    let mut large = queued(&world, &client, (pool.clone(), 3), 2).await;
+    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "somebody waits");
+    let mut small = queued(&world, &client, (pool.clone(), 1), 3).await;
+    small.waits_for(world.brief(), "one who came before waits for many").await;
+    large.waits_for(world.brief(), "two of three are taken").await;
+
+    answer(first.release().await);
+
+    let large = large.gets(&world, "all permits").await;
+    small.waits_for(world.brief(), "all are taken").await;
+    answer(large.release().await);
+    let _small = small.gets(&world, "a permit").await;
+}
+
+async fn any_permit_given_back_lets_the_next_one_in(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    for keeps in 0..2 {
+        let pool = semaphore(&world, &ann, 2);
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            held.push(answer(pool.acquire(many(1)).await));
+        }
+        let theirs = semaphore(&world, &bob, 2);
+        let mut waiting = Vec::new();
+        for place in 3..7 {
+            waiting.push(queued(&world, &bob, (theirs.clone(), 1), place).await);
+        }
+        // One keeps his permit for good; the other goes from hand to hand.
+        let kept = held.remove(keeps);
+        let mut moving = held.pop().expect("the other one");
+        for next in waiting {
+            answer(moving.release().await);
+            moving = next.gets(&world, "the permit that was given back").await;
+        }
+        answer(moving.release().await);
+        answer(kept.release().await);
+        world.left_alone(&ann, &world.at("pool")).await;
+    }
+    // And all who entered stay in, as others go who were there before them.
+    let pool = semaphore(&world, &ann, 2);
+    let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
+    let mut waiting = Vec::new();
+    for place in 3..5 {
+        waiting.push(queued(&world, &bob, (semaphore(&world, &bob, 2), 1), place).await);
+    }
+    let mut inside = Vec::new();
+    for (gone, next) in held.into_iter().rev().zip(waiting) {
+        answer(gone.release().await);
+        inside.push(next.gets(&world, "the permit that was given back").await);
+    }
+    assert!(inside.iter().all(Permit::is_held));
+}
+
+async fn more_than_there_are_is_refused(world: World) {
+    let client = world.client().await;
+    let pool = semaphore(&world, &client, 3);
+    for permits in [4, u32::MAX] {
+        let acquired = world.in_time("a refusal", pool.acquire(many(permits))).await;
+        let refused = failure(acquired, "more than there are");
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+        let tried = failure(pool.try_acquire(many(permits)).await, "more than there are");
+        assert_eq!(tried.kind(), ErrorKind::Invalid);
+    }
+    assert_eq!(line(&client, &world.at("pool")).await, []);
+    let _all = answer(pool.acquire(many(3)).await);
+}
+
+async fn more_permits_let_more_in(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [pool, theirs] = [&ann, &bob].map(|it| Semaphore::shared(it, world.at("pool")));
+    answer(pool.set_permits(1).await);
+    assert_eq!(answer(theirs.permits().await), 1);
+    let first = answer(pool.acquire(many(1)).await);
+    let mut second = queued(&world, &bob, (theirs.clone(), 1), 2).await;
+    let third = queued(&world, &bob, (theirs.clone(), 2), 3).await;
+    second.waits_for(world.brief(), "the only permit is taken").await;
+
+    answer(theirs.set_permits(4).await);
+
+    let second = second.gets(&world, "one of four").await;
+    let third = third.gets(&world, "two of four").await;
+    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "all four are taken");
+    let holding = line(&ann, &world.at("pool")).await;
+    assert!(holding.iter().all(|one| one.holds == Some(true)), "{holding:?}");
+    for permit in [first, second, third] {
+        answer(permit.release().await);
+    }
+}
+
+async fn fewer_permits_let_fewer_in(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [pool, theirs] = [&ann, &bob].map(|it| Semaphore::shared(it, world.at("pool")));
+    answer(pool.set_permits(3).await);
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        held.push(answer(pool.acquire(many(1)).await));
+    }
+
+    answer(pool.set_permits(2).await);
+
+    assert!(held.iter().all(Permit::is_held), "nobody loses what he has");
+    let mut waits = queued(&world, &bob, (theirs.clone(), 1), 4).await;
+    let last = held.pop().expect("three");
+    let second = held.pop().expect("two");
+    answer(second.release().await);
+    waits.waits_for(world.brief(), "two of two are taken").await;
+    answer(held.pop().expect("one").release().await);
+    let permit = waits.gets(&world, "the second of two").await;
+    assert!(last.is_held() && permit.is_held());
+    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "two of two are taken");
+}
+
+async fn who_failed_on_the_way_holds_no_permit(world: World) {
+    let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
+    let held = answer(semaphore(&world, &ann, 1).acquire(many(1)).await);
+    plan.cue(Cue::new(Site::Denied).of(Verb::Observe));
+
+    let theirs = semaphore(&world, &bob, 1);
+    let failed = world.in_time("the failure", theirs.acquire(many(1))).await;
+    let failed = failure(failed, "an acquire that is denied");
+
+    assert_eq!(failed.kind(), ErrorKind::Denied);
+    assert_eq!(plan.pending(), 0);
+    world.stand(&ann, &world.at("pool"), 1).await;
+    answer(held.release().await);
+    let _permit = answer(world.in_time("the permit", theirs.acquire(many(1))).await);
+}
+
+async fn the_permits_of_an_expired_session_are_free(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let stale = answer(semaphore(&world, &ann, 2).acquire(many(2)).await);
+    let first = queued(&world, &bob, (semaphore(&world, &bob, 2), 1), 2).await;
+    let second = queued(&world, &bob, (semaphore(&world, &bob, 2), 1), 3).await;
+
+    world.expire(answer(ann.session().await).info().id).await;
+
+    let _first = first.gets(&world, "a permit of a session that expired").await;
+    let _second = second.gets(&world, "a permit of a session that expired").await;
+    world.in_time("word of the loss", stale.lost()).await;
+    assert!(!stale.is_held());
+}
+
+async fn an_acquire_dropped_at_any_await_leaves_nothing(world: World) {
+    let (ann, bob) = (world.client().await, world.hesitant().await);
+    let pool = semaphore(&world, &ann, 2);
+    for waits in 1.. {
+        let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
+        let leaving = async {
+            for permit in held {
+                for _ in 0..waits.min(8) {
+                    world.think().await;
+                }
+                answer(permit.release().await);
+            }
+        };
+        let theirs = semaphore(&world, &bob, 2);
+        let acquiring = async {
+            let acquired = timeout(world.profile.patience, theirs.acquire(many(2)));
+            stop_at(waits, acquired).await
+        };
+        let (ended, ()) = futures_util::future::join(acquiring, leaving).await;
+        if let Some(entered) = ended {
+            answer(answer(entered.map_err(|_late| ()).expect("in time")).release().await);
+            assert!(waits > 8, "dropped {waits} times only");
+            break;
+        }
+        world.left_alone(&ann, &world.at("pool")).await;
+    }
+    let theirs = semaphore(&world, &bob, 2);
+    let drops = cancel_at_every_await(async || {
+        answer(answer(theirs.acquire(many(2)).await).release().await);
+    });
+    assert!(drops.await > 2, "nothing was dropped");
+    world.left_alone(&ann, &world.at("pool")).await;
+}
+
+async fn a_free_permit_is_one_call_and_so_is_its_release(world: World) {
+    let gate = world.gate();
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let pool = semaphore(&world, &client, 5);
+
+    let first = answer(pool.acquire(many(2)).await);
+    let second = answer(pool.acquire(many(3)).await);
+    assert_eq!(counts(), [2, 0, 0], "commits, reads, observes");
+    answer(first.release().await);
+    answer(second.release().await);
+    assert_eq!(counts(), [4, 0, 0], "commits, reads, observes");
+}
+
+async fn a_permit_given_back_wakes_whom_it_serves(world: World) {
+    const WAITERS: usize = 5;
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let pool = semaphore(&world, &ann, 2);
+    let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
+    let mut waiting = Vec::new();
+    for number in 0..WAITERS {
+        let theirs = semaphore(&world, &bob, 2);
+        waiting.push(queued(&world, &ann, (theirs, 1), 3 + number).await);
+        world.in_time("his watches", gate.called(Verb::Observe, 2 * (number + 1))).await;
+    }
+    let counts = || [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
+    let before = counts();
+
+    let [_kept, given] = held;
+    answer(given.release().await);
+    let mut rest = waiting.split_off(1);
+    let _first = waiting.remove(0).gets(&world, "the permit that was given back").await;
+
+    for one in &mut rest {
+        one.waits_for(world.brief() / 4, "no permit is left").await;
+    }
+    // He tells the next, who watches the line from now on.
+    assert_eq!(counts(), [before[0] + 1, before[1] + 1], "commits, observes");
+}

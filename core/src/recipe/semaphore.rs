@@ -1,0 +1,199 @@
+//! [`Semaphore`]: so many at a time, in the order in which they came.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use bytes::Bytes;
+
+use crate::client::Client;
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::hold::Hold;
+use crate::line::order::{POSTED, Room};
+use crate::line::{Form, Line};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::store::{Expect, Lifetime, Outcome, Query, Txn};
+
+/// So many permits, shared by everybody who names the same path.
+///
+/// Of those who believe that they hold permits, all together never believe in more than there are, on the
+/// assumption of [`Mutex`](crate::recipe::mutex::Mutex): no two clocks differ in rate by more than 1 %, and
+/// nobody acts on a check that he made before he was paused. Permits are given in the order in which they
+/// were asked for, all that one asks for at once or none; who asks for many is not passed by those who ask
+/// for few.
+///
+/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`] and [`Hold::token`]. When the number
+/// is made smaller nobody loses what he has; who comes later waits until there is room.
+///
+/// # How many there are
+///
+/// Either everybody says the same number ([`Semaphore::new`]), or it is kept beside the tickets, where it can be
+/// changed while the semaphore is used ([`Semaphore::shared`], [`Semaphore::set_permits`]).
+///
+/// # Others on the same path
+///
+/// None. Curator's `InterProcessSemaphoreV2` counts whoever waits in the directory as one who holds, and takes a
+/// lock so that only one waits there; a line without a lock around it cannot be shared with it.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::num::NonZeroU32;
+///
+/// use synod_core::recipe::semaphore::Semaphore;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let three = NonZeroU32::new(3).expect("not zero");
+/// let semaphore = Semaphore::new(&client, Path::new("/pools/gpu")?, three);
+/// let permit = semaphore.acquire(NonZeroU32::MIN).await?;
+/// permit.release().await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    client: Client,
+    path: Path,
+    room: Room,
+    label: Bytes,
+}
+
+/// Permits, held. See [`Hold`].
+pub type Permit = Hold<Permits>;
+
+/// How many permits are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permits(NonZeroU32);
+
+/// Beside the tickets of a semaphore whose number of permits is shared: what is written to change it.
+const LIMIT: &str = "limit";
+
+impl Semaphore {
+    /// The semaphore at `path` of so many permits. Everybody must name the same number.
+    pub fn new(client: &Client, path: Path, permits: NonZeroU32) -> Self {
+        let (client, room) = (client.clone(), Room::Permits(permits.get()));
+        Self { client, path, room, label: Bytes::new() }
+    }
+
+    /// The semaphore at `path` of as many permits as were set there. While none were, everybody waits.
+    pub fn shared(client: &Client, path: Path) -> Self {
+        Self { client: client.clone(), path, room: Room::Posted, label: Bytes::new() }
+    }
+
+    /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who come through this.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { label: label.into(), ..self }
+    }
+
+    /// Waits for so many permits, all of them at once.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for more than [`Semaphore::new`] was told that there are; otherwise as
+    /// [`Mutex::lock`](crate::recipe::mutex::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
+        Ok(self.line(permits)?.enter().await?.hold(Permits(permits)))
+    }
+
+    /// So many permits, if they are free and nobody waits. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_acquire(&self, permits: NonZeroU32) -> Result<Option<Permit>> {
+        let entered = self.line(permits)?.try_enter().await?;
+        Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
+    }
+
+    /// Sets how many permits a [shared](Semaphore::shared) semaphore has, from now on. Nobody loses what he
+    /// has.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has set them or has not.
+    pub async fn set_permits(&self, permits: u32) -> Result<()> {
+        let limit = self.path.join(LIMIT)?;
+        let posted = |permits: &str| self.path.join(&format!("{POSTED}{permits}"));
+        let new = permits.to_string();
+        loop {
+            let txn = match self.client.get(&limit).await? {
+                None => Txn::new().create(limit.clone(), new.clone(), Lifetime::Persistent),
+                Some(node) => {
+                    let old = String::from_utf8_lossy(&node.data).into_owned();
+                    if old == new {
+                        return Ok(());
+                    }
+                    let version = node.stat.map_or(Expect::Any, |it| Expect::Version(it.version));
+                    Txn::new()
+                        .set(limit.clone(), new.clone(), version)
+                        .delete(posted(&old)?, Expect::Any)
+                }
+            };
+            // A name tells the number in the same listing as it tells the tickets: of one moment.
+            let txn = txn.create(posted(&new)?, "", Lifetime::Persistent);
+            if let Outcome::Committed(_) = self.client.transaction(txn).await? {
+                return Ok(());
+            }
+            // Somebody else set them meanwhile.
+        }
+    }
+
+    /// How many permits there are, as far as is known.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn permits(&self) -> Result<u32> {
+        if let Room::Permits(permits) = self.room {
+            return Ok(permits);
+        }
+        let query = Query::children(self.path.clone()).starting_with(POSTED).names_only();
+        let view = self.client.read(query).await?;
+        let names = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
+        Ok(names.filter_map(|permits| permits.parse().ok()).min().unwrap_or(0))
+    }
+
+    fn line(&self, permits: NonZeroU32) -> Result<Line> {
+        if let Room::Permits(all) = self.room
+            && permits.get() > all
+            && !mutant::is(Mutant::ImpossibleAwaited)
+        {
+            return Err(Error::new(ErrorKind::Invalid, "asking for permits")
+                .at(&self.path)
+                .because(format!("{permits} permits of {all}: that would be waiting for ever")));
+        }
+        let form = Form::permits("semaphore", permits.get(), self.room);
+        Ok(Line::new(&self.client, self.path.clone(), form).labelled(self.label.clone()))
+    }
+}
+
+impl Hold<Permits> {
+    /// How many permits these are.
+    pub fn permits(&self) -> NonZeroU32 {
+        self.kind.0
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
