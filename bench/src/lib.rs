@@ -11,6 +11,7 @@ pub mod contest;
 pub mod noise;
 pub mod ours;
 pub mod plan;
+pub mod plot;
 #[cfg(feature = "servers")]
 pub mod process;
 pub mod race;

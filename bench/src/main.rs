@@ -2,7 +2,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
 
 use std::io::{stdin, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -10,6 +10,7 @@ use synod_bench::bare;
 use synod_bench::contest::{Contest, Wanted};
 use synod_bench::ours::{Floor, Ours};
 use synod_bench::plan::Extent;
+use synod_bench::plot::plot;
 use synod_bench::racer::{Failure, Racer, serve};
 use synod_bench::record;
 use synod_bench::stand::{Server, Stand};
@@ -31,6 +32,13 @@ enum Command {
     Table {
         /// The file that `run` wrote
         results: PathBuf,
+    },
+    /// Draw results, one file for each server
+    Plot {
+        /// The file that `run` wrote
+        results: PathBuf,
+        /// Where the pictures go: benchmarks-SERVER.svg
+        dir: PathBuf,
     },
     /// Start a server, print where it listens, and end it with the input
     Stand {
@@ -81,6 +89,7 @@ fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Run(run) => contest(run),
         Command::Table { results } => print(&results),
+        Command::Plot { results, dir } => draw(&results, &dir),
         Command::Stand { server } => stand(server),
         Command::Racer { kind, server, address } => race(kind, server, &address),
     };
@@ -103,10 +112,22 @@ fn contest(run: Run) -> Result<(), Failure> {
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-fn print(results: &std::path::Path) -> Result<(), Failure> {
-    let records = record::read(&std::fs::read_to_string(results)?)?;
-    println!("{}", Table::of(&records));
+fn print(results: &Path) -> Result<(), Failure> {
+    println!("{}", table(results)?);
     Ok(())
+}
+
+fn draw(results: &Path, dir: &Path) -> Result<(), Failure> {
+    let table = table(results)?;
+    for server in [Server::Zookeeper, Server::Etcd] {
+        let file = dir.join(format!("benchmarks-{}.svg", server.name()));
+        std::fs::write(file, plot(&table, server.name()))?;
+    }
+    Ok(())
+}
+
+fn table(results: &Path) -> Result<Table, Failure> {
+    Ok(Table::of(&record::read(&std::fs::read_to_string(results)?)?))
 }
 
 fn stand(server: Server) -> Result<(), Failure> {

@@ -17,6 +17,7 @@ use crate::task::{Task, Work};
 
 mod lock;
 mod node;
+mod share;
 mod watch;
 
 /// What is written.
@@ -109,6 +110,8 @@ impl Racer for Ours {
             Work::Lock => lock::alone(self, task).await.map(Some),
             Work::LockContended => lock::contended(self, task).await.map(Some),
             Work::Drain => lock::drain(self, task).await.map(Some),
+            Work::Semaphore => share::semaphore(self, task).await.map(Some),
+            Work::ReadWrite => share::read_write(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
             _ => Ok(None),
         }

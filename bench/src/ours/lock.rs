@@ -13,19 +13,25 @@ use crate::racer::{Failure, drive};
 use crate::report::{Report, Stopwatch, rss};
 use crate::task::Task;
 
-/// Who is inside of what only one may be in.
+/// How many are inside of what has room for few.
 #[derive(Debug, Default)]
-pub(super) struct Inside(Cell<bool>);
+pub(super) struct Inside(Cell<usize>);
 
 impl Inside {
-    /// Goes in, lets everybody else run, and goes out again, as the one who holds the lock.
-    pub(super) async fn visit(&self) -> Result<(), Failure> {
-        if self.0.replace(true) {
-            return Err("two hold one lock".into());
+    /// Goes in, lets everybody else run, and goes out again, as one of at most so many.
+    pub(super) async fn visit(&self, most: usize) -> Result<(), Failure> {
+        self.0.set(self.0.get() + 1);
+        if self.0.get() > most {
+            return Err(format!("{} are in where there is room for {most}", self.0.get()).into());
         }
         yield_now().await;
-        self.0.set(false);
+        self.0.set(self.0.get() - 1);
         Ok(())
+    }
+
+    /// How many are in.
+    pub(super) fn count(&self) -> usize {
+        self.0.get()
     }
 }
 
@@ -48,7 +54,7 @@ pub(super) async fn contended(ours: &mut Ours, task: &Task) -> Result<Report, Fa
         let mutex = Mutex::new(client, path.clone());
         async move || {
             let guard = mutex.lock().await?;
-            inside.visit().await?;
+            inside.visit(1).await?;
             Ok(guard.release().await?)
         }
     });
@@ -63,7 +69,7 @@ pub(super) async fn drain(ours: &mut Ours, task: &Task) -> Result<Report, Failur
     let (inside, last) = (Inside::default(), Cell::new(Instant::now()));
     let waiters = tickets.into_iter().map(async |ticket| {
         let guard = ticket.wait().await?;
-        inside.visit().await?;
+        inside.visit(1).await?;
         let handed = last.replace(Instant::now()).elapsed();
         guard.release().await?;
         Ok::<_, Failure>(handed)
@@ -86,10 +92,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn two_at_a_time_are_noticed() {
+    async fn one_too_many_is_noticed() {
         let inside = Inside::default();
-        let (one, other) = join(inside.visit(), inside.visit()).await;
-        assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
-        assert!(inside.visit().await.is_ok());
+        let (one, other) = join(inside.visit(2), inside.visit(2)).await;
+        assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
+        assert_eq!(inside.count(), 0);
+
+        let (one, other) = join(inside.visit(1), inside.visit(1)).await;
+        assert!(one.is_ok() && other.is_err(), "{one:?} {other:?}");
     }
 }
