@@ -145,3 +145,32 @@ async fn ensure(client: &Client, path: &Path) -> Result<(), Failure> {
         Outcome::Committed(_) | Outcome::Rejected(_) => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_work_can_be_done_and_leaves_nothing() {
+        let url = "mem://ours?session=60s";
+        let mut ours = Ours::open(url, "/mine").await.expect("memory is there");
+        for work in Work::ALL {
+            let task = Task::laps(work, 3, 2);
+            let done = ours.run(&task).await.expect("nothing fails");
+            if let Some(report) = done {
+                let laps = match work {
+                    Work::Drain => 3,
+                    Work::Observe => 2,
+                    _ => 6,
+                };
+                assert_eq!(report.laps, laps, "{work}");
+            }
+        }
+        ours.clean_up().await.expect("memory answers");
+
+        let client = synod::connect(url).await.expect("memory is there");
+        let left = client.read(Query::subtree(Path::root())).await.expect("memory answers");
+        let left: Vec<&str> = left.nodes.iter().map(|node| node.path.as_str()).collect();
+        assert!(!left.iter().any(|path| path.starts_with("/mine")), "{left:?}");
+    }
+}

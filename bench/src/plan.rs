@@ -71,3 +71,25 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::Resign => &[2],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quick_run_is_part_of_a_full_one() {
+        for fsync in [false, true] {
+            let full = cases("etcd", fsync, Extent::Full);
+            let quick = cases("etcd", fsync, Extent::Quick);
+            assert!(quick.iter().all(|case| full.contains(case)) && !quick.is_empty());
+        }
+    }
+
+    #[test]
+    fn all_work_is_measured() {
+        let full = cases("etcd", false, Extent::Full);
+        let is_measured = |work: &Work| full.iter().any(|case| case.work == *work);
+        assert!(Work::ALL.iter().all(is_measured));
+        assert_eq!(full.iter().filter(|case| case.busy).count(), 1);
+    }
+}

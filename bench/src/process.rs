@@ -64,3 +64,42 @@ impl Racer for Process {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Work;
+
+    /// A racer that is a line of shell.
+    async fn run(script: &str) -> Result<Option<Report>, Failure> {
+        let log = std::env::temp_dir().join(format!("synod-bench-{}.log", std::process::id()));
+        let mut process = Process::start(Path::new("sh"), &["-c", script], &log)?;
+        let done = process.run(&Task::laps(Work::Get, 1, 1)).await;
+        drop(process);
+        std::fs::remove_file(log).or_else(|gone| match gone.kind() {
+            // Another one of these tests has the same log.
+            std::io::ErrorKind::NotFound => Ok(()),
+            _ => Err(gone),
+        })?;
+        done
+    }
+
+    #[tokio::test]
+    async fn a_program_is_told_what_to_do_and_tells_what_came_of_it() {
+        let echo = r#"read task; case "$task" in *get*) echo '{"laps":1,"micros":4,"p50":1,"p90":2,"p99":3}';; esac"#;
+        let report = run(echo).await.expect("it answers").expect("it can");
+        assert_eq!((report.laps, report.p99, report.cpu), (1, 3.0, None));
+
+        assert_eq!(run(r#"read task; echo '{"missing":"get"}'"#).await.expect("it answers"), None);
+    }
+
+    #[tokio::test]
+    async fn a_program_that_fails_or_ends_is_told_of() {
+        let failed = run(r#"read task; echo '{"failed":"no server"}'"#).await;
+        assert_eq!(failed.expect_err("it failed").to_string(), "no server");
+        let ended = run("read task; exit 1").await.expect_err("it ended").to_string();
+        assert!(ended.contains("ended before it answered"), "{ended}");
+        let none = Process::start(Path::new("/nowhere/to/be/found"), &[], Path::new("/dev/null"));
+        assert!(none.expect_err("nothing is there").to_string().contains("/nowhere/to/be/found"));
+    }
+}

@@ -104,3 +104,84 @@ impl Race {
         racer.run(&Task { clients, ..task }).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::report::report;
+
+    const PACE: Pace = Pace {
+        warm_up: Duration::from_millis(2),
+        round: Duration::from_millis(1),
+        rounds: 4,
+        budget: Duration::from_secs(60),
+    };
+
+    /// Tells that it was asked, and answers in its way.
+    struct Fake {
+        name: &'static str,
+        asked: Rc<RefCell<Vec<String>>>,
+        answer: fn(&Task) -> Result<Option<Report>, Failure>,
+    }
+
+    #[async_trait(?Send)]
+    impl Racer for Fake {
+        async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+            self.asked.borrow_mut().push(format!("{} {} ms", self.name, task.millis));
+            (self.answer)(task)
+        }
+    }
+
+    fn done(_: &Task) -> Result<Option<Report>, Failure> {
+        Ok(Some(report(vec![Duration::from_micros(5)], 5.0, None, None)))
+    }
+
+    async fn race(
+        answers: [fn(&Task) -> Result<Option<Report>, Failure>; 2],
+    ) -> (Vec<Record>, String) {
+        let asked = Rc::new(RefCell::default());
+        let mut racers = ["a", "b"].into_iter().zip(answers).map(|(name, answer)| {
+            let fake = Fake { name, asked: Rc::clone(&asked), answer };
+            (name.to_owned(), Box::new(fake) as Box<dyn Racer>)
+        });
+        let mut racers: Vec<Named> = racers.by_ref().collect();
+        let case = Case {
+            server: "none".to_owned(),
+            fsync: false,
+            work: Work::Get,
+            clients: 1,
+            busy: false,
+        };
+        let records = Race::new(PACE).run(&case, &mut racers).await;
+        let asked = asked.borrow().join(", ");
+        (records, asked)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_begins_changes_from_round_to_round() {
+        let (records, asked) = race([done, done]).await;
+
+        let rounds = "a 1 ms, b 1 ms, b 1 ms, a 1 ms, a 1 ms, b 1 ms, b 1 ms, a 1 ms";
+        assert_eq!(asked, format!("a 2 ms, b 2 ms, {rounds}"));
+        assert_eq!(records.len(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_first_has_not_nobody_does() {
+        let (records, asked) = race([|_| Ok(None), done]).await;
+        assert_eq!((records.len(), asked.as_str()), (0, "a 2 ms"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_fails_to_get_warm_does_not_race() {
+        let (records, asked) = race([done, |_| Err("no breath".into())]).await;
+        let failed = |record: &&Record| record.fact == Fact::Failed("no breath".to_owned());
+        assert_eq!(records.iter().filter(failed).count(), 1);
+        assert_eq!(asked.matches('b').count(), 1, "{asked}");
+    }
+}

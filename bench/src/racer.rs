@@ -101,3 +101,57 @@ fn answer(task: &Task, done: Result<Option<Report>, Failure>) -> Answer {
         Err(failure) => Answer::Failed { failed: failure.to_string() },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::report;
+    use crate::task::Work;
+
+    struct Fake;
+
+    #[async_trait(?Send)]
+    impl Racer for Fake {
+        async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+            match task.work {
+                Work::Get => Ok(Some(report(vec![Duration::from_micros(2)], 2.0, None, None))),
+                Work::Lock => Err("out of order".into()),
+                _ => Ok(None),
+            }
+        }
+    }
+
+    #[test]
+    fn each_line_is_answered_by_one() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let tasks = "{\"work\":\"get\",\"clients\":1,\"millis\":5}\n\
+            {\"work\":\"lock\",\"clients\":2,\"laps\":5}\n\
+            {\"work\":\"drain\",\"clients\":3}\n\
+            {\"work\":\"nap\"}\n";
+        let mut told = Vec::new();
+        serve(&runtime, &mut Fake, tasks.as_bytes(), &mut told).expect("there is room");
+
+        let told = String::from_utf8(told).expect("text");
+        let lines: Vec<&str> = told.lines().collect();
+        assert!(lines[0].starts_with("{\"laps\":1,\"micros\":2.0,"), "{told}");
+        assert_eq!(lines[1], "{\"failed\":\"out of order\"}");
+        assert_eq!(lines[2], "{\"missing\":\"lock, drain\"}");
+        assert!(lines[3].contains("not a task") && lines.len() == 4, "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_lanes_work_until_the_task_is_over() {
+        let lane = |pause: u64| {
+            async move || {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                Ok(())
+            }
+        };
+        let task = Task::lasting(Work::Get, 2, Duration::from_millis(10));
+        let report = drive(&task, vec![lane(5), lane(2)]).await.expect("nothing fails");
+        assert_eq!(report.laps, 7);
+
+        let failing = vec![async || Err("no".into())];
+        assert_eq!(drive(&task, failing).await.expect_err("it fails").to_string(), "no");
+    }
+}
