@@ -17,13 +17,25 @@ use crate::world::World;
 
 mod handing;
 mod losing;
+mod multi;
 mod mutex;
+mod passing;
+mod reentrant;
 mod rwlock;
 mod semaphore;
 mod ticket;
 
-pub(crate) const ALL: &[&[Case]] =
-    &[mutex::CASES, ticket::CASES, losing::CASES, handing::CASES, rwlock::CASES, semaphore::CASES];
+pub(crate) const ALL: &[&[Case]] = &[
+    mutex::CASES,
+    ticket::CASES,
+    losing::CASES,
+    handing::CASES,
+    rwlock::CASES,
+    semaphore::CASES,
+    reentrant::CASES,
+    multi::CASES,
+    passing::CASES,
+];
 
 /// Somebody who waits for something in a task of his own. Dropped, he gives up.
 #[derive(Debug)]

@@ -143,6 +143,12 @@ impl Line {
         Ok(None)
     }
 
+    /// The first ticket in the line, if there is any.
+    pub(crate) async fn first(&self) -> Result<Option<Path>> {
+        let view = self.client.read(Query::children(self.dir.clone()).names_only()).await?;
+        Ok(Queue::of(&view).standing().first().map(|first| first.path.clone()))
+    }
+
     /// Whether whoever came now would have to wait.
     async fn is_taken(&self) -> Result<bool> {
         let few = if self.form.whole { usize::MAX } else { wait::SIGHT };

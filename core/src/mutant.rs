@@ -133,6 +133,16 @@ mistakes! {
         LimitChangeIgnored = "relies on who came before the number of permits was changed",
         PermitsBarge = "takes permits that are left, whoever waits for more",
         LimitRemembered = "goes by the number of permits that there were at first",
+        OwnersMixedUp = "lets anybody in again who comes through the same lock",
+        ReentersLost = "lets an owner in again who has lost the lock",
+        LocksInAnyOrder = "takes several locks in the order in which they are named",
+        SomeKept = "keeps the locks that it got when it does not get all",
+        QuestionUnheard = "does not look whether what it holds is asked for",
+        UnfairUnlooked = "takes a lock that it drew a ticket for, whoever is ahead",
+        TurnUncounted = "passes a lock on with the token of whoever had it",
+        PassesForEver = "passes a lock on within its process for as long as anybody there wants it",
+        PassesFenced = "passes on a lock under which a transaction may be on its way",
+        PassedForgotten = "leaves a lock with nobody that it passed on to somebody who is gone",
         GrantsUncertain = "enters without asking whether its session still lives",
     }
 }

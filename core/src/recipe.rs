@@ -8,11 +8,21 @@
 //! | [`mutex`] | one at a time, in order |
 //! | [`rwlock`] | many readers or one writer, in order |
 //! | [`semaphore`] | so many at a time, in order |
+//! | [`reentrant`] | one at a time, who may enter again |
+//! | [`passing`] | one at a time, passed on within a process without asking the store |
+//! | [`unfair`] | one at a time, in no order |
+//! | [`multi`] | several at once, all or none |
+//! | [`revocable`] | asking for what somebody has |
 //! | [`inspect`] | who holds and who waits |
 
 pub mod inspect;
+pub mod multi;
 pub mod mutex;
+pub mod passing;
+pub mod reentrant;
+pub mod revocable;
 pub mod rwlock;
 pub mod semaphore;
+pub mod unfair;
 
 pub use crate::line::hold::{Hold, Token};

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -13,7 +14,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::retry::{Delays, Retry};
+use crate::retry::{Backoff, Delays, Retry};
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
 use crate::session::reach::{Reach, Tuning};
@@ -286,6 +287,12 @@ impl Session {
         Retry::forever().delays(&self.reach.tuning.chance)
     }
 
+    /// How long to wait before what many may want to do at once: anything up to a time that grows.
+    pub(crate) fn spread(&self) -> Delays {
+        let backoff = Backoff::default().first(SPREAD).cap(100 * SPREAD).jitter(1.0);
+        Retry::Forever { backoff }.delays(&self.reach.tuning.chance)
+    }
+
     pub(crate) fn life(&self) -> &Arc<Life> {
         &self.reach.life
     }
@@ -318,6 +325,9 @@ impl Session {
         let _taken = self.jobs.send(job).is_ok();
     }
 }
+
+/// The longest first wait of those who would otherwise all try at once.
+const SPREAD: Duration = Duration::from_millis(10);
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -81,6 +81,14 @@ impl<K> Hold<K> {
         Hold { stub, kind: kind(before), recipe, since }
     }
 
+    /// The same, in other hands of this process.
+    pub(crate) fn passed_on(mut self) -> Self {
+        if !mutant::is(Mutant::TurnUncounted) {
+            self.stub.token = self.stub.token.next_turn();
+        }
+        self
+    }
+
     /// The number to give to systems outside. Larger for whoever holds it later.
     pub fn token(&self) -> Token {
         self.stub.token
@@ -164,9 +172,7 @@ impl<K> Hold<K> {
         meter::held(self.recipe, self.since.elapsed());
         let Self { stub, .. } = self;
         if stub.is_gone() {
-            return Err(Error::new(ErrorKind::SessionLost, "giving back what was held")
-                .at(stub.path())
-                .because("it was lost before"));
+            return Err(stub.was_lost());
         }
         stub.remove().await
     }
@@ -238,6 +244,12 @@ impl Stub {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_lost(&self) -> Error {
+        Error::new(ErrorKind::SessionLost, "holding on")
+            .at(self.path())
+            .because("it was lost before")
     }
 
     /// Removes the node, and tells when it is gone.

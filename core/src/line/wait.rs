@@ -13,7 +13,7 @@ use crate::line::order::{Claim, POSTED, Queue, Room, Turn, turn};
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Event, Node, Query, View, Watch};
+use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
 
 /// How many tickets are looked at where the one right ahead is enough: that one, and the own.
 pub(crate) const SIGHT: usize = 2;
@@ -45,6 +45,21 @@ enum Stop {
     /// The ticket is gone, or its session is.
     Gone,
     Failed(Error),
+}
+
+/// What is watched from one look to the next.
+#[derive(Debug, Default)]
+struct Watches {
+    own: Option<Watch>,
+    line: Option<Watch>,
+}
+
+/// What was told.
+enum News {
+    /// By the watch of the line, or of the one ahead.
+    Line(Option<Event>),
+    /// About the own ticket, or the session.
+    Other,
 }
 
 impl Ticket {
@@ -108,6 +123,22 @@ impl Ticket {
         }
     }
 
+    /// The ticket that it would have to wait for; `None` if it is called.
+    pub(crate) async fn blocked_by(&mut self) -> Result<Option<Path>> {
+        loop {
+            match self.turn().await {
+                Ok(Turn::Now) if self.is_certain() => {
+                    meter::called(self.form().recipe, self.since.elapsed(), self.asked);
+                    return Ok(None);
+                }
+                Ok(Turn::Now) => self.rest().await,
+                Ok(Turn::After(ahead)) => return Ok(Some(ahead)),
+                Ok(Turn::Next | Turn::Gone) | Err(Stop::Gone) => self.draw_again().await?,
+                Err(Stop::Failed(error)) => return Err(error),
+            }
+        }
+    }
+
     /// Gives the place up, and waits until that is done, or goes on in the background.
     pub(crate) async fn leave(self) {
         let path = self.stub.path().clone();
@@ -131,7 +162,7 @@ impl Ticket {
     }
 
     async fn called_in_session(&mut self) -> Result<(), Stop> {
-        let mut own = None;
+        let mut watches = Watches::default();
         loop {
             match self.turn().await? {
                 Turn::Now if self.is_certain() => {
@@ -141,12 +172,12 @@ impl Ticket {
                 Turn::Now => self.rest().await,
                 Turn::Gone => return Err(Stop::Gone),
                 Turn::After(ahead) => {
-                    self.until_gone(&ahead, &mut own).await?;
+                    self.until_gone(&ahead, &mut watches).await?;
                     if mutant::is(Mutant::PredecessorGoneIsTurn) {
                         return Ok(());
                     }
                 }
-                Turn::Next => self.until_anything(&mut own).await?,
+                Turn::Next => self.until_anything(&mut watches).await?,
             }
         }
     }
@@ -223,7 +254,7 @@ impl Ticket {
     }
 
     /// Waits until it may be worth to look again, as the one ahead went or was called.
-    async fn until_gone(&mut self, ahead: &Path, own: &mut Option<Watch>) -> Result<(), Stop> {
+    async fn until_gone(&mut self, ahead: &Path, watches: &mut Watches) -> Result<(), Stop> {
         if mutant::is(Mutant::WatchesInTwoCalls) {
             let session = self.stub.session().clone();
             let there = Query::node(ahead.clone()).names_only();
@@ -231,16 +262,15 @@ impl Ticket {
                 return Ok(());
             }
         }
-        let mine = self.stub.path().clone();
         let mut query = Query::node(ahead.clone());
         if !self.may_share() {
             query = query.names_only();
         }
-        let Some((view, watch)) = self.observe(query, &mine, own).await? else { return Ok(()) };
+        let Some((view, mut watch)) = self.observe(query, watches).await? else { return Ok(()) };
         let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
         let Some(node) = view.node() else {
             if blind {
-                self.until_told(watch, own).await;
+                self.until_told(&mut watch, watches).await;
             }
             return Ok(());
         };
@@ -250,9 +280,9 @@ impl Ticket {
         }
         if self.form().room != Room::One && !self.will_tell(node).await? {
             drop(watch);
-            return self.until_anything(own).await;
+            return self.until_anything(watches).await;
         }
-        self.until_told(watch, own).await;
+        self.until_told(&mut watch, watches).await;
         Ok(())
     }
 
@@ -284,17 +314,28 @@ impl Ticket {
         Ok(changed_before || mutant::is(Mutant::LimitChangeIgnored))
     }
 
-    /// Waits until anything in the line is another than when it was looked at last.
-    async fn until_anything(&mut self, own: &mut Option<Watch>) -> Result<(), Stop> {
-        let mine = self.stub.path().clone();
-        let all = Query::children(self.line.dir().clone()).names_only();
-        let Some((view, watch)) = self.observe(all, &mine, own).await? else { return Ok(()) };
-        // Whatever happened since the last look is in this one.
-        if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
-            self.seen = Some(view);
-            return Ok(());
+    /// Waits until something in the line is another than when it was looked at last.
+    async fn until_anything(&mut self, watches: &mut Watches) -> Result<(), Stop> {
+        let mut line = if let Some(line) = watches.line.take() {
+            line
+        } else {
+            let all = Query::children(self.line.dir().clone()).names_only();
+            let Some((view, line)) = self.observe(all, watches).await? else { return Ok(()) };
+            if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
+                self.seen = Some(view);
+                return Ok(());
+            }
+            line
+        };
+        loop {
+            match self.until_told(&mut line, watches).await {
+                News::Line(Some(Event::Changed(change))) if is_arrival(&change) => {}
+                News::Line(Some(Event::Ended(_)) | None) => return Ok(()),
+                _ => break,
+            }
         }
-        self.until_told(watch, own).await;
+        // What comes while the line is looked at again is told, too.
+        watches.line = Some(line);
         Ok(())
     }
 
@@ -302,14 +343,13 @@ impl Ticket {
     async fn observe(
         &mut self,
         query: Query,
-        mine: &Path,
-        own: &mut Option<Watch>,
+        watches: &mut Watches,
     ) -> Result<Option<(View, Watch)>, Stop> {
         let session = self.stub.session().clone();
-        if own.is_some() {
+        if watches.own.is_some() {
             return self.insist(|| session.observe(query.clone())).await.map(Some);
         }
-        let itself = Query::node(mine.clone()).names_only();
+        let itself = Query::node(self.stub.path().clone()).names_only();
         self.asked += 1;
         let both = || async {
             let both = join(session.observe(query.clone()), session.observe(itself.clone()));
@@ -317,25 +357,25 @@ impl Ticket {
             Ok((there?, mine?))
         };
         let (there, (view, watch)) = self.insist(both).await?;
-        *own = Some(watch);
+        watches.own = Some(watch);
         Ok(view.node().is_some().then_some(there))
     }
 
     /// Waits for news from either watch, or of the session's end.
-    async fn until_told(&self, mut ahead: Watch, own: &mut Option<Watch>) {
-        let Some(mine) = own.as_mut() else { return };
-        let ended = {
+    async fn until_told(&self, ahead: &mut Watch, watches: &mut Watches) -> News {
+        let Some(mine) = watches.own.as_mut() else { return News::Other };
+        let news = {
             let (ahead, mine) = (pin!(ahead.next()), pin!(mine.next()));
             match select(select(ahead, mine), pin!(self.stub.session().lost())).await {
-                Either::Left((Either::Right((event, _)), _)) => {
-                    matches!(event, None | Some(Event::Ended(_)))
-                }
-                _ => false,
+                Either::Left((Either::Left((event, _)), _)) => return News::Line(event),
+                Either::Left((Either::Right((event, _)), _)) => event,
+                Either::Right(_) => return News::Other,
             }
         };
-        if ended {
-            *own = None;
+        if matches!(news, None | Some(Event::Ended(_))) {
+            watches.own = None;
         }
+        News::Other
     }
 
     /// Tells those behind who wait for it to be called, if there are any and it matters to them. In the
@@ -354,6 +394,13 @@ impl Ticket {
         let pause = session.info().ttl / 20;
         let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
     }
+}
+
+/// Whether somebody came, or wrote to his ticket: nobody has less ahead of him for that. No ticket is ever
+/// made again, so this hides nothing.
+fn is_arrival(change: &Change) -> bool {
+    let is_ticket = !change.path.name().starts_with(POSTED);
+    is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)
 }
 
 /// What somebody writes to his ticket who gave up to be alone, in front of his label. Who only says it of

@@ -1,0 +1,101 @@
+//! Several locks as one.
+
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::recipe::multi::MultiLock;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::store::{Expect, Lifetime};
+use synod_core::sweep::cancel_at_every_await;
+use tokio::time::timeout;
+
+use crate::door::{answer, failure};
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-X-3 L-MX-7" breaks [LocksInAnyOrder] => two_orders_do_not_wait_for_each_other,
+    "L-X-3" breaks [SomeKept] => who_does_not_get_all_gets_none,
+    "L-X-3 L-X-1 L-MX-9" breaks [DroppedTicketStays] => several_locks_dropped_at_any_await_leave_nothing,
+    "L-X-3 L-MX-5" breaks [TxnUnguarded] => a_transaction_under_several_locks_needs_all,
+];
+
+fn locks(world: &World, client: &Client, names: &[&str]) -> MultiLock {
+    MultiLock::new(client, names.iter().map(|name| world.at(name))).expect("none twice")
+}
+
+async fn two_orders_do_not_wait_for_each_other(world: World) {
+    const ROUNDS: usize = 10;
+    let mut both = Vec::new();
+    for names in [["a", "b", "c"], ["c", "b", "a"]] {
+        let client = world.hesitant().await;
+        let lock = locks(&world, &client, &names);
+        both.push(Waiting::new(async move {
+            for _ in 0..ROUNDS {
+                let guard = lock.lock().await?;
+                assert!(guard.is_held());
+                guard.release().await?;
+            }
+            Ok(())
+        }));
+    }
+    for one in both {
+        one.gets(&world, "all locks, in the end").await;
+    }
+}
+
+async fn who_does_not_get_all_gets_none(world: World) {
+    let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
+    let held = answer(Mutex::new(&ann, world.at("b")).lock().await);
+    let several = locks(&world, &bob, &["a", "b", "c"]);
+    let tokens = async |name: &str| line(&ann, &world.at(name)).await.len();
+
+    assert!(answer(several.try_lock().await).is_none(), "ann has one of them");
+    assert_eq!([tokens("a").await, tokens("b").await, tokens("c").await], [0, 1, 0]);
+
+    let late = timeout(world.brief(), several.lock()).await;
+    assert!(late.is_err(), "ann has one of them");
+    world.left_alone(&ann, &world.at("a")).await;
+    assert_eq!([tokens("b").await, tokens("c").await], [1, 0]);
+    answer(held.release().await);
+
+    plan.cue(Cue::new(Site::Denied).of(Verb::Create).under(world.at("b")));
+    let denied = failure(several.lock().await, "a lock that is denied");
+    assert_eq!((denied.kind(), plan.pending()), (ErrorKind::Denied, 0));
+    world.left_alone(&ann, &world.at("a")).await;
+    assert_eq!([tokens("b").await, tokens("c").await], [0, 0], "those behind are not asked for");
+
+    let guard = answer(several.try_lock().await).expect("nobody has any");
+    assert_eq!([tokens("a").await, tokens("b").await, tokens("c").await], [1, 1, 1]);
+    answer(guard.release().await);
+    for names in [&["a", "b", "a"][..], &[]] {
+        let named = MultiLock::new(&ann, names.iter().map(|name| world.at(name)));
+        assert_eq!(failure(named, "what cannot be meant").kind(), ErrorKind::Invalid);
+    }
+}
+
+async fn several_locks_dropped_at_any_await_leave_nothing(world: World) {
+    let client = world.hesitant().await;
+    let several = locks(&world, &client, &["a", "b"]);
+    let drops = cancel_at_every_await(async || {
+        answer(answer(several.lock().await).release().await);
+    });
+    assert!(drops.await > 6, "nothing was dropped");
+    for name in ["a", "b"] {
+        world.left_alone(&client, &world.at(name)).await;
+    }
+}
+
+async fn a_transaction_under_several_locks_needs_all(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let guard = answer(locks(&world, &ann, &["a", "b"]).lock().await);
+    let write = |name: &str| guard.txn().create(world.at(name), "", Lifetime::Persistent);
+    assert!(answer(ann.transaction(write("first")).await).committed().is_some());
+
+    let removed = bob.delete(guard.holds()[1].path(), Expect::Any).await;
+
+    assert!(answer(removed).committed().is_some());
+    assert!(answer(ann.transaction(write("second")).await).rejected().is_some());
+    world.in_time("word of the loss", guard.lost()).await;
+    assert!(!guard.is_held());
+}

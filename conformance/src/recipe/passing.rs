@@ -1,0 +1,198 @@
+//! Locks that need no line, or not for each who has them.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use futures_util::future::join_all;
+use synod_core::client::Client;
+use synod_core::layer::fault::Verb;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::passing::PassingMutex;
+use synod_core::recipe::unfair::UnfairLock;
+use synod_core::store::{Expect, Lifetime};
+use synod_core::sweep::{cancel_at_every_await, stop_at};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::door::answer;
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-MX-1 L-MX-3" breaks [UnfairUnlooked] => an_unfair_lock_excludes_like_any,
+    "L-X-7 L-MX-9" breaks [LookIgnored] => an_unfair_lock_is_one_call_and_who_waits_has_no_ticket,
+    "L-MX-9 L-X-1" breaks [DroppedTicketStays] => an_unfair_lock_dropped_at_any_await_leaves_nothing,
+    "L-MX-12 L-MX-3 L-X-7" breaks [TurnUncounted] => tasks_of_one_process_pass_a_lock_on,
+    "L-MX-7" breaks [PassesForEver] => who_waits_elsewhere_has_his_turn,
+    "L-MX-5" breaks [PassesFenced] => a_guard_that_made_a_transaction_is_not_passed_on,
+    "L-MX-9 L-MX-7" breaks [PassedForgotten] => what_was_passed_on_to_nobody_is_given_back,
+];
+
+fn passing(world: &World, client: &Client, most: u32) -> PassingMutex {
+    let most = NonZeroU32::new(most).expect("more than none");
+    PassingMutex::new(client, world.at("lock"), most)
+}
+
+async fn an_unfair_lock_excludes_like_any(world: World) {
+    const CROWD: usize = 6;
+    const ROUNDS: usize = 4;
+    let inside = Arc::new(Semaphore::new(1));
+    let mut all = Vec::new();
+    for number in 0..CROWD {
+        let (client, inside) = (world.client().await, inside.clone());
+        let unfair = UnfairLock::new(&client, world.at("lock"));
+        let fair = Mutex::new(&client, world.at("lock"));
+        all.push(Waiting::new(async move {
+            let mut last = None;
+            for _ in 0..ROUNDS {
+                let guard = if number == 0 { fair.lock().await? } else { unfair.lock().await? };
+                let alone = inside.try_acquire().expect("nobody else is in");
+                assert!(guard.is_held() && Some(guard.token()) > last);
+                last = Some(guard.token());
+                tokio::task::yield_now().await;
+                drop(alone);
+                guard.release().await?;
+            }
+            Ok(())
+        }));
+    }
+    for one in all {
+        one.gets(&world, "the lock, in the end").await;
+    }
+}
+
+async fn an_unfair_lock_is_one_call_and_who_waits_has_no_ticket(world: World) {
+    let (gate, ann) = (world.gate(), world.client().await);
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let lock = UnfairLock::new(&bob, world.at("lock"));
+    let guard = answer(lock.lock().await);
+    answer(guard.release().await);
+    assert_eq!(counts(), [2, 0, 0], "commits, reads, observes");
+
+    let held = answer(UnfairLock::new(&ann, world.at("lock")).lock().await);
+    assert!(answer(lock.try_lock().await).is_none(), "ann has it");
+    let mut waits = Waiting::new(async move { lock.lock().await });
+    world.in_time("his watch", gate.called(Verb::Observe, 1)).await;
+
+    waits.waits_for(world.brief(), "ann has it").await;
+    assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
+    assert_eq!(counts(), [4, 1, 1], "who waits asks nothing");
+    answer(held.release().await);
+    let _guard = waits.gets(&world, "the lock").await;
+}
+
+async fn an_unfair_lock_dropped_at_any_await_leaves_nothing(world: World) {
+    let (ann, bob) = (world.client().await, world.hesitant().await);
+    let lock = UnfairLock::new(&bob, world.at("lock"));
+    let drops = cancel_at_every_await(async || {
+        answer(answer(lock.lock().await).release().await);
+    });
+    assert!(drops.await > 2, "nothing was dropped");
+    world.left_alone(&ann, &world.at("lock")).await;
+    let held = answer(Mutex::new(&ann, world.at("lock")).lock().await);
+    for waits in 1.. {
+        let ended = stop_at(waits, timeout(world.brief(), lock.lock())).await;
+        world.stand(&ann, &world.at("lock"), 1).await;
+        if let Some(late) = ended {
+            assert!(late.is_err(), "ann has it");
+            assert!(waits > 6, "dropped {waits} times only");
+            break;
+        }
+    }
+    answer(held.release().await);
+    world.left_alone(&ann, &world.at("lock")).await;
+}
+
+async fn tasks_of_one_process_pass_a_lock_on(world: World) {
+    const TASKS: usize = 8;
+    let gate = world.gate();
+    let client = world.client_on(gate.clone(), world.options()).await;
+    let mutex = passing(&world, &client, 3);
+    let inside = Arc::new(Semaphore::new(1));
+    let last = Arc::new(std::sync::Mutex::new(None));
+    let task = async |_| {
+        let guard = answer(mutex.lock().await);
+        let alone = inside.try_acquire().expect("nobody else is in");
+        let before = last.lock().expect("nobody panicked").replace(guard.token());
+        assert!(Some(guard.token()) > before, "{} after {before:?}", guard.token());
+        tokio::task::yield_now().await;
+        drop(alone);
+        answer(guard.release().await);
+    };
+
+    world.in_time("all have it", join_all((0..TASKS).map(task))).await;
+
+    // Four have one ticket: it is drawn, passed on three times, and given back.
+    assert_eq!(gate.count(Verb::Commit), 4);
+    world.left_alone(&client, &world.at("lock")).await;
+}
+
+async fn who_waits_elsewhere_has_his_turn(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let mutex = passing(&world, &ann, 2);
+    let first = answer(mutex.lock().await);
+    let theirs = Mutex::new(&bob, world.at("lock"));
+    let mut waits = Waiting::new(async move { theirs.lock().await });
+    world.stand(&ann, &world.at("lock"), 2).await;
+    let (mut greedy, turns) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
+    for _ in 0..3 {
+        let (mutex, turns) = (mutex.clone(), turns.clone());
+        greedy.push(Waiting::new(async move {
+            // As soon as one of them has it, another wants it.
+            for _ in 0..200 {
+                let guard = mutex.lock().await?;
+                turns.fetch_add(1, Ordering::Relaxed);
+                guard.release().await?;
+            }
+            Ok(())
+        }));
+    }
+    waits.waits_for(world.brief(), "ann has it").await;
+
+    answer(first.release().await);
+
+    // Only while he has it do the others wait.
+    let guard = waits.gets(&world, "the lock, among many who pass it on").await;
+    greedy[0].waits_for(world.brief(), "bob has it").await;
+    let turns = turns.load(Ordering::Relaxed);
+    assert!(turns <= 2, "it was passed on {turns} times");
+    answer(guard.release().await);
+    for one in greedy {
+        one.gets(&world, "the lock").await;
+    }
+}
+
+async fn a_guard_that_made_a_transaction_is_not_passed_on(world: World) {
+    let client = world.client().await;
+    let data = world.at("data");
+    assert!(answer(client.create(&data, "0", Lifetime::Persistent).await).committed().is_some());
+    let mutex = passing(&world, &client, 10);
+    let guard = answer(mutex.lock().await);
+    let late = guard.txn().set(data.clone(), "late", Expect::Any);
+    let next = mutex.clone();
+    let mut waits = Waiting::new(async move { next.lock().await });
+    waits.waits_for(world.brief(), "another task has it").await;
+
+    answer(guard.release().await);
+
+    let guard = waits.gets(&world, "the lock").await;
+    assert!(guard.is_held());
+    assert!(answer(client.transaction(late).await).rejected().is_some(), "another task has it");
+}
+
+async fn what_was_passed_on_to_nobody_is_given_back(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let mutex = passing(&world, &ann, 10);
+    let guard = answer(mutex.lock().await);
+    let mut next = Box::pin(mutex.lock());
+    assert!(stop_at(1, &mut next).await.is_none(), "another task has it");
+
+    // It is passed on to who waits, and he is gone before he comes to know.
+    answer(guard.release().await);
+    drop(next);
+
+    let theirs = Mutex::new(&bob, world.at("lock"));
+    let _guard = answer(world.in_time("the lock that nobody has", theirs.lock()).await);
+}

@@ -1,0 +1,108 @@
+//! Who may enter again, and who is asked to leave.
+
+use futures_util::future::join;
+use synod_core::error::ErrorKind;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
+use synod_core::recipe::revocable::ask_back;
+
+use crate::door::{answer, failure};
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-MX-13 L-MX-1" breaks [OwnersMixedUp] => an_owner_enters_again_and_others_wait,
+    "L-MX-13 L-MX-2" needs [Expiry] breaks [ReentersLost] => who_lost_the_lock_does_not_enter_again,
+    "L-MX-13 L-X-1" breaks [DroppedTicketStays] => two_who_show_one_owner_enter_together,
+    "L-MX-7" breaks [QuestionUnheard] => who_is_asked_for_a_lock_learns_of_it_and_decides,
+];
+
+async fn an_owner_enters_again_and_others_wait(world: World) {
+    let client = world.client().await;
+    let mutex = ReentrantMutex::new(&client, world.at("lock"));
+    let (me, you) = (Owner::new(), Owner::new());
+    let outer = answer(mutex.lock(&me).await);
+    let inner = answer(world.in_time("entering again", mutex.lock(&me)).await);
+    assert_eq!(inner.hold().token(), outer.hold().token());
+    assert_eq!(line(&client, &world.at("lock")).await.len(), 1);
+    let other = mutex.clone();
+    let mut waits = Waiting::new(async move { other.lock(&you).await });
+    waits.waits_for(world.brief(), "another owner has it").await;
+
+    answer(outer.release().await);
+    assert_eq!(inner.count(), 1);
+    waits.waits_for(world.brief(), "another owner has it once more").await;
+    assert!(inner.hold().is_held());
+    answer(inner.release().await);
+
+    let guard = waits.gets(&world, "the lock").await;
+    answer(guard.release().await);
+    world.left_alone(&client, &world.at("lock")).await;
+}
+
+async fn who_lost_the_lock_does_not_enter_again(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let mutex = ReentrantMutex::new(&ann, world.at("lock"));
+    let me = Owner::new();
+    let stale = answer(mutex.lock(&me).await);
+    let lock = Mutex::new(&bob, world.at("lock"));
+    let waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&bob, &world.at("lock"), 2).await;
+
+    world.expire(answer(ann.session().await).info().id).await;
+
+    let theirs = waits.gets(&world, "the lock of a session that expired").await;
+    world.in_time("word of the loss", stale.hold().lost()).await;
+    let again = world.in_time("a refusal", mutex.lock(&me)).await;
+    assert_eq!(failure(again, "entering a lost lock again").kind(), ErrorKind::SessionLost);
+    let released = failure(stale.release().await, "the release of a lost lock");
+    assert_eq!(released.kind(), ErrorKind::SessionLost);
+    assert!(theirs.is_held());
+    answer(theirs.release().await);
+    let anew = answer(world.in_time("the lock, anew", mutex.lock(&me)).await);
+    assert!(anew.hold().is_held());
+}
+
+async fn two_who_show_one_owner_enter_together(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let mutex = ReentrantMutex::new(&ann, world.at("lock"));
+    let (me, held) = (Owner::new(), answer(Mutex::new(&bob, world.at("lock")).lock().await));
+    let (gives_up, owner) = (mutex.clone(), me.clone());
+    let gives_up = Waiting::new(async move { gives_up.lock(&owner).await });
+    world.stand(&bob, &world.at("lock"), 2).await;
+    let both = async { join(mutex.lock(&me), mutex.lock(&me)).await };
+    let entering = async {
+        // Whoever went first gives up, and the others ask in his place.
+        let first = line(&bob, &world.at("lock")).await.pop().expect("he waits");
+        drop(gives_up);
+        let gone =
+            async || line(&bob, &world.at("lock")).await.iter().all(|one| one.path != first.path);
+        world.eventually("who gave up is gone", gone).await;
+        answer(held.release().await);
+    };
+
+    let ((first, second), ()) = world.in_time("both enter", join(both, entering)).await;
+
+    let (first, second) = (answer(first), answer(second));
+    assert_eq!((first.count(), first.hold().token()), (2, second.hold().token()));
+    drop((first, second));
+    world.left_alone(&bob, &world.at("lock")).await;
+}
+
+async fn who_is_asked_for_a_lock_learns_of_it_and_decides(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let guard = answer(Mutex::new(&ann, world.at("lock")).label("__REVOKE__").lock().await);
+    let ticket = guard.path().clone();
+    let mut hears = Waiting::new(async move {
+        guard.asked_back().await?;
+        Ok(guard)
+    });
+    hears.waits_for(world.brief(), "nobody has asked").await;
+
+    assert!(answer(ask_back(&bob, &ticket).await), "ann has it");
+
+    let guard = hears.gets(&world, "the question").await;
+    assert!(guard.is_held(), "it is for her to decide");
+    answer(guard.release().await);
+    assert!(!answer(ask_back(&bob, &ticket).await), "nobody has it");
+}

@@ -1,0 +1,92 @@
+//! Asking for something back: the holder learns of it, and decides.
+
+use tokio::time::sleep;
+
+use crate::client::Client;
+use crate::error::{ErrorKind, Result};
+use crate::line::hold::Hold;
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::store::{Expect, Outcome, Query, Why};
+
+/// What is written to a ticket to ask for what it stands for, as Curator writes it.
+const ASKED: &[u8] = b"__REVOKE__";
+
+/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::recipe::inspect::inspect)
+/// tells where tickets are. He learns of it if he listens, by [`Hold::asked_back`], and decides.
+///
+/// `false` if nobody has it any more.
+///
+/// It takes the place of what he said of himself. To take a lock away from somebody who does not listen, delete
+/// the ticket: he then learns that it is lost, and his guarded transactions fail.
+///
+/// On ZooKeeper, Curator's revocable locks ask and listen in the same way.
+///
+/// # Errors
+///
+/// As every verb of a [`Client`].
+///
+/// # Cancel safety
+///
+/// A dropped call has asked or has not.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_core::recipe::inspect::inspect;
+/// use synod_core::recipe::revocable::ask_back;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let line = inspect(&client, &Path::new("/locks/db")?).await?;
+/// if let Some(holder) = line.first() {
+///     ask_back(&client, &holder.path).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub async fn ask_back(client: &Client, path: &Path) -> Result<bool> {
+    match client.set(path, ASKED, Expect::Any).await? {
+        Outcome::Committed(_) => Ok(true),
+        Outcome::Rejected(no) if no.why == Why::Missing => Ok(false),
+        outcome @ Outcome::Rejected(_) => outcome.required().map(|_| true),
+    }
+}
+
+impl<K> Hold<K> {
+    /// Waits until somebody [asks](ask_back) for it back. It goes on being held: whether to give it back is
+    /// for the holder to decide.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] if it is lost before anybody asks, and what the store says.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    pub async fn asked_back(&self) -> Result<()> {
+        let mut delays = self.stub.session().delays();
+        loop {
+            let query = Query::node(self.path().clone());
+            let (view, mut watch) = match self.stub.session().observe(query).await {
+                // The session may live on.
+                Err(error) if error.kind() == ErrorKind::Unreachable => {
+                    sleep(delays.next().unwrap_or_default()).await;
+                    continue;
+                }
+                observed => observed?,
+            };
+            let Some(node) = view.node() else {
+                self.lost().await;
+                return Err(self.stub.was_lost());
+            };
+            let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
+            if written && node.data == ASKED && !mutant::is(Mutant::QuestionUnheard) {
+                return Ok(());
+            }
+            let _look_again = watch.next().await;
+        }
+    }
+}
