@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand, ValueEnum};
 use synod_bench::bare;
 use synod_bench::contest::{Contest, Wanted};
-use synod_bench::ours::{Floor, Ours};
+use synod_bench::ours::{Floor, Ours, Plain};
 use synod_bench::plan::Extent;
 use synod_bench::plot::plot;
 use synod_bench::racer::{Failure, Racer, serve};
@@ -79,6 +79,8 @@ struct Run {
 enum Kind {
     /// A client of synod
     Ours,
+    /// The same, with nothing switched on that has to be
+    Plain,
     /// A session of synod, with nothing above it
     Floor,
     /// The client crate that the backend is built on
@@ -148,6 +150,7 @@ async fn open(kind: Kind, server: Server, address: &str) -> Result<Box<dyn Racer
     let url = server.url(address);
     Ok(match (kind, server) {
         (Kind::Ours, _) => Box::new(Ours::open(&url, "/ours-bench").await?),
+        (Kind::Plain, _) => Box::new(Plain(Ours::open(&url, "/plain-bench").await?)),
         (Kind::Floor, _) => Box::new(Floor::open(&url, "/floor-bench").await?),
         (Kind::Bare, Server::Zookeeper) => Box::new(bare::zookeeper::Bare::connect(address).await?),
         (Kind::Bare, Server::Etcd) => Box::new(bare::etcd::Bare::connect(address).await?),

@@ -31,6 +31,10 @@ pub struct Ours {
     clients: Vec<Client>,
 }
 
+/// The same, where a recipe is not told to do what it does only if it is told to.
+#[derive(Debug)]
+pub struct Plain(pub Ours);
+
 /// A session at the floor: no door over it, no retries, no layers. It tells what those cost.
 #[derive(Debug)]
 pub struct Floor {
@@ -110,9 +114,20 @@ impl Racer for Ours {
             Work::Lock => lock::alone(self, task).await.map(Some),
             Work::LockContended => lock::contended(self, task).await.map(Some),
             Work::Drain => lock::drain(self, task).await.map(Some),
+            Work::LockTasks => lock::passed_on(self, task).await.map(Some),
             Work::Semaphore => share::semaphore(self, task).await.map(Some),
             Work::ReadWrite => share::read_write(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Racer for Plain {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::LockTasks => lock::one_process(&self.0, task).await.map(Some),
             _ => Ok(None),
         }
     }

@@ -53,6 +53,7 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         Work::CreateDelete | Work::Lock => &[1, 16],
         Work::LockContended => &[2, 8, 64],
         Work::Drain => &[100],
+        Work::LockTasks => &[16],
         Work::Semaphore | Work::ReadWrite => &[8],
         Work::Resign => &[2],
     }
@@ -66,6 +67,7 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::Lock => &[1, 16],
         Work::LockContended => &[2, 8, 64, 256],
         Work::Drain => &[100, 1_000],
+        Work::LockTasks => &[16, 256],
         Work::Semaphore | Work::ReadWrite => &[8, 64],
         Work::Observe => &[1],
         Work::Resign => &[2],

@@ -122,34 +122,41 @@ mod tests {
         budget: Duration::from_secs(60),
     };
 
+    /// How a fake answers.
+    #[derive(Clone, Copy)]
+    enum Way {
+        Does,
+        Misses,
+        Fails,
+    }
+
     /// Tells that it was asked, and answers in its way.
     struct Fake {
         name: &'static str,
         asked: Rc<RefCell<Vec<String>>>,
-        answer: fn(&Task) -> Result<Option<Report>, Failure>,
+        way: Way,
     }
 
     #[async_trait(?Send)]
     impl Racer for Fake {
         async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
             self.asked.borrow_mut().push(format!("{} {} ms", self.name, task.millis));
-            (self.answer)(task)
+            let done = report(vec![Duration::from_micros(5)], 5.0, None, None);
+            match self.way {
+                Way::Does => Ok(Some(done)),
+                Way::Misses => Ok(None),
+                Way::Fails => Err("no breath".into()),
+            }
         }
     }
 
-    fn done(_: &Task) -> Result<Option<Report>, Failure> {
-        Ok(Some(report(vec![Duration::from_micros(5)], 5.0, None, None)))
-    }
-
-    async fn race(
-        answers: [fn(&Task) -> Result<Option<Report>, Failure>; 2],
-    ) -> (Vec<Record>, String) {
+    async fn race(ways: [Way; 2]) -> (Vec<Record>, String) {
         let asked = Rc::new(RefCell::default());
-        let mut racers = ["a", "b"].into_iter().zip(answers).map(|(name, answer)| {
-            let fake = Fake { name, asked: Rc::clone(&asked), answer };
+        let racers = ["a", "b"].into_iter().zip(ways).map(|(name, way)| {
+            let fake = Fake { name, asked: Rc::clone(&asked), way };
             (name.to_owned(), Box::new(fake) as Box<dyn Racer>)
         });
-        let mut racers: Vec<Named> = racers.by_ref().collect();
+        let mut racers: Vec<Named> = racers.collect();
         let case = Case {
             server: "none".to_owned(),
             fsync: false,
@@ -164,7 +171,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_begins_changes_from_round_to_round() {
-        let (records, asked) = race([done, done]).await;
+        let (records, asked) = race([Way::Does, Way::Does]).await;
 
         let rounds = "a 1 ms, b 1 ms, b 1 ms, a 1 ms, a 1 ms, b 1 ms, b 1 ms, a 1 ms";
         assert_eq!(asked, format!("a 2 ms, b 2 ms, {rounds}"));
@@ -173,13 +180,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_the_first_has_not_nobody_does() {
-        let (records, asked) = race([|_| Ok(None), done]).await;
+        let (records, asked) = race([Way::Misses, Way::Does]).await;
         assert_eq!((records.len(), asked.as_str()), (0, "a 2 ms"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_fails_to_get_warm_does_not_race() {
-        let (records, asked) = race([done, |_| Err("no breath".into())]).await;
+        let (records, asked) = race([Way::Does, Way::Fails]).await;
         let failed = |record: &&Record| record.fact == Fact::Failed("no breath".to_owned());
         assert_eq!(records.iter().filter(failed).count(), 1);
         assert_eq!(asked.matches('b').count(), 1, "{asked}");

@@ -61,7 +61,7 @@ impl Server {
     /// Who races on it: first ourselves, then what ours is built on, then others, by the name of the
     /// program that `dev/bench` built.
     fn racers(self) -> (&'static [&'static str], &'static [&'static str]) {
-        let rust = &["ours", "floor", "bare"];
+        let rust = &["ours", "plain", "floor", "bare"];
         match self {
             Self::Zookeeper => (rust, &["curator", "kazoo"]),
             Self::Etcd => (rust, &["go"]),

@@ -29,6 +29,8 @@ pub enum Work {
     LockContended,
     /// Waits in line for a lock, until all in front have had it.
     Drain,
+    /// Takes a lock that only other tasks of one process want, and releases it.
+    LockTasks,
     /// Takes one of a few permits that all others want, and gives it back.
     Semaphore,
     /// Takes a lock that all others want, nine times of ten with others who only read.
@@ -70,7 +72,7 @@ pub struct Task {
 
 impl Work {
     /// All of it, in the order of the table.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -79,6 +81,7 @@ impl Work {
         Self::Lock,
         Self::LockContended,
         Self::Drain,
+        Self::LockTasks,
         Self::Semaphore,
         Self::ReadWrite,
         Self::Observe,
@@ -119,6 +122,7 @@ impl fmt::Display for Work {
             Self::Lock => "lock, alone",
             Self::LockContended => "lock, contended",
             Self::Drain => "lock, drain",
+            Self::LockTasks => "lock, one process",
             Self::Semaphore => "semaphore",
             Self::ReadWrite => "read-write lock",
             Self::Observe => "observe",

@@ -88,7 +88,7 @@ func (p *peer) run(t task) (interface{}, error) {
 		return p.nodes(t)
 	case "lock":
 		return p.locks(t)
-	case "lock-contended":
+	case "lock-contended", "lock-tasks":
 		return p.contended(t)
 	case "drain":
 		return p.drain(t)

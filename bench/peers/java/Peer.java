@@ -92,6 +92,8 @@ public final class Peer {
                     return locks(task, sessions(1).get(0));
                 case "lock-contended":
                     return contended(task);
+                case "lock-tasks":
+                    return oneProcess(task);
                 case "drain":
                     return drain(task);
                 case "semaphore":
@@ -161,6 +163,16 @@ public final class Peer {
                 alone(inside);
                 mutex.release();
             };
+        });
+    }
+
+    private String oneProcess(Task task) throws Exception {
+        AtomicInteger inside = new AtomicInteger();
+        InterProcessMutex mutex = new InterProcessMutex(sessions(1).get(0), DIR + "/one-process");
+        return drive(task, lane -> () -> {
+            mutex.acquire();
+            alone(inside);
+            mutex.release();
         });
     }
 

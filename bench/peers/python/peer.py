@@ -27,6 +27,7 @@ class Peer:
             "create-delete": self.nodes,
             "lock": self.locks,
             "lock-contended": self.contended,
+            "lock-tasks": self.one_process,
             "drain": self.drain,
             "semaphore": self.semaphore,
             "read-write": self.read_write,
@@ -56,6 +57,11 @@ class Peer:
         count, inside = task["clients"], []
         path = f"{DIR}/contended/{count}"
         locks = [client.Lock(path) for client in self.sessions(count)]
+        return drive(task, [cycle(lock, inside) for lock in locks])
+
+    def one_process(self, task):
+        client, inside = self.sessions(1)[0], []
+        locks = [client.Lock(f"{DIR}/one-process") for _ in range(task["clients"])]
         return drive(task, [cycle(lock, inside) for lock in locks])
 
     def drain(self, task):

@@ -1,10 +1,12 @@
 //! The lock: taken alone, taken by many in turn, and given on along a line of waiters.
 
 use std::cell::Cell;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::future::{join, try_join_all};
 use synod::recipe::mutex::Mutex;
+use synod::recipe::passing::PassingMutex;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
@@ -53,6 +55,37 @@ pub(super) async fn contended(ours: &mut Ours, task: &Task) -> Result<Report, Fa
     let lanes = ours.sessions(task.clients).await?.iter().map(|client| {
         let mutex = Mutex::new(client, path.clone());
         async move || {
+            let guard = mutex.lock().await?;
+            inside.visit(1).await?;
+            Ok(guard.release().await?)
+        }
+    });
+    drive(task, lanes.collect()).await
+}
+
+/// How often in a row a lock is passed on within the process before others have their turn.
+const MOST: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
+
+/// All tasks want one lock, with one session; it is passed on among them without asking the store.
+pub(super) async fn passed_on(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let path = ours.dir.join("one-process")?;
+    let (mutex, inside) = (PassingMutex::new(&ours.clients[0], path, MOST), Inside::default());
+    let lanes = (0..task.clients).map(|_| {
+        async || {
+            let guard = mutex.lock().await?;
+            inside.visit(1).await?;
+            Ok(guard.release().await?)
+        }
+    });
+    drive(task, lanes.collect()).await
+}
+
+/// The same with the lock that is given back to the store each time.
+pub(super) async fn one_process(ours: &Ours, task: &Task) -> Result<Report, Failure> {
+    let path = ours.dir.join("one-process")?;
+    let (mutex, inside) = (Mutex::new(&ours.clients[0], path), Inside::default());
+    let lanes = (0..task.clients).map(|_| {
+        async || {
             let guard = mutex.lock().await?;
             inside.visit(1).await?;
             Ok(guard.release().await?)
