@@ -15,13 +15,17 @@ use crate::case::Case;
 use crate::door::answer;
 use crate::world::World;
 
+mod election;
 mod handing;
+mod latch;
+mod leading;
 mod losing;
 mod multi;
 mod mutex;
 mod passing;
 mod reentrant;
 mod rwlock;
+mod selector;
 mod semaphore;
 mod ticket;
 
@@ -32,6 +36,10 @@ pub(crate) const ALL: &[&[Case]] = &[
     handing::CASES,
     rwlock::CASES,
     semaphore::CASES,
+    latch::CASES,
+    leading::CASES,
+    selector::CASES,
+    election::CASES,
     reentrant::CASES,
     multi::CASES,
     passing::CASES,

@@ -12,6 +12,7 @@ use crate::client::keeper::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::retry::{Delays, Retry};
 use crate::session::Session;
 use crate::session::deadline::Deadline;
 use crate::session::reach::Tuning;
@@ -134,6 +135,16 @@ impl Client {
                 .because("the store does not answer; the session ends with its time to live")),
             Either::Right(_) => Err(deadline.error(DOING)),
         }
+    }
+
+    /// Whether it was closed, or gave up opening sessions.
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.state().borrow() == Connection::Closed
+    }
+
+    /// How long to wait between the tries of what is not given up.
+    pub(crate) fn delays(&self) -> Delays {
+        Retry::forever().delays(&self.tuning.chance)
     }
 
     fn deadline(&self) -> Deadline {

@@ -8,6 +8,9 @@
 //! | [`mutex`] | one at a time, in order |
 //! | [`rwlock`] | many readers or one writer, in order |
 //! | [`semaphore`] | so many at a time, in order |
+//! | [`leader_latch`] | stands for election until it leaves, and knows whether it leads |
+//! | [`leader_selector`] | does something while it leads |
+//! | [`election`] | leaders with something to say, those who listen, and heirs |
 //! | [`reentrant`] | one at a time, who may enter again |
 //! | [`passing`] | one at a time, passed on within a process without asking the store |
 //! | [`unfair`] | one at a time, in no order |
@@ -15,7 +18,10 @@
 //! | [`revocable`] | asking for what somebody has |
 //! | [`inspect`] | who holds and who waits |
 
+pub mod election;
 pub mod inspect;
+pub mod leader_latch;
+pub mod leader_selector;
 pub mod multi;
 pub mod mutex;
 pub mod passing;

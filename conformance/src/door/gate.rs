@@ -11,9 +11,10 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::layer::fault::Verb;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Commit, Freshness, Node, Outcome, Query, Revision, SessionInfo, SessionOptions,
+    Backend, Commit, Freshness, Loss, Node, Outcome, Query, Revision, SessionInfo, SessionOptions,
     Status, Store, Txn, View, Watch,
 };
+use synod_core::task::{self, Task};
 use tokio::sync::watch;
 
 /// A gate in front of a store. Clones are the same gate.
@@ -34,6 +35,9 @@ struct Shared {
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
+    /// Whom sessions that are opened now are told through, if it may be a lie.
+    losing: AtomicBool,
+    told: Mutex<Vec<watch::Sender<Status>>>,
 }
 
 /// What becomes of a call.
@@ -54,6 +58,8 @@ struct Gated {
     shared: Arc<Shared>,
     /// What is said of the session if nobody gets round to hearing of it.
     first: watch::Sender<Status>,
+    /// Tells on what the server says of it.
+    relay: Option<Task>,
 }
 
 impl Gate {
@@ -66,6 +72,8 @@ impl Gate {
             blind: AtomicBool::new(false),
             starved: AtomicBool::new(false),
             garbles: AtomicBool::new(false),
+            losing: AtomicBool::new(false),
+            told: Mutex::default(),
         };
         Self { backend, shared: Arc::new(shared) }
     }
@@ -117,6 +125,23 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Sessions that are opened from now on can be lost to those who hold them, and live on at the server:
+    /// [`Gate::lose`].
+    pub(crate) fn may_lose(&self) {
+        self.shared.losing.store(true, Ordering::Relaxed);
+    }
+
+    /// Who holds one of the sessions opened so far hears that it is lost. The server does not: it leaves them to
+    /// their time to live.
+    pub(crate) fn lose(&self) {
+        let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
+        for status in told.drain(..) {
+            status.send_replace(Status::Lost { why: Loss::Expired });
+        }
+    }
+}
+
 fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
     calls.get(&verb).copied().unwrap_or_default()
 }
@@ -157,7 +182,12 @@ impl Backend for Gate {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let store = self.shared.pass(Verb::Open, self.backend.open(options)).await?;
         let first = watch::Sender::new(*store.status().borrow());
-        Ok(Box::new(Gated { store, shared: self.shared.clone(), first }))
+        let relay = self.shared.losing.load(Ordering::Relaxed).then(|| {
+            let told = self.shared.told.lock();
+            told.unwrap_or_else(PoisonError::into_inner).push(first.clone());
+            task::spawn(relay(store.status(), first.clone()))
+        });
+        Ok(Box::new(Gated { store, shared: self.shared.clone(), first, relay }))
     }
 }
 
@@ -168,7 +198,7 @@ impl Store for Gated {
     }
 
     fn status(&self) -> watch::Receiver<Status> {
-        if self.shared.starved.load(Ordering::Relaxed) {
+        if self.shared.starved.load(Ordering::Relaxed) || self.relay.is_some() {
             return self.first.subscribe();
         }
         self.store.status()
@@ -196,6 +226,23 @@ impl Store for Gated {
     }
 
     async fn close(&self) -> Result<()> {
+        if self.relay.is_some() && self.first.borrow().is_lost() {
+            return Ok(());
+        }
         self.shared.pass(Verb::Close, self.store.close()).await
+    }
+}
+
+/// Tells on what the server says of a session, until somebody said that it is lost.
+async fn relay(mut from: watch::Receiver<Status>, to: watch::Sender<Status>) {
+    while from.changed().await.is_ok() {
+        let now = *from.borrow_and_update();
+        to.send_if_modified(|told| {
+            let goes_on = !told.is_lost();
+            if goes_on {
+                *told = now;
+            }
+            goes_on
+        });
     }
 }

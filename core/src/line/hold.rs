@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use futures_util::future::{Either, pending, select};
 use tokio::time::{Instant, sleep};
@@ -12,7 +13,7 @@ use crate::line::meter;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
-use crate::store::{Done, Expect, Query, Revision, Sequence, Txn};
+use crate::store::{Done, Event, Expect, Kind, Query, Revision, Sequence, Txn, Watch};
 
 /// Proof of holding something: a number that is larger for whoever holds it later.
 ///
@@ -169,12 +170,24 @@ impl<K> Hold<K> {
     ///
     /// A dropped call goes on in the background.
     pub async fn release(self) -> Result<()> {
+        self.give_back().await
+    }
+
+    /// [`Hold::release`] of what others look at, too: from now on it is not held, whoever asks.
+    pub(crate) async fn give_back(&self) -> Result<()> {
         meter::held(self.recipe, self.since.elapsed());
-        let Self { stub, .. } = self;
-        if stub.is_gone() {
-            return Err(stub.was_lost());
+        if self.stub.is_gone() {
+            return Err(self.stub.was_lost());
         }
-        stub.remove().await
+        self.stub.remove().await
+    }
+
+    /// Gives it back in the background, whoever still looks at it.
+    pub(crate) fn give_up(&self) {
+        if !self.stub.is_gone() {
+            meter::held(self.recipe, self.since.elapsed());
+        }
+        self.stub.give_up();
     }
 }
 
@@ -197,21 +210,30 @@ pub(crate) struct Stub {
     token: Token,
     sequence: Sequence,
     /// Whether the node is given back already, or handed on.
-    spent: bool,
+    spent: AtomicBool,
     /// Whether somebody removed it.
     gone: AtomicBool,
+    /// A watch on it that is there already.
+    watch: Mutex<Option<Watch>>,
 }
 
 impl Stub {
     /// The ticket that the session drew.
     pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
         let (stat, sequence) = (node.stat, node.sequence);
-        let (token, gone) = (Token::new(Revision::ZERO), AtomicBool::new(false));
+        let mut stub = Self {
+            session,
+            node,
+            token: Token::new(Revision::ZERO),
+            sequence: Sequence::new(0),
+            spent: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            watch: Mutex::default(),
+        };
         // From here on it goes when it is dropped.
-        let mut stub =
-            Self { session, node, token, sequence: Sequence::new(0), spent: false, gone };
         let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
-        if stat.owner != Some(stub.session.info().id) {
+        let is_own = stat.owner == Some(stub.session.info().id);
+        if !is_own && !mutant::is(Mutant::OldTicketTrusted) {
             return Err(untold());
         }
         stub.sequence = sequence;
@@ -253,9 +275,30 @@ impl Stub {
     }
 
     /// Removes the node, and tells when it is gone.
-    pub(crate) async fn remove(mut self) -> Result<()> {
-        self.spent = true;
+    pub(crate) async fn remove(&self) -> Result<()> {
+        self.spend();
         self.session.remove(&self.node).await
+    }
+
+    /// Removes the node in the background, unless that was done before.
+    fn give_up(&self) {
+        if mutant::is(Mutant::DroppedTicketStays) {
+            return;
+        }
+        if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
+            self.session.abandon(&self.node);
+        }
+    }
+
+    /// Takes note that the node is given back.
+    pub(crate) fn spend(&self) {
+        self.spent.store(true, Ordering::Relaxed);
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Keeps a watch on the node for who waits for its removal.
+    pub(crate) fn keep(&self, watch: Option<Watch>) {
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
     }
 
     /// Waits until somebody removed the node. Never tells of the end of the session.
@@ -265,15 +308,29 @@ impl Stub {
         if mutant::is(Mutant::RemovalUnnoticed) {
             return pending().await;
         }
+        let kept = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(mut watch) = kept {
+            until_more_than_data(&mut watch).await;
+        }
         while !self.is_gone() {
             match self.session.observe(node.clone()).await {
                 Ok((view, mut watch)) if view.node().is_some() => {
-                    let _look_again = watch.next().await;
+                    until_more_than_data(&mut watch).await;
                 }
                 Ok(_) => self.gone.store(true, Ordering::Relaxed),
                 Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
                 Err(_) => sleep(delays.next().unwrap_or_default()).await,
             }
+        }
+    }
+}
+
+/// Waits for anything but that a node holds other data.
+pub(crate) async fn until_more_than_data(watch: &mut Watch) -> Option<Event> {
+    loop {
+        match watch.next().await {
+            Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
+            event => return event,
         }
     }
 }
@@ -286,8 +343,6 @@ pub(crate) fn untold() -> Error {
 
 impl Drop for Stub {
     fn drop(&mut self) {
-        if !self.spent && !mutant::is(Mutant::DroppedTicketStays) {
-            self.session.abandon(&self.node);
-        }
+        self.give_up();
     }
 }

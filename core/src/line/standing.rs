@@ -8,7 +8,7 @@ use crate::line::hold::Token;
 use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
 use crate::line::wait::{Ticket, shares};
 use crate::path::Path;
-use crate::store::{Query, SessionId};
+use crate::store::{Node, Query, SessionId};
 
 /// Somebody who holds something, or waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,21 @@ pub struct Contender {
     pub label: Bytes,
 }
 
+impl Contender {
+    /// Whoever has this ticket, by its node.
+    pub(crate) fn of(one: &Standing, node: &Node, holds: Option<bool>) -> Option<Self> {
+        let stat = node.stat?;
+        Some(Self {
+            path: one.path.clone(),
+            claim: one.claim,
+            holds,
+            token: Token::new(stat.created),
+            owner: stat.owner,
+            label: node.data.clone(),
+        })
+    }
+}
+
 /// Everybody in the line at `dir`, in order.
 pub(crate) async fn standing(client: &Client, dir: &Path, room: Room) -> Result<Vec<Contender>> {
     let view = client.read(Query::children(dir.clone())).await?;
@@ -37,14 +52,7 @@ pub(crate) async fn standing(client: &Client, dir: &Path, room: Room) -> Result<
     let room = if queue.permits(Room::Posted) > Some(0) { Room::Posted } else { room };
     let contenders = queue.standing().iter().filter_map(|one| {
         let node = view.nodes.iter().find(|node| node.path == one.path)?;
-        Some(Contender {
-            path: one.path.clone(),
-            claim: one.claim,
-            holds: holds(&queue, one, room),
-            token: Token::new(one.created?),
-            owner: one.owner,
-            label: node.data.clone(),
-        })
+        Contender::of(one, node, holds(&queue, one, room))
     });
     Ok(contenders.collect())
 }

@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 use tracing::Instrument;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::{Hold, Stub};
+use crate::line::hold::{Hold, Stub, until_more_than_data};
 use crate::line::meter;
 use crate::line::order::{Claim, POSTED, Queue, Room, Turn, turn};
 use crate::line::{Form, Line};
@@ -32,6 +32,8 @@ pub(crate) struct Ticket {
     sharing: Vec<Path>,
     /// What was seen last: whether somebody is behind, and how many permits there are.
     last: Last,
+    /// The watch on itself that it waited with.
+    own: Option<Watch>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,7 +67,7 @@ enum News {
 impl Ticket {
     pub(super) fn new(line: Line, stub: Stub, seen: Option<View>) -> Self {
         let (since, sharing, last) = (Instant::now(), Vec::new(), Last::default());
-        Self { line, stub, seen, since, asked: 1, sharing, last }
+        Self { line, stub, seen, since, asked: 1, sharing, last, own: None }
     }
 
     pub(crate) fn stub(&self) -> &Stub {
@@ -153,6 +155,14 @@ impl Ticket {
         Hold::new(self.stub, recipe, kind)
     }
 
+    /// [`Ticket::hold`] for what is watched for as long as it is held.
+    pub(crate) fn hold_watched<K>(mut self, kind: K) -> Hold<K> {
+        if !mutant::is(Mutant::WatchesAgain) {
+            self.stub.keep(self.own.take());
+        }
+        self.hold(kind)
+    }
+
     async fn draw_again(&mut self) -> Result<()> {
         tracing::debug!(ticket = %self.stub.path(), "the ticket is gone; drawing another");
         let (stub, seen) = self.line.draw().await?;
@@ -166,6 +176,7 @@ impl Ticket {
         loop {
             match self.turn().await? {
                 Turn::Now if self.is_certain() => {
+                    self.own = watches.own;
                     self.tell_those_behind();
                     return Ok(());
                 }
@@ -364,8 +375,16 @@ impl Ticket {
     /// Waits for news from either watch, or of the session's end.
     async fn until_told(&self, ahead: &mut Watch, watches: &mut Watches) -> News {
         let Some(mine) = watches.own.as_mut() else { return News::Other };
+        let told = async {
+            // What one writes to his ticket matters where others may come in beside him.
+            let matters = self.form().room != Room::One || self.may_share();
+            if matters || mutant::is(Mutant::DataWakes) {
+                return ahead.next().await;
+            }
+            until_more_than_data(ahead).await
+        };
         let news = {
-            let (ahead, mine) = (pin!(ahead.next()), pin!(mine.next()));
+            let (ahead, mine) = (pin!(told), pin!(mine.next()));
             match select(select(ahead, mine), pin!(self.stub.session().lost())).await {
                 Either::Left((Either::Left((event, _)), _)) => return News::Line(event),
                 Either::Left((Either::Right((event, _)), _)) => event,
@@ -408,6 +427,10 @@ fn is_arrival(change: &Change) -> bool {
 pub(crate) const SHARES: &[u8] = b"__READ__";
 
 pub(super) fn shares(node: &Node) -> bool {
+    // What else is written to tickets is whatever people like.
+    if !node.path.name().contains("__WRIT__") && !mutant::is(Mutant::LabelIsMode) {
+        return false;
+    }
     let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
     (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
 }

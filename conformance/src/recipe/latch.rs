@@ -1,0 +1,294 @@
+//! The leader latch: who joins leads in turn, and what that costs.
+
+use std::pin::pin;
+
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use synod_core::client::{Client, Connection};
+use synod_core::error::ErrorKind;
+use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::recipe::Token;
+use synod_core::recipe::leader_latch::{Candidacy, Change, LeaderLatch};
+use synod_core::store::Expect;
+use synod_core::sweep::{cancel_at_every_await, stop_at};
+
+use crate::door::{answer, failure};
+use crate::harness::Link;
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-EL-1 L-X-7" breaks [LookIgnored] => who_joins_an_empty_election_leads_for_one_call,
+    "L-EL-5 L-X-7" breaks [WatchesAgain] => who_waits_comes_to_lead_for_one_call,
+    "L-EL-1 L-EL-5" breaks [PredecessorGoneIsTurn] => the_lead_goes_to_the_next_though_one_between_left,
+    "L-EL-8 L-EL-1" breaks [SortsByName] => participants_are_told_in_order_the_leader_first,
+    "L-EL-4" breaks [LossUntoldToLatch] => terms_are_told_gained_and_lost_in_turn,
+    "L-EL-6" breaks [CloseForgetsDraw] => who_leaves_while_he_draws_leaves_nothing,
+    "L-EL-6 L-X-1" breaks [CloseForgetsDraw] => leaving_at_any_moment_leaves_nothing,
+    "L-EL-6 L-X-1" breaks [DroppedTicketStays] => joining_dropped_at_any_await_leaves_nothing,
+    "L-EL-5 L-OUT-7" breaks [FailureEndsCandidacy RefusalSwallowed] => a_failure_is_told_and_he_stands_again,
+    "L-EL-11 L-EL-3" needs [Links] breaks [ReconnectResets] => who_is_connected_again_keeps_his_place,
+];
+
+pub(super) fn latch(world: &World, client: &Client) -> LeaderLatch {
+    LeaderLatch::new(client, world.at("latch"))
+}
+
+pub(super) async fn joined(world: &World, client: &Client, label: &'static str) -> Candidacy {
+    let latch = latch(world, client).label(label);
+    answer(world.in_time("joining", latch.join()).await)
+}
+
+impl World {
+    /// Waits until somebody leads.
+    pub(super) async fn leads(&self, candidacy: &Candidacy, what: &str) -> Token {
+        answer(self.in_time(what, candidacy.leading()).await).token()
+    }
+}
+
+async fn who_joins_an_empty_election_leads_for_one_call(world: World) {
+    let gate = world.gate();
+    let client = world.client_on(gate.clone(), world.options()).await;
+
+    let candidacy = joined(&world, &client, "ann").await;
+
+    assert_eq!([gate.count(Verb::Commit), gate.count(Verb::Read)], [1, 0], "commits, reads");
+    assert!(candidacy.is_leader());
+    world.in_time("the watch on itself", gate.called(Verb::Observe, 1)).await;
+    answer(candidacy.close().await);
+    let counts = [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    assert_eq!(counts, [2, 0, 1], "commits, reads, observes");
+}
+
+async fn who_waits_comes_to_lead_for_one_call(world: World) {
+    let (gate, ann) = (world.gate(), world.client().await);
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let first = joined(&world, &ann, "ann").await;
+    let second = joined(&world, &bob, "bob").await;
+    world.in_time("his watches", gate.called(Verb::Observe, 2)).await;
+    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    assert_eq!(counts(), [1, 0, 2], "commits, reads, observes");
+    assert!(first.is_leader() && !second.is_leader());
+
+    answer(first.close().await);
+    let lead = world.leads(&second, "the lead of who left").await;
+
+    // Whatever he does besides he does before he leaves.
+    world.stand(&ann, &world.at("latch"), 1).await;
+    assert_eq!(second.leadership().map(|lead| lead.token()), Some(lead));
+    assert_eq!(counts(), [1, 1, 2], "commits, reads, observes");
+}
+
+async fn the_lead_goes_to_the_next_though_one_between_left(world: World) {
+    let [ann, bob, cat] = [world.client().await, world.client().await, world.client().await];
+    let first = joined(&world, &ann, "ann").await;
+    let second = joined(&world, &bob, "bob").await;
+    let third = joined(&world, &cat, "cat").await;
+    let led = world.leads(&first, "the lead of the first").await;
+    let mut waits = {
+        let mut state = pin!(third.changes());
+        let gained = state.next();
+        assert!(futures_util::FutureExt::now_or_never(gained).is_none(), "ann leads");
+        Waiting::new(async move { third.leading().await.map(|_lead| third) })
+    };
+
+    answer(second.close().await);
+    world.stand(&ann, &world.at("latch"), 2).await;
+    waits.waits_for(world.brief(), "ann leads").await;
+    assert!(first.is_leader());
+    answer(first.close().await);
+
+    let third = waits.gets(&world, "the lead, when it is free").await;
+    assert!(world.leads(&third, "the lead").await > led);
+}
+
+async fn participants_are_told_in_order_the_leader_first(world: World) {
+    let client = world.client().await;
+    let names = ["ann", "bob", "cat", "dan", "eve"];
+    let mut all = Vec::new();
+    assert_eq!(answer(latch(&world, &client).leader().await), None);
+    for name in names {
+        all.push(joined(&world, &client, name).await);
+    }
+
+    let told = answer(latch(&world, &client).participants().await);
+
+    let labels: Vec<_> = told.iter().map(|one| String::from_utf8_lossy(&one.label)).collect();
+    assert_eq!(labels, names);
+    assert!(told.is_sorted_by_key(|one| one.token));
+    let leader = answer(latch(&world, &client).leader().await).expect("five stand");
+    assert_eq!((leader.label.as_ref(), leader.holds), (&b"ann"[..], Some(true)));
+    assert_eq!(all[0].leadership().map(|lead| lead.token()), Some(leader.token));
+    assert!(join_all(all.into_iter().map(Candidacy::close)).await.into_iter().all(|it| it.is_ok()));
+    world.left_alone(&client, &world.at("latch")).await;
+}
+
+async fn terms_are_told_gained_and_lost_in_turn(world: World) {
+    const TERMS: usize = 4;
+    let (ann, bob) = (world.client().await, world.client().await);
+    let candidacy = joined(&world, &ann, "ann").await;
+    let mut changes = Box::pin(candidacy.changes());
+    let told = Waiting::new(async move {
+        let mut told = Vec::new();
+        while let Some(change) = changes.next().await {
+            told.push(match change {
+                Change::Gained(lead) => (true, lead.token()),
+                Change::Lost(token) => (false, token),
+                other => panic!("{other:?}"),
+            });
+        }
+        Ok(told)
+    });
+    for _ in 0..TERMS {
+        let lead = answer(world.in_time("the lead", candidacy.leading()).await);
+        // Each term is over for her before the next begins, so that she is told of all.
+        tokio::task::yield_now().await;
+        assert!(answer(bob.delete(lead.path(), Expect::Any).await).committed().is_some());
+        world.in_time("the loss", lead.lost()).await;
+    }
+    let _last = world.leads(&candidacy, "the lead").await;
+    answer(candidacy.close().await);
+
+    let told = told.gets(&world, "the end of what is told").await;
+    let expected: Vec<bool> = (0..told.len()).map(|index| index % 2 == 0).collect();
+    assert_eq!(told.iter().map(|(gained, _)| *gained).collect::<Vec<_>>(), expected);
+    assert_eq!(told.len() % 2, 0, "a term was gained after leaving");
+    assert!(told.chunks(2).all(|term| term[0].1 == term[1].1) && told.len() >= 2);
+    assert!(told.is_sorted_by_key(|(_, token)| *token));
+}
+
+async fn who_leaves_while_he_draws_leaves_nothing(world: World) {
+    let (bob, (ann, plan)) = (world.client().await, world.scripted([]).await);
+    let candidacy = joined(&world, &ann, "ann").await;
+    let first = world.leads(&candidacy, "the lead").await;
+    plan.cue(Cue::new(Site::ReplySlow).of(Verb::Create));
+
+    let removed = bob.delete(&line(&bob, &world.at("latch")).await[0].path, Expect::Any).await;
+    assert!(answer(removed).committed().is_some());
+    let drawn = async || line(&bob, &world.at("latch")).await.iter().any(|one| one.token > first);
+    world.eventually("she stands again", drawn).await;
+    answer(world.in_time("leaving", candidacy.close()).await);
+
+    world.left_alone(&bob, &world.at("latch")).await;
+}
+
+async fn leaving_at_any_moment_leaves_nothing(world: World) {
+    let (ann, bob) = (world.hesitant().await, world.client().await);
+    for pauses in 0..12 {
+        let other = if pauses % 2 == 0 { None } else { Some(joined(&world, &bob, "bob").await) };
+        let candidacy = joined(&world, &ann, "ann").await;
+        if let Some(first) = line(&bob, &world.at("latch")).await.first() {
+            // Somebody draws again, or comes to lead.
+            let _gone = answer(bob.delete(&first.path, Expect::Any).await);
+        }
+        for _ in 0..pauses {
+            tokio::task::yield_now().await;
+        }
+
+        let _lost = world.in_time("leaving", candidacy.close()).await.is_err();
+
+        drop(other);
+        world.left_alone(&bob, &world.at("latch")).await;
+    }
+}
+
+async fn joining_dropped_at_any_await_leaves_nothing(world: World) {
+    let (ann, bob) = (world.hesitant().await, world.client().await);
+    let other = joined(&world, &bob, "bob").await;
+    let drops = cancel_at_every_await(async || {
+        let candidacy = joined(&world, &ann, "ann").await;
+        drop(candidacy);
+    });
+    assert!(drops.await > 2, "nothing was dropped");
+    world.stand(&bob, &world.at("latch"), 1).await;
+    assert!(other.is_leader());
+    answer(other.close().await);
+
+    for waits in 1.. {
+        let leading = async {
+            let candidacy = joined(&world, &ann, "ann").await;
+            let _lead = world.leads(&candidacy, "the lead").await;
+            answer(candidacy.close().await);
+        };
+        let ended = stop_at(waits, leading).await;
+        world.left_alone(&bob, &world.at("latch")).await;
+        if ended.is_some() {
+            assert!(waits > 2, "nothing was dropped");
+            break;
+        }
+    }
+}
+
+async fn a_failure_is_told_and_he_stands_again(world: World) {
+    let (client, plan) = world.scripted([Cue::new(Site::Denied).of(Verb::Create)]).await;
+    let refused = world.in_time("the refusal", latch(&world, &client).join()).await;
+    assert_eq!(failure(refused, "joining what is denied").kind(), ErrorKind::Denied);
+    let candidacy = joined(&world, &client, "ann").await;
+    let first = world.leads(&candidacy, "the lead").await;
+    let mut changes = pin!(candidacy.changes());
+
+    // Later it is the same, but for a while nobody is there to be told.
+    plan.cue(Cue::new(Site::Denied).of(Verb::Create));
+    let (path, bob) = (line(&client, &world.at("latch")).await, world.client().await);
+    assert!(answer(bob.delete(&path[0].path, Expect::Any).await).committed().is_some());
+
+    let mut failures = 0;
+    loop {
+        let change = world.in_time("what happens", changes.next()).await;
+        match change.expect("she stands on") {
+            Change::Gained(lead) if lead.token() > first => break,
+            Change::Failed(error) => {
+                assert_eq!(error.kind(), ErrorKind::Denied);
+                failures += 1;
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((failures, plan.pending()), (1, 0));
+    assert!(candidacy.is_leader());
+}
+
+async fn who_is_connected_again_keeps_his_place(world: World) {
+    const TRIES: usize = 5;
+    for _ in 0..TRIES {
+        let clients = [world.client().await, world.client().await];
+        let all =
+            [joined(&world, &clients[0], "ann").await, joined(&world, &clients[1], "bob").await];
+        let before = line(&clients[0], &world.at("latch")).await;
+        let mut sessions = Vec::new();
+        for client in &clients {
+            sessions.push(answer(client.session().await));
+        }
+        for (link, state) in
+            [(Link::Cut, Connection::Suspended), (Link::Open, Connection::Reconnected)]
+        {
+            for session in &sessions {
+                world.link(session.info().id, link).await;
+            }
+            for client in &clients {
+                let mut now = client.state();
+                let reached = now.wait_for(|now| *now == state || *now == Connection::Lost);
+                let usual = world.profile.ttl;
+                let reached = tokio::time::timeout(usual + world.profile.patience, reached).await;
+                assert!(reached.is_ok_and(|it| it.is_ok()), "{state:?} is not told");
+            }
+        }
+        let known = world.client().await;
+        // Whatever happened to them is told by now.
+        assert!(answer(known.get(&world.at("mark")).await).is_none());
+        if sessions.iter().any(synod_core::session::Session::is_lost) {
+            // It took too long, and whoever is lost may lose his place.
+            drop((all, clients));
+            world.left_alone(&known, &world.at("latch")).await;
+            continue;
+        }
+
+        // What they would do they do at once.
+        let mut calm = Waiting::new(std::future::pending::<synod_core::error::Result<()>>());
+        calm.waits_for(world.brief(), "nothing").await;
+        assert_eq!(line(&known, &world.at("latch")).await, before, "they keep their places");
+        assert!(all[0].is_leader() && !all[1].is_leader());
+        return;
+    }
+    panic!("no link was cut for a short while in {TRIES} tries");
+}

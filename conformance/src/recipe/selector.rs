@@ -1,0 +1,194 @@
+//! The leader selector: work that is done in the lead, and not beside it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use synod_core::client::Client;
+use synod_core::recipe::leader_selector::{LeaderSelector, Term};
+use synod_core::store::Expect;
+use synod_core::sweep::stop_at;
+use tokio::sync::{Notify, mpsc};
+
+use crate::door::answer;
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-EL-7 L-EL-5" breaks [WorkOutlivesLead] => work_is_dropped_before_the_next_term_begins_here,
+    "L-EL-7 L-EL-5" needs [Expiry] breaks [WorkOutlivesLead] => an_expired_session_ends_the_work_and_he_stands_again,
+    "L-EL-5 L-MX-2" needs [Expiry] breaks [WaitsInOneSession] => who_is_lost_while_waiting_stands_again,
+    "L-EL-7" breaks [RequeuesTwice] => who_stands_again_stands_once,
+    "L-EL-7 L-EL-4" breaks [InterruptRemembered] => an_interruption_ends_the_term_it_meets_and_no_other,
+    "L-EL-7 L-OUT-7" breaks [LeadKeptAfterWork] => what_the_work_fails_with_is_told_and_the_lead_given_back,
+    "L-EL-6 L-X-1" breaks [DroppedTicketStays] => leading_dropped_at_any_await_leaves_nothing,
+];
+
+fn selector(world: &World, client: &Client, label: &'static str) -> LeaderSelector {
+    LeaderSelector::new(client, world.at("select")).label(label)
+}
+
+/// Work that is counted while it is done, and never ends by itself.
+struct Working(Arc<AtomicUsize>);
+
+impl Working {
+    fn begin(at_work: &Arc<AtomicUsize>) -> Self {
+        assert_eq!(at_work.fetch_add(1, Ordering::SeqCst), 0, "the last term is not over");
+        Self(at_work.clone())
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Leads again and again in a task of its own, and tells of each term as it begins.
+fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedReceiver<u64>) {
+    let (tell, told) = mpsc::unbounded_channel();
+    let at_work = Arc::new(AtomicUsize::new(0));
+    let leading = Waiting::new(async move {
+        let work = |lead: synod_core::recipe::leader_selector::Leadership| {
+            let (tell, at_work) = (tell.clone(), at_work.clone());
+            async move {
+                let _working = Working::begin(&at_work);
+                assert!(lead.is_held());
+                let _heard = tell.send(lead.token().revision().get()).is_ok();
+                std::future::pending::<ControlFlow<()>>().await
+            }
+        };
+        selector.keep_leading(work).await
+    });
+    (leading, told)
+}
+
+async fn work_is_dropped_before_the_next_term_begins_here(world: World) {
+    let (ann, eve) = (world.client().await, world.client().await);
+    let (_leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
+    let mut last = 0;
+    for _ in 0..4 {
+        let term = world.in_time("the next term", terms.recv()).await.expect("she stands on");
+        assert!(term > last);
+        last = term;
+        let all = line(&eve, &world.at("select")).await;
+        assert!(answer(eve.delete(&all[0].path, Expect::Any).await).committed().is_some());
+    }
+}
+
+async fn an_expired_session_ends_the_work_and_he_stands_again(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let (_leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
+    let first = world.in_time("the lead", terms.recv()).await.expect("she stands on");
+
+    world.expire(answer(ann.session().await).info().id).await;
+
+    let again = world.in_time("the lead", terms.recv()).await.expect("she stands on");
+    assert!(again > first);
+    let leader = answer(selector(&world, &bob, "").leader().await).expect("she leads");
+    assert_eq!((leader.label.as_ref(), leader.token.revision().get()), (&b"ann"[..], again));
+}
+
+async fn who_is_lost_while_waiting_stands_again(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let (first, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
+    let led = world.in_time("the lead", terms.recv()).await.expect("she stands on");
+    let (_leading, mut next) = keeps_leading(selector(&world, &bob, "bob"));
+    world.stand(&ann, &world.at("select"), 2).await;
+
+    let session = answer(bob.session().await);
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+    drop(first);
+
+    let term = world.in_time("the lead", next.recv()).await.expect("he stands on");
+    assert!(term > led);
+}
+
+async fn who_stands_again_stands_once(world: World) {
+    const TERMS: usize = 5;
+    let (ann, eve) = (world.client().await, world.client().await);
+    let selector = selector(&world, &ann, "ann");
+    let mut terms = 0;
+    let (eve, dir) = (&eve, world.at("select"));
+    let work = |_lead| {
+        terms += 1;
+        let (dir, term) = (dir.clone(), terms);
+        async move {
+            assert_eq!(line(eve, &dir).await.len(), 1, "she stands once");
+            if term < TERMS { ControlFlow::Continue(()) } else { ControlFlow::Break(term) }
+        }
+    };
+
+    let done = answer(world.in_time("the last term", selector.keep_leading(work)).await);
+
+    assert_eq!(done, TERMS);
+    world.left_alone(eve, &dir).await;
+}
+
+async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let selector = selector(&world, &ann, "ann");
+    // Nobody leads, so nobody is interrupted.
+    selector.interrupt();
+    let (_leading, mut terms) = keeps_leading(selector.clone());
+    let first = world.in_time("the lead", terms.recv()).await.expect("she stands on");
+    let (next, mut his) = keeps_leading(LeaderSelector::new(&bob, world.at("select")));
+    world.stand(&ann, &world.at("select"), 2).await;
+
+    selector.interrupt();
+
+    let second =
+        world.in_time("the lead of who was interrupted", his.recv()).await.expect("he stands");
+    assert!(second > first);
+    world.stand(&bob, &world.at("select"), 2).await;
+    // She waits, and is not interrupted for that.
+    let place = line(&bob, &world.at("select")).await[1].token.revision().get();
+    selector.interrupt();
+    selector.interrupt();
+    drop(next);
+    let third = world.in_time("the lead", terms.recv()).await.expect("she stands on");
+    assert!(third > second);
+    assert_eq!(third, place, "her term was over before it began");
+    let all = line(&bob, &world.at("select")).await;
+    let stayed: Vec<_> = all.iter().map(|one| one.token.revision().get()).collect();
+    assert_eq!(stayed, [third], "she leads on");
+    assert!(terms.try_recv().is_err(), "there was another term");
+}
+
+async fn what_the_work_fails_with_is_told_and_the_lead_given_back(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let leading = {
+        let (selector, begun, end) = (selector(&world, &ann, "ann"), begun.clone(), end.clone());
+        Waiting::new(async move {
+            let work = |_lead| async move {
+                begun.notify_one();
+                end.notified().await;
+                Err::<(), _>("the disk is full")
+            };
+            selector.lead(work).await
+        })
+    };
+    world.in_time("the beginning of the work", begun.notified()).await;
+    end.notify_one();
+
+    let term = leading.gets(&world, "the end of the work").await;
+
+    assert_eq!(term, Term::Done(Err("the disk is full")));
+    world.left_alone(&bob, &world.at("select")).await;
+}
+
+async fn leading_dropped_at_any_await_leaves_nothing(world: World) {
+    let (ann, bob) = (world.hesitant().await, world.client().await);
+    let selector = selector(&world, &ann, "ann");
+    for waits in 1.. {
+        let ended = stop_at(waits, selector.lead(|_lead| tokio::task::yield_now())).await;
+        world.left_alone(&bob, &world.at("select")).await;
+        if let Some(term) = ended {
+            assert_eq!(answer(term), Term::Done(()));
+            assert!(waits > 3, "dropped {waits} times only");
+            break;
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! [`LeaderSelector`]: does something while leading, and stops when the lead is lost.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use crate::client::Client;
+use crate::error::Result;
+use crate::line::hold::Hold;
+use crate::line::standing::Contender;
+use crate::line::{Form, Line};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+
+/// An election for work that only one may do: whoever leads does it, and who does not waits for his turn.
+///
+/// At most one of those who work believes at any time that he leads, on the assumption of
+/// [`Mutex`](crate::recipe::mutex::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
+/// that he made before he was paused. When the lead is lost the work is dropped at its next await, before the next
+/// term begins here, and the lead is given back however the work ends.
+///
+/// *Not promised* is that work which does not await stops, nor that nobody acts too late: for that there are
+/// [`Hold::txn`] and [`Hold::token`].
+///
+/// It needs no task of its own: [`lead`](LeaderSelector::lead) and [`keep_leading`](LeaderSelector::keep_leading) are
+/// for the caller to run, and to drop. What the work returns they return, errors too; if it panics, so do they.
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `LeaderSelector`; on etcd, `etcdctl elect`.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::ops::ControlFlow;
+///
+/// use synod_core::recipe::leader_selector::LeaderSelector;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let selector = LeaderSelector::new(&client, Path::new("/leaders/import")?).label("host-7");
+/// let work = |_lead| async { ControlFlow::Break("imported") };
+/// assert_eq!(selector.keep_leading(work).await?, "imported");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LeaderSelector {
+    line: Line,
+    /// How often the leader was interrupted. Clones share it.
+    interrupts: watch::Sender<u64>,
+}
+
+/// The lead, while the work is done: to look at, and for guarded transactions. It is over with the work, whoever
+/// still looks at it.
+pub type Leadership = Arc<Hold>;
+
+/// How one term ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever leads must tell them apart")]
+pub enum Term<T> {
+    /// The work came to its end, with this.
+    Done(T),
+    /// The lead was lost; the work was dropped.
+    Lost,
+    /// [`LeaderSelector::interrupt`] was called; the work was dropped.
+    Interrupted,
+}
+
+/// The lead of one term, which goes with it.
+struct Lead(Leadership);
+
+impl LeaderSelector {
+    /// The election at `path`.
+    pub fn new(client: &Client, path: Path) -> Self {
+        let line = Line::new(client, path, Form::alone("leader_selector", "lock-"));
+        Self { line, interrupts: watch::Sender::new(0) }
+    }
+
+    /// What a candidate is known by to those who look at the participants.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()), ..self }
+    }
+
+    /// Waits for the lead, does the work, and gives the lead back: one term.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::recipe::mutex::Mutex::lock). What the work fails with is in [`Term::Done`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call drops the work and leaves nothing behind.
+    pub async fn lead<T, F>(&self, work: impl FnOnce(Leadership) -> F) -> Result<Term<T>>
+    where
+        F: Future<Output = T>,
+    {
+        let mut interrupts = self.interrupts.subscribe();
+        let mut ticket = self.line.enqueue().await?;
+        ticket.called().await?;
+        if !mutant::is(Mutant::InterruptRemembered) {
+            interrupts.mark_unchanged();
+        }
+        let lead = Lead(Arc::new(ticket.hold_watched(())));
+        let span = tracing::info_span!("leading", path = %lead.0.path(), token = %lead.0.token());
+        let term = work_while(&lead.0, work(lead.0.clone()), interrupts).instrument(span).await;
+        lead.end().await;
+        Ok(term)
+    }
+
+    /// Leads whenever it is its turn, until the work says [`ControlFlow::Break`]. Lost or interrupted, or on
+    /// [`ControlFlow::Continue`], it stands again, as the last.
+    ///
+    /// # Errors
+    ///
+    /// As [`LeaderSelector::lead`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call drops the work and leaves nothing behind.
+    pub async fn keep_leading<T, F>(&self, mut work: impl FnMut(Leadership) -> F) -> Result<T>
+    where
+        F: Future<Output = ControlFlow<T>>,
+    {
+        let mut forgotten = Vec::new();
+        loop {
+            if mutant::is(Mutant::RequeuesTwice) {
+                forgotten.push(self.line.enqueue().await?);
+            }
+            if let Term::Done(ControlFlow::Break(done)) = self.lead(&mut work).await? {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Ends the term of whoever leads through this selector or a clone of it, if one does: his work is dropped, and
+    /// the next one leads. Who waits goes on waiting.
+    pub fn interrupt(&self) {
+        self.interrupts.send_modify(|times| *times += 1);
+    }
+
+    /// Who is the first: he leads, or is about to.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn leader(&self) -> Result<Option<Contender>> {
+        Ok(self.participants().await?.into_iter().next())
+    }
+
+    /// All who stand, the leader first, in the order in which they will lead.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn participants(&self) -> Result<Vec<Contender>> {
+        self.line.standing().await
+    }
+}
+
+/// The work of a term, for as long as that lasts.
+async fn work_while<T>(
+    lead: &Hold,
+    work: impl Future<Output = T>,
+    mut interrupts: watch::Receiver<u64>,
+) -> Term<T> {
+    if mutant::is(Mutant::WorkOutlivesLead) {
+        return Term::Done(work.await);
+    }
+    // The loss first: work that is ready in the same moment did not end in the lead.
+    let (lost, interrupted) = (pin!(lead.lost()), pin!(interrupts.changed()));
+    match select(select(lost, interrupted), pin!(work)).await {
+        Either::Left((Either::Left(_), _)) => Term::Lost,
+        Either::Left((Either::Right(_), _)) => Term::Interrupted,
+        Either::Right((done, _)) => Term::Done(done),
+    }
+}
+
+impl Lead {
+    /// Gives it back. What the work came to is told in any case; if this fails it goes on in the background.
+    async fn end(self) {
+        if mutant::is(Mutant::LeadKeptAfterWork) {
+            return std::mem::forget(self);
+        }
+        if let Err(error) = self.0.give_back().await {
+            tracing::debug!(path = %self.0.path(), %error, "the lead was not given back in the foreground");
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+impl fmt::Debug for LeaderSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LeaderSelector").field("path", self.line.dir()).finish_non_exhaustive()
+    }
+}
