@@ -1,17 +1,24 @@
 //! [`Contest`]: all races on all servers.
 
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use futures_util::future::join;
 use synod_conformance::server::pipe::Pipe;
+use tokio::time::{Instant, sleep};
 
 use crate::noise::Noise;
 use crate::plan::{Extent, cases};
+use crate::process::Process;
 use crate::race::{QUICK, Race, THOROUGH};
-use crate::racer::Failure;
+use crate::racer::{Failure, Racer as _};
 use crate::record::{self, Case, Fact, Record};
-use crate::stand::{Server, Stand, line_up};
+use crate::report::{Report, report};
+use crate::stand::{Server, Stand, line_up, start};
 use crate::table::Table;
+use crate::task::{Task, Work};
 
 /// What is to be measured.
 #[derive(Clone, Debug)]
@@ -87,7 +94,10 @@ impl Contest {
         for case in cases {
             let address = stand.address();
             let noise = if case.busy { Some(Noise::start(server, address).await?) } else { None };
-            let found = Race::new(pace).run(case, &mut racers).await;
+            let found = match case.work {
+                Work::Lead => self.kill(server, address, case).await?,
+                _ => Race::new(pace).run(case, &mut racers).await,
+            };
             drop(noise);
             if let Some(row) = Table::of(&found).to_string().lines().nth(2) {
                 tell(row);
@@ -100,6 +110,30 @@ impl Contest {
             let counts = self.count(server, &stand, cases, &records).await?;
             record::write(&counts, file)?;
             records.extend(counts);
+        }
+        Ok(records)
+    }
+
+    /// Ends the process of whoever leads, again and again. Racers that are killed are no use for
+    /// anything else, so each round has its own.
+    async fn kill(
+        &self,
+        server: Server,
+        address: SocketAddr,
+        case: &Case,
+    ) -> Result<Vec<Record>, Failure> {
+        const ROUNDS: usize = 5;
+        let mut records = Vec::new();
+        for round in 0..ROUNDS {
+            for name in server.names() {
+                let start = || start(name, server, address, server.shortest(), &self.tools);
+                let fact = match kill(start, &case.task(Duration::ZERO)).await {
+                    Ok(Some(report)) => Fact::Round(round, report),
+                    Ok(None) => continue,
+                    Err(failure) => Fact::Failed(failure.to_string()),
+                };
+                records.push(Record { case: case.clone(), racer: name.to_owned(), fact });
+            }
         }
         Ok(records)
     }
@@ -118,7 +152,9 @@ impl Contest {
         let mut records = Vec::new();
         // One after the other: what others say meanwhile would be counted as well.
         for named in &mut racers {
-            let is_counted = |case: &&Case| !case.busy && was_raced(raced, case, &named.0);
+            let is_counted = |case: &&Case| {
+                !case.busy && case.work != Work::Lead && was_raced(raced, case, &named.0)
+            };
             let cases: Vec<&Case> = cases.iter().filter(is_counted).collect();
             for case in cases {
                 let fact = match stand.count(&pipe, case, named).await {
@@ -131,6 +167,35 @@ impl Contest {
         }
         Ok(records)
     }
+}
+
+/// One process leads, another waits, the first is killed: until the second leads.
+async fn kill(
+    start: impl Fn() -> Result<Process, Failure>,
+    task: &Task,
+) -> Result<Option<Report>, Failure> {
+    let (mut leader, mut heir) = (start()?, start()?);
+    // It has a session by then.
+    heir.run(&Task::laps(Work::Get, 1, 1)).await?;
+    if leader.run(task).await?.is_none() {
+        return Ok(None);
+    }
+    let killed = async {
+        // By then the other one stands in line.
+        sleep(Duration::from_secs(1)).await;
+        drop(leader);
+        Instant::now()
+    };
+    let led = async {
+        let led = heir.run(task).await;
+        (led, Instant::now())
+    };
+    let (killed, (led, now)) = join(killed, led).await;
+    if led?.is_none() {
+        return Ok(None);
+    }
+    let handed = now.checked_duration_since(killed).ok_or("two led at a time")?;
+    Ok(Some(report(vec![handed], handed.as_secs_f64() * 1e6, None, None)))
 }
 
 fn was_raced(raced: &[Record], case: &Case, name: &str) -> bool {

@@ -53,6 +53,8 @@ enum Command {
         server: Server,
         /// Where it listens
         address: String,
+        /// How many milliseconds a session is to live
+        session: u64,
     },
 }
 
@@ -93,7 +95,7 @@ fn main() -> ExitCode {
         Command::Table { results } => print(&results),
         Command::Plot { results, dir } => draw(&results, &dir),
         Command::Stand { server } => stand(server),
-        Command::Racer { kind, server, address } => race(kind, server, &address),
+        Command::Racer { kind, server, address, session } => race(kind, server, &address, session),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -139,15 +141,20 @@ fn stand(server: Server) -> Result<(), Failure> {
     Ok(())
 }
 
-fn race(kind: Kind, server: Server, address: &str) -> Result<(), Failure> {
+fn race(kind: Kind, server: Server, address: &str, session: u64) -> Result<(), Failure> {
     let runtime = runtime()?;
-    let mut racer = runtime.block_on(open(kind, server, address))?;
+    let mut racer = runtime.block_on(open(kind, server, address, session))?;
     serve(&runtime, &mut *racer, stdin().lock(), stdout().lock())?;
     Ok(())
 }
 
-async fn open(kind: Kind, server: Server, address: &str) -> Result<Box<dyn Racer>, Failure> {
-    let url = server.url(address);
+async fn open(
+    kind: Kind,
+    server: Server,
+    address: &str,
+    session: u64,
+) -> Result<Box<dyn Racer>, Failure> {
+    let url = server.url(address, session);
     Ok(match (kind, server) {
         (Kind::Ours, _) => Box::new(Ours::open(&url, "/ours-bench").await?),
         (Kind::Plain, _) => Box::new(Plain(Ours::open(&url, "/plain-bench").await?)),

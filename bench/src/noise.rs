@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::interval;
 
 use crate::racer::Failure;
-use crate::stand::Server;
+use crate::stand::{SESSION, Server};
 
 /// So many writes at a time, so often: a thousand a second.
 const BURST: usize = 10;
@@ -30,7 +30,7 @@ impl Noise {
     ///
     /// If the server is out of reach.
     pub async fn start(server: Server, address: SocketAddr) -> Result<Self, Failure> {
-        let client = synod::connect(&server.url(&address.to_string())).await?;
+        let client = synod::connect(&server.url(&address.to_string(), SESSION)).await?;
         let nodes = (0..BURST).map(|node| Path::new(&format!("/noise/{node}")));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         for node in &nodes {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use synod::client::Client;
 use synod::path::Path;
+use synod::recipe::election::Leader;
 use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
 use synod::{Config, Lifetime};
 
@@ -15,6 +16,7 @@ use crate::racer::{Failure, Racer};
 use crate::report::Report;
 use crate::task::{Task, Work};
 
+mod leader;
 mod lock;
 mod node;
 mod share;
@@ -29,6 +31,8 @@ pub struct Ours {
     config: Config,
     dir: Path,
     clients: Vec<Client>,
+    /// What is led until the end.
+    leader: Option<Leader>,
 }
 
 /// The same, where a recipe is not told to do what it does only if it is told to.
@@ -49,8 +53,12 @@ impl Ours {
     ///
     /// If the URL is none, or the store is out of reach.
     pub async fn open(url: &str, dir: &str) -> Result<Self, Failure> {
-        let mut ours =
-            Self { config: Config::new(url)?, dir: Path::new(dir)?, clients: Vec::new() };
+        let mut ours = Self {
+            config: Config::new(url)?,
+            dir: Path::new(dir)?,
+            clients: Vec::new(),
+            leader: None,
+        };
         ours.sessions(1).await?;
         Ok(ours)
     }
@@ -60,7 +68,10 @@ impl Ours {
     /// # Errors
     ///
     /// If the store does not answer.
-    pub async fn clean_up(self) -> Result<(), Failure> {
+    pub async fn clean_up(mut self) -> Result<(), Failure> {
+        if let Some(leader) = self.leader.take() {
+            leader.resign().await?;
+        }
         for client in &self.clients[1..] {
             client.close().await?;
         }
@@ -118,7 +129,9 @@ impl Racer for Ours {
             Work::Semaphore => share::semaphore(self, task).await.map(Some),
             Work::ReadWrite => share::read_write(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
-            _ => Ok(None),
+            Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),
+            Work::Lead => leader::lead(self, task).await.map(Some),
+            Work::SetIfThere => Ok(None),
         }
     }
 }
@@ -175,7 +188,8 @@ mod tests {
             if let Some(report) = done {
                 let laps = match work {
                     Work::Drain => 3,
-                    Work::Observe => 2,
+                    Work::Observe | Work::Resign | Work::ResignLate => 2,
+                    Work::Lead => 1,
                     _ => 6,
                 };
                 assert_eq!(report.laps, laps, "{work}");

@@ -50,24 +50,35 @@ impl Server {
         }
     }
 
-    /// How to reach one at that address.
-    pub fn url(self, address: &str) -> String {
+    /// How to reach one at that address, with sessions that live so many milliseconds.
+    pub fn url(self, address: &str, session: u64) -> String {
         match self {
-            Self::Zookeeper => format!("zk://{address}?acl=open&session=60s"),
-            Self::Etcd => format!("etcd://{address}?session=60s"),
+            Self::Zookeeper => format!("zk://{address}?acl=open&session={session}ms"),
+            Self::Etcd => format!("etcd://{address}?session={session}ms"),
+        }
+    }
+
+    /// The shortest session that these servers allow, in milliseconds.
+    pub fn shortest(self) -> u64 {
+        match self {
+            Self::Zookeeper => 200,
+            Self::Etcd => 1_000,
         }
     }
 
     /// Who races on it: first ourselves, then what ours is built on, then others, by the name of the
     /// program that `dev/bench` built.
-    fn racers(self) -> (&'static [&'static str], &'static [&'static str]) {
-        let rust = &["ours", "plain", "floor", "bare"];
-        match self {
-            Self::Zookeeper => (rust, &["curator", "kazoo"]),
-            Self::Etcd => (rust, &["go"]),
-        }
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let peers: &[&str] = match self {
+            Self::Zookeeper => &["curator", "kazoo"],
+            Self::Etcd => &["go"],
+        };
+        RUST.iter().chain(peers).copied()
     }
 }
+
+/// The racers that are in this program.
+const RUST: [&str; 4] = ["ours", "plain", "floor", "bare"];
 
 impl Stand {
     /// Starts a server; with `fsync` it writes to the disk before it answers, as by default.
@@ -142,26 +153,42 @@ impl Stand {
     }
 }
 
+/// How long a session outlives its last sign of life, in milliseconds: longer than any task.
+pub const SESSION: u64 = 60_000;
+
 /// Whoever races on a server at that address, each as a process, and who cannot and why.
 ///
 /// `tools` is where `dev/bench` put the peers. Logs go there as well.
 pub fn line_up(server: Server, address: SocketAddr, tools: &Path) -> (Vec<Named>, Vec<String>) {
-    let (rust, peers) = server.racers();
     let (mut racers, mut missing) = (Vec::new(), Vec::new());
-    let address = address.to_string();
-    for name in rust.iter().chain(peers) {
-        let log = tools.join(format!("{name}.log"));
-        let started = if rust.contains(name) {
-            let ourselves = std::env::current_exe().map_err(Failure::from);
-            let arguments = ["racer", name, server.name(), &address];
-            ourselves.and_then(|program| Process::start(&program, &arguments, &log))
-        } else {
-            Process::start(&tools.join(name), &[&address], &log)
-        };
-        match started {
-            Ok(process) => racers.push(((*name).to_owned(), Box::new(process) as _)),
+    for name in server.names() {
+        match start(name, server, address, SESSION, tools) {
+            Ok(process) => racers.push((name.to_owned(), Box::new(process) as _)),
             Err(why) => missing.push(why.to_string()),
         }
     }
     (racers, missing)
+}
+
+/// Starts one racer, whose sessions live so many milliseconds.
+///
+/// # Errors
+///
+/// If it cannot be started.
+pub fn start(
+    name: &str,
+    server: Server,
+    address: SocketAddr,
+    session: u64,
+    tools: &Path,
+) -> Result<Process, Failure> {
+    let log = tools.join(format!("{name}.log"));
+    let (address, session) = (address.to_string(), session.to_string());
+    if RUST.contains(&name) {
+        let ourselves = std::env::current_exe()?;
+        let arguments = ["racer", name, server.name(), &address, &session];
+        Process::start(&ourselves, &arguments, &log)
+    } else {
+        Process::start(&tools.join(name), &[&address, &session], &log)
+    }
 }

@@ -37,8 +37,13 @@ pub enum Work {
     ReadWrite,
     /// Changes a node and waits until another session has heard of it.
     Observe,
-    /// Stops leading, and waits until another session leads.
+    /// Stops leading, and waits until another session leads that stood in line just before.
     Resign,
+    /// The same, and the other session has stood in line for a while.
+    ResignLate,
+    /// Leads, and does not stop while its process lives. A lap of the race, which ends the process of
+    /// whoever leads, is from then on until another process leads.
+    Lead,
 }
 
 /// How many permits [`Work::Semaphore`] has.
@@ -72,7 +77,7 @@ pub struct Task {
 
 impl Work {
     /// All of it, in the order of the table.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -86,13 +91,15 @@ impl Work {
         Self::ReadWrite,
         Self::Observe,
         Self::Resign,
+        Self::ResignLate,
+        Self::Lead,
     ];
 
     /// What decides who is faster.
     pub fn measure(self) -> Measure {
         match self {
             // Between the laps somebody has to come into position.
-            Self::Observe | Self::Resign => Measure::Latency,
+            Self::Observe | Self::Resign | Self::ResignLate | Self::Lead => Measure::Latency,
             _ => Measure::Rate,
         }
     }
@@ -127,6 +134,8 @@ impl fmt::Display for Work {
             Self::ReadWrite => "read-write lock",
             Self::Observe => "observe",
             Self::Resign => "leader resigns",
+            Self::ResignLate => "leader resigns, later",
+            Self::Lead => "leader is killed",
         })
     }
 }

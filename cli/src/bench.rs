@@ -8,6 +8,7 @@ use synod_bench::race::{Named, QUICK, Race, THOROUGH};
 use synod_bench::racer;
 use synod_bench::record::{self, Case, Record};
 use synod_bench::table::{OURS, Table};
+use synod_bench::task::Work;
 
 use crate::args::{Bench, Common};
 use crate::command::{store, until_interrupted};
@@ -40,8 +41,10 @@ fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
     let extent = if bench.full { Extent::Full } else { Extent::Quick };
     let only = bench.only.as_deref().unwrap_or_default();
     let mut cases = cases(scheme.as_str(), false, extent);
-    // Nobody else's cluster is kept busy on purpose.
-    cases.retain(|case| !case.busy && case.work.to_string().contains(only));
+    // Nobody else's cluster is kept busy on purpose, and there is no process to kill.
+    cases.retain(|case| {
+        !case.busy && case.work != Work::Lead && case.work.to_string().contains(only)
+    });
     if cases.is_empty() {
         return Err(Failure::plain("nothing has that in its name; leave --only out to see all"));
     }

@@ -24,10 +24,7 @@ import (
 	recipe "go.etcd.io/etcd/contrib/recipes"
 )
 
-const (
-	dir = "/go-bench"
-	ttl = 60
-)
+const dir = "/go-bench"
 
 var data = strings.Repeat("x", 100)
 
@@ -52,6 +49,7 @@ type report struct {
 type peer struct {
 	client   *clientv3.Client
 	sessions []*concurrency.Session
+	ttl      int
 }
 
 var background = context.Background()
@@ -62,7 +60,13 @@ func main() {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
-	p := &peer{client: client}
+	millis, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+	// Whole seconds, and not less than one.
+	p := &peer{client: client, ttl: (millis + 999) / 1000}
 	tasks := bufio.NewScanner(os.Stdin)
 	for tasks.Scan() {
 		var t task
@@ -96,8 +100,10 @@ func (p *peer) run(t task) (interface{}, error) {
 		return p.readWrite(t)
 	case "observe":
 		return p.observe(t)
-	case "resign":
+	case "resign", "resign-late":
 		return p.resign(t)
+	case "lead":
+		return p.lead()
 	}
 	return map[string]string{"missing": t.Work}, nil
 }
@@ -321,8 +327,11 @@ func (p *peer) resign(t task) (interface{}, error) {
 		if err := p.count(path+"/", 2); err != nil {
 			return nil, err
 		}
-		// It watches the leader only some time after it stands in line.
-		time.Sleep(5 * time.Millisecond)
+		stood := 5 * time.Millisecond
+		if t.Work == "resign-late" {
+			stood = 300 * time.Millisecond
+		}
+		time.Sleep(stood)
 		started := time.Now()
 		if err := leader.Resign(background); err != nil {
 			return nil, err
@@ -340,9 +349,21 @@ func (p *peer) resign(t task) (interface{}, error) {
 	return tell(laps, took, work, rss()), nil
 }
 
+// lead leads until the process ends.
+func (p *peer) lead() (interface{}, error) {
+	own, err := p.leases(1)
+	if err != nil {
+		return nil, err
+	}
+	started := time.Now()
+	err = concurrency.NewElection(own[0], dir+"/killed").Campaign(background, "0")
+	took := time.Since(started)
+	return tell([]time.Duration{took}, took, 0, rss()), err
+}
+
 func (p *peer) leases(count int) ([]*concurrency.Session, error) {
 	for len(p.sessions) < count {
-		session, err := concurrency.NewSession(p.client, concurrency.WithTTL(ttl))
+		session, err := concurrency.NewSession(p.client, concurrency.WithTTL(p.ttl))
 		if err != nil {
 			return nil, err
 		}

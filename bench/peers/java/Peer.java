@@ -40,7 +40,10 @@ public final class Peer {
     private static final byte[] DATA = "x".repeat(100).getBytes(StandardCharsets.US_ASCII);
 
     private final String address;
+    private final int session;
     private final List<CuratorFramework> clients = new ArrayList<>();
+    /** What is led until the end. */
+    private LeaderLatch leading;
     /** Threads stay, as they do in an application. */
     private final ExecutorService threads = Executors.newCachedThreadPool(Peer::daemon);
 
@@ -69,12 +72,13 @@ public final class Peer {
         }
     }
 
-    private Peer(String address) {
+    private Peer(String address, int session) {
         this.address = address;
+        this.session = session;
     }
 
     public static void main(String[] arguments) throws Exception {
-        Peer peer = new Peer(arguments[0]);
+        Peer peer = new Peer(arguments[0], Integer.parseInt(arguments[1]));
         BufferedReader tasks = new BufferedReader(new InputStreamReader(System.in));
         for (String line = tasks.readLine(); line != null; line = tasks.readLine()) {
             System.out.println(peer.answer(line));
@@ -103,7 +107,10 @@ public final class Peer {
                 case "observe":
                     return observe(task);
                 case "resign":
+                case "resign-late":
                     return resign(task);
+                case "lead":
+                    return lead();
                 default:
                     return "{\"missing\":\"" + task.work + "\"}";
             }
@@ -312,8 +319,7 @@ public final class Peer {
             while (children(own.get(0), path) < 2) {
                 Thread.sleep(1);
             }
-            // It watches the leader only some time after it stands in line.
-            Thread.sleep(5);
+            Thread.sleep(task.work.equals("resign-late") ? 300 : 5);
             long started = System.nanoTime();
             leader.close();
             led.await();
@@ -324,10 +330,19 @@ public final class Peer {
         return report(laps, System.nanoTime() - begun, cpu() - cpuBefore, rss());
     }
 
+    private String lead() throws Exception {
+        long started = System.nanoTime();
+        leading = new LeaderLatch(sessions(1).get(0), DIR + "/killed");
+        leading.start();
+        leading.await();
+        long took = System.nanoTime() - started;
+        return report(List.of(took), took, 0, rss());
+    }
+
     private List<CuratorFramework> sessions(int count) throws Exception {
         while (clients.size() < count) {
             CuratorFramework client =
-                    CuratorFrameworkFactory.newClient(address, 60_000, 15_000, new RetryOneTime(100));
+                    CuratorFrameworkFactory.newClient(address, session, 15_000, new RetryOneTime(100));
             client.start();
             client.blockUntilConnected();
             clients.add(client);

@@ -15,8 +15,9 @@ MOST_WAITERS = 100
 
 
 class Peer:
-    def __init__(self, address):
+    def __init__(self, address, session):
         self.address = address
+        self.session = session
         self.clients = []
 
     def run(self, task):
@@ -146,7 +147,7 @@ class Peer:
 
     def sessions(self, count):
         while len(self.clients) < count:
-            client = KazooClient(self.address, timeout=60)
+            client = KazooClient(self.address, timeout=self.session)
             client.start(timeout=15)
             self.clients.append(client)
         return self.clients[:count]
@@ -242,7 +243,7 @@ def rss():
 
 
 def main():
-    peer = Peer(sys.argv[1])
+    peer = Peer(sys.argv[1], int(sys.argv[2]) / 1000)
     for line in sys.stdin:
         try:
             answer = peer.run(json.loads(line))
