@@ -16,7 +16,7 @@ use crate::race::{QUICK, Race, THOROUGH};
 use crate::racer::{Failure, Racer as _};
 use crate::record::{self, Case, Fact, Record};
 use crate::report::{Report, report};
-use crate::stand::{Server, Stand, line_up, start};
+use crate::stand::{SHORT_SESSION, Server, Stand, line_up, start};
 use crate::table::Table;
 use crate::task::{Task, Work};
 
@@ -125,9 +125,11 @@ impl Contest {
         const ROUNDS: usize = 5;
         let mut records = Vec::new();
         for round in 0..ROUNDS {
+            // Signs of life come at some beat, and no round is to meet the same moment of it.
+            let after = Duration::from_secs(1) + Duration::from_millis(137) * u32::try_from(round)?;
             for name in server.names() {
-                let start = || start(name, server, address, server.shortest(), &self.tools);
-                let fact = match kill(start, &case.task(Duration::ZERO)).await {
+                let start = || start(name, server, address, SHORT_SESSION, &self.tools);
+                let fact = match kill(start, &case.task(Duration::ZERO), after).await {
                     Ok(Some(report)) => Fact::Round(round, report),
                     Ok(None) => continue,
                     Err(failure) => Fact::Failed(failure.to_string()),
@@ -169,10 +171,11 @@ impl Contest {
     }
 }
 
-/// One process leads, another waits, the first is killed: until the second leads.
+/// One process leads, another waits, the first is killed after a while: until the second leads.
 async fn kill(
     start: impl Fn() -> Result<Process, Failure>,
     task: &Task,
+    after: Duration,
 ) -> Result<Option<Report>, Failure> {
     let (mut leader, mut heir) = (start()?, start()?);
     // It has a session by then.
@@ -182,7 +185,7 @@ async fn kill(
     }
     let killed = async {
         // By then the other one stands in line.
-        sleep(Duration::from_secs(1)).await;
+        sleep(after).await;
         drop(leader);
         Instant::now()
     };
@@ -194,7 +197,8 @@ async fn kill(
     if led?.is_none() {
         return Ok(None);
     }
-    let handed = now.checked_duration_since(killed).ok_or("two led at a time")?;
+    let handed =
+        now.checked_duration_since(killed).ok_or("its session was lost before it was killed")?;
     Ok(Some(report(vec![handed], handed.as_secs_f64() * 1e6, None, None)))
 }
 

@@ -58,14 +58,6 @@ impl Server {
         }
     }
 
-    /// The shortest session that these servers allow, in milliseconds.
-    pub fn shortest(self) -> u64 {
-        match self {
-            Self::Zookeeper => 200,
-            Self::Etcd => 1_000,
-        }
-    }
-
     /// Who races on it: first ourselves, then what ours is built on, then others, by the name of the
     /// program that `dev/bench` built.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
@@ -155,6 +147,9 @@ impl Stand {
 
 /// How long a session outlives its last sign of life, in milliseconds: longer than any task.
 pub const SESSION: u64 = 60_000;
+
+/// The shortest that both kinds of server allow and a busy machine keeps up with.
+pub const SHORT_SESSION: u64 = 1_000;
 
 /// Whoever races on a server at that address, each as a process, and who cannot and why.
 ///
