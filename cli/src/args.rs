@@ -127,6 +127,8 @@ pub(crate) enum Command {
         /// How long the command may take to end, in milliseconds
         grace: u64,
     },
+    /// Measure how fast a store is, below a node that is removed again
+    Bench(Bench),
     /// Hold a store to its laws: one line a law, then a count
     Conformance {
         /// Only cases whose name contains this
@@ -245,6 +247,17 @@ pub(crate) enum SimCommand {
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
+}
+
+/// What to measure.
+#[derive(Debug, Args)]
+pub(crate) struct Bench {
+    /// All of it, for some minutes, with up to a thousand who wait for one lock
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// Only what has this in its name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
 }
 
 /// How to make a node.

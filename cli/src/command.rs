@@ -52,7 +52,7 @@ fn expected(version: Option<u64>) -> Expect {
 }
 
 /// Waits for `work`, or until somebody presses Ctrl-C.
-async fn until_interrupted<T>(work: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn until_interrupted<T>(work: impl Future<Output = T>) -> Option<T> {
     match select(pin!(work), pin!(tokio::signal::ctrl_c())).await {
         Either::Left((done, _)) => Some(done),
         Either::Right(_) => None,

@@ -8,6 +8,7 @@ use crate::args::{Cli, Command, Common};
 use crate::failure::Failure;
 
 mod args;
+mod bench;
 mod command;
 mod conformance;
 mod demo;
@@ -60,6 +61,7 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Elect(elect) => command::hold::elect(common, elect).await,
         #[cfg(unix)]
         Command::Guard { .. } => Ok(()),
+        Command::Bench(chosen) => bench::run(common, &chosen).await,
         Command::Conformance { only } => conformance::run(common, only.as_deref()),
         Command::Sim(asked) => sim::run(common, &asked),
     }

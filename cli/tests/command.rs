@@ -98,6 +98,20 @@ fn memory_keeps_the_laws_and_the_last_line_counts_them() {
 }
 
 #[test]
+fn a_store_is_measured_and_told_of() {
+    let chosen = ["bench", "--store", "mem://", "--only", "get"];
+    let table = text(&synod(&chosen).stdout);
+    let row = table.lines().last().expect("a row");
+    assert!(table.starts_with("| server ") && row.starts_with("| mem "), "{table}");
+
+    let lines = text(&synod(&[&chosen[..], &["--json"]].concat()).stdout);
+    let line = lines.lines().next().expect("a round");
+    let told: serde_json::Value = serde_json::from_str(line).expect("JSON");
+    assert_eq!((&told["work"], &told["racer"]), (&"get".into(), &"ours".into()));
+    assert!(failing(&["bench", "--store", "mem://", "--only", "nosuch"]).contains("--only"));
+}
+
+#[test]
 fn the_demo_ends_by_itself_and_leaves_nothing() {
     let demo = synod(&["demo", "--json"]);
     assert!(demo.status.success(), "{}", text(&demo.stderr));

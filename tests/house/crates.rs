@@ -12,8 +12,8 @@ const HOUSE: [(&str, &[&str], &[&str]); 9] = [
     ("synod-etcd",        &["synod-core"], &["synod-conformance"]),
     ("synod-sim",         &["synod-core", "synod-mem", "synod-conformance"], &["synod-sim"]),
     ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-conformance"]),
-    ("synod-cli",         &["synod", "synod-conformance"], &[]),
-    ("synod-bench",       &["synod", "synod-zk", "synod-etcd", "synod-conformance"], &[]),
+    ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &[]),
+    ("synod-bench",       &["synod", "synod-conformance"], &[]),
 ];
 
 /// One `key = value` of a manifest, with the table that it stands in.

@@ -163,6 +163,18 @@ impl Cluster {
         told.map(|told| told.lines().filter_map(count).sum::<u64>()).sum()
     }
 
+    /// How many messages clients sent all servers so far: requests of one answer, and what went
+    /// into streams, as watches and signs of life do; `None` if a server does not tell.
+    pub fn messages(&self) -> Option<u64> {
+        let count = |line: &str| {
+            let (_labels, number) =
+                line.strip_prefix("grpc_server_msg_received_total{")?.split_once('}')?;
+            number.trim().parse::<u64>().ok()
+        };
+        let told = self.each().map(|member| member.ask("/metrics").ok());
+        told.map(|told| Some(told?.lines().filter_map(count).sum::<u64>())).sum()
+    }
+
     /// How many watches all servers keep, for everybody.
     pub fn watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_watcher_total")

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(super) struct Shared {
     trap: Mutex<Option<Trap>>,
     /// How many traps have closed.
     closed: watch::Sender<usize>,
+    /// How many bytes were carried, both ways together.
+    carried: AtomicU64,
 }
 
 /// What gets lost.
@@ -90,6 +92,11 @@ impl Pipe {
         &self.addresses
     }
 
+    /// How many bytes it has carried so far, both ways together.
+    pub fn carried(&self) -> u64 {
+        self.shared.carried.load(Ordering::Relaxed)
+    }
+
     /// Changes what it does, for connections that are and that will be.
     pub fn set(&self, link: Link) {
         self.shared.set(link);
@@ -126,6 +133,7 @@ impl Shared {
             only: watch::Sender::new(None),
             trap: Mutex::default(),
             closed: watch::Sender::new(0),
+            carried: AtomicU64::new(0),
         }
     }
 
@@ -204,6 +212,7 @@ impl Carrier {
                 if to.write_all(&bytes).await.is_err() {
                     return;
                 }
+                self.shared.carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
         };
         // What was taken is still given when there is no more.

@@ -137,6 +137,12 @@ impl Ensemble {
         version.split(['-', ',']).next().map(str::to_owned)
     }
 
+    /// How many messages clients sent all servers so far, signs of life among them; `None` if a
+    /// server does not tell.
+    pub fn requests(&self) -> Option<u64> {
+        self.each().map(|node| received(&node.ask("mntr").ok()?)).sum()
+    }
+
     /// How many watches all servers keep for these sessions.
     pub fn watches(&self, sessions: &[SessionId]) -> usize {
         let mine: BTreeSet<String> =
@@ -163,6 +169,11 @@ fn class_path() -> Result<String, String> {
         Ok(format!("{}:{MORE_JARS}", jars.join(":")))
     });
     CLASS_PATH.clone()
+}
+
+/// How many messages a server counted.
+fn received(told: &str) -> Option<u64> {
+    told.lines().find_map(|line| line.strip_prefix("zk_packets_received\t"))?.trim().parse().ok()
 }
 
 /// Counts the paths below the sessions that are named.
@@ -256,6 +267,13 @@ impl ZooKeeper {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_messages_that_a_server_counted_are_read() {
+        let told = "zk_version\t3.8.0\nzk_packets_received\t51\nzk_packets_sent\t50\n";
+        assert_eq!(received(told), Some(51));
+        assert_eq!(received("zk_version\t3.8.0\n"), None);
+    }
 
     #[test]
     fn only_the_watches_of_the_named_sessions_count() {

@@ -1,0 +1,256 @@
+"""kazoo as a racer: a task on each line of the input, an answer on each line of the output."""
+
+import json
+import sys
+import threading
+import time
+
+from kazoo.client import KazooClient
+
+DIR = "/kazoo-bench"
+PERMITS = 4
+DATA = b"x" * 100
+# With more threads than these it is no longer kazoo that is measured, but Python.
+MOST_WAITERS = 100
+
+
+class Peer:
+    def __init__(self, address, session):
+        self.address = address
+        self.session = session
+        self.clients = []
+
+    def run(self, task):
+        works = {
+            "get-local": self.nodes,
+            "get": self.nodes,
+            "set": self.nodes,
+            "create-delete": self.nodes,
+            "lock": self.locks,
+            "lock-contended": self.contended,
+            "lock-tasks": self.one_process,
+            "drain": self.drain,
+            "semaphore": self.semaphore,
+            "read-write": self.read_write,
+            "observe": self.observe,
+        }
+        work = works.get(task["work"])
+        if work is None or task["clients"] > MOST_WAITERS:
+            return {"missing": task["work"]}
+        return work(task)
+
+    def nodes(self, task):
+        client = self.sessions(1)[0]
+        client.ensure_path(f"{DIR}/made")
+        lanes = []
+        for lane in range(task["clients"]):
+            node, made = f"{DIR}/nodes/{lane}", f"{DIR}/made/{lane}"
+            client.ensure_path(node)
+            client.set(node, DATA)
+            lanes.append(lane_of(client, task["work"], node, made))
+        return drive(task, lanes)
+
+    def locks(self, task):
+        client = self.sessions(1)[0]
+        return drive(task, [cycle(client.Lock(f"{DIR}/locks/{n}")) for n in range(task["clients"])])
+
+    def contended(self, task):
+        count, inside = task["clients"], []
+        path = f"{DIR}/contended/{count}"
+        locks = [client.Lock(path) for client in self.sessions(count)]
+        return drive(task, [cycle(lock, inside) for lock in locks])
+
+    def one_process(self, task):
+        client, inside = self.sessions(1)[0], []
+        locks = [client.Lock(f"{DIR}/one-process") for _ in range(task["clients"])]
+        return drive(task, [cycle(lock, inside) for lock in locks])
+
+    def drain(self, task):
+        client = self.sessions(1)[0]
+        path, count, inside = f"{DIR}/drained", task["clients"], []
+        laps, took, work, memory = [], 0, 0, 0
+        for _ in range(max(task.get("laps", 0), 1)):
+            first, last = client.Lock(path), [0]
+            first.acquire()
+
+            def wait():
+                lock = client.Lock(path)
+                lock.acquire()
+                alone(inside)
+                now = time.perf_counter_ns()
+                laps.append(now - last[0])
+                last[0] = now
+                lock.release()
+
+            waiters = [threading.Thread(target=wait, daemon=True) for _ in range(count)]
+            for waiter in waiters:
+                waiter.start()
+            while client.exists(path).numChildren <= count:
+                time.sleep(0.01)
+            # They watch only some time after they stand in line.
+            time.sleep(0.2 + count / 1000)
+            memory = max(memory, rss())
+            work_before, begun = time.process_time_ns(), time.perf_counter_ns()
+            last[0] = begun
+            first.release()
+            for waiter in waiters:
+                waiter.join()
+            took += time.perf_counter_ns() - begun
+            work += time.process_time_ns() - work_before
+        return report(laps, took, work, memory)
+
+    def semaphore(self, task):
+        path = f"{DIR}/semaphore"
+        permits = [client.Semaphore(path, PERMITS) for client in self.sessions(task["clients"])]
+        return drive(task, [cycle(permit) for permit in permits])
+
+    def read_write(self, task):
+        path = f"{DIR}/read-write"
+
+        def lane(number, client):
+            locks = [client.WriteLock(path)] + [client.ReadLock(path) for _ in range(9)]
+            laps = [number]
+
+            def lap():
+                laps[0] += 1
+                with locks[laps[0] % 10]:
+                    pass
+
+            return lap
+
+        own = self.sessions(task["clients"])
+        return drive(task, [lane(number, client) for number, client in enumerate(own)])
+
+    def observe(self, task):
+        first, second = self.sessions(2)
+        node, heard = f"{DIR}/observed", threading.Semaphore(0)
+        first.ensure_path(node)
+        keep_on = [True]
+
+        @second.DataWatch(node)
+        def changed(data, stat):
+            heard.release()
+            return keep_on[0]
+
+        heard.acquire()
+
+        def lap():
+            first.set_async(node, DATA)
+            heard.acquire()
+
+        try:
+            return drive({**task, "clients": 1}, [lap])
+        finally:
+            keep_on[0] = False
+            first.set(node, DATA)
+            heard.acquire()
+
+    def sessions(self, count):
+        while len(self.clients) < count:
+            client = KazooClient(self.address, timeout=self.session)
+            client.start(timeout=15)
+            self.clients.append(client)
+        return self.clients[:count]
+
+
+def lane_of(client, work, node, made):
+    def get():
+        client.sync_async(node)
+        client.get(node)
+
+    def create_delete():
+        client.create(made, DATA, ephemeral=True)
+        client.delete(made)
+
+    return {
+        "get-local": lambda: client.get(node),
+        "get": get,
+        "set": lambda: client.set(node, DATA),
+        "create-delete": create_delete,
+    }[work]
+
+
+def cycle(lock, inside=None):
+    def lap():
+        with lock:
+            if inside is not None:
+                alone(inside)
+
+    return lap
+
+
+def alone(inside):
+    inside.append(1)
+    if len(inside) != 1:
+        raise RuntimeError("two hold one lock")
+    time.sleep(0)
+    inside.pop()
+
+
+def drive(task, lanes):
+    laps, failed = [], []
+    millis, wanted = task.get("millis", 0), task.get("laps", 0)
+    work_before, begun = time.process_time_ns(), time.perf_counter_ns()
+
+    def goes_on(done):
+        if wanted:
+            return done < wanted
+        return not done or time.perf_counter_ns() - begun < millis * 1_000_000
+
+    def drive_one(lane):
+        own = []
+        try:
+            while goes_on(len(own)):
+                started = time.perf_counter_ns()
+                lane()
+                own.append(time.perf_counter_ns() - started)
+        except Exception as why:  # whatever it is, it is told
+            failed.append(why)
+        laps.extend(own)
+
+    threads = [threading.Thread(target=drive_one, args=(lane,), daemon=True) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    took, work = time.perf_counter_ns() - begun, time.process_time_ns() - work_before
+    if failed:
+        raise failed[0]
+    return report(laps, took, work, rss())
+
+
+def report(laps, took, work, memory):
+    laps = sorted(laps)
+
+    def at(hundredths):
+        return laps[(len(laps) - 1) * hundredths // 100] / 1e3 if laps else 0
+
+    return {
+        "laps": len(laps),
+        "micros": took / 1e3,
+        "p50": at(50),
+        "p90": at(90),
+        "p99": at(99),
+        "cpu": work / 1e3,
+        "rss": memory,
+    }
+
+
+def rss():
+    with open("/proc/self/status", encoding="ascii") as status:
+        told = [line.split()[1] for line in status if line.startswith("VmRSS:")]
+    return int(told[0])
+
+
+def main():
+    peer = Peer(sys.argv[1], int(sys.argv[2]) / 1000)
+    for line in sys.stdin:
+        try:
+            answer = peer.run(json.loads(line))
+        except Exception as why:
+            answer = {"failed": f"{type(why).__name__}: {why}"}
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+//! [`Contest`]: all races on all servers.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::join;
+use synod_conformance::server::pipe::Pipe;
+use tokio::time::{Instant, sleep};
+
+use crate::noise::Noise;
+use crate::plan::{Extent, cases};
+use crate::process::Process;
+use crate::race::{QUICK, Race, THOROUGH};
+use crate::racer::{Failure, Racer as _};
+use crate::record::{self, Case, Fact, Record};
+use crate::report::{Report, report};
+use crate::stand::{SHORT_SESSION, Server, Stand, line_up, start};
+use crate::table::Table;
+use crate::task::{Task, Work};
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the command's arguments")]
+pub struct Wanted {
+    /// How much.
+    pub extent: Extent,
+    /// On which server, if not on all.
+    pub server: Option<Server>,
+    /// Only what has this in its name.
+    pub only: Option<String>,
+}
+
+/// All races on all servers, one server after the other.
+#[derive(Clone, Debug)]
+pub struct Contest {
+    wanted: Wanted,
+    tools: PathBuf,
+    results: PathBuf,
+}
+
+impl Contest {
+    /// Measures with the peers in `tools`, and writes to the file `results`.
+    pub fn new(wanted: Wanted, tools: PathBuf, results: PathBuf) -> Self {
+        Self { wanted, tools, results }
+    }
+
+    /// Measures all of it, and says how far it is.
+    ///
+    /// # Errors
+    ///
+    /// If there is no server, or no room for the results.
+    pub async fn run(&self, mut tell: impl FnMut(&str)) -> Result<Table, Failure> {
+        let mut file = File::create(&self.results)?;
+        let mut all = Vec::new();
+        for server in [Server::Zookeeper, Server::Etcd] {
+            if self.wanted.server.is_some_and(|wanted| wanted != server) {
+                continue;
+            }
+            for fsync in [false, true] {
+                let cases = self.cases(server, fsync);
+                if !cases.is_empty() {
+                    let records = self.on(server, fsync, &cases, &mut file, &mut tell).await?;
+                    all.extend(records);
+                }
+            }
+        }
+        Ok(Table::of(&all))
+    }
+
+    fn cases(&self, server: Server, fsync: bool) -> Vec<Case> {
+        let only = self.wanted.only.as_deref().unwrap_or_default();
+        let mut cases = cases(server.name(), fsync, self.wanted.extent);
+        cases.retain(|case| case.work.to_string().contains(only));
+        cases
+    }
+
+    async fn on(
+        &self,
+        server: Server,
+        fsync: bool,
+        cases: &[Case],
+        file: &mut File,
+        tell: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Record>, Failure> {
+        let pace = if self.wanted.extent == Extent::Quick { QUICK } else { THOROUGH };
+        let stand = Stand::start(server, fsync)?;
+        let (mut racers, missing) = line_up(server, stand.address(), &self.tools);
+        for why in missing {
+            tell(&format!("not raced: {why}"));
+        }
+        let mut records = Vec::new();
+        for case in cases {
+            let address = stand.address();
+            let noise = if case.busy { Some(Noise::start(server, address).await?) } else { None };
+            let found = match case.work {
+                Work::Lead => self.kill(server, address, case).await?,
+                _ => Race::new(pace).run(case, &mut racers).await,
+            };
+            drop(noise);
+            if let Some(row) = Table::of(&found).to_string().lines().nth(2) {
+                tell(row);
+            }
+            record::write(&found, &mut *file)?;
+            records.extend(found);
+        }
+        drop(racers);
+        if !fsync {
+            let counts = self.count(server, &stand, cases, &records).await?;
+            record::write(&counts, file)?;
+            records.extend(counts);
+        }
+        Ok(records)
+    }
+
+    /// Ends the process of whoever leads, again and again. Racers that are killed are no use for
+    /// anything else, so each round has its own.
+    async fn kill(
+        &self,
+        server: Server,
+        address: SocketAddr,
+        case: &Case,
+    ) -> Result<Vec<Record>, Failure> {
+        const ROUNDS: usize = 5;
+        let mut records = Vec::new();
+        for round in 0..ROUNDS {
+            // Signs of life come at some beat, and no round is to meet the same moment of it.
+            let after = Duration::from_secs(1) + Duration::from_millis(137) * u32::try_from(round)?;
+            for name in server.names() {
+                let start = || start(name, server, address, SHORT_SESSION, &self.tools);
+                let fact = match kill(start, &case.task(Duration::ZERO), after).await {
+                    Ok(Some(report)) => Fact::Round(round, report),
+                    Ok(None) => continue,
+                    Err(failure) => Fact::Failed(failure.to_string()),
+                };
+                records.push(Record { case: case.clone(), racer: name.to_owned(), fact });
+            }
+        }
+        Ok(records)
+    }
+
+    /// Counts what everybody asks of the server. The way to it is slower then, so it is a pass of its
+    /// own.
+    async fn count(
+        &self,
+        server: Server,
+        stand: &Stand,
+        cases: &[Case],
+        raced: &[Record],
+    ) -> Result<Vec<Record>, Failure> {
+        let pipe = Pipe::start(&[stand.address()])?;
+        let (mut racers, _missing) = line_up(server, pipe.addresses()[0], &self.tools);
+        let mut records = Vec::new();
+        // One after the other: what others say meanwhile would be counted as well.
+        for named in &mut racers {
+            let is_counted = |case: &&Case| {
+                !case.busy && case.work != Work::Lead && was_raced(raced, case, &named.0)
+            };
+            let cases: Vec<&Case> = cases.iter().filter(is_counted).collect();
+            for case in cases {
+                let fact = match stand.count(&pipe, case, named).await {
+                    Ok(Some(count)) => Fact::Count(count),
+                    Ok(None) => continue,
+                    Err(failure) => Fact::Failed(failure.to_string()),
+                };
+                records.push(Record { case: case.clone(), racer: named.0.clone(), fact });
+            }
+        }
+        Ok(records)
+    }
+}
+
+/// One process leads, another waits, the first is killed after a while: until the second leads.
+async fn kill(
+    start: impl Fn() -> Result<Process, Failure>,
+    task: &Task,
+    after: Duration,
+) -> Result<Option<Report>, Failure> {
+    let (mut leader, mut heir) = (start()?, start()?);
+    // It has a session by then.
+    heir.run(&Task::laps(Work::Get, 1, 1)).await?;
+    if leader.run(task).await?.is_none() {
+        return Ok(None);
+    }
+    let killed = async {
+        // By then the other one stands in line.
+        sleep(after).await;
+        drop(leader);
+        Instant::now()
+    };
+    let led = async {
+        let led = heir.run(task).await;
+        (led, Instant::now())
+    };
+    let (killed, (led, now)) = join(killed, led).await;
+    if led?.is_none() {
+        return Ok(None);
+    }
+    let handed =
+        now.checked_duration_since(killed).ok_or("its session was lost before it was killed")?;
+    Ok(Some(report(vec![handed], handed.as_secs_f64() * 1e6, None, None)))
+}
+
+fn was_raced(raced: &[Record], case: &Case, name: &str) -> bool {
+    let is_it = |record: &&Record| record.case == *case && record.racer == name;
+    raced.iter().filter(is_it).any(|record| matches!(record.fact, Fact::Round(..)))
+}

@@ -1,0 +1,170 @@
+//! The command behind `dev/bench`.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
+
+use std::io::{stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use synod_bench::bare;
+use synod_bench::contest::{Contest, Wanted};
+use synod_bench::ours::{Floor, Ours, Plain};
+use synod_bench::plan::Extent;
+use synod_bench::plot::plot;
+use synod_bench::racer::{Failure, Racer, serve};
+use synod_bench::record;
+use synod_bench::stand::{Server, Stand};
+use synod_bench::table::Table;
+use tokio::runtime::Runtime;
+
+/// Measures synod side by side with what else one could use.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Race on servers that are started for it
+    Run(Run),
+    /// Print the table of results again
+    Table {
+        /// The file that `run` wrote
+        results: PathBuf,
+    },
+    /// Draw results, one file for each server
+    Plot {
+        /// The file that `run` wrote
+        results: PathBuf,
+        /// Where the pictures go: benchmarks-SERVER.svg
+        dir: PathBuf,
+    },
+    /// Start a server, print where it listens, and end it with the input
+    Stand {
+        /// Which
+        server: Server,
+    },
+    /// Do tasks, one a line of standard input, as one of the racers that are written in Rust
+    Racer {
+        /// Which
+        kind: Kind,
+        /// What the server is
+        server: Server,
+        /// Where it listens
+        address: String,
+        /// How many milliseconds a session is to live
+        session: u64,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    /// Measure less, within three minutes
+    #[arg(long)]
+    quick: bool,
+    /// Only on this server
+    #[arg(long)]
+    server: Option<Server>,
+    /// Only what has this in its name
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// Where the peers are, and their logs go
+    #[arg(long, value_name = "DIR")]
+    tools: PathBuf,
+    /// Where the results go
+    #[arg(long, value_name = "FILE")]
+    results: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    /// A client of synod
+    Ours,
+    /// The same, with nothing switched on that has to be
+    Plain,
+    /// A session of synod, with nothing above it
+    Floor,
+    /// The client crate that the backend is built on
+    Bare,
+}
+
+fn main() -> ExitCode {
+    let done = match Args::parse().command {
+        Command::Run(run) => contest(run),
+        Command::Table { results } => print(&results),
+        Command::Plot { results, dir } => draw(&results, &dir),
+        Command::Stand { server } => stand(server),
+        Command::Racer { kind, server, address, session } => race(kind, server, &address, session),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn contest(run: Run) -> Result<(), Failure> {
+    let extent = if run.quick { Extent::Quick } else { Extent::Full };
+    let wanted = Wanted { extent, server: run.server, only: run.only };
+    let contest = Contest::new(wanted, run.tools, run.results);
+    let table = runtime()?.block_on(contest.run(|progress| eprintln!("{progress}")))?;
+    println!("{table}");
+    let failures: Vec<String> = table.failures().collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
+}
+
+fn print(results: &Path) -> Result<(), Failure> {
+    println!("{}", table(results)?);
+    Ok(())
+}
+
+fn draw(results: &Path, dir: &Path) -> Result<(), Failure> {
+    let table = table(results)?;
+    for server in [Server::Zookeeper, Server::Etcd] {
+        let file = dir.join(format!("benchmarks-{}.svg", server.name()));
+        std::fs::write(file, plot(&table, server.name()))?;
+    }
+    Ok(())
+}
+
+fn table(results: &Path) -> Result<Table, Failure> {
+    Ok(Table::of(&record::read(&std::fs::read_to_string(results)?)?))
+}
+
+fn stand(server: Server) -> Result<(), Failure> {
+    let stand = Stand::start(server, false)?;
+    println!("{}", stand.address());
+    let _ended = std::io::copy(&mut stdin().lock(), &mut std::io::sink())?;
+    Ok(())
+}
+
+fn race(kind: Kind, server: Server, address: &str, session: u64) -> Result<(), Failure> {
+    let runtime = runtime()?;
+    let mut racer = runtime.block_on(open(kind, server, address, session))?;
+    serve(&runtime, &mut *racer, stdin().lock(), stdout().lock())?;
+    Ok(())
+}
+
+async fn open(
+    kind: Kind,
+    server: Server,
+    address: &str,
+    session: u64,
+) -> Result<Box<dyn Racer>, Failure> {
+    let url = server.url(address, session);
+    Ok(match (kind, server) {
+        (Kind::Ours, _) => Box::new(Ours::open(&url, "/ours-bench").await?),
+        (Kind::Plain, _) => Box::new(Plain(Ours::open(&url, "/plain-bench").await?)),
+        (Kind::Floor, _) => Box::new(Floor::open(&url, "/floor-bench").await?),
+        (Kind::Bare, Server::Zookeeper) => Box::new(bare::zookeeper::Bare::connect(address).await?),
+        (Kind::Bare, Server::Etcd) => Box::new(bare::etcd::Bare::connect(address).await?),
+    })
+}
+
+/// On one thread: what a client costs is then that thread's time.
+fn runtime() -> Result<Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}

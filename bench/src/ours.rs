@@ -1,0 +1,205 @@
+//! [`Ours`]: synod as a racer.
+//!
+//! One file each for what is done over plain nodes, locks and so on; what a recipe adds is a file
+//! here and a line in [`Ours::run`].
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use synod::client::Client;
+use synod::path::Path;
+use synod::recipe::election::Leader;
+use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
+use synod::{Config, Lifetime};
+
+use crate::racer::{Failure, Racer};
+use crate::report::Report;
+use crate::task::{Task, Work};
+
+mod leader;
+mod lock;
+mod node;
+mod share;
+mod watch;
+
+/// What is written.
+pub const DATA: &[u8] = &[b'x'; 100];
+
+/// Clients as applications hold them: with deadlines, retries and undoing of dropped calls.
+#[derive(Debug)]
+pub struct Ours {
+    config: Config,
+    dir: Path,
+    clients: Vec<Client>,
+    /// What is led until the end.
+    leader: Option<Leader>,
+}
+
+/// The same, where a recipe is not told to do what it does only if it is told to.
+#[derive(Debug)]
+pub struct Plain(pub Ours);
+
+/// A session at the floor: no door over it, no retries, no layers. It tells what those cost.
+#[derive(Debug)]
+pub struct Floor {
+    store: Arc<dyn Store>,
+    dir: Path,
+}
+
+impl Ours {
+    /// Works on the store of the URL, below `dir`.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is none, or the store is out of reach.
+    pub async fn open(url: &str, dir: &str) -> Result<Self, Failure> {
+        let mut ours = Self {
+            config: Config::new(url)?,
+            dir: Path::new(dir)?,
+            clients: Vec::new(),
+            leader: None,
+        };
+        ours.sessions(1).await?;
+        Ok(ours)
+    }
+
+    /// Removes what was made below the directory, which nobody else may use any more.
+    ///
+    /// # Errors
+    ///
+    /// If the store does not answer.
+    pub async fn clean_up(mut self) -> Result<(), Failure> {
+        if let Some(leader) = self.leader.take() {
+            leader.resign().await?;
+        }
+        for client in &self.clients[1..] {
+            client.close().await?;
+        }
+        let all = self.clients[0].read(Query::subtree(&self.dir).names_only()).await?;
+        // Whatever is below something comes behind it.
+        for node in all.nodes.into_iter().rev().filter(|node| node.stat.is_some()) {
+            // It may have gone with its session meanwhile.
+            let _deleted = self.clients[0].delete(&node.path, Expect::Any).await?;
+        }
+        Ok(self.clients[0].close().await?)
+    }
+
+    /// So many clients, each with a session of its own.
+    async fn sessions(&mut self, count: usize) -> Result<&[Client], Failure> {
+        while self.clients.len() < count {
+            self.clients.push(self.config.connect().await?);
+        }
+        Ok(&self.clients[..count])
+    }
+
+    /// So many clients with one session.
+    fn shared(&self, count: usize) -> Vec<Client> {
+        vec![self.clients[0].clone(); count]
+    }
+}
+
+impl Floor {
+    /// Works on the store of the URL, below `dir`.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is none, or the store is out of reach.
+    pub async fn open(url: &str, dir: &str) -> Result<Self, Failure> {
+        let config = Config::new(url)?;
+        let options = SessionOptions::new(config.session.unwrap_or(SESSION));
+        let store = config.backend()?.open(&options).await?;
+        Ok(Self { store: Arc::from(store), dir: Path::new(dir)? })
+    }
+}
+
+/// What a session at the floor lives if the URL does not say.
+const SESSION: std::time::Duration = std::time::Duration::from_secs(60);
+
+#[async_trait(?Send)]
+impl Racer for Ours {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::GetLocal | Work::Get | Work::Set | Work::CreateDelete => {
+                node::through_the_door(self, task).await.map(Some)
+            }
+            Work::Lock => lock::alone(self, task).await.map(Some),
+            Work::LockContended => lock::contended(self, task).await.map(Some),
+            Work::Drain => lock::drain(self, task).await.map(Some),
+            Work::LockTasks => lock::passed_on(self, task).await.map(Some),
+            Work::Semaphore => share::semaphore(self, task).await.map(Some),
+            Work::ReadWrite => share::read_write(self, task).await.map(Some),
+            Work::Observe => watch::observe(self, task).await.map(Some),
+            Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),
+            Work::Lead => leader::lead(self, task).await.map(Some),
+            Work::SetIfThere => Ok(None),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Racer for Plain {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::LockTasks => lock::one_process(&self.0, task).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Racer for Floor {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::GetLocal | Work::Get | Work::Set | Work::CreateDelete => {
+                node::at_the_floor(&self.store, &self.dir, task).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// That it was done: nobody else is there who could be in the way.
+fn done<T>(outcome: Outcome<T>) -> Result<T, Failure> {
+    match outcome {
+        Outcome::Committed(done) => Ok(done),
+        Outcome::Rejected(why) => Err(format!("refused: {why:?}").into()),
+    }
+}
+
+/// Makes a node that is to be there.
+async fn ensure(client: &Client, path: &Path) -> Result<(), Failure> {
+    match client.create(path, DATA, Lifetime::Persistent).await? {
+        // It is there from an earlier task.
+        Outcome::Committed(_) | Outcome::Rejected(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn all_work_can_be_done_and_leaves_nothing() {
+        let url = "mem://ours?session=60s";
+        let mut ours = Ours::open(url, "/mine").await.expect("memory is there");
+        for work in Work::ALL {
+            let task = Task::laps(work, 3, 2);
+            let done = ours.run(&task).await.expect("nothing fails");
+            if let Some(report) = done {
+                let laps = match work {
+                    Work::Drain => 3,
+                    Work::Observe | Work::Resign | Work::ResignLate => 2,
+                    Work::Lead => 1,
+                    _ => 6,
+                };
+                assert_eq!(report.laps, laps, "{work}");
+            }
+        }
+        ours.clean_up().await.expect("memory answers");
+
+        let client = synod::connect(url).await.expect("memory is there");
+        let left = client.read(Query::subtree(Path::root())).await.expect("memory answers");
+        let left: Vec<&str> = left.nodes.iter().map(|node| node.path.as_str()).collect();
+        assert!(!left.iter().any(|path| path.starts_with("/mine")), "{left:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Reads and writes of plain nodes: what everything else is made of.
+
+use std::sync::Arc;
+
+use synod::path::Path;
+use synod::store::{Expect, Lifetime, Query, Store, Txn};
+
+use super::{DATA, Ours, done};
+use crate::racer::{Failure, drive};
+use crate::report::Report;
+use crate::task::{Task, Work};
+
+/// Through a client, as applications do.
+pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let dir = &ours.dir;
+    for txn in preparation(dir, task)? {
+        // It is there from an earlier task, or now.
+        let _there = ours.clients[0].transaction(txn).await?;
+    }
+    let lanes = ours.shared(task.clients).into_iter().enumerate().map(|(lane, client)| {
+        let (node, made, work) = (node(dir, lane)?, made(dir, lane)?, task.work);
+        Ok(async move || match work {
+            Work::GetLocal => there(client.get_local(&node).await?.is_some()),
+            Work::Get => there(client.get(&node).await?.is_some()),
+            Work::Set | Work::SetIfThere => {
+                let _set = done(client.set(&node, DATA, Expect::Any).await?)?;
+                Ok(())
+            }
+            _ => {
+                let _created = done(client.create(&made, DATA, Lifetime::Session).await?)?;
+                done(client.delete(&made, Expect::Any).await?)
+            }
+        })
+    });
+    drive(task, lanes.collect::<Result<_, Failure>>()?).await
+}
+
+/// On a bare session, which no application sees.
+pub(super) async fn at_the_floor(
+    store: &Arc<dyn Store>,
+    dir: &Path,
+    task: &Task,
+) -> Result<Report, Failure> {
+    for txn in preparation(dir, task)? {
+        let _there = store.commit(txn).await?;
+    }
+    let lanes = (0..task.clients).map(|lane| {
+        let (node, made, work) = (node(dir, lane)?, made(dir, lane)?, task.work);
+        let store = store.clone();
+        Ok(async move || {
+            let read = async |query| there(store.read(query).await?.node().is_some());
+            let commit = async |txn| done(store.commit(txn).await?).map(drop);
+            match work {
+                Work::GetLocal => read(Query::node(&node).local()).await,
+                Work::Get => read(Query::node(&node)).await,
+                Work::Set | Work::SetIfThere => {
+                    commit(Txn::new().set(&node, DATA, Expect::Any)).await
+                }
+                _ => {
+                    commit(Txn::new().create(&made, DATA, Lifetime::Session)).await?;
+                    commit(Txn::new().delete(&made, Expect::Any)).await
+                }
+            }
+        })
+    });
+    drive(task, lanes.collect::<Result<_, Failure>>()?).await
+}
+
+/// What makes the nodes that the lanes work on, and the places of those that they make.
+fn preparation(dir: &Path, task: &Task) -> Result<Vec<Txn>, Failure> {
+    let places = [Ok(dir.join("nodes")?), Ok(dir.join("made")?)];
+    let nodes = (0..task.clients).map(|lane| node(dir, lane));
+    let create = |path: Path| Txn::new().create(path, DATA, Lifetime::Persistent);
+    places.into_iter().chain(nodes).map(|path| path.map(create)).collect()
+}
+
+/// The node that a lane reads and writes.
+fn node(dir: &Path, lane: usize) -> Result<Path, Failure> {
+    Ok(dir.join("nodes")?.join(&lane.to_string())?)
+}
+
+/// The node that a lane makes and deletes.
+fn made(dir: &Path, lane: usize) -> Result<Path, Failure> {
+    Ok(dir.join("made")?.join(&lane.to_string())?)
+}
+
+fn there(found: bool) -> Result<(), Failure> {
+    if found { Ok(()) } else { Err("a node is gone that was made".into()) }
+}

@@ -1,0 +1,131 @@
+//! [`Record`]: one measurement, as it is kept.
+
+use std::io::{self, Write};
+
+use serde::{Deserialize, Serialize};
+
+use crate::report::Report;
+use crate::task::{Task, Work};
+
+/// What is measured on which server, whoever does it: a row of the table.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_structs, reason = "a line of the results")]
+pub struct Case {
+    /// What the server is.
+    pub server: String,
+    /// Whether it writes to the disk before it answers.
+    pub fsync: bool,
+    /// What is done.
+    pub work: Work,
+    /// By how many at a time.
+    pub clients: usize,
+    /// Whether others write to the server meanwhile.
+    #[serde(default)]
+    pub busy: bool,
+}
+
+/// What one racer did in one round, or what it asked of the server.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_structs, reason = "a line of the results")]
+pub struct Record {
+    /// What was measured.
+    #[serde(flatten)]
+    pub case: Case,
+    /// Who did it.
+    pub racer: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub fact: Fact,
+}
+
+/// What is known of one racer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(clippy::exhaustive_enums, reason = "who reads the results matches all")]
+pub enum Fact {
+    /// One round, by its number.
+    Round(usize, Report),
+    /// What a lap asked of the server.
+    Count(Count),
+    /// It failed, and why.
+    Failed(String),
+}
+
+/// What a lap asks of the server, on average.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_structs, reason = "a line of the results")]
+pub struct Count {
+    /// Messages of the client.
+    pub requests: f64,
+    /// Bytes to and from the server.
+    pub bytes: f64,
+}
+
+impl Case {
+    /// The task, that lasts so long; a drain lasts as long as it lasts.
+    pub fn task(&self, time: std::time::Duration) -> Task {
+        match self.work {
+            Work::Drain => Task::laps(self.work, self.clients, 1),
+            _ => Task::lasting(self.work, self.clients, time),
+        }
+    }
+}
+
+/// Writes records, one a line.
+///
+/// # Errors
+///
+/// If there is no room.
+pub fn write<'a>(
+    records: impl IntoIterator<Item = &'a Record>,
+    mut out: impl Write,
+) -> io::Result<()> {
+    for record in records {
+        serde_json::to_writer(&mut out, record)?;
+        out.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+/// Reads what [`write()`] wrote.
+///
+/// # Errors
+///
+/// Which line is no record, and why.
+pub fn read(text: &str) -> Result<Vec<Record>, String> {
+    let record = |(index, line): (usize, &str)| {
+        serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))
+    };
+    text.lines().enumerate().map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::report;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let case = Case {
+            server: "etcd".to_owned(),
+            fsync: false,
+            work: Work::LockContended,
+            clients: 8,
+            busy: true,
+        };
+        let lap = std::time::Duration::from_micros(7);
+        let facts = [
+            Fact::Round(3, report(vec![lap], 9.0, Some(1.0), None)),
+            Fact::Count(Count { requests: 2.0, bytes: 300.0 }),
+            Fact::Failed("out of \"breath\"".to_owned()),
+        ];
+        let racer = || "go".to_owned();
+        let records =
+            facts.map(|fact| Record { case: case.clone(), racer: racer(), fact }).to_vec();
+        let mut written = Vec::new();
+        write(&records, &mut written).expect("there is room");
+
+        assert_eq!(read(&String::from_utf8(written).expect("text")), Ok(records));
+        assert!(read("{}").expect_err("no record").starts_with("line 1: "));
+    }
+}

@@ -1,0 +1,146 @@
+//! [`Report`]: what a racer answers, and [`Stopwatch`], with which it measures.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::task::Task;
+
+/// What came of a [`Task`]. Times are in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_structs, reason = "a line of the protocol")]
+pub struct Report {
+    /// How many laps were done, by all clients together.
+    pub laps: u64,
+    /// From the beginning of the first to the end of the last.
+    pub micros: f64,
+    /// Half of the laps took no longer.
+    pub p50: f64,
+    /// Nine tenths of the laps took no longer.
+    pub p90: f64,
+    /// All but a hundredth of the laps took no longer.
+    pub p99: f64,
+    /// How long processors worked for this process meanwhile, where that is told.
+    #[serde(default)]
+    pub cpu: Option<f64>,
+    /// How much memory the process has at the end, or while most wait, in KiB, where that is told.
+    #[serde(default)]
+    pub rss: Option<u64>,
+}
+
+impl Report {
+    /// Laps a second.
+    pub fn rate(&self) -> f64 {
+        count(self.laps) / self.micros * 1e6
+    }
+
+    /// Microseconds of the processor's work for one lap.
+    pub fn cpu_per_lap(&self) -> Option<f64> {
+        (self.laps > 0).then_some(self.cpu? / count(self.laps))
+    }
+}
+
+/// Measures the laps of one task.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch {
+    started: Instant,
+    cpu: Option<Duration>,
+    task: Task,
+}
+
+impl Stopwatch {
+    /// The task begins.
+    pub fn start(task: &Task) -> Self {
+        Self { cpu: cpu(), started: Instant::now(), task: *task }
+    }
+
+    /// Whether a client that did so many laps does another.
+    pub fn goes_on(&self, laps: usize) -> bool {
+        if self.task.laps > 0 {
+            return (laps as u64) < self.task.laps;
+        }
+        // Something is always measured.
+        laps == 0 || self.started.elapsed() < Duration::from_millis(self.task.millis)
+    }
+
+    /// The task is over, with laps that took so long.
+    pub fn stop(self, laps: Vec<Duration>) -> Report {
+        self.stop_with(laps, rss())
+    }
+
+    /// As [`Stopwatch::stop`], with the memory of some other moment.
+    pub fn stop_with(self, laps: Vec<Duration>, rss: Option<u64>) -> Report {
+        let micros = micros(self.started.elapsed());
+        let cpu = self.cpu.zip(cpu()).map(|(before, now)| self::micros(now.saturating_sub(before)));
+        report(laps, micros, cpu, rss)
+    }
+}
+
+/// A report of laps that took so long, `micros` altogether.
+pub fn report(mut laps: Vec<Duration>, micros: f64, cpu: Option<f64>, rss: Option<u64>) -> Report {
+    laps.sort_unstable();
+    let at = |hundredths: usize| {
+        let place = laps.len().saturating_sub(1) * hundredths / 100;
+        laps.get(place).copied().map_or(0.0, self::micros)
+    };
+    let (p50, p90, p99) = (at(50), at(90), at(99));
+    Report { laps: laps.len() as u64, micros, p50, p90, p99, cpu, rss }
+}
+
+/// How much memory this process has, in KiB, where the system tells.
+pub fn rss() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse().ok()
+}
+
+/// How long processors have worked for the threads of this process, where the system tells.
+fn cpu() -> Option<Duration> {
+    let threads = std::fs::read_dir("/proc/self/task").ok()?;
+    let spent = threads.filter_map(|thread| {
+        let told = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        told.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+    });
+    Some(spent.sum())
+}
+
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
+fn count(laps: u64) -> f64 {
+    u32::try_from(laps).map_or(f64::INFINITY, f64::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::Work;
+
+    #[test]
+    fn a_report_tells_how_long_most_laps_took() {
+        let laps = (1..=100).rev().map(Duration::from_micros).collect();
+        let report = report(laps, 2e6, Some(300.0), None);
+
+        assert_eq!((report.p50, report.p90, report.p99), (50.0, 90.0, 99.0));
+        assert_eq!((report.rate(), report.cpu_per_lap()), (50.0, Some(3.0)));
+    }
+
+    #[test]
+    fn nothing_done_is_told_as_nothing() {
+        let report = report(Vec::new(), 1.0, Some(1.0), None);
+        assert_eq!((report.p50, report.rate(), report.cpu_per_lap()), (0.0, 0.0, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_goes_on_until_its_time_or_its_laps_are_over() {
+        let timed = Stopwatch::start(&Task::lasting(Work::Get, 1, Duration::from_millis(5)));
+        let counted = Stopwatch::start(&Task::laps(Work::Get, 1, 2));
+        assert!(timed.goes_on(1_000) && counted.goes_on(1) && !counted.goes_on(2));
+
+        tokio::time::advance(Duration::from_millis(5)).await;
+
+        assert!(!timed.goes_on(1) && timed.goes_on(0), "one lap is always done");
+    }
+}

@@ -1,0 +1,189 @@
+//! [`Stand`]: a real server to race on, and who races there.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use synod_conformance::server::etcd::{Cluster, Flavour};
+use synod_conformance::server::pipe::Pipe;
+use synod_conformance::server::zookeeper::Ensemble;
+
+use crate::process::Process;
+use crate::race::Named;
+use crate::racer::Failure;
+use crate::record::{Case, Count};
+use crate::task::Task;
+
+/// A kind of server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[expect(clippy::exhaustive_enums, reason = "every kind is matched")]
+pub enum Server {
+    /// ZooKeeper.
+    Zookeeper,
+    /// etcd.
+    Etcd,
+}
+
+/// One server, alone, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Stand {
+    fixture: Fixture,
+}
+
+#[derive(Debug)]
+enum Fixture {
+    Zookeeper(Ensemble),
+    Etcd(Cluster),
+}
+
+/// How long a counted task lasts.
+const COUNTED: Duration = Duration::from_millis(200);
+/// How often a server is asked for its counts before that is given up.
+const TRIES: usize = 20;
+
+impl Server {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zookeeper => "zookeeper",
+            Self::Etcd => "etcd",
+        }
+    }
+
+    /// How to reach one at that address, with sessions that live so many milliseconds.
+    pub fn url(self, address: &str, session: u64) -> String {
+        match self {
+            Self::Zookeeper => format!("zk://{address}?acl=open&session={session}ms"),
+            Self::Etcd => format!("etcd://{address}?session={session}ms"),
+        }
+    }
+
+    /// Who races on it: first ourselves, then what ours is built on, then others, by the name of the
+    /// program that `dev/bench` built.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let peers: &[&str] = match self {
+            Self::Zookeeper => &["curator", "kazoo"],
+            Self::Etcd => &["go"],
+        };
+        RUST.iter().chain(peers).copied()
+    }
+}
+
+/// The racers that are in this program.
+const RUST: [&str; 4] = ["ours", "plain", "floor", "bare"];
+
+impl Stand {
+    /// Starts a server; with `fsync` it writes to the disk before it answers, as by default.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn start(server: Server, fsync: bool) -> Result<Self, String> {
+        let fixture = match server {
+            Server::Zookeeper => {
+                // As a server is that is not for tests: with all of Java's compiler.
+                let mut java = vec!["-XX:TieredStopAtLevel=4", "-Xmx1g"];
+                java.push("-Dznode.container.checkIntervalMs=60000");
+                if fsync {
+                    java.push("-Dzookeeper.forceSync=yes");
+                }
+                Fixture::Zookeeper(Ensemble::start_with(1, &java, &[])?)
+            }
+            Server::Etcd => {
+                let mut flavour = Flavour::default();
+                flavour.fsync = fsync;
+                Fixture::Etcd(Cluster::start_with(1, &flavour)?)
+            }
+        };
+        Ok(Self { fixture })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        match &self.fixture {
+            Fixture::Zookeeper(servers) => servers.addresses()[0],
+            Fixture::Etcd(servers) => servers.addresses()[0],
+        }
+    }
+
+    /// How many messages clients sent it so far. A server that is busy may not tell at once.
+    fn requests(&self) -> Result<u64, Failure> {
+        let ask = || match &self.fixture {
+            Fixture::Zookeeper(servers) => servers.requests(),
+            Fixture::Etcd(servers) => servers.messages(),
+        };
+        let told = (0..TRIES).find_map(|_| ask());
+        told.ok_or_else(|| "the server does not tell how much it was asked".into())
+    }
+
+    /// What a lap of this racer, whose way to the server is the pipe, asks of the server.
+    ///
+    /// # Errors
+    ///
+    /// If the racer fails.
+    pub async fn count(
+        &self,
+        pipe: &Pipe,
+        case: &Case,
+        racer: &mut Named,
+    ) -> Result<Option<Count>, Failure> {
+        let task = case.task(COUNTED);
+        // What is made but once is not counted.
+        let warm = Task { millis: 1, clients: task.clients.min(100), ..task };
+        if racer.1.run(&warm).await?.is_none() {
+            return Ok(None);
+        }
+        let before = (self.requests()?, pipe.carried());
+        let Some(report) = racer.1.run(&task).await? else { return Ok(None) };
+        let per_lap = |before: u64, after: u64| {
+            #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
+            let (count, laps) = ((after - before) as f64, report.laps as f64);
+            count / laps
+        };
+        let requests = per_lap(before.0, self.requests()?);
+        Ok(Some(Count { requests, bytes: per_lap(before.1, pipe.carried()) }))
+    }
+}
+
+/// How long a session outlives its last sign of life, in milliseconds: longer than any task.
+pub const SESSION: u64 = 60_000;
+
+/// The shortest that both kinds of server allow and a busy machine keeps up with.
+pub const SHORT_SESSION: u64 = 1_000;
+
+/// Whoever races on a server at that address, each as a process, and who cannot and why.
+///
+/// `tools` is where `dev/bench` put the peers. Logs go there as well.
+pub fn line_up(server: Server, address: SocketAddr, tools: &Path) -> (Vec<Named>, Vec<String>) {
+    let (mut racers, mut missing) = (Vec::new(), Vec::new());
+    for name in server.names() {
+        match start(name, server, address, SESSION, tools) {
+            Ok(process) => racers.push((name.to_owned(), Box::new(process) as _)),
+            Err(why) => missing.push(why.to_string()),
+        }
+    }
+    (racers, missing)
+}
+
+/// Starts one racer, whose sessions live so many milliseconds.
+///
+/// # Errors
+///
+/// If it cannot be started.
+pub fn start(
+    name: &str,
+    server: Server,
+    address: SocketAddr,
+    session: u64,
+    tools: &Path,
+) -> Result<Process, Failure> {
+    let log = tools.join(format!("{name}.log"));
+    let (address, session) = (address.to_string(), session.to_string());
+    if RUST.contains(&name) {
+        let ourselves = std::env::current_exe()?;
+        let arguments = ["racer", name, server.name(), &address, &session];
+        Process::start(&ourselves, &arguments, &log)
+    } else {
+        Process::start(&tools.join(name), &[&address, &session], &log)
+    }
+}

@@ -1,0 +1,222 @@
+//! [`Table`]: what came of all races, for a person.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use crate::record::{Case, Count, Fact, Record};
+use crate::report::Report;
+use crate::spread::Spread;
+use crate::task::{Measure, Work};
+
+/// Who the others are compared with.
+pub const OURS: &str = "ours";
+/// In which order the others have their columns.
+const OTHERS: [&str; 6] = ["plain", "floor", "bare", "curator", "kazoo", "go"];
+
+/// All that was measured, by row and column.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    rows: BTreeMap<Case, BTreeMap<String, Cell>>,
+}
+
+/// What is known of one racer in one row.
+#[derive(Clone, Debug, Default)]
+pub struct Cell {
+    /// What came of each round.
+    pub rounds: BTreeMap<usize, Report>,
+    /// What a lap asks of the server.
+    pub count: Option<Count>,
+    /// Why it failed.
+    pub failed: Option<String>,
+}
+
+impl Table {
+    /// The table of these.
+    pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let mut table = Self::default();
+        for record in records {
+            let row = table.rows.entry(record.case.clone()).or_default();
+            let cell = row.entry(record.racer.clone()).or_default();
+            match &record.fact {
+                Fact::Round(round, report) => drop(cell.rounds.insert(*round, *report)),
+                Fact::Count(count) => cell.count = Some(*count),
+                Fact::Failed(why) => cell.failed = Some(why.clone()),
+            }
+        }
+        table
+    }
+
+    /// What was measured, in order.
+    pub fn rows(&self) -> impl Iterator<Item = (&Case, &BTreeMap<String, Cell>)> {
+        self.rows.iter()
+    }
+
+    /// What failed, and why.
+    pub fn failures(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().flat_map(|(case, row)| {
+            row.iter().filter_map(move |(racer, cell)| {
+                let why = cell.failed.as_ref()?;
+                Some(format!("{} of {racer} on {} failed: {why}", case.work, case.server))
+            })
+        })
+    }
+}
+
+impl Cell {
+    /// The middle of some number over all rounds.
+    pub fn median(&self, number: impl Fn(&Report) -> Option<f64>) -> Option<f64> {
+        let all: Vec<f64> = self.rounds.values().filter_map(number).collect();
+        (!all.is_empty()).then(|| Spread::of(all).median)
+    }
+
+    /// How many times faster this is than the other, in each round.
+    pub fn times_faster(&self, other: &Self, measure: Measure) -> Option<Spread> {
+        let ratios: Vec<f64> = self
+            .rounds
+            .iter()
+            .filter_map(|(round, own)| {
+                let other = other.rounds.get(round)?;
+                Some(match measure {
+                    Measure::Rate => own.rate() / other.rate(),
+                    Measure::Latency => other.p50 / own.p50,
+                })
+            })
+            .collect();
+        (!ratios.is_empty()).then(|| Spread::of(ratios))
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let raced = |name: &&str| self.rows.values().any(|row| row.contains_key(*name));
+        let others: Vec<&str> = OTHERS.into_iter().filter(raced).collect();
+        let mut lines = vec![head(&others)];
+        lines.extend(self.rows.iter().filter_map(|(case, row)| line(case, row, &others)));
+        let columns = lines[0].len();
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+        let rule = widths.iter().map(|width| "-".repeat(*width)).collect();
+        lines.insert(1, rule);
+        for line in lines {
+            for (text, width) in line.iter().zip(&widths) {
+                write!(f, "| {text:width$} ")?;
+            }
+            writeln!(f, "|")?;
+        }
+        Ok(())
+    }
+}
+
+fn head(others: &[&str]) -> Vec<String> {
+    let first = ["server", "work", "clients", "ours/s", "half within"];
+    let last = ["client's work", "requests", "bytes", "memory"];
+    let ratios = others.iter().map(|other| format!("ours : {other}"));
+    let first = first.into_iter().map(str::to_owned);
+    first.chain(ratios).chain(last.into_iter().map(str::to_owned)).collect()
+}
+
+fn line(case: &Case, row: &BTreeMap<String, Cell>, others: &[&str]) -> Option<Vec<String>> {
+    let ours = row.get(OURS)?;
+    let server = if case.fsync { format!("{}, disk", case.server) } else { case.server.clone() };
+    let work = if case.busy { format!("{}, busy", case.work) } else { case.work.to_string() };
+    let mut line = vec![server, work, case.clients.to_string()];
+    line.push(ours.median(|report| Some(report.rate())).map_or("failed".into(), number));
+    line.push(ours.median(|report| Some(report.p50)).map_or(String::new(), time));
+    for other in others {
+        let ratio =
+            row.get(*other).map(|cell| match ours.times_faster(cell, case.work.measure()) {
+                Some(Spread { low, median, high }) => format!("{median:.2} ({low:.2}–{high:.2})"),
+                None => "failed".to_owned(),
+            });
+        line.push(ratio.unwrap_or_default());
+    }
+    let racers = || std::iter::once(OURS).chain(others.iter().copied());
+    let each = |text: &dyn Fn(&Cell) -> Option<String>| {
+        let texts = racers().filter_map(|racer| Some((racer, row.get(racer)?)));
+        let texts = texts.filter_map(|(racer, cell)| Some(format!("{racer} {}", text(cell)?)));
+        texts.collect::<Vec<_>>().join(", ")
+    };
+    line.push(each(&|cell| cell.median(Report::cpu_per_lap).map(time)));
+    line.push(each(&|cell| cell.count.map(|count| format!("{:.1}", count.requests))));
+    line.push(each(&|cell| cell.count.map(|count| number(count.bytes))));
+    let memory = |cell: &Cell| {
+        let rss = |report: &Report| report.rss.and_then(|kib| u32::try_from(kib).ok());
+        cell.median(|report| rss(report).map(f64::from))
+            .map(|kib| format!("{:.0} MB", kib / 1024.0))
+    };
+    // Of others it is mostly that of what they did before.
+    line.push(if case.work == Work::Drain { each(&memory) } else { String::new() });
+    Some(line)
+}
+
+/// A number in three digits, about.
+fn number(number: f64) -> String {
+    if number < 10.0 { format!("{number:.1}") } else { format!("{number:.0}") }
+}
+
+/// Microseconds, in the unit that fits.
+fn time(micros: f64) -> String {
+    if micros < 1_000.0 {
+        format!("{micros:.0} µs")
+    } else {
+        format!("{} ms", number(micros / 1_000.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::report::report;
+
+    fn record(racer: &str, work: Work, fact: Fact) -> Record {
+        let case = Case { server: "etcd".to_owned(), fsync: false, work, clients: 2, busy: false };
+        Record { case, racer: racer.to_owned(), fact }
+    }
+
+    fn round(number: usize, laps: u32, micros: f64) -> Fact {
+        let lap = Duration::from_secs_f64(micros / 1e6) / laps;
+        Fact::Round(number, report(vec![lap; laps as usize], micros, Some(8.0), None))
+    }
+
+    #[test]
+    fn a_ratio_is_of_one_round() {
+        let records = [
+            record("ours", Work::Lock, round(0, 10, 1_000.0)),
+            record("go", Work::Lock, round(0, 5, 1_000.0)),
+            // The machine was slower for both.
+            record("ours", Work::Lock, round(1, 10, 9_000.0)),
+            record("go", Work::Lock, round(1, 5, 9_000.0)),
+            // Nobody to compare with.
+            record("ours", Work::Lock, round(2, 900, 1.0)),
+        ];
+        let table = Table::of(&records);
+        let (_, row) = table.rows().next().expect("one");
+        let ratio = row["ours"].times_faster(&row["go"], Measure::Rate).expect("two rounds");
+
+        assert_eq!((ratio.low, ratio.high), (2.0, 2.0));
+        assert!(table.to_string().contains("| 2.00 (2.00–2.00)"), "{table}");
+    }
+
+    #[test]
+    fn where_laps_are_apart_the_faster_one_has_the_shorter() {
+        let records = [
+            record("ours", Work::Observe, round(0, 2, 100.0)),
+            record("go", Work::Observe, round(0, 2, 300.0)),
+        ];
+        let text = Table::of(&records).to_string();
+        assert!(text.contains("| 3.00 (3.00–3.00)"), "{text}");
+    }
+
+    #[test]
+    fn who_failed_is_told() {
+        let records = [
+            record("ours", Work::Lock, round(0, 1, 1.0)),
+            record("go", Work::Lock, Fact::Failed("no".to_owned())),
+        ];
+        let table = Table::of(&records);
+        assert!(table.to_string().contains("failed"), "{table}");
+        assert_eq!(table.failures().collect::<Vec<_>>(), ["lock, alone of go on etcd failed: no"]);
+    }
+}

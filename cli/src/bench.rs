@@ -1,0 +1,91 @@
+//! `bench`: how fast a store is, through synod.
+
+use synod::chance::Chance;
+use synod::{Config, Error, Scheme};
+use synod_bench::ours::Ours;
+use synod_bench::plan::{Extent, cases};
+use synod_bench::race::{Named, QUICK, Race, THOROUGH};
+use synod_bench::racer;
+use synod_bench::record::{self, Case, Record};
+use synod_bench::table::{OURS, Table};
+use synod_bench::task::Work;
+
+use crate::args::{Bench, Common};
+use crate::command::{store, until_interrupted};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+
+/// Measures below a node of its own, which is removed again, also when this is interrupted.
+pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
+    let chance = Chance::from_system();
+    let url = store(common)?;
+    let scheme = Config::new(url)?.url.scheme();
+    // What has no name, each connection has for itself.
+    let url = if url == "mem://" { format!("mem://bench-{}", chance.id()) } else { url.to_owned() };
+    let cases = chosen(scheme, bench)?;
+    let dir = format!("/synod-bench-{}", chance.id());
+    let ours = Progress::waiting("connecting", Ours::open(&url, &dir)).await.map_err(failure)?;
+    let mut racers: [Named; 1] = [(OURS.to_owned(), Box::new(ours))];
+    let measured = until_interrupted(measure(common, bench, &cases, &mut racers)).await;
+    drop(racers);
+    let ours = Ours::open(&url, &dir).await.map_err(failure)?;
+    ours.clean_up().await.map_err(failure)?;
+    match measured {
+        Some(records) => tell(common, &records?),
+        None => Err(Failure::plain("interrupted; what it had made is removed")),
+    }
+}
+
+fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
+    let extent = if bench.full { Extent::Full } else { Extent::Quick };
+    let only = bench.only.as_deref().unwrap_or_default();
+    let mut cases = cases(scheme.as_str(), false, extent);
+    // Nobody else's cluster is kept busy on purpose, and there is no process to kill.
+    cases.retain(|case| {
+        !case.busy && case.work != Work::Lead && case.work.to_string().contains(only)
+    });
+    if cases.is_empty() {
+        return Err(Failure::plain("nothing has that in its name; leave --only out to see all"));
+    }
+    Ok(cases)
+}
+
+async fn measure(
+    common: &Common,
+    bench: &Bench,
+    cases: &[Case],
+    racers: &mut [Named],
+) -> Result<Vec<Record>, Failure> {
+    let race = Race::new(if bench.full { THOROUGH } else { QUICK });
+    let progress = Progress::new("measuring", Some(cases.len() as u64));
+    let mut records = Vec::new();
+    for case in cases {
+        let found = race.run(case, racers).await;
+        if common.json {
+            let mut lines = Vec::new();
+            record::write(&found, &mut lines)?;
+            progress.suspend(|| output::bytes(&lines))?;
+        }
+        records.extend(found);
+        progress.advance(1);
+    }
+    Ok(records)
+}
+
+fn tell(common: &Common, records: &[Record]) -> Result<(), Failure> {
+    let table = Table::of(records);
+    if !common.json {
+        output::bytes(table.to_string().as_bytes())?;
+    }
+    match table.failures().next() {
+        Some(failure) => Err(Failure::plain(failure)),
+        None => Ok(()),
+    }
+}
+
+/// The store's own error, if it is one: it comes with what to do.
+fn failure(why: racer::Failure) -> Failure {
+    why.downcast::<Error>()
+        .map_or_else(|other| Failure::plain(other.to_string()), |error| Failure::Store(*error))
+}
