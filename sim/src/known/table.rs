@@ -59,7 +59,6 @@ pub const TABLE: &[Row] = &[
     door(Mutant::PredecessorGoneIsTurn, "mutex", "L-MX-1"),
     door(Mutant::WaitsForTheAbsent, "mutex", "L-MX-7").on("etcd"),
     door(Mutant::WatchesInTwoCalls, "mutex", "L-MX-7"),
-    door(Mutant::LostReadIsEmpty, "mutex", "L-MX-8"),
     door(Mutant::GrantsUncertain, "mutex", "L-MX-2"),
     store(Mistake::CasIgnoresVersion, "registers", "L-KV-1"),
     store(Mistake::CasInTwoSteps, "registers", "L-KV-1"),
