@@ -70,7 +70,7 @@ async fn work(me: Process, beliefs: Beliefs) {
     let worker = Worker { me, client, beliefs };
     if worker.me.number() == 1 {
         // Two tasks of one process are two who want it.
-        join(worker.rounds(), worker.rounds()).await;
+        Box::pin(join(worker.rounds(), worker.rounds())).await;
     } else {
         worker.rounds().await;
     }
