@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use synod::sim::{Fault, Hunt, Process, Rates, Sim};
-use synod::store::{Revision, Txn};
-use synod::{Client, Connection, Expect, Lifetime, Outcome, Path, Session};
+use synod::store::Revision;
+use synod::{Client, Connection, Expect, Lifetime, Outcome, Path, Session, Txn};
 
 /// What only a simulation can have: one book in which all processes write.
 #[derive(Clone, Default)]
@@ -37,9 +37,12 @@ impl Book {
 /// Becomes the leader if nobody is: the term, and the session that it hangs on.
 async fn campaign(client: &Client, office: &Path, name: &str) -> Option<(Session, Revision)> {
     let session = client.session().await.ok()?;
-    let claim = Txn::new().create(office.clone(), name.to_owned(), Lifetime::Session);
+    let claim = Txn::new().create(office, name.to_owned(), Lifetime::Session);
     match session.commit(claim).await {
-        Ok(Outcome::Committed(mut commit)) => Some((session, commit.done.pop()?.stat?.created)),
+        Ok(Outcome::Committed(commit)) => {
+            let created = commit.done.first()?.stat?.created;
+            Some((session, created))
+        }
         _ => None,
     }
 }
@@ -78,7 +81,7 @@ async fn careful(me: Process, book: Book) {
                 me.rest(Duration::from_millis(300)).await;
             }
             drop(leads);
-            // By its version: by then the office may be another's.
+            // With its session goes what it created, and nothing of another's.
             let _either_way = session.close().await.is_ok();
         }
         me.rest(Duration::from_secs(1)).await;

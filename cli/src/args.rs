@@ -136,7 +136,7 @@ pub(crate) enum Command {
         only: Option<String>,
     },
     /// Run processes on a simulated store on which everything goes wrong; alone it lists what there is
-    Sim(Sim),
+    Sim(Box<Sim>),
 }
 
 /// What to simulate.

@@ -68,6 +68,11 @@ impl Diagram {
     }
 }
 
+/// A text with names in place of ids that nobody can tell apart.
+pub(crate) fn short(report: &Report, text: &str) -> String {
+    words::Words::of(report).short(text)
+}
+
 /// What is known while the lines are gone through.
 struct Drawing<'a> {
     report: &'a Report,
@@ -135,8 +140,8 @@ impl<'a> Drawing<'a> {
     }
 
     fn put(&mut self, line: &Line, text: String) {
-        let lane = self.lane(line);
-        let server = line.actor.checked_sub(100).filter(|_| lane == self.store);
+        let place = self.lane(line);
+        let server = line.actor.checked_sub(100).filter(|_| place == self.store);
         let text = match server {
             Some(server) => format!("server {}: {text}", server + 1),
             None => text,
@@ -146,7 +151,7 @@ impl<'a> Drawing<'a> {
         let mut goes_on = vec![false; self.store + 1];
         self.begun.values().for_each(|(lane, _)| goes_on[*lane] = true);
         let (at, what) = (line.at, line.what);
-        self.cells.push(Cell { at, lane, what, text, is_marked, goes_on, times: 1 });
+        self.cells.push(Cell { at, lane: place, what, text, is_marked, goes_on, times: 1 });
         if line.text.starts_with("WRONG") {
             // What went on then is what it is in conflict with.
             for (_, cell) in self.begun.values() {

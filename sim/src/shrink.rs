@@ -100,6 +100,9 @@ impl Search<'_> {
     /// Without some of the processes, and with fewer rounds.
     fn smaller_world(&mut self, whole: &Report) {
         for number in (1..=whole.names.len() as u64).rev() {
+            if self.kept.absent.contains(&number) {
+                continue;
+            }
             self.keep(|kept| {
                 kept.absent.push(number);
                 kept.faults.retain(|(spot, _)| spot.actor.get() != number);

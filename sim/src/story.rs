@@ -59,7 +59,7 @@ impl Failure {
     pub fn summary(&self) -> String {
         let Violation { law, what, .. } = &self.violation;
         let mut lines = vec![format!("{law} is broken: {}", self.violation.sentence())];
-        lines.push(format!("  {what}"));
+        lines.push(format!("  {}", crate::lanes::short(&self.report, what)));
         lines.push(String::new());
         let mutant = self.case.mutant.as_ref().map(|it| format!(", with the mistake {it}"));
         lines.push(format!(

@@ -28,7 +28,7 @@ pub fn cancel_anywhere(
     personality: Personality,
     seed: u64,
 ) -> Result<Sweep, BadCase> {
-    sweep(Case::new(workload, personality, seed), Site::CallDropped)
+    sweep(&Case::new(workload, personality, seed), Site::CallDropped)
 }
 
 /// Kills each process of a workload at each request that it sends: what runs in it is gone, and it starts
@@ -42,17 +42,17 @@ pub fn crash_anywhere(
     personality: Personality,
     seed: u64,
 ) -> Result<Sweep, BadCase> {
-    sweep(Case::new(workload, personality, seed), Site::Crashed)
+    sweep(&Case::new(workload, personality, seed), Site::Crashed)
 }
 
-fn sweep(bare: Case, site: Site) -> Result<Sweep, BadCase> {
+fn sweep(bare: &Case, site: Site) -> Result<Sweep, BadCase> {
     let mut sweep = Sweep { histories: 0, failure: None };
     let mut actor = 0;
     loop {
         actor += 1;
         let reached = (1..).try_fold(0, |reached, n| {
             let spot = Spot { site, actor: Actor::new(actor), n };
-            match sweep.places(&bare, spot) {
+            match sweep.places(bare, spot) {
                 Ok(true) => Ok(reached + 1),
                 Ok(false) => Err(Ok(reached)),
                 Err(error) => Err(Err(error)),

@@ -34,13 +34,13 @@ impl Diagram {
         for (nth, part) in parts.iter().enumerate() {
             let mark = if cell.is_marked { "▶" } else { " " };
             let time = if nth == 0 && is_later { shown(cell.at) } else { String::new() };
-            let mut line = format!("{mark}{time:>8} ",);
+            let mut drawn = format!("{mark}{time:>8} ");
             for place in 0..self.lanes.len() {
                 let bar = if cell.goes_on.get(place) == Some(&true) { '┃' } else { '│' };
                 let said = if place == cell.lane { part.as_str() } else { "" };
-                let _written = write!(line, "{bar} {said:<lane$} ");
+                let _written = write!(drawn, "{bar} {said:<lane$} ");
             }
-            let _written = writeln!(text, "{}", trimmed(&line));
+            let _written = writeln!(text, "{}", trimmed(&drawn));
         }
     }
 }

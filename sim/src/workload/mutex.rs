@@ -70,7 +70,7 @@ async fn work(me: Process, beliefs: Beliefs) {
     let worker = Worker { me, client, beliefs };
     if worker.me.number() == 1 {
         // Two tasks of one process are two who want it.
-        join(worker.rounds(), worker.rounds()).await;
+        Box::pin(join(worker.rounds(), worker.rounds())).await;
     } else {
         worker.rounds().await;
     }
@@ -119,14 +119,15 @@ impl Worker {
     /// Holds it for a while, and asks all the time whether that is so.
     async fn hold(&self, guard: MutexGuard) {
         let (me, ttl) = (&self.me, self.me.ttl());
-        let (token, step) = (guard.token(), ttl / 250);
+        let (token, step) = (guard.token(), ttl / 200);
         // At the edge of what a session survives, or shortly.
         let silent = me.falls_silent(ttl * 2);
-        let steps = if silent { 500 } else { me.pick(12) };
+        let steps = if silent { 400 } else { me.pick(12) };
+        let drawn = me.born(guard.path()).map(|(drawn, _)| drawn);
         let belief = me.during(format!("has the lock, token {token}"));
         let mut lost = false;
         for _ in 0..steps {
-            if !self.beliefs.holds(me, &guard) {
+            if !self.beliefs.holds(me, &guard, drawn) {
                 lost = true;
                 break;
             }
@@ -194,11 +195,11 @@ impl Beliefs {
     }
 
     /// L-MX-1: whether it is believed to be held; once a later ticket was, no earlier one is.
-    fn holds(&self, me: &Process, guard: &MutexGuard) -> bool {
+    fn holds(&self, me: &Process, guard: &MutexGuard, drawn: Option<Revision>) -> bool {
         if !guard.is_held() {
             return false;
         }
-        let Some((drawn, _)) = me.born(guard.path()) else { return true };
+        let Some(drawn) = drawn else { return true };
         let mut believed = self.lock();
         match &believed.latest {
             Some((later, who)) if *later > drawn => {
