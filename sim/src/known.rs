@@ -1,5 +1,6 @@
 //! [`Known`]: mistakes of stores and of the door, for testing the workloads.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use synod_conformance::wrong::Mistake;
@@ -44,6 +45,40 @@ impl Known {
             Self::Store(mistake) => sim.mistake(mistake).run(),
             Self::Door(mutant) => mutant::with(mutant, || sim.run()),
         }
+    }
+}
+
+/// How a mistake was caught.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Caught {
+    /// The first seed that caught it.
+    pub first: Option<u64>,
+    /// How many seeds were tried, and how many caught it.
+    pub tried: u64,
+    /// How many caught it.
+    pub caught: u64,
+    /// Which laws it broke, and how often.
+    pub laws: BTreeMap<String, u64>,
+}
+
+impl Known {
+    /// Runs so many histories in which it is made, from seed 0, and counts those that noticed. `make` is
+    /// given the seed. Stops at the first that does if `once`.
+    pub fn hunt(self, seeds: u64, once: bool, make: impl Fn(u64) -> Sim) -> Caught {
+        let mut all = Caught::default();
+        for seed in 0..seeds {
+            all.tried += 1;
+            if let Some(violation) = self.run(make(seed)).violation {
+                all.first.get_or_insert(seed);
+                all.caught += 1;
+                *all.laws.entry(violation.law).or_default() += 1;
+                if once {
+                    break;
+                }
+            }
+        }
+        all
     }
 }
 

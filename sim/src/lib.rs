@@ -33,6 +33,7 @@
 //! | [`Report`] | what came of it: the [`Violation`], what [`Fired`], the [`Line`]s, a hash, the marks |
 //! | [`Truth`] | what really happened, for whoever checks the end |
 //! | [`Ledger`] | what each write was told, held against what the store did: L-OUT-1 to L-OUT-3 |
+//! | [`sweep`] | every place to crash at, every await to be dropped at, every way through a small world |
 //! | [`workload`] | the workloads that come with it, each with the laws that it checks |
 //!
 //! # How it is judged
@@ -50,12 +51,13 @@ mod report;
 mod room;
 mod run;
 mod setup;
+pub mod sweep;
 mod watched;
 pub mod workload;
 
 pub use findings::{Truth, Violation};
 #[cfg(feature = "mutants")]
-pub use known::Known;
+pub use known::{Caught, Known};
 pub use ledger::{Ledger, Told};
 pub use process::Process;
 pub use report::Report;

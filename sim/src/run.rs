@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use synod_conformance::wrong::Wrong;
+use synod_core::choice::Choice;
 use synod_core::clock;
 use synod_core::stage::{self, Stage as _};
 use synod_core::store::Backend;
@@ -14,7 +15,7 @@ use synod_core::task::Task;
 use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
 
 use crate::findings::{Findings, Truth};
-use crate::process::{Calm, Process};
+use crate::process::{Calm, Process, YEAR};
 use crate::report::Report;
 use crate::room::Room;
 use crate::setup::{Body, Hope, Mending, Sim};
@@ -113,6 +114,8 @@ impl Run {
         options.keep_trace = sim.keep_trace;
         options.ttl = sim.ttl;
         let cluster = Cluster::new(options);
+        // Where every way is gone, it is not every order.
+        let order = if sim.picks.is_some() { Choice::never() } else { sim.choice.clone() };
         for (path, data) in std::mem::take(&mut sim.given) {
             cluster.give(path, data);
         }
@@ -125,7 +128,10 @@ impl Run {
                 cluster.skip_sequences(&dir, LAST - short);
             }
         }
-        let room = Room::new(sim.seed, sim.choice.clone(), cluster.clone(), sim.ttl);
+        if let Some(picks) = sim.picks.take() {
+            cluster.with_dice(|dice| dice.pick_only(picks));
+        }
+        let room = Room::new(sim.seed, order, cluster.clone(), sim.ttl);
         let wrong = sim.mistake.map(|mistake| {
             // What is done behind everybody's back is the world's doing.
             Wrong::new(Arc::new(cluster.backend(0)), mistake)
@@ -199,6 +205,18 @@ impl Run {
         }
     }
 
+    /// How wrong the wall clock of a process is now, and a year.
+    fn wall_of(&self, actor: u64) -> Duration {
+        let way = self.cluster.with_dice(|dice| {
+            dice.fires(Site::WallClock, actor, 1).map(|_| dice.pick(Site::Way, actor, 2))
+        });
+        match way {
+            None => YEAR,
+            Some(0) => Duration::ZERO,
+            Some(_) => YEAR * 2,
+        }
+    }
+
     fn process(&self, actor: u64, name: Arc<str>, life: u32) -> Process {
         let mut inner: Arc<dyn Backend> = Arc::new(self.cluster.backend(actor));
         if let Some(wrong) = &self.wrong {
@@ -207,7 +225,8 @@ impl Run {
         let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let (seed, ttl, mending) = (self.seed, self.ttl, self.mending.clone());
-        Process { actor, name, life, seed, ttl, cluster, backend, findings, mending }
+        let wall = self.wall_of(actor);
+        Process { actor, name, life, seed, ttl, cluster, backend, findings, wall, mending }
     }
 
     fn start(&self, place: usize) {
