@@ -99,6 +99,7 @@ impl State {
         }
         let touched = self.world.touch(session, now);
         self.record(now, By::Store);
+        self.collect(now);
         self.plan_tick();
         let answer = match touched {
             Ok(()) => Answer::Done,
@@ -110,6 +111,13 @@ impl State {
         if self.dice.fires(Site::EndedAfterBeat, actor, 1).is_some() {
             self.fault(actor, Site::EndedAfterBeat, request.call, now);
             self.end_session(session, now);
+        }
+    }
+
+    /// Collects the empty containers that were left for a while, in the order of the log.
+    fn collect(&mut self, now: Instant) {
+        if self.world.collect_all() {
+            self.log_effects(self.world.revision(), Vec::new(), By::Store, now);
         }
     }
 

@@ -176,10 +176,10 @@ impl State {
         let (tree, at) = self.servers[server].copy.get_or_insert_with(|| (Tree::new(), 0));
         for logged in &self.log[*at..applied] {
             put(tree, &logged.effects);
-            if linger {
+            if linger && !logged.effects.is_empty() {
                 tree.collect(logged.revision.get());
             } else {
-                tree.collect_all();
+                let _any = tree.collect_all();
             }
         }
         *at = applied;
