@@ -248,7 +248,7 @@ fn is_source(file: &File) -> bool {
 #[test]
 fn what_is_simulated_is_linted_more_strictly_and_not_less() {
     let lines = |path: &str| {
-        let text = std::fs::read_to_string(crate::tree::root().join(path)).expect("readable");
+        let text = std::fs::read_to_string(root().join(path)).expect("readable");
         text.lines().map(str::to_owned).collect::<Vec<_>>()
     };
     let house = lines(".clippy.toml");
