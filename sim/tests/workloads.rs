@@ -30,6 +30,26 @@ fn whatever_goes_wrong_the_laws_hold() {
     }
 }
 
+/// Histories in which something was wrong once, with what it was.
+#[rustfmt::skip]
+const ONCE: [(&str, u64, Personality); 6] = [
+    ("sessions", 0x2,    Personality::Etcd), // a close that failed was taken for clean
+    ("sessions", 0x5234, Personality::Zk),   // so was one of a session given up by its own clock
+    ("tickets",  0x3e,   Personality::Etcd), // a late create came back after its removal
+    ("watchers", 0xf1c,  Personality::Etcd), // told over a connection that was only coming up
+    ("watchers", 0x5e34, Personality::Zk),   // a late connection took the place of a newer one
+    ("watchers", 0x5a7b, Personality::Etcd), // the same
+];
+
+#[test]
+fn what_was_wrong_once_is_right() {
+    for (name, seed, personality) in ONCE {
+        let workload = workload::by_name(name).expect("there is one");
+        let report = workload.prepare(Sim::new(seed).personality(personality)).run();
+        assert!(report.violation.is_none(), "{name}: {report}");
+    }
+}
+
 #[test]
 fn what_is_mended_wholly_and_what_only_in_part_both_come_to_an_end() {
     for mending in [Mending::All, Mending::Core] {

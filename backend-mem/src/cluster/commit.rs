@@ -74,7 +74,8 @@ impl State {
         if self.revision_of(request.server) < link.seen {
             return self.answer(request, Answer::Behind, now);
         }
-        let Some(session) = link.session else { return };
+        // One that comes late is of a connection that nobody has any more: the newer one stands.
+        let Some(session) = link.session.filter(|_| link.epoch == request.epoch) else { return };
         if self.world.touch(session, now).is_err() {
             self.record(now, By::Store);
             self.note_deaths(now, true);
