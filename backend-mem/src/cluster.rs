@@ -193,6 +193,11 @@ impl Cluster {
         self.state().deaths.clone()
     }
 
+    /// Ends a session as if nothing had been heard of it for too long.
+    pub fn expire(&self, session: SessionId) {
+        self.touch(|state, now| state.end_session(session, now));
+    }
+
     /// Whether a session lives at the store now.
     pub fn lives(&self, session: SessionId) -> bool {
         self.state().lives(session)

@@ -170,11 +170,13 @@ impl Tree {
         }
     }
 
-    /// Collects every empty container.
-    pub(crate) fn collect_all(&mut self) {
+    /// Collects every empty container. Whether there was any.
+    pub(crate) fn collect_all(&mut self) -> bool {
+        let any = !self.empties.is_empty();
         while let Some(path) = self.empties.pop_first() {
             self.drop_entry(&path, None);
         }
+        any
     }
 
     /// Whether there is a node or a container at `path`.

@@ -158,6 +158,11 @@ impl World {
         self.revision
     }
 
+    /// Collects the empty containers. Whether there were any.
+    pub(crate) fn collect_all(&mut self) -> bool {
+        self.tree.collect_all()
+    }
+
     /// What was done since the last time.
     pub(crate) fn take_journal(&mut self) -> Vec<(Revision, Vec<Effect>)> {
         self.journal.as_mut().map(std::mem::take).unwrap_or_default()
@@ -309,7 +314,7 @@ impl World {
         if self.habits.linger {
             self.tree.collect(at.get());
         } else {
-            self.tree.collect_all();
+            let _any = self.tree.collect_all();
         }
         if let Some(journal) = &mut self.journal {
             journal.push((at, effects.to_vec()));

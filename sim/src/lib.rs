@@ -36,7 +36,7 @@
 //! | [`Hunt`] | many seeds of one world, on all processors; [`Found`] what they brought |
 //! | [`Failure`] | the first that failed: shrunk, told, and as a [`Diagram`] of lanes |
 //! | [`Case`] | what it takes to repeat a history; [`corpus`] those that are kept |
-//! | [`sweep`] | one thing gone wrong at every place where it can |
+//! | [`sweep`] | every place to crash at, every await to be dropped at, every way through a small world |
 //! | [`workload`] | the workloads that come with it, each with the laws that it checks |
 //!
 //! # How it is judged

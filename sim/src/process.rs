@@ -17,6 +17,12 @@ use tokio::sync::Notify;
 
 use crate::findings::Findings;
 
+/// How wrong a wall clock may be.
+pub(crate) const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// The mark of a call that was dropped before its end.
+pub(crate) const DROPPED: &str = "a call was dropped";
+
 /// A process of a simulation, as its own function has it. Clones are the same process.
 #[derive(Clone, Debug)]
 pub struct Process {
@@ -29,6 +35,8 @@ pub struct Process {
     pub(crate) cluster: Cluster,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) findings: Findings,
+    /// How wrong its wall clock is, and a year.
+    pub(crate) wall: Duration,
     pub(crate) mending: Arc<Calm>,
 }
 
@@ -169,7 +177,9 @@ impl Process {
         match k {
             Some(k) => {
                 self.cluster.tell(self.actor, What::Fault, 0, || Site::CallDropped.to_string());
-                stop_at(usize::try_from(k).unwrap_or(1), call).await
+                let ended = stop_at(usize::try_from(k).unwrap_or(1), call).await;
+                self.sometimes(DROPPED, ended.is_none());
+                ended
             }
             None => Some(call.await),
         }
@@ -276,6 +286,14 @@ impl Process {
         let id = self.cluster.with_trace(|trace| trace.hash()) | 1;
         self.cluster.tell(self.actor, What::Begun, id, || text.clone());
         During { cluster: self.cluster.clone(), actor: self.actor, id, text }
+    }
+
+    /// What its wall clock shows, since the beginning of 1970. It may be a year off, and no promise may
+    /// depend on it.
+    pub fn wall_clock(&self) -> Duration {
+        /// The first of January 2026.
+        const START: Duration = Duration::from_secs(1_767_225_600);
+        (START + self.age()).saturating_sub(YEAR).saturating_add(self.wall)
     }
 
     /// How long the simulation runs, by a clock that is right.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use synod_core::choice::Choice;
 use synod_core::clock;
 use synod_core::stage::{self, Stage as _};
 use synod_core::store::Backend;
@@ -13,7 +14,7 @@ use synod_core::task::Task;
 use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
 
 use crate::findings::{Findings, Truth};
-use crate::process::{Calm, Process};
+use crate::process::{Calm, Process, YEAR};
 use crate::report::Report;
 use crate::room::Room;
 use crate::setup::{Body, Hope, Mending, Sim, Way};
@@ -72,6 +73,10 @@ async fn history(mut sim: Sim) -> Report {
     let world = run.room.spawn_as(0, async move { world.run().await });
 
     let truth = run.phases(&mut sim).await;
+    // Calls of those who are frozen end here, and nobody knows what became of them.
+    drop(world);
+    run.people.borrow_mut().clear();
+    run.room.clear();
     for check in sim.checks {
         if run.findings.is_wrong() {
             break;
@@ -81,9 +86,6 @@ async fn history(mut sim: Sim) -> Report {
         }
     }
 
-    drop(world);
-    run.people.borrow_mut().clear();
-    run.room.clear();
     drop(entered);
     drop(on_stage);
     let found = run.findings.take();
@@ -113,6 +115,8 @@ impl Run {
         options.keep_trace = sim.keep_trace;
         options.ttl = sim.ttl;
         let cluster = Cluster::new(options);
+        // Where every way is gone, it is not every order.
+        let order = if sim.picks.is_some() { Choice::never() } else { sim.choice.clone() };
         for (path, data) in std::mem::take(&mut sim.given) {
             cluster.give(path, data);
         }
@@ -125,7 +129,10 @@ impl Run {
                 cluster.skip_sequences(&dir, LAST - short);
             }
         }
-        let room = Room::new(sim.seed, sim.choice.clone(), cluster.clone(), sim.ttl);
+        if let Some(picks) = sim.picks.take() {
+            cluster.with_dice(|dice| dice.pick_only(picks));
+        }
+        let room = Room::new(sim.seed, order, cluster.clone(), sim.ttl);
         // What is done behind everybody's back is the world's doing.
         let around = sim.around.take().map(|layer| layer(Arc::new(cluster.backend(0))));
         let bodies = std::mem::take(&mut sim.bodies).into_iter().zip(1..);
@@ -201,6 +208,18 @@ impl Run {
         }
     }
 
+    /// How wrong the wall clock of a process is now, and a year.
+    fn wall_of(&self, actor: u64) -> Duration {
+        let way = self.cluster.with_dice(|dice| {
+            dice.fires(Site::WallClock, actor, 1).map(|_| dice.pick(Site::Way, actor, 2))
+        });
+        match way {
+            None => YEAR,
+            Some(0) => Duration::ZERO,
+            Some(_) => YEAR * 2,
+        }
+    }
+
     fn process(&self, actor: u64, name: Arc<str>, life: u32) -> Process {
         let mut inner: Arc<dyn Backend> = Arc::new(self.cluster.backend(actor));
         if let Some(around) = &self.around {
@@ -209,8 +228,8 @@ impl Run {
         let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let (seed, ttl, rounds) = (self.seed, self.ttl, self.rounds);
-        let mending = self.mending.clone();
-        Process { actor, name, life, seed, rounds, ttl, cluster, backend, findings, mending }
+        let (wall, mending) = (self.wall_of(actor), self.mending.clone());
+        Process { actor, name, life, seed, rounds, ttl, cluster, backend, findings, wall, mending }
     }
 
     fn start(&self, place: usize) {

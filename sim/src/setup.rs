@@ -42,6 +42,8 @@ pub struct Sim {
     pub(crate) rates: Rates,
     pub(crate) swarms: bool,
     pub(crate) choice: Choice<Site>,
+    /// What is picked; all that is if nothing is said.
+    pub(crate) picks: Option<Vec<Site>>,
     pub(crate) keep_trace: bool,
     pub(crate) ttl: Duration,
     pub(crate) limit: Duration,
@@ -76,6 +78,7 @@ impl Sim {
             rates: Rates::usual(),
             swarms: true,
             choice: Choice::seeded(seed),
+            picks: None,
             keep_trace: false,
             ttl: Duration::from_secs(1),
             limit: Duration::from_secs(60),
@@ -119,6 +122,13 @@ impl Sim {
     /// Sets who decides, in place of the seed.
     pub fn choice(mut self, choice: Choice<Site>) -> Self {
         self.choice = choice;
+        self
+    }
+
+    /// Picks only at these sites, and the first at all others; tasks run in the order in which they
+    /// were started. For small worlds in which every way is gone.
+    pub fn picking(mut self, sites: impl IntoIterator<Item = Site>) -> Self {
+        self.picks = Some(sites.into_iter().collect());
         self
     }
 

@@ -1,97 +1,157 @@
-//! One thing goes wrong, at every place where it can: each call dropped at each of its awaits, each process
-//! killed at each of its requests. Not by chance, but one place after the other until there is none left.
+//! Histories that leave nothing to chance: a crash at every call, a drop at every await, and every way
+//! through a small world.
+//!
+//! ```
+//! use synod_sim::{Personality, Sim, sweep, workload};
+//!
+//! let small = workload::SMALL[0];
+//! let make = || small.prepare(Sim::new(1).personality(Personality::Zk));
+//! let swept = sweep::crash_anywhere(2, make);
+//! assert!(swept.broken.is_none() && swept.histories > 2, "{swept:?}");
+//! ```
 
-use synod_core::choice::{Actor, Spot};
-use synod_mem::cluster::{Personality, Site};
+use synod_core::choice::{Actor, Choice, Spot, Tape};
+use synod_mem::cluster::{Rates, Site};
 
-use crate::case::{BadCase, Case, Shrunk};
+use crate::process::DROPPED;
+use crate::report::Report;
+use crate::setup::Sim;
 
-/// What a sweep brought.
+/// What came of a sweep.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Swept {
+    /// How many histories there were.
+    pub histories: u64,
+    /// Whether they were all that there are, or it was stopped before.
+    pub complete: bool,
+    /// The first in which something was broken. Nothing was swept after it.
+    pub broken: Option<Report>,
+}
+
+/// How far a sweep goes.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[must_use = "a failure that nobody looks at is none"]
-pub struct Sweep {
-    /// How many histories there were, each with its thing gone wrong.
+pub struct Scope {
+    /// What may go wrong.
+    pub sites: Vec<Site>,
+    /// How many times in one history.
+    pub faults: usize,
+    /// What else every way of is gone: which server, say, or how long a message takes.
+    pub picks: Vec<Site>,
+    /// How many histories at most.
     pub histories: u64,
-    /// The first that failed, if any did.
-    pub failure: Option<Case>,
 }
 
-/// Drops each call of a workload that goes through [`Process::perhaps`](crate::Process::perhaps), at
-/// each of its awaits.
-///
-/// # Errors
-///
-/// If there is no such workload.
-pub fn cancel_anywhere(
-    workload: &str,
-    personality: Personality,
-    seed: u64,
-) -> Result<Sweep, BadCase> {
-    sweep(&Case::new(workload, personality, seed), Site::CallDropped)
-}
+impl Scope {
+    /// One of the faults that matter most in a small world.
+    pub fn one_fault() -> Self {
+        let sites = vec![
+            Site::RequestLost,
+            Site::ReplyLost,
+            Site::AppliedLate,
+            Site::BeatLost,
+            Site::Killed,
+            Site::Paused,
+            Site::CutFromAll,
+            Site::Behind,
+            Site::CallDropped,
+            Site::Crashed,
+        ];
+        Self { sites, faults: 1, picks: Vec::new(), histories: u64::MAX }
+    }
 
-/// Kills each process of a workload at each request that it sends: what runs in it is gone, and it starts
-/// again later.
-///
-/// # Errors
-///
-/// If there is no such workload.
-pub fn crash_anywhere(
-    workload: &str,
-    personality: Personality,
-    seed: u64,
-) -> Result<Sweep, BadCase> {
-    sweep(&Case::new(workload, personality, seed), Site::Crashed)
-}
+    /// As [`Scope::one_fault`], and two of them.
+    pub fn two_faults() -> Self {
+        Self { faults: 2, ..Self::one_fault() }
+    }
 
-fn sweep(bare: &Case, site: Site) -> Result<Sweep, BadCase> {
-    let mut sweep = Sweep { histories: 0, failure: None };
-    let mut actor = 0;
-    loop {
-        actor += 1;
-        let reached = (1..).try_fold(0, |reached, n| {
-            let spot = Spot { site, actor: Actor::new(actor), n };
-            match sweep.places(bare, spot) {
-                Ok(true) => Ok(reached + 1),
-                Ok(false) => Err(Ok(reached)),
-                Err(error) => Err(Err(error)),
-            }
-        });
-        match reached {
-            Err(Err(error)) => return Err(error),
-            // Nobody has this number.
-            Ok(0) | Err(Ok(0)) => return Ok(sweep),
-            _ if sweep.failure.is_some() => return Ok(sweep),
-            _ => {}
-        }
+    /// Stops after so many histories.
+    pub fn at_most(mut self, histories: u64) -> Self {
+        self.histories = histories;
+        self
     }
 }
 
-impl Sweep {
-    /// Every size of what goes wrong at a spot: at which of its awaits a call is dropped. Whether
-    /// anybody came to the spot.
-    fn places(&mut self, bare: &Case, spot: Spot<Site>) -> Result<bool, BadCase> {
-        let mut last = None;
-        for size in 1.. {
-            let mut case = bare.clone();
-            case.shrunk =
-                Some(Shrunk { faults: vec![(spot, size)], steady: true, ..Shrunk::default() });
-            let report = case.run(false)?;
-            if report.fired.is_empty() || self.failure.is_some() {
-                return Ok(false);
+/// L-X-2: lets each of the processes crash at each of its calls, just before and just after it was sent.
+/// Nothing else goes wrong.
+pub fn crash_anywhere(processes: u64, make: impl Fn() -> Sim) -> Swept {
+    let mut swept = Swept { complete: true, ..Swept::default() };
+    for actor in 1..=processes {
+        for n in 1.. {
+            let mut fired = false;
+            for when in [1, 2] {
+                let spot = Spot { site: Site::Crashed, actor: Actor::new(actor), n };
+                let Some(report) = swept.add(with(&make, spot, when)) else { return swept };
+                fired |= !report.fired.is_empty();
             }
-            // Nothing is new: the call came to its end before.
-            if last == Some(report.hash) {
+            if !fired {
                 break;
             }
-            self.histories += 1;
-            last = Some(report.hash);
-            if let Some(violation) = report.violation {
-                case.law = Some(violation.law);
-                self.failure = Some(case);
+        }
+    }
+    swept
+}
+
+/// L-X-1: drops each call that the processes make through [`Process::perhaps`](crate::Process::perhaps)
+/// at each of its awaits. Nothing else goes wrong.
+pub fn cancel_anywhere(processes: u64, make: impl Fn() -> Sim) -> Swept {
+    let mut swept = Swept { complete: true, ..Swept::default() };
+    for actor in 1..=processes {
+        'calls: for n in 1.. {
+            for k in 1.. {
+                let spot = Spot { site: Site::CallDropped, actor: Actor::new(actor), n };
+                let Some(report) = swept.add(with(&make, spot, k)) else { return swept };
+                if report.fired.is_empty() {
+                    break 'calls;
+                }
+                if report.marks.get(DROPPED).is_none_or(|dropped| *dropped == 0) {
+                    break;
+                }
             }
         }
-        Ok(true)
+    }
+    swept
+}
+
+/// Goes every way through a small world: every combination of these faults, up to so many at a time.
+pub fn exhaust(scope: &Scope, make: impl Fn() -> Sim) -> Swept {
+    let tape = Tape::exhaustive(scope.faults);
+    let mut swept = Swept::default();
+    let rates = scope.sites.iter().fold(Rates::none(), |rates, site| rates.set(*site, 1_000));
+    while swept.histories < scope.histories {
+        let sim = make()
+            .rates(|_| rates.clone())
+            .steady()
+            .choice(Choice::taped(tape.clone()))
+            .picking(scope.picks.iter().copied());
+        if swept.add(sim.run()).is_none() {
+            return swept;
+        }
+        if !tape.rewind() {
+            swept.complete = true;
+            break;
+        }
+    }
+    swept
+}
+
+/// A history in which this happens and nothing else.
+fn with(make: impl Fn() -> Sim, spot: Spot<Site>, size: u64) -> Report {
+    let sim = make();
+    let choice = Choice::recorded(sim.seed, [(spot, size)]);
+    sim.rates(|rates| rates.set(spot.site, 1_000)).steady().choice(choice).run()
+}
+
+impl Swept {
+    /// Counts a history. `None` if something was broken in it.
+    fn add(&mut self, report: Report) -> Option<Report> {
+        self.histories += 1;
+        if report.violation.is_some() {
+            self.broken = Some(report);
+            self.complete = false;
+            return None;
+        }
+        Some(report)
     }
 }

@@ -1,5 +1,6 @@
 //! What a server says: answers, and what watches are told.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
@@ -31,9 +32,18 @@ pub(super) enum Answer {
 /// Something on its way to a client.
 #[derive(Debug)]
 pub(super) enum Letter {
-    Answer { call: u64, answer: Answer },
-    News { watch: u64, changes: Vec<Change>, at: Revision },
-    ReadAgain { watch: u64, at: Revision },
+    Answer {
+        call: u64,
+        answer: Answer,
+    },
+    /// That there is something in the outbox of this watch.
+    News {
+        watch: u64,
+    },
+    ReadAgain {
+        watch: u64,
+        at: Revision,
+    },
 }
 
 /// A watch, as both its ends know it.
@@ -45,6 +55,26 @@ pub(super) struct Watching {
     pub(super) told: Revision,
     /// Up to where the server has sent.
     pub(super) sent: Revision,
+    /// What is on its way over the connection that is up: what each commit changed.
+    pub(super) outbox: VecDeque<(Vec<Change>, Revision)>,
+}
+
+impl Watching {
+    /// A watch that begins where its view ends.
+    pub(super) fn new(query: Query, feed: Feed, at: Revision) -> Self {
+        Self { query, feed, told: at, sent: at, outbox: VecDeque::new() }
+    }
+
+    /// Takes what is on its way: one commit, or all of them as one, each path with its last change.
+    pub(super) fn take(&mut self, joined: bool) -> Option<(Vec<Change>, Revision)> {
+        let (mut changes, mut at) = self.outbox.pop_front()?;
+        while joined && let Some((later, then)) = self.outbox.pop_front() {
+            changes.retain(|change| later.iter().all(|newer| newer.path != change.path));
+            changes.extend(later);
+            at = then;
+        }
+        Some((changes, at))
+    }
 }
 
 impl fmt::Display for Answer {

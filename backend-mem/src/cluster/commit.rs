@@ -74,7 +74,8 @@ impl State {
         if self.revision_of(request.server) < link.seen {
             return self.answer(request, Answer::Behind, now);
         }
-        let Some(session) = link.session else { return };
+        // One that comes late is of a connection that nobody has any more: the newer one stands.
+        let Some(session) = link.session.filter(|_| link.epoch == request.epoch) else { return };
         if self.world.touch(session, now).is_err() {
             self.record(now, By::Store);
             self.note_deaths(now, true);
@@ -99,6 +100,7 @@ impl State {
         }
         let touched = self.world.touch(session, now);
         self.record(now, By::Store);
+        self.collect(now);
         self.plan_tick();
         let answer = match touched {
             Ok(()) => Answer::Done,
@@ -110,6 +112,13 @@ impl State {
         if self.dice.fires(Site::EndedAfterBeat, actor, 1).is_some() {
             self.fault(actor, Site::EndedAfterBeat, request.call, now);
             self.end_session(session, now);
+        }
+    }
+
+    /// Collects the empty containers that were left for a while, in the order of the log.
+    fn collect(&mut self, now: Instant) {
+        if self.world.collect_all() {
+            self.log_effects(self.world.revision(), Vec::new(), By::Store, now);
         }
     }
 

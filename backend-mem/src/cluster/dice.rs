@@ -1,5 +1,6 @@
 //! [`Dice`]: every decision of a simulated world, and a list of what went wrong.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use synod_core::choice::{Actor, Choice, Spot};
@@ -18,6 +19,8 @@ pub struct Dice {
     /// How often each process came to each site; then each server.
     counts: [Vec<[u32; Site::COUNT]>; 2],
     calm: bool,
+    /// What is picked where not every pick is worth a way of its own.
+    picks: Option<BTreeSet<Site>>,
     fired: Vec<Fired>,
 }
 
@@ -33,7 +36,14 @@ pub struct Fired {
 
 impl Dice {
     pub(super) fn new(choice: Choice<Site>, rates: Rates) -> Self {
-        Self { choice, rates, counts: [Vec::new(), Vec::new()], calm: false, fired: Vec::new() }
+        Self {
+            choice,
+            rates,
+            counts: [Vec::new(), Vec::new()],
+            calm: false,
+            picks: None,
+            fired: Vec::new(),
+        }
     }
 
     /// Whether something goes wrong here for this actor, and how large it is: `most` at most.
@@ -62,8 +72,16 @@ impl Dice {
 
     /// A number below `n`.
     pub fn pick(&mut self, site: Site, actor: u64, n: u64) -> u64 {
+        if self.picks.as_ref().is_some_and(|picks| !picks.contains(&site)) {
+            return 0;
+        }
         let spot = self.spot(site, actor);
         self.choice.pick(spot, n)
+    }
+
+    /// From now on what is picked at other sites is always the first.
+    pub fn pick_only(&mut self, sites: impl IntoIterator<Item = Site>) {
+        self.picks = Some(sites.into_iter().collect());
     }
 
     /// What went wrong so far, in order.

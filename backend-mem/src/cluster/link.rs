@@ -162,10 +162,11 @@ impl State {
         for (site, alarm) in
             [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
         {
-            if self.dice.fires(site, actor, 1).is_some() {
+            // Before or after it has sent something.
+            if let Some(when) = self.dice.fires(site, actor, 2) {
                 self.fault(actor, site, call, now);
                 self.calls_for.push(alarm);
-                return self.dice.pick(Site::Way, actor, 2) == 0;
+                return when == 1;
             }
         }
         false
@@ -278,20 +279,7 @@ impl State {
                 self.take_in(id, &answer);
                 let _heard = pending.tell.send(answer).is_ok();
             }
-            Letter::News { watch, changes, at } => {
-                let link = self.link(id);
-                link.seen = link.seen.max(at);
-                let Some(watching) = link.watching.get_mut(&watch) else { return };
-                watching.told = watching.told.max(at);
-                let feed = watching.feed.clone();
-                self.trace.tell((age, actor), What::Told, watch, || {
-                    let all = changes.iter().map(|it| format!("{:?} {}", it.kind, it.path));
-                    all.collect::<Vec<_>>().join(", ")
-                });
-                if !feed.send_all(changes) {
-                    self.link(id).watching.remove(&watch);
-                }
-            }
+            Letter::News { watch } => self.hand_out(id, watch, now),
             Letter::ReadAgain { watch, at } => {
                 let link = self.link(id);
                 link.seen = link.seen.max(at);
@@ -300,6 +288,30 @@ impl State {
                 let _heard = watching.feed.resync();
                 self.trace.tell((age, actor), What::Told, watch, || "read again".to_owned());
             }
+        }
+    }
+
+    /// Tells a watch what has arrived for it.
+    fn hand_out(&mut self, id: LinkId, watch: u64, now: Instant) {
+        let (age, actor) = (self.age(now), self.links[id.0].actor);
+        let waits = self.links[id.0].watching.get(&watch).map_or(0, |it| it.outbox.len());
+        let joined = waits > 1 && self.dice.fires(Site::EventsJoined, actor, 1).is_some();
+        if joined {
+            self.fault(actor, Site::EventsJoined, watch, now);
+        }
+        let link = self.link(id);
+        let Some(watching) = link.watching.get_mut(&watch) else { return };
+        // What was joined to something before it has been told.
+        let Some((changes, at)) = watching.take(joined) else { return };
+        watching.told = watching.told.max(at);
+        link.seen = link.seen.max(at);
+        let feed = watching.feed.clone();
+        self.trace.tell((age, actor), What::Told, watch, || {
+            let all = changes.iter().map(|it| format!("{:?} {}", it.kind, it.path));
+            all.collect::<Vec<_>>().join(", ")
+        });
+        if !feed.send_all(changes) {
+            self.link(id).watching.remove(&watch);
         }
     }
 

@@ -149,7 +149,7 @@ impl State {
         let answer = match &request.ask {
             Ask::Observe(query, feed) => {
                 let (query, feed) = (query.clone(), feed.clone());
-                let watching = Watching { query, feed, told: at, sent: at };
+                let watching = Watching::new(query, feed, at);
                 // Over an old connection nobody would ever take it away again.
                 if self.links[request.link.0].epoch == request.epoch {
                     self.link(request.link).watching.insert(request.call, watching);
@@ -176,10 +176,10 @@ impl State {
         let (tree, at) = self.servers[server].copy.get_or_insert_with(|| (Tree::new(), 0));
         for logged in &self.log[*at..applied] {
             put(tree, &logged.effects);
-            if linger {
+            if linger && !logged.effects.is_empty() {
                 tree.collect(logged.revision.get());
             } else {
-                tree.collect_all();
+                let _any = tree.collect_all();
             }
         }
         *at = applied;
@@ -203,7 +203,7 @@ impl State {
         let at = self.log[index].revision;
         let link = &mut self.links[id.0];
         link.watching.retain(|_, watching| !watching.feed.is_over());
-        let mut letters = Vec::new();
+        let mut news = Vec::new();
         for (number, watching) in &mut link.watching {
             if watching.sent >= at {
                 continue;
@@ -212,31 +212,36 @@ impl State {
             let mine = self.log[index].effects.iter().filter(|it| covers(&watching.query, it));
             let changes: Vec<Change> = mine.map(|it| it.to_change(at)).collect();
             if !changes.is_empty() {
-                letters.push(Letter::News { watch: *number, changes, at });
+                watching.outbox.push_back((changes, at));
+                news.push(*number);
             }
         }
-        let actor = self.links[id.0].actor;
-        for letter in letters {
-            self.post_news(id, actor, letter, now);
+        for watch in news {
+            self.post_news(id, watch, now);
         }
     }
 
-    fn post_news(&mut self, id: LinkId, actor: u64, letter: Letter, now: Instant) {
+    fn post_news(&mut self, id: LinkId, watch: u64, now: Instant) {
+        let actor = self.links[id.0].actor;
         let mut delay = self.delay(actor);
         if let Some(late) = self.dice.lasting(Site::EventLate, actor, self.ttl) {
-            self.fault(actor, Site::EventLate, 0, now);
+            self.fault(actor, Site::EventLate, watch, now);
             delay += late;
         }
-        let Letter::News { watch, changes, at } = letter else { return };
         if self.dice.fires(Site::EventTwice, actor, 1).is_some() {
-            self.fault(actor, Site::EventTwice, 0, now);
-            self.post(id, delay, Letter::News { watch, changes: changes.clone(), at }, now);
+            self.fault(actor, Site::EventTwice, watch, now);
+            if let Some(watching) = self.link(id).watching.get_mut(&watch)
+                && let Some(again) = watching.outbox.back().cloned()
+            {
+                watching.outbox.push_back(again);
+                self.post(id, delay, Letter::News { watch }, now);
+            }
         }
         if self.dice.fires(Site::ResyncForNothing, actor, 1).is_some() {
-            self.fault(actor, Site::ResyncForNothing, 0, now);
-            self.post(id, delay, Letter::ReadAgain { watch, at }, now);
+            self.fault(actor, Site::ResyncForNothing, watch, now);
+            self.post(id, delay, Letter::ReadAgain { watch, at: Revision::ZERO }, now);
         }
-        self.post(id, delay, Letter::News { watch, changes, at }, now);
+        self.post(id, delay, Letter::News { watch }, now);
     }
 
     /// A watch goes on over a new connection.
@@ -248,6 +253,7 @@ impl State {
         for watch in watches {
             let compacted = self.dice.fires(Site::Compacted, actor, 1).is_some();
             let Some(watching) = self.links[id.0].watching.get_mut(&watch) else { continue };
+            watching.outbox.clear();
             if resumes && !compacted {
                 watching.sent = watching.told;
             } else {

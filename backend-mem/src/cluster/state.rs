@@ -211,10 +211,21 @@ impl State {
             if let Some(effect) = first {
                 self.trace.stir(effect.path.as_str().len() as u64);
             }
-            self.log.push(Logged { at: now, revision, effects, by });
-            for server in 0..COUNT {
-                self.follow(server, now);
-            }
+            self.log_effects(revision, effects, by, now);
+        }
+    }
+
+    /// Adds to the log. Without effects it is the empty containers that go.
+    pub(super) fn log_effects(
+        &mut self,
+        revision: Revision,
+        effects: Vec<Effect>,
+        by: By,
+        now: Instant,
+    ) {
+        self.log.push(Logged { at: now, revision, effects, by });
+        for server in 0..COUNT {
+            self.follow(server, now);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -53,6 +54,8 @@ struct Way {
     id: LinkId,
     actor: u64,
     broken: Arc<Notify>,
+    /// Whether a server said that the session is over. By its own clock nobody knows.
+    over: AtomicBool,
 }
 
 /// Forgets a watch when its reader drops it.
@@ -93,7 +96,7 @@ impl Way {
             let id = state.new_link(actor);
             (id, state.link(id).broken.clone())
         });
-        Arc::new(Self { cluster, id, actor, broken })
+        Arc::new(Self { cluster, id, actor, broken, over: AtomicBool::new(false) })
     }
 
     fn send(&self, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
@@ -153,6 +156,7 @@ impl ClusterStore {
                 Err(if writes { error.with_unknown_effect() } else { error })
             }
             Ok(Answer::Over) => {
+                self.way.over.store(true, Ordering::Relaxed);
                 self.life.lose(Loss::Expired);
                 Err(lost(doing, Loss::Expired))
             }
@@ -211,8 +215,14 @@ impl Store for ClusterStore {
     }
 
     async fn close(&self) -> Result<()> {
-        if self.life.loss().is_some() {
-            return Ok(());
+        match self.life.loss() {
+            None => {}
+            Some(Loss::Expired) if !self.way.over.load(Ordering::Relaxed) => {
+                return Err(Error::new(ErrorKind::Unreachable, "close")
+                    .because("given up by its own clock; it ends with its time to live")
+                    .with_unknown_effect());
+            }
+            Some(_) => return Ok(()),
         }
         let closed = self.ask("close", Ask::Close).await;
         self.life.lose(Loss::Closed);
@@ -259,7 +269,10 @@ async fn beat(way: Arc<Way>, life: Arc<Life>, opened: Instant) {
         let told = if way.is_up() { way.send(Ask::Beat) } else { way.connect(Ask::Attach) };
         match heard(told, &life, sent + third).await {
             Some(Answer::Done | Answer::Attached) => life.renew(sent),
-            Some(Answer::Over) => life.lose(Loss::Expired),
+            Some(Answer::Over) => {
+                way.over.store(true, Ordering::Relaxed);
+                life.lose(Loss::Expired);
+            }
             _ => {
                 life.suspend();
                 way.hang_up();

@@ -108,7 +108,7 @@ async fn meddle(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
 
 /// L-SES-7: what a session held is gone when closing it returns.
 async fn close(me: &Process, session: &Session) {
-    // What it lost by its own clock the store may still have for a while.
+    // What it gives up by its own clock the store may still have for a while.
     let held = !session.is_lost();
     let closed = session.close().await;
     if held && closed.is_ok() && me.lives(session.info().id) {

@@ -16,10 +16,12 @@ use crate::process::Process;
 use crate::setup::Sim;
 use crate::workload::Workload;
 
-/// Three clients draw tickets in one directory, drop some calls half-way, and give others back.
-pub(super) struct Tickets;
+/// Clients draw tickets in one directory, drop some calls half-way, and give others back.
+pub(super) struct Tickets {
+    pub(super) clients: usize,
+    pub(super) rounds: u64,
+}
 
-const ROUNDS: u64 = 3;
 const DIR: &str = "/q";
 
 /// What was seen of tickets: the sequence of each that was created, by its revision.
@@ -32,7 +34,7 @@ impl Workload for Tickets {
     }
 
     fn about(&self) -> &'static str {
-        "three clients draw sequential nodes in one directory, drop some calls, and give some back"
+        "clients draw sequential nodes in one directory, drop some calls, and give some back"
     }
 
     fn laws(&self) -> &'static [&'static str] {
@@ -42,17 +44,18 @@ impl Workload for Tickets {
     fn prepare(&self, sim: Sim) -> Sim {
         let (ledger, seen) = (Ledger::default(), Seen::default());
         let (books, eyes) = (ledger.clone(), seen.clone());
+        let rounds = self.rounds;
         sim.aged(dir())
-            .processes(3, move |me| work(me, ledger.clone(), seen.clone()))
+            .processes(self.clients, move |me| work(me, rounds, ledger.clone(), seen.clone()))
             .ledger(&books)
             .check("L-SEQ-2", move |truth| eyes.check_order(truth))
             .check("L-SEQ-8", one_node_a_ticket)
     }
 }
 
-async fn work(me: Process, ledger: Ledger, seen: Seen) {
+async fn work(me: Process, rounds: u64, ledger: Ledger, seen: Seen) {
     let Ok(client) = me.client().await else { return };
-    let rounds = me.rounds(ROUNDS);
+    let rounds = me.rounds(rounds);
     let mut drawer = Drawer { me, client, ledger, seen, gone: Vec::new() };
     for round in 0..rounds {
         drawer.round(round).await;

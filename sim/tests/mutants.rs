@@ -1,0 +1,81 @@
+//! The workloads notice what is wrong: each known mistake here is caught, by this workload, within so
+//! many seeds.
+
+use synod_sim::known::Known;
+use synod_sim::{Personality, Sim, workload};
+
+const SEEDS: u64 = 400;
+
+#[rustfmt::skip]
+const CAUGHT: [(&str, &str, &str); 34] = [
+    ("CasIgnoresVersion",        "registers", "L-KV-1"),
+    ("CasInTwoSteps",            "registers", "L-KV-1"),
+    ("RevisionFalls",            "registers", "L-KV-1"),
+    ("StatOfBefore",             "registers", "L-KV-1"),
+    ("LatestLags",               "registers", "L-KV-1"),
+    ("AppliesOneByOne",          "transfers", "L-KV-9 L-KV-12"),
+    ("AppliesHalf",              "transfers", "L-KV-9 L-KV-12"),
+    ("RejectedNamesLast",        "transfers", "L-KV-10"),
+    ("RejectedWithoutPlace",     "transfers", "L-KV-10"),
+    ("OpsBlindToEachOther",      "transfers", "L-KV-10"),
+    ("ListingMixesRevisions",    "transfers", "L-KV-12"),
+    ("AppliesTwice",             "sessions",  "L-OUT-1 L-OUT-2 L-OUT-3"),
+    ("RetriesBlindly",           "tickets",   "L-OUT-1 L-OUT-2 L-SEQ-8 L-SEQ-9 L-SEQ-10"),
+    ("LostReplyIsNone",          "tickets",   "L-OUT-1 L-OUT-2 L-SEQ-8 L-SEQ-10"),
+    ("LateAfterRead",            "tickets",   "L-OUT-2 L-OUT-3 L-SEQ-8 L-SEQ-10"),
+    ("ListingTellsOtherSequence","tickets",   "L-SEQ-2"),
+    ("SequenceFalls",            "tickets",   "L-SEQ-2"),
+    ("SequenceWraps",            "tickets",   "L-SEQ-2"),
+    ("SequenceTwice",            "tickets",   "L-SEQ-2"),
+    ("SequenceByCount",          "tickets",   "L-SEQ-2"),
+    ("SequenceBeforeCommit",     "tickets",   "L-SEQ-2"),
+    ("SequentialTwice",          "tickets",   "L-OUT-1 L-OUT-2 L-SEQ-8 L-SEQ-10"),
+    ("LocalGoesBack",            "watchers",  "L-KV-3"),
+    ("WatchMissesChildUpdate",   "watchers",  "L-WAT-6"),
+    ("WatchArmedAfterRead",      "watchers",  "L-WAT-6"),
+    ("WatchFiresOnce",           "watchers",  "L-WAT-6"),
+    ("WatchSilentAfterOutage",   "watchers",  "L-WAT-6"),
+    ("EventDropped",             "watchers",  "L-WAT-6"),
+    ("EventsOutOfOrder",         "watchers",  "L-WAT-3"),
+    ("EventTwice",               "watchers",  "L-WAT-4"),
+    ("NoRateMargin",             "tickets",   "L-SES-2"),
+    ("LeaseExtendedByHope",      "tickets",   "L-SES-2"),
+    ("CloseKeepsEphemerals",     "sessions",  "L-SES-7"),
+    ("BlindRepeat",              "tickets",   "L-OUT-2 L-OUT-3 L-SEQ-8 L-SEQ-10"),
+];
+
+/// The first of so many seeds that catches a mistake, and the law by which.
+fn first(known: Known, seeds: u64, make: impl Fn(u64) -> Sim) -> Option<(u64, String)> {
+    (0..seeds).find_map(|seed| Some((seed, known.run(make(seed)).violation?.law)))
+}
+
+#[test]
+fn every_mistake_of_the_table_is_caught_by_its_law() {
+    let mut holes = Vec::new();
+    for (name, of, laws) in CAUGHT {
+        let known = Known::by_name(name).expect("there is such a mistake");
+        let workload = workload::by_name(of).expect("there is such a workload");
+        let personalities = [Personality::Zk, Personality::Etcd, Personality::Ideal];
+        let caught = first(known, SEEDS, |seed| {
+            let personality = personalities[usize::try_from(seed % 3).expect("small")];
+            workload.prepare(Sim::new(seed).personality(personality))
+        });
+        println!("{known:<26} {of:<10} {caught:?}");
+        if !caught.as_ref().is_some_and(|(_, by)| laws.split(' ').any(|law| law == by)) {
+            holes.push(format!("{known} by {of}: {caught:?}"));
+        }
+    }
+    assert!(holes.is_empty(), "{holes:#?}");
+}
+
+#[test]
+fn what_the_wrapper_does_without_a_mistake_breaks_nothing() {
+    // Mistakes of things that no workload here does: so whatever is found is the wrapper's own doing.
+    for name in ["TtlTooEarly", "TextOnly", "NamesCarryData"] {
+        let known = Known::by_name(name).expect("there is such a mistake");
+        for workload in workload::ALL {
+            let caught = first(known, 40, |seed| workload.prepare(Sim::new(seed)));
+            assert_eq!(caught, None, "{name} in {}", workload.name());
+        }
+    }
+}

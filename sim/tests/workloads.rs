@@ -1,0 +1,140 @@
+//! Every workload keeps its laws, whatever goes wrong, in every world.
+
+use synod_core::clock;
+use synod_core::path::Path;
+use synod_core::store::Lifetime;
+use synod_sim::{Mending, Personality, Sim, sweep, workload};
+
+const SEEDS: u64 = 60;
+
+const SOUND: [Personality; 3] = [Personality::Ideal, Personality::Zk, Personality::Etcd];
+
+#[test]
+fn whatever_goes_wrong_the_laws_hold() {
+    for workload in workload::ALL {
+        let (mut fired, mut marks) = (0, std::collections::BTreeMap::new());
+        for seed in 0..SEEDS {
+            for personality in SOUND {
+                let sim = workload.prepare(Sim::new(seed).personality(personality));
+                let report = sim.run();
+                assert!(report.violation.is_none(), "{}: {report}", workload.name());
+                fired += report.fired.len();
+                for (mark, count) in report.marks {
+                    *marks.entry(mark).or_insert(0) += count;
+                }
+            }
+        }
+        assert!(fired > 100, "fair weather for {}: {fired}", workload.name());
+        let missed: Vec<_> = marks.iter().filter(|(_, count)| **count == 0).collect();
+        assert!(missed.is_empty(), "{} never saw {missed:?}", workload.name());
+    }
+}
+
+/// Histories in which something was wrong once, with what it was.
+#[rustfmt::skip]
+const ONCE: [(&str, u64, Personality); 6] = [
+    ("sessions", 0x2,    Personality::Etcd), // a close that failed was taken for clean
+    ("sessions", 0x5234, Personality::Zk),   // so was one of a session given up by its own clock
+    ("tickets",  0x3e,   Personality::Etcd), // a late create came back after its removal
+    ("watchers", 0xf1c,  Personality::Etcd), // told over a connection that was only coming up
+    ("watchers", 0x5e34, Personality::Zk),   // a late connection took the place of a newer one
+    ("watchers", 0x5a7b, Personality::Etcd), // the same
+];
+
+#[test]
+fn what_was_wrong_once_is_right() {
+    for (name, seed, personality) in ONCE {
+        let workload = workload::by_name(name).expect("there is one");
+        let report = workload.prepare(Sim::new(seed).personality(personality)).run();
+        assert!(report.violation.is_none(), "{name}: {report}");
+    }
+}
+
+#[test]
+fn what_is_mended_wholly_and_what_only_in_part_both_come_to_an_end() {
+    for mending in [Mending::All, Mending::Core] {
+        for seed in 0..SEEDS {
+            let workload = workload::by_name("tickets").expect("there is one");
+            let sim = workload.prepare(Sim::new(seed).personality(Personality::Zk));
+            let report = sim.mending(mending).run();
+            assert!(report.violation.is_none(), "{mending:?}: {report}");
+        }
+    }
+}
+
+#[test]
+fn a_crash_at_any_call_and_a_drop_at_any_await_break_nothing() {
+    for personality in SOUND {
+        for small in workload::SMALL {
+            let make = || small.prepare(Sim::new(1).personality(personality));
+            for swept in [sweep::crash_anywhere(2, make), sweep::cancel_anywhere(2, make)] {
+                let broken = swept.broken.as_ref().map(ToString::to_string);
+                assert!(swept.complete, "{} on {personality}: {broken:?}", small.name());
+                assert!(swept.histories > 8, "{} histories", swept.histories);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_way_through_a_small_world_with_one_fault_is_clean() {
+    for personality in SOUND {
+        for small in workload::SMALL {
+            let make = || small.prepare(Sim::new(1).personality(personality));
+            let swept = sweep::exhaust(&sweep::Scope::one_fault(), make);
+            let broken = swept.broken.as_ref().map(ToString::to_string);
+            assert!(swept.complete, "{} on {personality}: {broken:?}", small.name());
+            assert!(swept.histories > 50, "only {} ways", swept.histories);
+        }
+    }
+}
+
+#[test]
+fn switching_a_fault_off_leaves_the_others_where_they_were_until_then() {
+    let workload = workload::by_name("registers").expect("there is one");
+    let run = |off: &[_]| {
+        let sim = Sim::new(11).steady().without(off.iter().copied());
+        workload.prepare(sim).run().fired
+    };
+    let all = run(&[]);
+    assert!(all.len() > 8, "{} faults", all.len());
+    let off = all[all.len() / 2].spot;
+    let fewer = run(&[off]);
+    assert_eq!(fewer[..all.len() / 2], all[..all.len() / 2]);
+    assert!(fewer.iter().all(|fired| fired.spot != off));
+}
+
+#[test]
+fn what_a_user_says_must_be_is_found_not_to_be() {
+    let path = || Path::new("/flag").expect("valid");
+    let sim = |seed| {
+        Sim::new(seed).processes(2, move |me| async move {
+            let Ok(client) = me.client().await else { return };
+            let free = client.get(&path()).await.is_ok_and(|found| found.is_none());
+            clock::sleep(me.ttl() / 10).await;
+            if free {
+                let made = client.create(&path(), me.name().to_owned(), Lifetime::Persistent).await;
+                me.sometimes(
+                    "both saw that it was free",
+                    made.is_ok_and(|it| it.rejected().is_some()),
+                );
+            }
+        })
+    };
+    let clean = (0..40).all(|seed| sim(seed).run().violation.is_none());
+    assert!(clean);
+    let hopeless = sim(1).eventually("the flag goes away", move |me| async move {
+        let client = me.client().await.map_err(|error| error.to_string())?;
+        match client.get(&path()).await {
+            Ok(None) => Ok(()),
+            found => Err(format!("there is {found:?}")),
+        }
+    });
+    let violation = hopeless.run().violation.expect("nobody takes it away");
+    assert_eq!(violation.law, "the flag goes away");
+
+    let panics = Sim::new(1).process("ann", |_| async { panic!("on purpose") });
+    assert_eq!(panics.run().violation.expect("it panics").law, "L-OUT-8");
+    let stuck = Sim::new(1).process("ann", |_| std::future::pending());
+    assert_eq!(stuck.run().violation.expect("it never ends").law, "L-OUT-5");
+}
