@@ -1,6 +1,7 @@
 //! Elections with values: proclaimed, observed, handed to an heir.
 
 use futures_util::StreamExt as _;
+use futures_util::future::join_all;
 use futures_util::stream::BoxStream;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
@@ -185,11 +186,13 @@ async fn the_heir_leads_next_and_the_others_after_him(world: World) {
     let leader = answer(election(&world, &ann).leader().await).expect("dan leads");
     assert_eq!(leader.label, "dan");
     answer(dan.resign().await);
-    for one in others.into_iter().chain(rest) {
+    // Those who were sent back stand in whatever order.
+    let all = others.into_iter().chain(rest).map(async |one| {
         let leader = one.gets(&world, "the lead, in the end").await;
         assert!(leader.is_held());
         drop(leader);
-    }
+    });
+    join_all(all).await;
 }
 
 async fn who_could_not_be_told_is_not_sent_back(world: World) {
