@@ -77,7 +77,7 @@ impl<'a> Writing<'a> {
                 self.facts.hollow.clear();
                 self.facts.below.remove(&index);
             }
-            (Role::Ancestor(_) | Role::Again | Role::Undo, said) => {
+            (Role::Ancestor(_) | Role::Again | Role::Guard | Role::Undo, said) => {
                 return Err(unsent(Trouble::Said(said)));
             }
         }
