@@ -8,6 +8,7 @@ use synod_core::path::Path;
 use synod_core::store::{
     Commit, Done, Freshness, Lifetime, Op, Outcome, Query, Rejected, Sequence, Txn, View,
 };
+use tokio::time::Instant;
 use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult, Stat as ZkStat};
 
 use crate::container;
@@ -61,6 +62,10 @@ type Answer = Result<Vec<Got>, (usize, ZkError)>;
 impl<'a> Writing<'a> {
     async fn send<'p>(&self, plan: &'p Plan) -> Result<Sent<'p>> {
         let own = OnceLock::new();
+        // Whatever becomes of the request.
+        for step in plan.steps.iter().filter(|step| step.role == Role::Guard) {
+            self.wire.guards.add(step.act.path(), Instant::now());
+        }
         let request = async {
             let answer = if is_plain(self.txn, plan) {
                 self.send_plain(&plan.steps).await

@@ -18,6 +18,7 @@ use zookeeper_client::{
 };
 
 use crate::error::Trouble;
+use crate::guard;
 use crate::options::Access;
 use crate::snapshot::Snapshot;
 use crate::wire::Wire;
@@ -89,6 +90,8 @@ pub(crate) struct Hollow {
     /// How many children the directories of these containers were ever given: while that is the
     /// same, nothing else can have taken a container's place.
     pub(crate) births: BTreeMap<Path, i32>,
+    /// The guard of the node that they are below.
+    pub(crate) guard: Option<String>,
 }
 
 /// How many children a node was ever given. The server writes it behind the names of sequential
@@ -125,9 +128,11 @@ pub(crate) async fn standing_below(
 ) -> Result<Standing, Trouble> {
     let mut snapshot = Snapshot::take(wire, client, path, true).await?;
     let Some(own) = snapshot.nodes.remove(path.as_str()) else { return Ok(Standing::Nothing) };
+    let guard = snapshot.is_guarded(path).then(|| guard::guard(path));
     Ok(match judge(path, (path.clone(), births(&own.stat)), &snapshot, gone) {
-        Standing::Nothing => Standing::Hollow(Hollow::default()),
-        other => other,
+        Standing::Nothing => Standing::Hollow(Hollow { guard, ..Hollow::default() }),
+        Standing::Hollow(hollow) => Standing::Hollow(Hollow { guard, ..hollow }),
+        Standing::Something => Standing::Something,
     })
 }
 

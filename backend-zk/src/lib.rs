@@ -15,6 +15,7 @@ mod backend;
 mod commit;
 mod container;
 mod error;
+mod guard;
 mod hub;
 mod keep;
 mod life;

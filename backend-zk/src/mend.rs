@@ -77,7 +77,7 @@ impl<'a> Writing<'a> {
                 self.facts.hollow.clear();
                 self.facts.below.remove(&index);
             }
-            (Role::Ancestor(_) | Role::Again | Role::Undo, said) => {
+            (Role::Ancestor(_) | Role::Again | Role::Guard | Role::Undo, said) => {
                 return Err(unsent(Trouble::Said(said)));
             }
         }
@@ -129,7 +129,7 @@ impl<'a> Writing<'a> {
             (Op::Delete { .. }, ZkError::NotEmpty) => self.clear_below(index).await?,
             (Op::Set { .. }, ZkError::BadVersion) => Some(Why::OtherVersion),
             (_, ZkError::BadVersion) => Some(self.other_version(index).await?),
-            (Op::Set { path, .. }, ZkError::NoAuth) if self.is_container(path).await? => {
+            (Op::Set { path, .. }, ZkError::NoAuth) if self.is_no_node(path).await? => {
                 Some(Why::Missing)
             }
             (_, said) => return Err(unsent(Trouble::Said(said))),
@@ -165,7 +165,7 @@ impl<'a> Writing<'a> {
         Ok(match hollow {
             Standing::Nothing => None,
             Standing::Something => Some(Why::HasChildren),
-            Standing::Hollow(_) if self.is_container(path).await? => Some(Why::Missing),
+            Standing::Hollow(_) if self.is_no_node(path).await? => Some(Why::Missing),
             Standing::Hollow(hollow) => {
                 self.facts.hollow.insert(index, hollow);
                 None
@@ -173,10 +173,10 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// The version is another: or it is a container's, which is none.
+    /// The version is another: or it was a container's, which is none.
     async fn other_version(&self, index: usize) -> Result<Why> {
         let op = &self.txn.ops[index];
-        if !self.is_container(op.path()).await? {
+        if !self.is_no_node(op.path()).await? {
             return Ok(Why::OtherVersion);
         }
         if matches!(op, Op::Delete { .. }) && self.makes_below(index, op.path()) {
@@ -189,7 +189,9 @@ impl<'a> Writing<'a> {
         })
     }
 
-    async fn is_container(&self, path: &Path) -> Result<bool> {
+    /// Whether no node is there: nothing at all, or a container. What was refused for what it is may
+    /// have been a container that was collected since.
+    async fn is_no_node(&self, path: &Path) -> Result<bool> {
         if self.facts.missing.contains(path) {
             return Ok(true);
         }
@@ -197,7 +199,7 @@ impl<'a> Writing<'a> {
         let answer = self.wire.answer(async { Ok((sync.await?, data.await).1) }).await;
         match answer.map_err(unsent)? {
             Ok((data, stat)) => Ok(container::is_container(&data, &stat)),
-            Err(ZkError::NoNode) => Ok(false),
+            Err(ZkError::NoNode) => Ok(true),
             Err(said) => Err(unsent(Trouble::Said(said))),
         }
     }

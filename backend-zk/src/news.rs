@@ -46,7 +46,7 @@ pub(crate) fn told(query: &Query, news: &News) -> Option<Change> {
             news.path.parent_str() == Some(query.path.as_str())
                 && news.path.name().starts_with(&query.prefix)
                 && (query.detail == Detail::Data || kind != Kind::Updated)
-                && is_ours(&query.path, news.path.name())
+                && is_ours(query.path.as_str(), news.path.name())
         }
         (Scope::Subtree, _) => own || news.path.is_below(&query.path),
     };

@@ -15,6 +15,7 @@ use synod_core::store::{Expect, Lifetime, Op};
 use zookeeper_client::{CreateMode, CreateOptions, Error as ZkError, MultiWriter};
 
 use crate::container::{self, Hollow};
+use crate::guard::guard;
 use crate::options::Access;
 
 /// What was found out about the tree so far.
@@ -61,6 +62,8 @@ pub(crate) enum Role {
     /// It writes once more what was made in the place of a container: of several operations, not
     /// every server tells what a create made (ZOOKEEPER-4026), but each what a set wrote.
     Again,
+    /// It keeps the server's collector away from what took the place of a container.
+    Guard,
     /// It undoes what another step was only made to show.
     Undo,
 }
@@ -191,6 +194,16 @@ impl Planner<'_> {
             let act = Act::Set { path: text(path), data: data.clone(), version: None };
             self.step(index, Role::Again, act);
         }
+        if lifetime != Lifetime::Session && !sequential && self.was_container(path) {
+            let options = CreateMode::Ephemeral.with_acls(container::node_acls(self.access));
+            let act = Act::Create { path: guard(path), data: Bytes::new(), options };
+            self.step(index, Role::Guard, act);
+        }
+    }
+
+    /// Whether an empty container is known to have stood there: for this operation, or another.
+    fn was_container(&self, path: &Path) -> bool {
+        self.facts.hollow.values().any(|hollow| hollow.containers.contains(path))
     }
 
     fn ancestors(&mut self, index: usize, path: &Path) {
@@ -244,6 +257,10 @@ impl Planner<'_> {
                 self.step(index, Role::Hollow, act);
             }
         }
+        if let Some(guard) = &hollow.guard {
+            let act = Act::Delete { path: guard.clone(), version: None };
+            self.step(index, Role::Hollow, act);
+        }
         hollow.containers.last() == Some(self.ops[index].path())
     }
 
@@ -291,15 +308,23 @@ impl Act {
         }
     }
 
+    pub(crate) fn path(&self) -> &str {
+        let (Self::Check { path, .. }
+        | Self::Create { path, .. }
+        | Self::Set { path, .. }
+        | Self::Delete { path, .. }) = self;
+        path
+    }
+
     fn size(&self) -> usize {
         /// Numbers, lengths and access rights.
         const HEADER: usize = 80;
 
-        let (path, data) = match self {
-            Self::Create { path, data, .. } | Self::Set { path, data, .. } => (path, data.len()),
-            Self::Check { path, .. } | Self::Delete { path, .. } => (path, 0),
+        let data = match self {
+            Self::Create { data, .. } | Self::Set { data, .. } => data.len(),
+            Self::Check { .. } | Self::Delete { .. } => 0,
         };
-        HEADER + path.len() + data
+        HEADER + self.path().len() + data
     }
 }
 
@@ -355,6 +380,7 @@ mod tests {
         let hollow = Hollow {
             containers: vec![path("/a/b"), path("/a")],
             births: [(path("/a"), 3), (Path::root(), 12)].into(),
+            guard: None,
         };
         let facts = Facts { hollow: [(1, hollow)].into(), ..Facts::default() };
         let txn = create("/x").create(path("/a"), "", Lifetime::Persistent);
@@ -370,6 +396,7 @@ mod tests {
                 "1: delete /a",
                 "1: create /a",
                 "1: set /a",
+                &format!("1: create {}", guard(&path("/a"))),
             ]
         );
     }
@@ -379,8 +406,13 @@ mod tests {
         let hollow = || Hollow {
             containers: vec![path("/a/b"), path("/a")],
             births: [(path("/a"), 3), (Path::root(), 12)].into(),
+            guard: None,
         };
-        let below = Hollow { containers: vec![path("/a/b")], births: [(path("/a"), 3)].into() };
+        let below = Hollow {
+            containers: vec![path("/a/b")],
+            births: [(path("/a"), 3)].into(),
+            guard: None,
+        };
         let births = [
             "1: create /.synod-probe-5f0e9c",
             "1: delete /.synod-probe-5f0e9c0000000012",
@@ -421,7 +453,8 @@ mod tests {
         for index in 0..128 {
             let at = path(&format!("{deep}/{index}"));
             let births = [(at.clone(), 0), (path(&deep), 0)].into();
-            facts.hollow.insert(index, Hollow { containers: vec![at.clone(), at.clone()], births });
+            let containers = vec![at.clone(), at.clone()];
+            facts.hollow.insert(index, Hollow { containers, births, guard: None });
             txn = txn.create(at, "", Lifetime::Persistent);
         }
         let refused = Plan::new(&txn.ops, &facts, Access::Open).expect_err("too large");

@@ -62,7 +62,10 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
             }
         };
         match wake {
-            Wake::Answer(sent, Ok(_)) => wire.life.renew(sent),
+            Wake::Answer(sent, Ok(_)) => {
+                wire.life.renew(sent);
+                relieve_guards(&wire);
+            }
             Wake::Answer(_, Err(ZkError::SessionExpired | ZkError::ClientClosed))
             | Wake::State(SessionState::Expired | SessionState::Closed) => {
                 wire.life.lose(Loss::Expired);
@@ -88,5 +91,16 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
         // It was dropped and not closed: it is left to its time to live.
         sleep(wire.life.ttl).await;
         drop(client);
+    }
+}
+
+/// Deletes the guards that have stayed long enough, now that the connection was seen to be good. Those
+/// it does not reach stay as long as the session.
+fn relieve_guards(wire: &Wire) {
+    let Ok(client) = wire.client("relieve guards") else { return };
+    for guard in wire.guards.relieve(Instant::now()) {
+        // It has left when this returns, and the answer is of no interest: somebody may have deleted
+        // the guard with its node.
+        drop(client.delete(&guard, None));
     }
 }

@@ -1,7 +1,8 @@
 //! What of a listing a query asks for. Pure.
 
-use synod_core::path::Path;
 use synod_core::store::{Query, Sequence, Window};
+
+use crate::guard::is_guard;
 
 /// A child as a listing names it.
 pub(crate) type Child = (Option<Sequence>, String);
@@ -21,7 +22,7 @@ pub(crate) fn sequence(name: &str) -> Option<Sequence> {
 /// The children that a query asks for, in its order. `own` is the sequence above which nothing is
 /// shown.
 pub(crate) fn sift(query: &Query, names: Vec<String>, own: Option<Sequence>) -> Vec<Child> {
-    let ours = names.into_iter().filter(|name| is_ours(&query.path, name));
+    let ours = names.into_iter().filter(|name| is_ours(query.path.as_str(), name));
     let wanted = ours.filter(|name| name.starts_with(&query.prefix));
     let mut children: Vec<Child> = wanted.map(|name| (sequence(&name), name)).collect();
     let Some(window) = query.window else {
@@ -43,13 +44,16 @@ pub(crate) fn sift(query: &Query, names: Vec<String>, own: Option<Sequence>) -> 
     children
 }
 
-/// Whether a child is anybody's: the server keeps its own things in `/zookeeper`.
-pub(crate) fn is_ours(dir: &Path, name: &str) -> bool {
-    !(dir.is_root() && name == "zookeeper")
+/// Whether a child is anybody's: the server keeps its own things in `/zookeeper`, and guards are
+/// there for the server alone.
+pub(crate) fn is_ours(dir: &str, name: &str) -> bool {
+    !(is_guard(name) || dir == "/" && name == "zookeeper")
 }
 
 #[cfg(test)]
 mod tests {
+    use synod_core::path::Path;
+
     use super::*;
 
     fn names(children: Vec<Child>) -> Vec<String> {

@@ -15,6 +15,7 @@ use zookeeper_client::{Client, Error as ZkError, MultiReadResult, Stat as ZkStat
 
 use crate::container::is_container;
 use crate::error::Trouble;
+use crate::guard::is_guard;
 use crate::read::{behind, translate};
 use crate::sift::{is_ours, sift};
 use crate::wire::Wire;
@@ -159,6 +160,11 @@ impl Snapshot {
         aim.reached(&self.names).iter().all(|path| self.nodes.contains_key(path))
     }
 
+    /// Whether a node has a guard.
+    pub(crate) fn is_guarded(&self, path: &Path) -> bool {
+        self.names.get(path.as_str()).is_some_and(|names| names.iter().any(|name| is_guard(name)))
+    }
+
     /// As the answer to a query about children.
     pub(crate) fn listing(
         mut self,
@@ -269,7 +275,7 @@ fn reach(path: &Path, children: &BTreeMap<String, Vec<String>>) -> BTreeSet<Stri
     let mut open = vec![path.as_str().to_owned()];
     while let Some(next) = open.pop() {
         let names = children.get(&next).into_iter().flatten();
-        let ours = names.filter(|name| next != "/" || is_ours(&Path::root(), name));
+        let ours = names.filter(|name| is_ours(&next, name));
         open.extend(ours.map(|name| below(&next, name)));
         reached.insert(next);
     }

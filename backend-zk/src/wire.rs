@@ -13,6 +13,7 @@ use synod_core::store::{Loss, Revision};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
 use crate::error::{Trouble, lost};
+use crate::guard::Guards;
 use crate::life::Life;
 use crate::nodelay;
 use crate::options::Access;
@@ -23,6 +24,7 @@ pub(crate) struct Wire {
     abandoned: Mutex<Option<Arc<Client>>>,
     pub(crate) life: Life,
     pub(crate) access: Access,
+    pub(crate) guards: Guards,
     ports: Vec<u16>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
@@ -37,6 +39,7 @@ impl Wire {
             abandoned: Mutex::default(),
             life,
             access,
+            guards: Guards::default(),
             ports,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),

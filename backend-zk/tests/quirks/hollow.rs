@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use synod_conformance::harness::Link;
+use synod_conformance::server::zookeeper::Ensemble;
+use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn, Why};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -224,4 +226,53 @@ pub(super) async fn a_node_without_data_that_others_made_is_a_node() {
     assert!(there(&*store, "/foreign").await);
     assert_eq!(refused(&*store, create("/foreign", "")).await, Why::Exists);
     done(&*store, Txn::new().set(path("/foreign"), "x", Expect::Any)).await;
+}
+
+/// The server collects by a list that may be old, and looks at nothing but whether there are children.
+pub(super) async fn what_replaces_a_container_is_not_collected_for_it() {
+    const MANY: usize = 60;
+    // One container in 100 ms.
+    let arguments =
+        ["-Dznode.container.checkIntervalMs=1000", "-Dznode.container.maxPerMinute=600"];
+    let server = Ensemble::start_with(1, &arguments, &[]).expect("the other one started, too");
+    let (store, other) = (session_with(&server).await, session_with(&server).await);
+    let address = server.addresses()[0].to_string();
+    let raw = zookeeper_client::Client::connect(&address).await.expect("a server runs");
+    let places: Vec<Path> = (0..MANY).map(|at| path(&format!("/stale/{at}"))).collect();
+    done(&*store, create("/stale", "")).await;
+    let mut empty = Txn::new();
+    for place in &places {
+        let inside = path(&format!("{place}/x"));
+        done(&*store, create(inside.as_str(), "")).await;
+        empty = empty.delete(inside, Expect::Any);
+    }
+    done(&*store, empty).await;
+    let end = Instant::now() + PATIENCE;
+    let left = async || raw.list_children("/stale").await.expect("it is there").len();
+    while left().await == MANY {
+        assert!(Instant::now() < end, "nothing is collected");
+        sleep(Duration::from_millis(5)).await;
+    }
+
+    // The list is made, and all of these are in it.
+    for place in &places {
+        done(&*store, create(place.as_str(), "kept")).await;
+    }
+
+    // What comes into the next list goes when this one is through.
+    done(&*store, create("/next/x", "")).await;
+    done(&*store, Txn::new().delete(path("/next/x"), Expect::Any)).await;
+    let end = Instant::now() + PATIENCE * 3;
+    while raw.check_stat("/next").await.expect("answers").is_some() {
+        assert!(Instant::now() < end, "it does not go on");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let tree = other.read(Query::subtree(path("/stale"))).await.expect("answers");
+    assert_eq!(tree.nodes.len(), 1 + MANY);
+    for place in &places {
+        assert!(names(&*other, place.as_str()).await.is_empty());
+        done(&*other, Txn::new().delete(place, Expect::Any)).await;
+    }
+    assert!(names(&*other, "/stale").await.is_empty());
+    done(&*other, Txn::new().delete(path("/stale"), Expect::Any)).await;
 }
