@@ -1,7 +1,7 @@
 //! The command behind `dev/bench`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
 
-use std::io::{stdin, stdout};
+use std::io::{BufReader, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -144,7 +144,7 @@ fn stand(server: Server) -> Result<(), Failure> {
 fn race(kind: Kind, server: Server, address: &str, session: u64) -> Result<(), Failure> {
     let runtime = runtime()?;
     let mut racer = runtime.block_on(open(kind, server, address, session))?;
-    serve(&runtime, &mut *racer, stdin().lock(), stdout().lock())?;
+    serve(&runtime, &mut *racer, BufReader::new(stdin()), stdout().lock())?;
     Ok(())
 }
 

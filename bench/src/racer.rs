@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::Instant;
 
 use crate::report::{Report, Stopwatch};
@@ -70,7 +71,7 @@ where
 }
 
 /// Does tasks for another process, until that closes the input: a task on each line there, an
-/// answer on each line here.
+/// answer on each line here. Sessions live on between tasks.
 ///
 /// # Errors
 ///
@@ -78,20 +79,32 @@ where
 pub fn serve(
     runtime: &Runtime,
     racer: &mut dyn Racer,
-    tasks: impl BufRead,
+    tasks: impl BufRead + Send + 'static,
     mut answers: impl Write,
 ) -> io::Result<()> {
-    for line in tasks.lines() {
-        let line = line?;
-        let answer = match serde_json::from_str(&line) {
-            Ok(task) => answer(&task, runtime.block_on(racer.run(&task))),
-            Err(error) => Answer::Failed { failed: format!("not a task: {error}: {line}") },
-        };
-        serde_json::to_writer(&mut answers, &answer)?;
-        answers.write_all(b"\n")?;
-        answers.flush()?;
-    }
-    Ok(())
+    let (sender, mut lines) = unbounded_channel();
+    // Whoever waits for a line here cannot keep sessions alive meanwhile.
+    let reading = std::thread::spawn(move || {
+        for line in tasks.lines() {
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    runtime.block_on(async {
+        while let Some(line) = lines.recv().await {
+            let line = line?;
+            let answer = match serde_json::from_str(&line) {
+                Ok(task) => answer(&task, racer.run(&task).await),
+                Err(error) => Answer::Failed { failed: format!("not a task: {error}: {line}") },
+            };
+            serde_json::to_writer(&mut answers, &answer)?;
+            answers.write_all(b"\n")?;
+            answers.flush()?;
+        }
+        Ok::<_, io::Error>(())
+    })?;
+    reading.join().map_err(|_panic| io::Error::other("reading the tasks failed"))
 }
 
 fn answer(task: &Task, done: Result<Option<Report>, Failure>) -> Answer {
@@ -137,6 +150,28 @@ mod tests {
         assert_eq!(lines[1], "{\"failed\":\"out of order\"}");
         assert_eq!(lines[2], "{\"missing\":\"lock, drain\"}");
         assert!(lines[3].contains("not a task") && lines.len() == 4, "{told}");
+    }
+
+    /// Input that comes only once something else has happened.
+    struct Late(std::sync::mpsc::Receiver<()>);
+
+    impl io::Read for Late {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            // The end, as nobody sends any more.
+            let _happened = self.0.recv().is_ok();
+            Ok(0)
+        }
+    }
+
+    #[test]
+    fn what_keeps_sessions_alive_goes_on_between_tasks() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let _beating = runtime.spawn(async move { sender.send(()) });
+
+        // It would wait for ever if the task did not run while the input is waited for.
+        let input = io::BufReader::new(Late(receiver));
+        serve(&runtime, &mut Fake, input, Vec::new()).expect("there is room");
     }
 
     #[tokio::test(start_paused = true)]
