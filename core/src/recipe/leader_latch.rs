@@ -5,12 +5,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::clock::{sleep, timeout};
 use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::future::{Either, poll_immediate, select};
 use futures_util::stream::unfold;
 use tokio::sync::{oneshot, watch};
-use crate::clock::{sleep, timeout};
 
 use crate::client::{Client, Connection};
 use crate::error::{Error, ErrorKind, Result};

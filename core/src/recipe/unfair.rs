@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use bytes::Bytes;
 use crate::clock::sleep;
+use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;

@@ -53,7 +53,8 @@ impl Known {
         }
     }
 
-    fn run(self, sim: Sim) -> Report {
+    /// Runs a history in which it is made.
+    pub fn run(self, sim: Sim) -> Report {
         match self {
             Self::Door(mutant) => mutant::with(mutant, || sim.run()),
             Self::Store(mistake) => sim.around(move |store| way(Wrong::new(store, mistake))).run(),
