@@ -3,7 +3,9 @@
 //! Two servers of the same service create an ephemeral node, and whose it is leads. `naive` remembers that
 //! it leads until it hears otherwise. `careful` asks each time whether its session certainly lives.
 //!
+//! ```sh
 //! cargo run --release --example leader_trial --features sim
+//! ```
 
 #![expect(clippy::print_stdout, reason = "its output is for people")]
 

@@ -168,8 +168,8 @@ pub(crate) struct Sim {
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Seeds {
     /// How many
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    pub(crate) seeds: u64,
+    #[arg(long = "seeds", value_name = "N", default_value_t = 1_000)]
+    pub(crate) count: u64,
     /// As many as can be run in this time, like 2min
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) limit: Option<Duration>,

@@ -162,7 +162,7 @@ fn counted(
     /// So many at a time, where the time counts.
     const SLICE: u64 = 512;
     let Some(limit) = limit else {
-        let progress = Progress::of_many("histories", asked.seeds.seeds);
+        let progress = Progress::of_many("histories", asked.seeds.count);
         let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
         return Ok((tally, progress.taken()));
     };
@@ -177,7 +177,7 @@ fn counted(
 }
 
 fn prepared(workload: &str, seeds: &Seeds) -> Result<Hunt, Failure> {
-    let end = seeds.from.checked_add(seeds.seeds);
+    let end = seeds.from.checked_add(seeds.count);
     let end = end.ok_or_else(|| Failure::plain("there are no seeds that high"))?;
     let mut hunt = Hunt::workload(workload).map_err(bad)?.seeds(seeds.from..end);
     if let Some(personality) = seeds.personality {
@@ -280,7 +280,6 @@ fn keep(case: &Case, dir: &Path) -> Result<(), Failure> {
     Ok(output::line(&format!("kept in {}", file.display()))?)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
 fn bad(case: BadCase) -> Failure {
     match case {
         BadCase::Honest => Failure::plain(mutants_are_missing()),
