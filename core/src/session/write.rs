@@ -108,6 +108,7 @@ impl Write {
         }
         if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
             && self.flight.repeated.load(Ordering::Relaxed)
+            && !mutant::is(Mutant::BlindRepeat)
             && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
             && let Some(stat) = made.stat
         {

@@ -92,10 +92,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-LostSessionRevived-d.json"),
     ),
     (
-        "sessions-zk-LostTakenBack-8.json",
-        include_str!("../../corpus/sessions-zk-LostTakenBack-8.json"),
-    ),
-    (
         "tickets-etcd-DroppedTicketForgotten-3.json",
         include_str!("../../corpus/tickets-etcd-DroppedTicketForgotten-3.json"),
     ),
@@ -149,8 +145,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/transfers-zk-AppliesOneByOne-3.json"),
     ),
     (
-        "watchers-etcd-RecreationUntold-23.json",
-        include_str!("../../corpus/watchers-etcd-RecreationUntold-23.json"),
+        "watchers-etcd-RecreationUntold-12f.json",
+        include_str!("../../corpus/watchers-etcd-RecreationUntold-12f.json"),
     ),
     (
         "watchers-zk-EventDropped-0.json",

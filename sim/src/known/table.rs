@@ -44,7 +44,6 @@ pub const TABLE: &[Row] = &[
     door(Mutant::DroppedTicketForgotten, "tickets", "L-SEQ-10").on("etcd"),
     door(Mutant::RemovalGivesUp, "tickets", "L-SEQ-10"),
     door(Mutant::AdoptsStranger, "mutex", "L-MX-8").on("etcd"),
-    door(Mutant::LostTakenBack, "sessions", "L-SES-7"),
     door(Mutant::CertainUntilTold, "mutex", "L-MX-1"),
     door(Mutant::ClosesByForgetting, "sessions", "L-SES-7"),
     door(Mutant::KeeperStays, "registers", "L-X-5"),
