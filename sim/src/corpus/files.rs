@@ -103,7 +103,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "tickets-etcd-SequenceBeforeCommit-0.json",
         include_str!("../../corpus/tickets-etcd-SequenceBeforeCommit-0.json"),
     ),
-    ("tickets-zk-BlindRepeat-2.json", include_str!("../../corpus/tickets-zk-BlindRepeat-2.json")),
+    ("tickets-zk-BlindRepeat-6.json", include_str!("../../corpus/tickets-zk-BlindRepeat-6.json")),
     (
         "tickets-zk-DroppedCreateStays-3.json",
         include_str!("../../corpus/tickets-zk-DroppedCreateStays-3.json"),
