@@ -5,7 +5,7 @@
 //! follower, which answers it, holds its watches, and may lag; answers and events of one connection
 //! come in order. Requests and heartbeats take time and get lost, connections break, sessions end,
 //! leaders change: every such decision is made at a [`Site`], by a
-//! [`Choice`](synod_core::choice::Choice).
+//! [`Choice`].
 //!
 //! Nothing happens in it by itself: it is for a simulation, which runs [`Cluster::run`] on its own
 //! clock, and is of no use to an application.
