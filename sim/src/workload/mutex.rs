@@ -16,7 +16,7 @@ use synod_core::store::{Expect, Kind, Query, Revision};
 use synod_mem::cluster::{By, Site};
 
 use crate::findings::Truth;
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
@@ -45,6 +45,7 @@ impl Workload for Mutexes {
 
     fn marks(&self) -> &'static [&'static str] {
         &[
+            DROPPED,
             "a lock was lost while it was held",
             "a lock was waited for",
             "a wait was dropped",
@@ -52,6 +53,11 @@ impl Workload for Mutexes {
             "a guarded write came too late",
             "a holder was silent for longer than its session lives",
         ]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        // Who waits takes one event of a watch.
+        vec![Site::SlowReader, Site::EventsJoined]
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
@@ -66,7 +72,10 @@ impl Workload for Mutexes {
 }
 
 async fn work(me: Process, beliefs: Beliefs) {
-    let Ok(client) = me.client().await else { return };
+    // Some have no patience: what their reads say is that nothing can be said.
+    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
+    let options = me.options().deadline(patience);
+    let Ok(client) = Client::open(me.backend(), options).await else { return };
     let worker = Worker { me, client, beliefs };
     if worker.me.number() == 1 {
         // Two tasks of one process are two who want it.
