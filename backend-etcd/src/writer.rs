@@ -20,9 +20,9 @@ use crate::error::is_missing;
 use crate::fetch::{self, Get};
 use crate::key;
 use crate::lease;
-use crate::life::{renew, revoke};
 use crate::link::Link;
 use crate::plan::Plan;
+use crate::pulse::{renew, revoke};
 use crate::reader::{Answer, Reader, ranges, revision, unsure};
 
 /// What a node with a time to live gets on top of it: the time between its lease and its creation.

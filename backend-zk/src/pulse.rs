@@ -34,7 +34,7 @@ const SILENT: u32 = 3;
 
 /// Asks the server for signs of life until the session is over; then tells whoever observes.
 pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatcher) {
-    let pause = (wire.life.ttl / BEATS).min(LONGEST_PAUSE);
+    let pause = (wire.life.ttl() / BEATS).min(LONGEST_PAUSE);
     let mut asked = FuturesUnordered::new();
     let mut heard = Instant::now();
     let mut next = heard + pause;
@@ -100,7 +100,7 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
     drop(wire.take());
     if let Some(client) = wire.abandoned() {
         // It was dropped and not closed: it is left to its time to live.
-        sleep(wire.life.ttl).await;
+        sleep(wire.life.ttl()).await;
         drop(client);
     }
 }
