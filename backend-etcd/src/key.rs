@@ -44,8 +44,8 @@ impl Range {
 }
 
 /// The key of a node. That of the root is one that no node has.
-pub(crate) fn of(path: &Path) -> Vec<u8> {
-    let (parent, name) = path.as_str().rsplit_once('/').unwrap_or_default();
+pub(crate) fn of(path: impl AsRef<str>) -> Vec<u8> {
+    let (parent, name) = path.as_ref().rsplit_once('/').unwrap_or_default();
     [parent, "//", name].concat().into_bytes()
 }
 
@@ -55,13 +55,13 @@ pub(crate) fn only(path: &Path) -> Range {
 
 /// The children of a node whose names start with `prefix`.
 pub(crate) fn children(path: &Path, prefix: &str) -> Range {
-    Range::prefix([stem(path), "//", prefix].concat())
+    Range::prefix([stem(path.as_str()), "//", prefix].concat())
 }
 
 /// Everything below a node that is in or below a child whose name starts with `prefix`, but not
 /// the children themselves.
 pub(crate) fn grandchildren(path: &Path, prefix: &str) -> Vec<Range> {
-    let all = Range::prefix([stem(path), "/", prefix].concat());
+    let all = Range::prefix([stem(path.as_str()), "/", prefix].concat());
     let children = children(path, prefix);
     if prefix.is_empty() {
         // The children are in the midst of it.
@@ -72,8 +72,8 @@ pub(crate) fn grandchildren(path: &Path, prefix: &str) -> Vec<Range> {
 }
 
 /// Everything below a node.
-pub(crate) fn below(path: &Path) -> Range {
-    Range::prefix([stem(path), "/"].concat())
+pub(crate) fn below(path: impl AsRef<str>) -> Range {
+    Range::prefix([stem(path.as_ref()), "/"].concat())
 }
 
 /// The node that is kept at a key; `None` if somebody else keeps something there.
@@ -98,7 +98,7 @@ pub(crate) fn known(key: &[u8]) -> Option<Path> {
 
 /// The child of `dir` that is, or is above, the node at `path`.
 pub(crate) fn child(dir: &Path, path: &Path) -> Option<Path> {
-    let rest = path.as_str().strip_prefix(stem(dir))?.strip_prefix('/')?;
+    let rest = path.as_str().strip_prefix(stem(dir.as_str()))?.strip_prefix('/')?;
     match rest.split_once('/') {
         None => Some(path.clone()),
         Some((name, _)) => dir.join(name).ok(),
@@ -106,8 +106,8 @@ pub(crate) fn child(dir: &Path, path: &Path) -> Option<Path> {
 }
 
 /// What the keys below a node start with.
-fn stem(path: &Path) -> &str {
-    if path.is_root() { "" } else { path.as_str() }
+fn stem(path: &str) -> &str {
+    if path == "/" { "" } else { path }
 }
 
 #[cfg(test)]
