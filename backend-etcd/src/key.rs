@@ -133,10 +133,10 @@ mod tests {
     #[test]
     fn a_key_is_read_back_as_its_path() {
         for text in PATHS {
-            assert_eq!(path(&of(&node(text))), Some(node(text)));
+            assert_eq!(path(&of(node(text))), Some(node(text)));
         }
-        assert_eq!(of(&node("/a/b/c")), b"/a/b//c");
-        assert_eq!(of(&node("/a")), b"//a");
+        assert_eq!(of(node("/a/b/c")), b"/a/b//c");
+        assert_eq!(of(node("/a")), b"//a");
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             let found = child(&dir, &other);
             assert_eq!(found.is_some(), other.is_below(&dir), "{found:?}");
         }
-        assert!(holds(&below(&Path::root()), b"//a") && holds(&below(&Path::root()), b"/a//b"));
+        assert!(holds(&below(Path::root()), b"//a") && holds(&below(Path::root()), b"/a//b"));
         assert!(holds(&children(&Path::root(), ""), b"//a"));
         assert!(!holds(&children(&Path::root(), ""), b"/a//b"));
     }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_range_is_split_around_what_is_gone() {
-        let range = below(&node("/a"));
+        let range = below(node("/a"));
         let parts = range.clone().without(vec![b"/a//c".to_vec(), b"/a//b".to_vec()]);
         assert_eq!(parts.len(), 3);
         let held = |key: &[u8]| parts.iter().filter(|part| holds(part, key)).count();

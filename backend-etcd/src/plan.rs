@@ -353,7 +353,7 @@ mod tests {
         // Two of the child, one of the parent, and the two parts around the child.
         assert_eq!(plan.parts.conditions.len(), 5);
         let answer = |text: &str, modified| PbKeyValue {
-            key: key::of(&path(text)),
+            key: key::of(path(text)),
             mod_revision: modified,
             ..PbKeyValue::default()
         };
@@ -396,7 +396,7 @@ mod tests {
         let txn = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
         let plan = plan(&txn);
         assert_eq!(plan.parts.conditions.len(), 2);
-        let taken = vec![PbKeyValue { key: key::of(&path("/q/t-")), ..PbKeyValue::default() }];
+        let taken = vec![PbKeyValue { key: key::of(path("/q/t-")), ..PbKeyValue::default() }];
         let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("told");
         assert_eq!((no.index, no.why), (0, Why::Exists));
         assert!(plan.rejected(&txn.ops, &[vec![], vec![]]).is_err());

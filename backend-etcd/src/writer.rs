@@ -15,9 +15,9 @@ use crate::alone::Alone;
 use crate::endpoints::{Call, Endpoints};
 use crate::fetch::{self, Get};
 use crate::lease;
-use crate::life::{renew, revoke};
 use crate::link::Link;
 use crate::plan::{Asking, Plan};
+use crate::pulse::{renew, revoke};
 use crate::reader::{Answer, Reader, ranges, revision, unsure};
 use crate::tickets::Tickets;
 

@@ -25,7 +25,7 @@ enum Wake {
 ///
 /// The crate's own pings do not do: nothing tells when one was sent and that it was answered.
 pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatcher) {
-    let third = wire.life.ttl / 3;
+    let third = wire.life.ttl() / 3;
     let mut asked = FuturesUnordered::new();
     let mut next = Instant::now() + third;
     while let Some(until) = wire.life.until() {
@@ -89,7 +89,7 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
     drop(wire.take());
     if let Some(client) = wire.abandoned() {
         // It was dropped and not closed: it is left to its time to live.
-        sleep(wire.life.ttl).await;
+        sleep(wire.life.ttl()).await;
         drop(client);
     }
 }
