@@ -9,6 +9,7 @@
 //! Read `src/store.rs`, then what it names.
 
 mod advice;
+mod alone;
 mod backend;
 mod endpoints;
 mod error;
@@ -22,6 +23,7 @@ mod pulse;
 mod reader;
 mod roster;
 mod store;
+mod tickets;
 mod tls;
 mod watched;
 mod watches;

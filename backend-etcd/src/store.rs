@@ -20,7 +20,7 @@ use crate::lease;
 use crate::pulse::{beat, revoke};
 use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
-use crate::writer;
+use crate::writer::Writer;
 
 /// How many operations one transaction takes. Each may need two of the 128 conditions, and two of
 /// the 128 operations, that etcd takes; the rest is for the parents, and for a look.
@@ -29,10 +29,10 @@ const OPERATIONS: usize = 60;
 /// One session on an etcd cluster.
 pub(crate) struct EtcdStore {
     info: SessionInfo,
-    chance: Chance,
     lease: i64,
     life: Arc<Life<i64>>,
     reader: Arc<Reader>,
+    writer: Writer,
     watches: Watches,
     /// So that who closes twice waits twice.
     closing: Mutex<()>,
@@ -52,10 +52,11 @@ impl EtcdStore {
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
         let limit = endpoints.timeout().min(life.ttl());
         let reader = Arc::new(Reader::new(endpoints.clone(), limit));
+        let writer = Writer::new(reader.clone(), chance, lease);
         let watches = Watches::start(reader.clone(), life.clone());
         let heart = spawn(beat(life.clone(), lease, endpoints));
         let closing = Mutex::default();
-        Self { info, chance, lease, life, reader, watches, closing, _heart: heart }
+        Self { info, lease, life, reader, writer, watches, closing, _heart: heart }
     }
 
     /// Does something for as long as the session lives.
@@ -127,8 +128,7 @@ impl Store for EtcdStore {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
-        let committing = writer::commit(&self.reader, &self.chance, self.lease, txn);
-        self.alive("commit", true, committing).await
+        self.alive("commit", true, self.writer.commit(txn)).await
     }
 
     async fn close(&self) -> Result<()> {
