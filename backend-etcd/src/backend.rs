@@ -8,13 +8,12 @@ use async_trait::async_trait;
 use etcd_client::LeaseGrantOptions;
 use synod_core::chance::Chance;
 use synod_core::error::Result;
-use synod_core::store::{Backend, SessionOptions, Store, clamp_ttl};
+use synod_core::store::{Backend, Life, SessionOptions, Store, clamp_ttl};
 use tokio::time::Instant;
 
 use crate::endpoints::{Call, Endpoints};
 use crate::fetch::number;
 use crate::lease;
-use crate::life::Life;
 use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::store::EtcdStore;
@@ -57,7 +56,8 @@ impl Backend for EtcdBackend {
             }
         };
         let (sent, granted) = self.endpoints.call(call, granting).await?;
-        let life = Life::new(granted.id(), Duration::from_secs(number(granted.ttl())), sent);
+        let ttl = Duration::from_secs(number(granted.ttl()));
+        let life = (granted.id(), Life::new(ttl, sent, Duration::ZERO));
         let (endpoints, chance) = (self.endpoints.clone(), self.chance.clone());
         Ok(Box::new(EtcdStore::start(endpoints, chance, life)))
     }

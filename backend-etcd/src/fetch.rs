@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     fn kv(path: &str, created: i64) -> PbKeyValue {
-        let key = key::of(&Path::new(path).expect("valid"));
+        let key = key::of(Path::new(path).expect("valid"));
         PbKeyValue { key, create_revision: created, mod_revision: created, ..PbKeyValue::default() }
     }
 

@@ -9,19 +9,21 @@
 //! Read `src/store.rs`, then what it names.
 
 mod advice;
+mod alone;
 mod backend;
 mod endpoints;
 mod error;
 mod fetch;
 mod key;
 mod lease;
-mod life;
 mod link;
 mod options;
 mod plan;
+mod pulse;
 mod reader;
 mod roster;
 mod store;
+mod tickets;
 mod tls;
 mod watched;
 mod watches;

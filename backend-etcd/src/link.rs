@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_client::{
-    Channel, Client, ConnectOptions, Error, GetOptions, GetResponse, KvClient, LeaseClient,
-    PutOptions, PutResponse, Txn, TxnOp, TxnResponse, WatchClient,
+    Channel, Client, ConnectOptions, DeleteResponse, Error, GetOptions, GetResponse, KvClient,
+    LeaseClient, PutOptions, PutResponse, Txn, TxnOp, TxnResponse, WatchClient,
 };
 use tokio::sync::OnceCell;
 use tonic::transport::Endpoint;
@@ -113,6 +113,13 @@ impl Link {
     ) -> Result<PutResponse, Error> {
         let mut kv = self.take();
         let answer = kv.put(key, data, Some(options)).await;
+        self.give_back(kv);
+        answer
+    }
+
+    pub(crate) async fn delete(&self, key: Vec<u8>) -> Result<DeleteResponse, Error> {
+        let mut kv = self.take();
+        let answer = kv.delete(key, None).await;
         self.give_back(kv);
         answer
     }

@@ -1,5 +1,7 @@
 //! [`Plan`]: a transaction in etcd's terms, with the answer to why it cannot be done.
 
+use std::cell::Cell;
+
 use etcd_client::proto::PbKeyValue;
 use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, Txn as Request, TxnOp};
 use synod_core::error::{Error, ErrorKind, Result};
@@ -7,28 +9,44 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Facts, Found, Lifetime, Op, Rejected, Why, judge};
 
 use crate::fetch::version;
-use crate::key;
+use crate::key::{self, Range};
 
 /// How many conditions, and how many operations, etcd takes in one transaction.
 const MOST: usize = 128;
+
+/// No limit, to etcd.
+const ALL: i64 = 0;
+
+/// How much is asked about why a transaction cannot be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Asking {
+    /// What tells of nearly all refusals: the nodes that operations name and others may have made or
+    /// changed.
+    #[default]
+    Little,
+    /// Everything that can be a reason.
+    All,
+}
 
 /// What is sent for a transaction, and what its answers are about.
 ///
 /// etcd looks at all conditions before it does anything. So what an operation needs of those
 /// before it is settled here, and what remains are conditions on what stands there now.
 #[derive(Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct Plan<'a> {
+    asking: Asking,
     parts: Parts,
     /// How many writes there are, with the reads that belong to them.
     writes: usize,
     /// Where in the answers to the writes an operation's node is told of.
     told: Vec<Option<usize>>,
     /// What each question is about.
-    asked: Vec<About>,
+    asked: Vec<About<'a>>,
     /// What the operations so far have made, written and deleted. There are few: each is looked for
     /// from the start.
-    changes: Vec<(Path, Changed)>,
-    unleased: Vec<Path>,
+    changes: Vec<(&'a Path, Changed)>,
+    /// What must have no lease, if it is there.
+    unleased: Vec<&'a str>,
 }
 
 /// What is sent.
@@ -40,10 +58,10 @@ pub(crate) struct Parts {
 }
 
 /// What is asked when the conditions do not hold.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum About {
-    Node(Path),
-    Below(Path),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About<'a> {
+    Node(&'a str),
+    Below(&'a str),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +71,10 @@ enum Changed {
     Gone,
 }
 
-impl Plan {
+impl<'a> Plan<'a> {
     /// The plan for `ops`. `leases` are those of the nodes that need one.
-    pub(crate) fn new(ops: &[Op], leases: &[Option<i64>]) -> Result<Self> {
-        let mut plan = Self::default();
+    pub(crate) fn new(ops: &'a [Op], leases: &[Option<i64>], asking: Asking) -> Result<Self> {
+        let mut plan = Self { asking, ..Self::default() };
         for (op, lease) in ops.iter().zip(leases) {
             let told = plan.add(op, *lease);
             plan.told.push(told);
@@ -70,35 +88,38 @@ impl Plan {
         Ok(plan)
     }
 
-    fn add(&mut self, op: &Op, lease: Option<i64>) -> Option<usize> {
+    fn add(&mut self, op: &'a Op, lease: Option<i64>) -> Option<usize> {
         match op {
             Op::Check { path, expect } => self.expect(path, *expect),
             Op::Create { path, data, lifetime, sequential } => {
-                self.is_missing(path);
-                // Nobody else gives that name, so nothing is below it.
-                if !sequential {
-                    self.is_childless(path);
+                if *sequential {
+                    // Nobody else gives that name: nothing is below it, and nobody has it but who
+                    // repeats himself.
+                    self.require(Compare::version(key::of(path), CompareOp::Equal, 0));
+                    self.ask_for_all(About::Node(path.as_str()), ALL);
+                } else {
+                    self.is_absent(path);
                 }
                 self.is_below_no_lease(path);
                 if *lifetime != Lifetime::Container {
                     let leased = lease.is_some();
-                    self.changes.push((path.clone(), Changed::Made { leased }));
+                    self.changes.push((path, Changed::Made { leased }));
                     let options = lease.map(|lease| PutOptions::new().with_lease(lease));
                     self.write(TxnOp::put(key::of(path), data.clone(), options));
                 }
             }
             Op::Set { path, data, expect } => {
                 self.expect(path, *expect);
-                self.changes.push((path.clone(), Changed::Written));
+                self.changes.push((path, Changed::Written));
                 // Without this an ephemeral node would become a persistent one.
                 let keep = PutOptions::new().with_ignore_lease();
                 self.write(TxnOp::put(key::of(path), data.clone(), Some(keep)));
-                return Some(self.write(get(key::of(path))));
+                return Some(self.write(get(key::only(path), ALL)));
             }
             Op::Delete { path, expect } => {
                 self.expect(path, *expect);
                 self.is_childless(path);
-                self.changes.push((path.clone(), Changed::Gone));
+                self.changes.push((path, Changed::Gone));
                 self.write(TxnOp::delete(key::of(path), None));
             }
         }
@@ -111,34 +132,35 @@ impl Plan {
         self.writes - 1
     }
 
-    fn expect(&mut self, path: &Path, expect: Expect) {
+    fn require(&mut self, condition: Compare) {
+        self.parts.conditions.push(condition);
+    }
+
+    fn expect(&mut self, path: &'a Path, expect: Expect) {
         match expect {
             Expect::Any => {
-                self.parts.conditions.push(Compare::version(key::of(path), CompareOp::Greater, 0));
-                self.ask_node(path);
+                self.require(Compare::version(key::of(path), CompareOp::Greater, 0));
+                self.ask(About::Node(path.as_str()), ALL);
             }
             Expect::Version(version) => {
                 // A missing key has the revision zero, and no key a negative one.
                 let known = i64::try_from(version.get()).ok().filter(|version| *version > 0);
                 let revision = known.unwrap_or(-1);
-                let key = key::of(path);
-                self.parts.conditions.push(Compare::mod_revision(key, CompareOp::Equal, revision));
-                self.ask_node(path);
+                self.require(Compare::mod_revision(key::of(path), CompareOp::Equal, revision));
+                self.ask(About::Node(path.as_str()), ALL);
             }
-            Expect::Absent => {
-                self.is_missing(path);
-                self.is_childless(path);
-            }
+            Expect::Absent => self.is_absent(path),
         }
     }
 
-    fn is_missing(&mut self, path: &Path) {
-        self.parts.conditions.push(Compare::version(key::of(path), CompareOp::Equal, 0));
-        self.ask_node(path);
+    fn is_absent(&mut self, path: &'a Path) {
+        self.require(Compare::version(key::of(path), CompareOp::Equal, 0));
+        self.ask(About::Node(path.as_str()), ALL);
+        self.is_childless(path);
     }
 
     /// Nothing is below the path but what this transaction has deleted by then.
-    fn is_childless(&mut self, path: &Path) {
+    fn is_childless(&mut self, path: &'a Path) {
         let below = self.changes.iter().filter(|(other, _)| other.is_below(path));
         let mut gone = Vec::new();
         let mut impossible = false;
@@ -149,36 +171,27 @@ impl Plan {
             }
         }
         if impossible {
-            self.parts.conditions.push(never());
+            self.require(never());
         }
         let count = i64::try_from(gone.len()).unwrap_or(i64::MAX);
         for part in key::below(path).without(gone) {
-            let none = Compare::version(part.key, CompareOp::Equal, 0).with_range(part.end);
-            self.parts.conditions.push(none);
+            self.require(none_in(part));
         }
-        self.ask(About::Below(path.clone()), || {
-            let below = key::below(path);
-            let one_more = GetOptions::new()
-                .with_range(below.end)
-                .with_keys_only()
-                .with_limit(count.saturating_add(1));
-            TxnOp::get(below.key, Some(one_more))
-        });
+        self.ask_for_all(About::Below(path.as_str()), count.saturating_add(1));
     }
 
     /// Nothing above the path has a lease.
-    fn is_below_no_lease(&mut self, path: &Path) {
-        for above in path.ancestors() {
-            let changed = self.changes.iter().find(|(path, _)| *path == above);
+    fn is_below_no_lease(&mut self, path: &'a Path) {
+        for above in path.above().filter(|above| *above != "/") {
+            let changed = self.changes.iter().find(|(path, _)| path.as_str() == above);
             match changed.map(|(_, changed)| changed) {
-                Some(Changed::Made { leased: true }) => self.parts.conditions.push(never()),
+                Some(Changed::Made { leased: true }) => self.require(never()),
                 Some(Changed::Made { leased: false } | Changed::Gone) => {}
                 Some(Changed::Written) | None => {
                     if !self.unleased.contains(&above) {
                         // Which is also true of what is not there.
-                        let none = Compare::lease(key::of(&above), CompareOp::Equal, 0);
-                        self.parts.conditions.push(none);
-                        self.ask_node(&above);
+                        self.require(Compare::lease(key::of(above), CompareOp::Equal, 0));
+                        self.ask_for_all(About::Node(above), ALL);
                         self.unleased.push(above);
                     }
                 }
@@ -186,14 +199,18 @@ impl Plan {
         }
     }
 
-    fn ask_node(&mut self, path: &Path) {
-        self.ask(About::Node(path.clone()), || get(key::of(path)));
-    }
-
-    fn ask(&mut self, about: About, op: impl FnOnce() -> TxnOp) {
+    /// Asks for at most so many keys.
+    fn ask(&mut self, about: About<'a>, count: i64) {
         if !self.asked.contains(&about) {
             self.asked.push(about);
-            self.parts.questions.push(op());
+            self.parts.questions.push(get(about.range(), count));
+        }
+    }
+
+    /// Asks what hardly ever matters.
+    fn ask_for_all(&mut self, about: About<'a>, count: i64) {
+        if self.asking == Asking::All {
+            self.ask(about, count);
         }
     }
 
@@ -217,21 +234,35 @@ impl Plan {
         std::mem::take(&mut self.parts)
     }
 
-    /// Which operation is the first that could not be done, by the answers to the questions.
-    pub(crate) fn rejected(&self, ops: &[Op], answers: &[Vec<PbKeyValue>]) -> Result<Rejected> {
-        let known = Known { plan: self, answers };
-        if let Err(rejected) = judge(ops, &known) {
-            return Ok(rejected);
+    /// Which operation is the first that could not be done, by the answers to the questions; `None` if
+    /// these do not tell, and all must be asked.
+    pub(crate) fn rejected(
+        &self,
+        ops: &[Op],
+        answers: &[Vec<PbKeyValue>],
+    ) -> Result<Option<Rejected>> {
+        let known = Known { plan: self, answers, missed: Cell::new(false) };
+        match judge(ops, &known) {
+            Err(rejected) if !known.missed.get() => return Ok(Some(rejected)),
+            _ if self.asking == Asking::Little => return Ok(None),
+            _ => {}
         }
         // A sequential create is judged without its name: somebody has that already.
         let taken = |op: &&Op| op.is_sequential() && known.node(op.path()).is_some();
         let taken = ops.iter().enumerate().find(|(_, op)| taken(op));
-        taken.map(|(index, op)| Rejected::new(index, op.path().clone(), Why::Exists)).ok_or_else(
-            || {
-                Error::new(ErrorKind::Backend, "commit")
-                    .because("etcd refused it for no known reason")
-            },
-        )
+        let taken = taken.map(|(index, op)| Rejected::new(index, op.path().clone(), Why::Exists));
+        taken.map(Some).ok_or_else(|| {
+            Error::new(ErrorKind::Backend, "commit").because("etcd refused it for no known reason")
+        })
+    }
+}
+
+impl About<'_> {
+    fn range(self) -> Range {
+        match self {
+            Self::Node(path) => Range { key: key::of(path), end: Vec::new() },
+            Self::Below(path) => key::below(path),
+        }
     }
 }
 
@@ -248,39 +279,48 @@ fn never() -> Compare {
     Compare::version("/", CompareOp::Less, 0)
 }
 
-fn get(key: Vec<u8>) -> TxnOp {
-    TxnOp::get(key, Some(GetOptions::new().with_keys_only()))
+/// That there is no key in a range.
+pub(crate) fn none_in(range: Range) -> Compare {
+    Compare::version(range.key, CompareOp::Equal, 0).with_range(range.end)
+}
+
+fn get(range: Range, limit: i64) -> TxnOp {
+    let options = GetOptions::new().with_range(range.end).with_keys_only().with_limit(limit);
+    TxnOp::get(range.key, Some(options))
 }
 
 /// What stood there, as etcd told when the conditions did not hold.
 struct Known<'a> {
-    plan: &'a Plan,
+    plan: &'a Plan<'a>,
     answers: &'a [Vec<PbKeyValue>],
+    /// Whether something mattered that was not asked.
+    missed: Cell<bool>,
 }
 
 impl Known<'_> {
-    fn answer(&self, about: &About) -> &[PbKeyValue] {
-        let place = self.plan.asked.iter().position(|asked| asked == about);
+    fn answer(&self, about: About<'_>) -> &[PbKeyValue] {
+        let place = self.plan.asked.iter().position(|asked| *asked == about);
+        self.missed.set(self.missed.get() || place.is_none());
         place.and_then(|place| self.answers.get(place)).map_or(&[], Vec::as_slice)
     }
 }
 
 impl Facts for Known<'_> {
     fn node(&self, path: &Path) -> Option<Found> {
-        let kv = self.answer(&About::Node(path.clone())).first()?;
+        let kv = self.answer(About::Node(path.as_str())).first()?;
         Some(Found { version: version(kv.mod_revision), leased: kv.lease != 0 })
     }
 
     fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> bool {
         // What others keep there is in the way as well.
-        let keys = self.answer(&About::Below(path.clone()));
+        let keys = self.answer(About::Below(path.as_str()));
         keys.iter().any(|kv| !key::path(&kv.key).is_some_and(|path| gone(&path)))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use synod_core::store::Txn;
+    use synod_core::store::{Txn, Version};
 
     use super::*;
 
@@ -288,8 +328,8 @@ mod tests {
         Path::new(text).expect("valid")
     }
 
-    fn plan(txn: &Txn) -> Plan {
-        Plan::new(&txn.ops, &vec![None; txn.ops.len()]).expect("small")
+    fn plan(txn: &Txn) -> Plan<'_> {
+        Plan::new(&txn.ops, &vec![None; txn.ops.len()], Asking::All).expect("small")
     }
 
     fn create(text: &str) -> Txn {
@@ -313,15 +353,42 @@ mod tests {
         // Two of the child, one of the parent, and the two parts around the child.
         assert_eq!(plan.parts.conditions.len(), 5);
         let answer = |text: &str, modified| PbKeyValue {
-            key: key::of(&path(text)),
+            key: key::of(path(text)),
             mod_revision: modified,
             ..PbKeyValue::default()
         };
         let (child, other) = (answer("/a/b", 1), answer("/a/c", 2));
         let answers =
             [vec![child.clone()], vec![], vec![answer("/a", 3)], vec![child.clone(), other]];
-        let no = plan.rejected(&txn.ops, &answers).expect("known");
+        let no = plan.rejected(&txn.ops, &answers).expect("known").expect("told");
         assert_eq!((no.index, no.why), (1, Why::HasChildren));
+    }
+
+    #[test]
+    fn what_was_not_asked_is_not_taken_for_an_answer() {
+        let little = |txn: &Txn, answers: &[Vec<PbKeyValue>]| {
+            let leases = vec![None; txn.ops.len()];
+            let plan = Plan::new(&txn.ops, &leases, Asking::Little).expect("small");
+            assert_eq!(plan.asked.len(), answers.len(), "{:?}", plan.asked);
+            let no = plan.rejected(&txn.ops, answers).expect("not all was asked");
+            no.map(|no| (no.index, no.why))
+        };
+        let there = || vec![PbKeyValue { mod_revision: 7, ..PbKeyValue::default() }];
+        assert_eq!(little(&create("/a/b"), &[there()]), Some((0, Why::Exists)));
+        assert_eq!(little(&create("/a/b"), &[vec![]]), None, "below it, or above it");
+
+        let ticket = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
+        assert_eq!(little(&ticket, &[]), None, "above it, or it is repeated");
+
+        let version = Expect::Version(Version::new(3));
+        let delete = Txn::new().delete(path("/a"), version);
+        assert_eq!(little(&delete, &[there()]), Some((0, Why::OtherVersion)));
+        assert_eq!(little(&delete, &[vec![]]), None, "missing, or a container with children");
+
+        let set = delete.set(path("/b"), "", Expect::Any);
+        assert_eq!(little(&set, &[vec![], vec![]]), None, "the first of two is not known");
+        let guarded = Txn::new().check(path("/t"), Expect::Any).set(path("/b"), "", version);
+        assert_eq!(little(&guarded, &[there(), there()]), Some((1, Why::OtherVersion)));
     }
 
     #[test]
@@ -329,8 +396,8 @@ mod tests {
         let txn = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
         let plan = plan(&txn);
         assert_eq!(plan.parts.conditions.len(), 2);
-        let taken = vec![PbKeyValue { key: key::of(&path("/q/t-")), ..PbKeyValue::default() }];
-        let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known");
+        let taken = vec![PbKeyValue { key: key::of(path("/q/t-")), ..PbKeyValue::default() }];
+        let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("told");
         assert_eq!((no.index, no.why), (0, Why::Exists));
         assert!(plan.rejected(&txn.ops, &[vec![], vec![]]).is_err());
     }
@@ -338,7 +405,8 @@ mod tests {
     #[test]
     fn more_than_etcd_takes_is_refused() {
         let deep = format!("/{}", ["d"; 200].join("/"));
-        let error = Plan::new(&create(&deep).ops, &[None]).expect_err("200 ancestors");
+        let txn = create(&deep);
+        let error = Plan::new(&txn.ops, &[None], Asking::Little).expect_err("200 ancestors");
         assert_eq!(error.kind(), ErrorKind::TooLarge);
     }
 }

@@ -9,7 +9,7 @@ use futures_util::future::{Either, select, try_join};
 use synod_core::chance::Chance;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{
-    Event, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+    Event, Life, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
@@ -17,10 +17,10 @@ use tokio::sync::{Mutex, watch};
 use crate::endpoints::Endpoints;
 use crate::fetch;
 use crate::lease;
-use crate::life::{Life, beat, lost, revoke};
+use crate::pulse::{beat, revoke};
 use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
-use crate::writer;
+use crate::writer::Writer;
 
 /// How many operations one transaction takes. Each may need two of the 128 conditions, and two of
 /// the 128 operations, that etcd takes; the rest is for the parents, and for a look.
@@ -29,9 +29,10 @@ const OPERATIONS: usize = 60;
 /// One session on an etcd cluster.
 pub(crate) struct EtcdStore {
     info: SessionInfo,
-    chance: Chance,
-    life: Arc<Life>,
+    lease: i64,
+    life: Arc<Life<i64>>,
     reader: Arc<Reader>,
+    writer: Writer,
     watches: Watches,
     /// So that who closes twice waits twice.
     closing: Mutex<()>,
@@ -39,18 +40,23 @@ pub(crate) struct EtcdStore {
 }
 
 impl EtcdStore {
-    /// The session that hangs on the lease of `life`.
-    pub(crate) fn start(endpoints: Arc<Endpoints>, chance: Chance, life: Life) -> Self {
+    /// The session that hangs on `lease`, and how long that lives.
+    pub(crate) fn start(
+        endpoints: Arc<Endpoints>,
+        chance: Chance,
+        (lease, life): (i64, Life<i64>),
+    ) -> Self {
         let life = Arc::new(life);
         let mut limits = Limits::default();
         limits.operations = OPERATIONS;
-        let info = SessionInfo::new(lease::session(life.lease), life.ttl, limits);
-        let limit = endpoints.timeout().min(life.ttl);
+        let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
+        let limit = endpoints.timeout().min(life.ttl());
         let reader = Arc::new(Reader::new(endpoints.clone(), limit));
+        let writer = Writer::new(reader.clone(), chance, lease);
         let watches = Watches::start(reader.clone(), life.clone());
-        let heart = spawn(beat(life.clone(), endpoints));
+        let heart = spawn(beat(life.clone(), lease, endpoints));
         let closing = Mutex::default();
-        Self { info, chance, life, reader, watches, closing, _heart: heart }
+        Self { info, lease, life, reader, writer, watches, closing, _heart: heart }
     }
 
     /// Does something for as long as the session lives.
@@ -61,15 +67,15 @@ impl EtcdStore {
         work: impl Future<Output = Result<T>> + Send,
     ) -> Result<T> {
         if let Some(why) = self.life.loss() {
-            return Err(lost(doing, why));
+            return Err(why.error(doing));
         }
         match select(pin!(self.life.lost()), pin!(work)).await {
             Either::Left((why, _)) => {
-                let error = lost(doing, why);
+                let error = why.error(doing);
                 Err(if write { unsure(error) } else { error })
             }
             Either::Right((Err(error), _)) if error.kind() == ErrorKind::SessionLost => {
-                self.life.ended();
+                self.life.lose(Loss::Expired);
                 Err(error)
             }
             Either::Right((result, _)) => result,
@@ -122,8 +128,7 @@ impl Store for EtcdStore {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
-        let committing = writer::commit(&self.reader, &self.chance, self.life.lease, txn);
-        self.alive("commit", true, committing).await
+        self.alive("commit", true, self.writer.commit(txn)).await
     }
 
     async fn close(&self) -> Result<()> {
@@ -133,7 +138,7 @@ impl Store for EtcdStore {
         }
         // First, as nobody may take it for alive while the server does away with it.
         self.life.lose(Loss::Closed);
-        revoke(&self.reader.endpoints, self.life.lease, self.reader.limit).await
+        revoke(&self.reader.endpoints, self.lease, self.reader.limit).await
     }
 }
 

@@ -11,13 +11,12 @@ use std::time::Duration;
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures_util::future::{Either, select, try_join_all};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Feed, Query, Watch};
+use synod_core::store::{Feed, Life, Query, Watch};
 use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::error::{judge, translate, unanswered};
-use crate::life::Life;
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::roster::{Heard, Request, Roster};
@@ -31,7 +30,7 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// What a session watches.
 pub(crate) struct Watches {
     orders: mpsc::UnboundedSender<Order>,
-    life: Arc<Life>,
+    life: Arc<Life<i64>>,
     next: AtomicI64,
     _task: Task,
 }
@@ -45,14 +44,14 @@ enum Order {
 /// Ends a watch at the server when its reader drops it.
 struct Unwatch {
     orders: mpsc::UnboundedSender<Order>,
-    life: Arc<Life>,
+    life: Arc<Life<i64>>,
     ids: Vec<i64>,
 }
 
 impl Watches {
-    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life>) -> Self {
+    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
-        let beat = (life.ttl / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
+        let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
         let task = Watcher { reader, orders: taken, roster: Roster::default(), beat };
         let (task, lost) = (task.run(), life.clone());
         // With the session goes everything that the server keeps for it.
@@ -80,7 +79,7 @@ impl Watches {
             self.life.keep(*first, feed);
         }
         let guard = Unwatch { orders: self.orders.clone(), life: self.life.clone(), ids };
-        let limit = self.life.ttl;
+        let limit = self.life.ttl();
         let opening = async move {
             let each = created.into_iter().map(|answer| async move {
                 // Whoever holds the other end may only be gone with the session.
@@ -98,7 +97,7 @@ impl Drop for Unwatch {
     fn drop(&mut self) {
         for id in &self.ids {
             let _sent = self.orders.send(Order::Close(*id)).is_ok();
-            self.life.forget(*id);
+            self.life.forget(id);
         }
     }
 }

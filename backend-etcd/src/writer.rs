@@ -1,66 +1,69 @@
-//! [`commit`]: a transaction, from its leases to its answer.
+//! [`Writer`]: commits transactions, each from its leases to its answer.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use etcd_client::LeaseGrantOptions;
 use etcd_client::proto::{PbKeyValue, PbTxnResponse};
-use etcd_client::{LeaseGrantOptions, PutOptions};
 use futures_util::future::try_join_all;
 use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::path::Path;
-use synod_core::store::{
-    Commit, Done, Expect, Lifetime, Op, Outcome, Rejected, Sequence, Stat, Txn, View, Why,
-};
+use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View};
 use tokio::time::Instant;
 
+use crate::alone::Alone;
 use crate::endpoints::{Call, Endpoints};
-use crate::error::is_missing;
 use crate::fetch::{self, Get};
-use crate::key;
 use crate::lease;
-use crate::life::{renew, revoke};
 use crate::link::Link;
-use crate::plan::Plan;
+use crate::plan::{Asking, Plan};
+use crate::pulse::{renew, revoke};
 use crate::reader::{Answer, Reader, ranges, revision, unsure};
+use crate::tickets::Tickets;
 
 /// What a node with a time to live gets on top of it: the time between its lease and its creation.
 const HEAD_START: Duration = Duration::from_secs(1);
 
-/// How much data is written by the plain call, whose answer brings what was there before.
-const SMALL: usize = 16 << 10;
-
-/// Commits for the session with this lease.
-pub(crate) async fn commit(
-    reader: &Reader,
-    chance: &Chance,
-    session: i64,
-    txn: Txn,
-) -> Result<Outcome> {
-    let committed = apply(reader, chance, session, &txn).await;
-    committed.map_err(|error| match (error.path(), txn.ops.first()) {
-        (None, Some(op)) => error.at(op.path()),
-        _ => error,
-    })
+/// Writes for one session.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    reader: Arc<Reader>,
+    chance: Chance,
+    /// The session's lease.
+    lease: i64,
+    tickets: Tickets,
 }
 
-async fn apply(reader: &Reader, chance: &Chance, session: i64, txn: &Txn) -> Result<Outcome> {
-    let began = Instant::now();
-    let call = Call::write("commit", reader.limit);
-    let leases = leases(&reader.endpoints, chance, call, session, &txn.ops).await?;
-    let own = Own { leases, session };
-    let committing = Committing { reader, call, txn, own: &own };
-    let outcome = committing.run().await;
-    match &outcome {
-        Ok(Outcome::Committed(_)) if began.elapsed() > HEAD_START => {
-            own.catch_up(&reader.endpoints, reader.limit).await?;
-        }
-        Ok(Outcome::Rejected(_)) => own.give_up(&reader.endpoints, call).await,
-        Err(error) if !error.is_ambiguous() => own.give_up(&reader.endpoints, call).await,
-        _ => {}
+impl Writer {
+    pub(crate) fn new(reader: Arc<Reader>, chance: Chance, lease: i64) -> Self {
+        Self { reader, chance, lease, tickets: Tickets::default() }
     }
-    outcome
+
+    pub(crate) async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        let committed = self.apply(&txn).await;
+        committed.map_err(|error| match (error.path(), txn.ops.first()) {
+            (None, Some(op)) => error.at(op.path()),
+            _ => error,
+        })
+    }
+
+    async fn apply(&self, txn: &Txn) -> Result<Outcome> {
+        let (reader, began) = (&*self.reader, Instant::now());
+        let call = Call::write("commit", reader.limit);
+        let leases = leases(&reader.endpoints, &self.chance, call, self.lease, &txn.ops).await?;
+        let own = Own { leases, session: self.lease };
+        let committing = Committing { reader, tickets: &self.tickets, call, txn, own: &own };
+        let outcome = committing.run().await;
+        match &outcome {
+            Ok(Outcome::Committed(_)) if began.elapsed() > HEAD_START => {
+                own.catch_up(&reader.endpoints, reader.limit).await?;
+            }
+            Ok(Outcome::Rejected(_)) => own.give_up(&reader.endpoints, call).await,
+            Err(error) if !error.is_ambiguous() => own.give_up(&reader.endpoints, call).await,
+            _ => {}
+        }
+        outcome
+    }
 }
 
 /// The leases that the nodes of a transaction get.
@@ -143,30 +146,41 @@ async fn grant(endpoints: &Endpoints, chance: &Chance, call: Call, ttl: Duration
 }
 
 /// A transaction on its way.
-struct Committing<'a> {
-    reader: &'a Reader,
-    call: Call,
+pub(crate) struct Committing<'a> {
+    pub(crate) reader: &'a Reader,
+    pub(crate) tickets: &'a Tickets,
+    pub(crate) call: Call,
     txn: &'a Txn,
     own: &'a Own,
 }
 
 impl Committing<'_> {
     async fn run(&self) -> Result<Outcome> {
-        if let ([Op::Set { path, data, expect: Expect::Any }], None) =
-            (&self.txn.ops[..], &self.txn.look)
-            && data.len() <= SMALL
-        {
-            return self.put(path, data).await;
+        if let Some(alone) = Alone::of(self.txn) {
+            return alone.send(self).await;
         }
-        let mut plan = Plan::new(&self.txn.ops, &self.own.leases)?;
+        let mut asking = Asking::Little;
+        loop {
+            if let Some(outcome) = self.attempt(asking).await? {
+                return Ok(outcome);
+            }
+            // It did nothing, so what is asked next is as good as if it were the first.
+            asking = Asking::All;
+        }
+    }
+
+    /// What became of it; `None` if it was refused, and not enough was asked to tell why.
+    async fn attempt(&self, asking: Asking) -> Result<Option<Outcome>> {
+        let plan = || Plan::new(&self.txn.ops, &self.own.leases, asking);
+        let mut first = plan()?;
         // Whoever has to be asked again is asked something new.
-        let first = Mutex::new(Some(plan.take()));
-        let again = || Plan::new(&self.txn.ops, &self.own.leases).unwrap_or_default().take();
+        let parts = Mutex::new(Some(first.take()));
+        let again = || plan().unwrap_or_default().take();
         let look = self.txn.look.as_ref().map(fetch::gets).unwrap_or_default();
         // A look that has no room comes behind.
-        let beside = if look.len() <= plan.room() { look.as_slice() } else { &[] };
+        let beside = if look.len() <= first.room() { look.as_slice() } else { &[] };
         let asking = |link: Arc<Link>| {
-            let parts = first.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let parts = parts.lock().unwrap_or_else(PoisonError::into_inner).take();
             let request = parts.unwrap_or_else(again).request(beside.iter().map(Get::look));
             async move { link.txn(request).await }
         };
@@ -176,35 +190,11 @@ impl Committing<'_> {
         if !answer.succeeded {
             let told: Vec<Vec<PbKeyValue>> =
                 ranges(answer).into_iter().map(|range| range.kvs).collect();
-            return plan.rejected(&self.txn.ops, &told).map(Outcome::Rejected);
+            let rejected = first.rejected(&self.txn.ops, &told)?;
+            return Ok(rejected.map(Outcome::Rejected));
         }
-        let commit = self.committed(&plan, beside, answer).await;
-        commit.map(Outcome::Committed).map_err(unsure)
-    }
-
-    /// Sends a set as the plain call: with the lease to be kept, that is refused if nothing is there,
-    /// and costs the server less than a transaction with this as its condition.
-    async fn put(&self, path: &Path, data: &Bytes) -> Result<Outcome> {
-        let asking = |link: Arc<Link>| {
-            let keep = PutOptions::new().with_ignore_lease().with_prev_key();
-            let (key, data) = (key::of(path), data.clone());
-            async move {
-                match link.put(key, data, keep).await {
-                    Ok(answer) => Ok(Some(answer.0)),
-                    Err(error) if is_missing(&error) => Ok(None),
-                    Err(error) => Err(error),
-                }
-            }
-        };
-        let Some(answer) = self.reader.endpoints.call(self.call, asking).await? else {
-            return Ok(Outcome::Rejected(Rejected::new(0, path.clone(), Why::Missing)));
-        };
-        let at = revision(answer.header.as_ref());
-        self.reader.saw(at);
-        // What is told is the node as it was before.
-        let now = answer.prev_kv.map(|before| PbKeyValue { mod_revision: at, ..before });
-        let commit = self.told(&[now.as_ref()], at).await.map_err(unsure)?;
-        Ok(Outcome::Committed(commit))
+        let commit = self.committed(&first, beside, answer).await.map_err(unsure)?;
+        Ok(Some(Outcome::Committed(commit)))
     }
 
     /// That a lease is gone tells of the session's end, but for those of other nodes.
@@ -217,7 +207,12 @@ impl Committing<'_> {
         error
     }
 
-    async fn committed(&self, plan: &Plan, look: &[Get], answer: PbTxnResponse) -> Result<Commit> {
+    async fn committed(
+        &self,
+        plan: &Plan<'_>,
+        look: &[Get],
+        answer: PbTxnResponse,
+    ) -> Result<Commit> {
         let at = revision(answer.header.as_ref());
         let mut told = ranges(answer);
         let look_ranges = told.split_off(plan.writes().min(told.len()));
@@ -233,7 +228,7 @@ impl Committing<'_> {
     }
 
     /// What was done, with the nodes that are told of by their places.
-    async fn told(&self, written: &[Option<&PbKeyValue>], at: i64) -> Result<Commit> {
+    pub(crate) async fn told(&self, written: &[Option<&PbKeyValue>], at: i64) -> Result<Commit> {
         for kv in written.iter().flatten().filter(|kv| lease::is_ttl(kv.lease)) {
             refresh(&self.reader.endpoints, kv.lease, self.reader.limit).await?;
         }
@@ -250,7 +245,13 @@ impl Committing<'_> {
                 let at = fetch::revision(at);
                 let stat = Stat::new(at, at, fetch::version_of(at), owner);
                 let done = done.with_stat(stat);
-                if *sequential { done.with_sequence(Sequence::new(at.get())) } else { done }
+                if !sequential {
+                    return done;
+                }
+                if *lifetime == Lifetime::Session {
+                    self.tickets.add(&done.path);
+                }
+                done.with_sequence(Sequence::new(at.get()))
             }
             Op::Set { .. } => match kv {
                 Some(kv) => done.with_stat(fetch::stat(kv)),

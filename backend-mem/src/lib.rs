@@ -10,7 +10,6 @@
 mod apply;
 mod backend;
 pub mod cluster;
-mod life;
 mod link;
 mod look;
 mod post;

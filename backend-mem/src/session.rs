@@ -10,13 +10,13 @@ use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Feed, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn, View, Watch,
+    Feed, Life, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn, View,
+    Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 
 use crate::backend::Shared;
-use crate::life::Life;
 use crate::link::{Link, Way};
 use crate::post::Post;
 use crate::watches::WatchId;
@@ -30,14 +30,14 @@ pub(crate) struct MemStore {
     info: SessionInfo,
     shared: Arc<Shared>,
     link: Arc<Link>,
-    life: Arc<Life>,
+    life: Arc<Life<WatchId>>,
     _heart: Task,
 }
 
 /// Forgets a watch at the store when its reader drops it.
 struct Unwatch {
     shared: Arc<Shared>,
-    life: Arc<Life>,
+    life: Arc<Life<WatchId>>,
     watch: WatchId,
 }
 
@@ -50,7 +50,7 @@ impl MemStore {
         ttl: Duration,
         sent: Instant,
     ) -> Self {
-        let life = Arc::new(Life::new(ttl, sent));
+        let life = Arc::new(Life::new(ttl, sent, Duration::ZERO));
         let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), post);
         let heart = spawn(async move {
             // Ends with the life of the session: the post alone never does.
@@ -67,7 +67,7 @@ impl MemStore {
         request: impl FnOnce(&Shared, Instant) -> Result<T, SessionOver> + Send,
     ) -> Result<T> {
         if let Some(why) = self.life.loss() {
-            return Err(lost(doing, why));
+            return Err(why.error(doing));
         }
         // A loop of calls that are all answered at once must not keep the thread to itself.
         tokio::task::coop::consume_budget().await;
@@ -80,7 +80,7 @@ impl MemStore {
         }
         answer.map_err(|SessionOver| {
             self.life.lose(Loss::Expired);
-            lost(doing, Loss::Expired)
+            Loss::Expired.error(doing)
         })
     }
 
@@ -99,7 +99,7 @@ impl MemStore {
 
     fn unanswered(&self, doing: &'static str) -> Error {
         match self.life.loss() {
-            Some(why) => lost(doing, why),
+            Some(why) => why.error(doing),
             None => Error::new(ErrorKind::Unreachable, doing)
                 .because("the memory store did not answer within the session's time to live"),
         }
@@ -176,7 +176,7 @@ impl Drop for MemStore {
 impl Drop for Unwatch {
     fn drop(&mut self) {
         self.shared.world().unwatch(self.watch);
-        self.life.forget(self.watch);
+        self.life.forget(&self.watch);
     }
 }
 
@@ -191,7 +191,7 @@ impl fmt::Debug for MemStore {
 
 /// Tells the store that the session lives, a third of its time apart, and lets time pass in the
 /// store: whoever lives keeps the clock for all.
-async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life>, id: SessionId) {
+async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id: SessionId) {
     let third = life.ttl() / 3;
     while life.loss().is_none() {
         let sent = clock::now();
@@ -212,7 +212,7 @@ async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life>, id: Session
 
 /// Waits until `until`, or the end of the session's certain life, and does what time does
 /// meanwhile.
-async fn keep_time(shared: &Shared, life: &Life, until: Instant) {
+async fn keep_time(shared: &Shared, life: &Life<WatchId>, until: Instant) {
     let until = life.until().map_or(until, |certain| until.min(certain));
     while clock::now() < until && life.loss().is_none() {
         let sooner = pin!(shared.sooner.notified());
@@ -223,8 +223,4 @@ async fn keep_time(shared: &Shared, life: &Life, until: Instant) {
     if life.until().is_none_or(|certain| certain <= clock::now()) {
         life.lose(Loss::Expired);
     }
-}
-
-fn lost(doing: &'static str, why: Loss) -> Error {
-    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
 }

@@ -33,12 +33,6 @@ struct Watching {
     post: Arc<Post>,
 }
 
-impl WatchId {
-    pub(crate) fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
-
 /// Whether a watch of `query`, found at one of the paths that concern `effect`, is to be told of it.
 pub(crate) fn covers(query: &Query, effect: &Effect) -> bool {
     let own = effect.path == query.path;

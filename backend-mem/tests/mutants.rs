@@ -12,17 +12,15 @@
 use std::fmt;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
-use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::{Suite, Verdict};
 use synod_conformance::wrong::{Mistake, Wrong};
 use synod_conformance::{Case, cases};
 use synod_core::mutant::{self, Mutant};
-use synod_core::path::Path;
-use synod_core::store::{Backend, Change, SessionId};
-use synod_mem::{MemBackend, Weather};
+
+use crate::memory::Memory;
+
+mod memory;
 
 /// A mistake, wherever it is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,72 +61,19 @@ impl fmt::Display for Known {
 }
 
 /// Memory, behind a wrapper that makes at most one mistake.
-#[derive(Debug)]
-struct Mistaken {
-    memory: MemBackend,
-    wrong: Wrong,
+fn mistaken(mistake: Option<Mistake>) -> Memory {
+    Memory::behind(|memory| {
+        Arc::new(match mistake {
+            Some(mistake) => Wrong::new(memory, mistake),
+            None => Wrong::transparent(memory),
+        })
+    })
 }
-
-impl Mistaken {
-    fn new(mistake: Option<Mistake>) -> Self {
-        let memory = MemBackend::new();
-        memory.keep_log();
-        let inner = Arc::new(memory.clone());
-        let wrong = match mistake {
-            Some(mistake) => Wrong::new(inner, mistake),
-            None => Wrong::transparent(inner),
-        };
-        Self { memory, wrong }
-    }
-}
-
-#[async_trait]
-impl Harness for Mistaken {
-    fn backend(&self) -> Arc<dyn Backend> {
-        Arc::new(self.wrong.clone())
-    }
-
-    fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
-    }
-
-    async fn expire(&self, session: SessionId) {
-        self.memory.expire(session);
-    }
-
-    async fn link(&self, session: SessionId, link: Link) {
-        self.memory.set_weather(
-            session,
-            match link {
-                Link::Cut => Weather::CUT,
-                Link::Deaf => Weather::DEAF,
-                Link::Slow { there, back } => Weather { there: Some(there), back: Some(back) },
-                _ => Weather::CLEAR,
-            },
-        );
-    }
-
-    async fn watches(&self) -> usize {
-        self.memory.census().watches
-    }
-
-    async fn truth(&self) -> Vec<Change> {
-        self.memory.log()
-    }
-
-    async fn near_sequence_end(&self, dir: &Path) {
-        self.memory.skip_sequences(dir, NEAR_THE_END);
-    }
-}
-
-/// Ten before the last sequence of memory.
-const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
 
 /// What became of a case with a mistake, or without any.
 fn verdict(case: &Case, known: Option<Known>) -> Verdict {
-    let run = |mistake| {
-        Suite::new(move || Mistaken::new(mistake)).on_paused_time().seeded(SEED).run(case)
-    };
+    let run =
+        |mistake| Suite::new(move || mistaken(mistake)).on_paused_time().seeded(SEED).run(case);
     match known {
         None => run(None),
         Some(Known::Store(mistake)) => run(Some(mistake)),

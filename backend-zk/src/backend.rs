@@ -9,13 +9,12 @@ use futures_util::future::{Either, select};
 use secrecy::ExposeSecret as _;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Gap, Limits, SessionId, SessionInfo, SessionOptions, Store, clamp_ttl,
+    Backend, Gap, Life, Limits, SessionId, SessionInfo, SessionOptions, Store, clamp_ttl,
 };
 use tokio::time::{Instant, sleep_until, timeout};
 use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError};
 
 use crate::error::{Sort, Trouble};
-use crate::life::Life;
 use crate::options::{Access, Login, ZkOptions};
 use crate::probe;
 use crate::session::ZkStore;
@@ -132,7 +131,10 @@ impl Backend for ZkBackend {
         let id = SessionId::new(client.session_id().0.cast_unsigned());
         let info = SessionInfo::new(id, client.session_timeout(), limits);
         let states = client.state_watcher();
-        let life = Life::new(info.ttl, sent, self.options.tick);
+        // A sign of life that a server answered reaches the leader up to half a beat later, and may be
+        // lost on the way with that server. No session is shorter than two beats, unless it is so
+        // configured: hence the bound.
+        let life = Life::new(info.ttl, sent, self.options.tick.min(info.ttl / 4));
         let wire = Arc::new(Wire::new(client, life, self.access, self.options.ports()));
         wire.connected();
         Ok(Box::new(ZkStore::start(info, wire, states)))

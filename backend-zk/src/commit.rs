@@ -19,7 +19,8 @@ use crate::read::{self, translate};
 use crate::sift::sequence;
 use crate::wire::Wire;
 
-/// How often a transaction is planned again while others change what it stands on.
+/// How often a transaction is planned again while others change what it stands on; and as often as it
+/// has operations, each of which may stand on something else that is to be put right.
 const ATTEMPTS: usize = 40;
 
 /// Applies a transaction that was validated.
@@ -27,7 +28,7 @@ pub(crate) async fn commit(wire: &Wire, txn: &Txn) -> Result<Outcome> {
     let client = wire.client("commit")?;
     let mut writing = Writing { wire, client: &client, txn, facts: Facts::default() };
     writing.find_ghosts().await.map_err(unsent)?;
-    for _ in 0..ATTEMPTS {
+    for _ in 0..ATTEMPTS + txn.ops.len() {
         let plan = Plan::new(&txn.ops, &writing.facts, wire.access)?;
         match writing.send(&plan).await? {
             Sent::Done(commit) => return Ok(Outcome::Committed(commit)),

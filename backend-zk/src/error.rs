@@ -27,7 +27,7 @@ impl Trouble {
     pub(crate) fn translate(self, doing: &'static str, sort: Sort) -> Error {
         let definite = matches!(&self, Self::Said(error) if is_definite(error));
         let error = match self {
-            Self::Lost(why) => lost(doing, why),
+            Self::Lost(why) => why.error(doing),
             Self::Restless => {
                 Error::new(ErrorKind::Unreachable, doing).because("what was read kept changing")
             }
@@ -42,11 +42,6 @@ impl Trouble {
         };
         if sort == Sort::Write && !definite { error.with_unknown_effect() } else { error }
     }
-}
-
-/// A call on a session that is over.
-pub(crate) fn lost(doing: &'static str, why: Loss) -> Error {
-    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
 }
 
 fn kind(error: &ZkError) -> ErrorKind {

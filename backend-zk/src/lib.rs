@@ -18,7 +18,6 @@ mod error;
 mod guard;
 mod hub;
 mod keep;
-mod life;
 mod mend;
 mod news;
 mod nodelay;

@@ -66,7 +66,7 @@ impl<'a> Writing<'a> {
             (Role::Ancestor(path), ZkError::NodeExists) => {
                 self.facts.missing.remove(path);
             }
-            (Role::Ancestor(_), ZkError::NoNode) => self.find_missing(index).await?,
+            (Role::Ancestor(_), ZkError::NoNode) => self.find_missing().await?,
             (Role::Ancestor(_), ZkError::NoChildrenForEphemerals) => {
                 return Ok(Some(Why::BelowEphemeral));
             }
@@ -100,7 +100,13 @@ impl<'a> Writing<'a> {
                 self.facts.absent.remove(&index);
             }
             ZkError::NoNode => {
-                self.facts.absent.insert(index, parent);
+                self.find_missing().await?;
+                // What the transaction itself has removed is there as yet.
+                let higher =
+                    self.facts.absent.get(&index).is_some_and(|above| path.is_below(above));
+                if !higher {
+                    self.facts.absent.insert(index, parent);
+                }
             }
             ZkError::NoChildrenForEphemerals if is_container_create(op) => {
                 return Ok(Some(Why::BelowEphemeral));
@@ -117,7 +123,7 @@ impl<'a> Writing<'a> {
         let op = &self.txn.ops[index];
         Ok(match (op, said) {
             (Op::Create { .. }, ZkError::NoNode) => {
-                self.find_missing(index).await?;
+                self.find_missing().await?;
                 None
             }
             (Op::Create { .. }, ZkError::NoChildrenForEphemerals) => Some(Why::BelowEphemeral),
@@ -204,19 +210,30 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Finds out which ancestors of an operation's path are to be made.
-    async fn find_missing(&mut self, index: usize) -> Result<()> {
-        let ancestors: Vec<Path> = self.txn.ops[index].path().ancestors().collect();
+    /// Finds out what is missing above all paths of the transaction: one that stands alone in its
+    /// directory seldom does so by itself.
+    async fn find_missing(&mut self) -> Result<()> {
+        let ops = self.txn.ops.iter().filter(|op| is_absence(op) || is_create(op));
+        let above: BTreeSet<Path> = ops.flat_map(|op| op.path().ancestors()).collect();
         let sync = self.client.sync("/");
-        let reads = ancestors.iter().map(|above| self.client.check_stat(above.as_str()));
+        let reads = above.iter().map(|above| self.client.check_stat(above.as_str()));
         let reads: Vec<_> = reads.collect();
         let answer = self.wire.answer(async { Ok((sync.await?, join_all(reads).await).1) }).await;
-        let found = answer.map_err(unsent)?;
-        for (above, found) in ancestors.into_iter().zip(found) {
+        let mut missing = BTreeSet::new();
+        for (above, found) in above.into_iter().zip(answer.map_err(unsent)?) {
             if found.map_err(|said| unsent(Trouble::Said(said)))?.is_none() {
-                self.facts.missing.insert(above);
+                missing.insert(above);
             }
         }
+        for (index, op) in self.txn.ops.iter().enumerate().filter(|(_, op)| is_absence(op)) {
+            let stays_missing =
+                |above: &Path| missing.contains(above) && !self.makes_at_or_below(index, above);
+            // The last of them is the highest.
+            if let Some(highest) = op.path().ancestors().filter(stays_missing).last() {
+                self.facts.absent.insert(index, highest);
+            }
+        }
+        self.facts.missing = missing;
         Ok(())
     }
 
@@ -229,11 +246,24 @@ impl<'a> Writing<'a> {
     /// Whether the transaction makes something below `path` before this operation.
     fn makes_below(&self, index: usize, path: &Path) -> bool {
         let before = &self.txn.ops[..index];
-        before.iter().any(|op| {
-            matches!(op, Op::Create { lifetime, .. } if *lifetime != Lifetime::Container)
-                && op.path().is_below(path)
-        })
+        before.iter().any(|op| is_create(op) && op.path().is_below(path))
     }
+
+    /// Whether the transaction makes `path`, or something below it, before this operation.
+    fn makes_at_or_below(&self, index: usize, path: &Path) -> bool {
+        let before = &self.txn.ops[..index];
+        before.iter().any(|op| is_create(op) && op.path() == path) || self.makes_below(index, path)
+    }
+}
+
+/// Whether it makes something that can be seen.
+fn is_create(op: &Op) -> bool {
+    matches!(op, Op::Create { .. }) && !is_container_create(op)
+}
+
+/// Whether it only needs that nothing is there.
+fn is_absence(op: &Op) -> bool {
+    matches!(op, Op::Check { expect: Expect::Absent, .. }) || is_container_create(op)
 }
 
 fn is_container_create(op: &Op) -> bool {

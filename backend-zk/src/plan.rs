@@ -87,8 +87,8 @@ impl Plan {
     ///
     /// If the request would be larger than a server takes.
     pub(crate) fn new(ops: &[Op], facts: &Facts, access: Access) -> Result<Self> {
-        let (made, removed) = (BTreeSet::new(), BTreeSet::new());
-        let mut planner = Planner { ops, facts, access, made, removed, steps: Vec::new() };
+        let (made, born, removed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut planner = Planner { ops, facts, access, made, born, removed, steps: Vec::new() };
         // Ahead of all else: what the request itself makes must not count.
         planner.count_births();
         for index in 0..ops.len() {
@@ -120,6 +120,8 @@ struct Planner<'a> {
     access: Access,
     /// Containers that this very request makes.
     made: BTreeSet<Path>,
+    /// Nodes that it makes.
+    born: BTreeSet<Path>,
     /// What this very request removes, or shows to be absent.
     removed: BTreeSet<Path>,
     steps: Vec<Step>,
@@ -189,6 +191,7 @@ impl Planner<'_> {
         self.step(index, Role::Own, act);
         if !sequential {
             self.removed.remove(path);
+            self.born.insert(path.clone());
         }
         if replaces {
             let act = Act::Set { path: text(path), data: data.clone(), version: None };
@@ -210,7 +213,7 @@ impl Planner<'_> {
         let mut missing: Vec<Path> = path.ancestors().collect();
         missing.retain(|above| {
             let missing = self.facts.missing.contains(above) || self.removed.contains(above);
-            missing && !self.made.contains(above)
+            missing && !self.made.contains(above) && !self.born.contains(above)
         });
         for above in missing.into_iter().rev() {
             let (data, options) =

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
@@ -20,14 +21,23 @@ enum Wake {
     Time,
 }
 
-/// Asks the server for a sign of life every third of the session's time, until the session is over;
-/// then tells whoever observes.
+/// How often in a session's time the server is asked for a sign of life.
 ///
-/// The crate's own pings do not do: nothing tells when one was sent and that it was answered.
+/// The crate's own pings do not do: nothing tells when one was sent and that it was answered. They are
+/// sent when nothing else was for three twentieths of that time, or ten seconds; so these take their
+/// place.
+const BEATS: u32 = 8;
+const LONGEST_PAUSE: Duration = Duration::from_secs(8);
+
+/// After how many beats without an answer nobody knows any more whether there is a server.
+const SILENT: u32 = 3;
+
+/// Asks the server for signs of life until the session is over; then tells whoever observes.
 pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatcher) {
-    let third = wire.life.ttl / 3;
+    let pause = (wire.life.ttl() / BEATS).min(LONGEST_PAUSE);
     let mut asked = FuturesUnordered::new();
-    let mut next = Instant::now() + third;
+    let mut heard = Instant::now();
+    let mut next = heard + pause;
     while let Some(until) = wire.life.until() {
         let now = Instant::now();
         if now >= until {
@@ -35,13 +45,13 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
             break;
         }
         if now >= next {
-            if !asked.is_empty() {
+            if !asked.is_empty() && now >= heard + pause * SILENT {
                 wire.life.suspend();
             }
             let Ok(client) = wire.client("heartbeat") else { break };
             let answer = client.check_stat("/");
             asked.push(async move { (now, answer.await) });
-            next = now + third;
+            next = now + pause;
         }
         let wake = {
             let answer = pin!(async {
@@ -63,6 +73,7 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
         };
         match wake {
             Wake::Answer(sent, Ok(_)) => {
+                heard = heard.max(sent);
                 wire.life.renew(sent);
                 relieve_guards(&wire);
             }
@@ -89,7 +100,7 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
     drop(wire.take());
     if let Some(client) = wire.abandoned() {
         // It was dropped and not closed: it is left to its time to live.
-        sleep(wire.life.ttl).await;
+        sleep(wire.life.ttl()).await;
         drop(client);
     }
 }

@@ -79,7 +79,7 @@ impl Snapshot {
         sync: bool,
     ) -> Result<Self, Trouble> {
         // No call takes longer than the session's time to live.
-        let end = Instant::now() + wire.life.ttl / 2;
+        let end = Instant::now() + wire.life.ttl() / 2;
         let mut sync = sync;
         let mut asked = aim.reached(&BTreeMap::new());
         let mut last: Option<Self> = None;

@@ -9,12 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::{Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Loss, Revision};
+use synod_core::store::{Life, Loss, Revision};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
-use crate::error::{Trouble, lost};
+use crate::error::Trouble;
 use crate::guard::Guards;
-use crate::life::Life;
 use crate::nodelay;
 use crate::options::Access;
 
@@ -56,7 +55,7 @@ impl Wire {
         let client = self.held().clone();
         match (self.life.loss(), client) {
             (None, Some(client)) => Ok(client),
-            (why, _) => Err(lost(doing, why.unwrap_or(Loss::Closed))),
+            (why, _) => Err(why.unwrap_or(Loss::Closed).error(doing)),
         }
     }
 

@@ -142,12 +142,15 @@ fn hunt_one(
         return Err(Failure::Told);
     }
     summary(common, &hunt, &tally, took.as_secs_f64())?;
-    let missed = hunt.missed(&tally);
+    let missed = hunt.missed(&tally).into_iter().map(ToOwned::to_owned);
+    let idle = hunt.idle(&tally).into_iter().map(|site| site.to_string());
+    let missed: Vec<String> = missed.chain(idle).collect();
     if missed.is_empty() || !is_enough(asked, tally.histories) {
         return Ok(tally);
     }
     Err(Failure::plain(format!(
-        "in {} histories of {workload} this never happened, so they test less than they seem to: {}",
+        "in {} histories of {workload} this happened too seldom or never, so they test less than they \
+         seem to: {}",
         tally.histories,
         missed.join("; ")
     )))

@@ -84,6 +84,7 @@ use crate::error::Result;
 
 mod facts;
 mod judge;
+mod life;
 mod node;
 mod query;
 mod session;
@@ -92,6 +93,7 @@ mod watching;
 
 pub use facts::{Facts, Found};
 pub use judge::judge;
+pub use life::Life;
 pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};
 pub use query::{Detail, Freshness, Query, Scope, View, Window};
 pub use session::{

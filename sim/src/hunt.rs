@@ -18,6 +18,9 @@ use crate::workload::{self, Workload};
 /// Seeds that one thread takes at a time.
 const CHUNK: u64 = 16;
 
+/// A mark that is reached in fewer than one history of so many says little.
+const SELDOM: u64 = 1_000;
+
 /// The environment's word on how many seeds there are, and which one alone.
 const SEEDS: &str = "SYNOD_SIM_SEEDS";
 const SEED: &str = "SYNOD_SIM_SEED";
@@ -51,6 +54,7 @@ pub struct Hunt {
     without: Vec<u8>,
     goes_on: bool,
     marks: Vec<&'static str>,
+    unreached: BTreeSet<Site>,
 }
 
 /// What a hunt brought.
@@ -96,6 +100,7 @@ impl Hunt {
             without: Vec::new(),
             goes_on: false,
             marks: Vec::new(),
+            unreached: BTreeSet::new(),
         }
     }
 
@@ -109,6 +114,7 @@ impl Hunt {
             workload::by_name(name).ok_or_else(|| BadCase::NoWorkload(name.to_owned()))?;
         let mut hunt = Self::new(name, move |sim| workload.prepare(sim));
         hunt.marks = workload.marks().to_vec();
+        hunt.unreached = workload.unreached().into_iter().collect();
         Ok(hunt)
     }
 
@@ -265,16 +271,24 @@ impl Hunt {
         Some(failure)
     }
 
-    /// The marks that were never reached: the histories test less than they seem to.
+    /// The marks that were reached in fewer than one history of a thousand: they test less than they
+    /// seem to.
     pub fn missed(&self, tally: &Tally) -> Vec<&'static str> {
-        let missed = tally.marks.iter().filter(|(_, times)| **times == 0);
+        let seldom = |times: u64| times.saturating_mul(SELDOM) < tally.histories;
+        let missed = tally.marks.iter().filter(|(_, times)| seldom(**times));
         missed.map(|(mark, _)| *mark).collect()
     }
 
-    /// What could go wrong in this world and never did.
+    /// What could go wrong in this world and never did, though it should have.
     pub fn idle(&self, tally: &Tally) -> BTreeSet<Site> {
         let all = self.personalities.iter().flat_map(|personality| self.rates(*personality));
-        all.filter(|site| !tally.fired.contains_key(site)).collect()
+        let expected = all.filter(|site| !self.unreached.contains(site));
+        expected.filter(|site| !tally.fired.contains_key(site)).collect()
+    }
+
+    /// What can go wrong elsewhere, and not in this world.
+    pub fn unreached(&self) -> &BTreeSet<Site> {
+        &self.unreached
     }
 
     /// What can go wrong in this world at all.

@@ -58,6 +58,7 @@ mod room;
 mod run;
 mod setup;
 mod shrink;
+mod sight;
 mod story;
 pub mod sweep;
 mod watched;

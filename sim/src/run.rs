@@ -17,8 +17,9 @@ use crate::findings::{Findings, Truth};
 use crate::process::{Calm, Process, YEAR};
 use crate::report::Report;
 use crate::room::Room;
-use crate::setup::{Body, Hope, Mending, Sim, Way};
-use crate::watched::{Sessions, Watched};
+use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
+use crate::sight::Sight;
+use crate::watched::{Sessions, Watched, Watcher};
 
 /// A call must end, once everything is mended, within so many times to live.
 const PATIENCE: u32 = 40;
@@ -38,6 +39,7 @@ struct Run {
     cluster: Cluster,
     findings: Findings,
     sessions: Sessions,
+    sight: Sight,
     around: Option<Way>,
     seed: u64,
     rounds: u64,
@@ -77,7 +79,11 @@ async fn history(mut sim: Sim) -> Report {
     drop(world);
     run.people.borrow_mut().clear();
     run.room.clear();
-    for check in sim.checks {
+    let sight = run.sight.clone();
+    let shown: Check = Box::new(move |truth| {
+        sight.check(&truth.log).map_err(|(law, what)| (law.to_owned(), what))
+    });
+    for check in sim.checks.into_iter().chain([shown]) {
         if run.findings.is_wrong() {
             break;
         }
@@ -149,6 +155,7 @@ impl Run {
             cluster,
             findings: Findings::default(),
             sessions: Sessions::default(),
+            sight: Sight::default(),
             around,
             rounds: sim.rounds,
             seed: sim.seed,
@@ -225,8 +232,15 @@ impl Run {
         if let Some(around) = &self.around {
             inner = around(inner);
         }
-        let backend = Arc::new(Watched { inner, sessions: self.sessions.clone() });
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
+        let watcher = Watcher {
+            sessions: self.sessions.clone(),
+            sight: self.sight.clone(),
+            cluster: cluster.clone(),
+            findings: findings.clone(),
+            actor,
+        };
+        let backend = Arc::new(Watched { inner, watcher });
         let (seed, ttl, rounds) = (self.seed, self.ttl, self.rounds);
         let (wall, mending) = (self.wall_of(actor), self.mending.clone());
         Process { actor, name, life, seed, rounds, ttl, cluster, backend, findings, wall, mending }

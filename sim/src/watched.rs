@@ -1,12 +1,20 @@
-//! [`Watched`]: a backend that lets the simulation know what its sessions say of themselves.
+//! [`Watched`]: a backend that lets the simulation know what its sessions say of themselves, and what
+//! they are shown.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_core::error::Result;
-use synod_core::store::{Backend, SessionId, SessionOptions, Status, Store};
+use synod_core::store::{
+    Backend, Event, Outcome, Query, Revision, SessionId, SessionInfo, SessionOptions, Status,
+    Store, Txn, View, Watch,
+};
+use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
+
+use crate::findings::Findings;
+use crate::sight::{Broken, Known, Sight};
 
 /// What the sessions of a simulation say of themselves. Clones are the same list.
 #[derive(Clone, Default)]
@@ -20,24 +28,137 @@ impl Sessions {
     }
 }
 
-/// A backend whose sessions are in a list.
+/// Who watches.
+#[derive(Clone)]
+pub(crate) struct Watcher {
+    pub(crate) sessions: Sessions,
+    pub(crate) sight: Sight,
+    pub(crate) cluster: Cluster,
+    pub(crate) findings: Findings,
+    /// The process that is watched.
+    pub(crate) actor: u64,
+}
+
+impl Watcher {
+    fn judge(&self, verdict: std::result::Result<(), Broken>) {
+        if let Err((law, what)) = verdict {
+            self.findings.wrong(law, what, self.cluster.age(), self.actor);
+        }
+    }
+}
+
+/// A backend whose sessions are watched.
 pub(crate) struct Watched {
     pub(crate) inner: Arc<dyn Backend>,
-    pub(crate) sessions: Sessions,
+    pub(crate) watcher: Watcher,
+}
+
+/// A session that is watched.
+struct WatchedStore {
+    inner: Box<dyn Store>,
+    watcher: Watcher,
+    known: Arc<Mutex<Known>>,
 }
 
 #[async_trait::async_trait]
 impl Backend for Watched {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
-        let store = self.inner.open(options).await?;
-        let mut sessions = self.sessions.0.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.insert(store.session().id, store.status());
+        let inner = self.inner.open(options).await?;
+        let watcher = self.watcher.clone();
+        let mut sessions = watcher.sessions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.insert(inner.session().id, inner.status());
         drop(sessions);
-        Ok(store)
+        Ok(Box::new(WatchedStore { inner, watcher, known: Arc::default() }))
     }
 }
 
+impl WatchedStore {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn shown(&self, query: Query, view: &View) {
+        self.watcher.sight.show(query, view, self.watcher.cluster.committed());
+        let mut known = self.known();
+        known.seen = known.seen.max(view.revision);
+    }
+
+    fn wrote(&self, at: Revision) {
+        self.watcher.sight.wrote(at);
+        let mut known = self.known();
+        known.wrote = known.wrote.max(at);
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for WatchedStore {
+    fn session(&self) -> &SessionInfo {
+        self.inner.session()
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.inner.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        let floor = self.watcher.sight.floor(&query, *self.known());
+        let view = self.inner.read(query.clone()).await?;
+        self.watcher.judge(floor.check(view.revision));
+        self.shown(query, &view);
+        Ok(view)
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        let floor = self.watcher.sight.floor(&query, *self.known());
+        let (view, watch) = self.inner.observe(query.clone()).await?;
+        self.watcher.judge(floor.check(view.revision));
+        self.shown(query, &view);
+        let known = self.known.clone();
+        let watch = watch.map(move |event| {
+            if let Event::Changed(change) = &event {
+                let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+                known.seen = known.seen.max(change.revision.unwrap_or_default());
+            }
+            Some(event)
+        });
+        Ok((view, watch))
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        let look = txn.look.clone();
+        let outcome = self.inner.commit(txn).await?;
+        if let Outcome::Committed(commit) = &outcome
+            && let Some(at) = commit.revision
+        {
+            self.wrote(at);
+            if let (Some(query), Some(view)) = (look, &commit.look) {
+                self.watcher.judge(look_of(at, view.revision));
+                self.shown(query, view);
+            }
+        }
+        Ok(outcome)
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+/// L-KV-9: what a transaction looks at is what it left.
+fn look_of(done: Revision, looked: Revision) -> std::result::Result<(), Broken> {
+    if looked == done {
+        return Ok(());
+    }
+    Err(("L-KV-9", format!("a transaction of #{done} shows what there was at #{looked}")))
+}
+
 impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.inner, f)
+    }
+}
+
+impl fmt::Debug for WatchedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.inner, f)
     }

@@ -2,12 +2,19 @@
 //!
 //! Each recipe puts its own here: what its processes do, and what must be so of it.
 
+mod belief;
+mod grant;
+mod held;
 mod mutex;
 mod register;
+mod rwlock;
 mod session;
+mod stay;
 mod ticket;
 mod transfer;
 mod watcher;
+
+use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 
@@ -22,14 +29,28 @@ pub trait Workload: Sync {
     /// The laws that it checks, by their ids.
     fn laws(&self) -> &'static [&'static str];
 
-    /// What must happen at least once in 20,000 seeds, or they test less than they seem to.
-    fn marks(&self) -> &'static [&'static str] {
-        &[]
+    /// What must happen in one history of a thousand, once there are 20,000, or they test less than they
+    /// seem to: every mark that its processes speak of.
+    fn marks(&self) -> &'static [&'static str];
+
+    /// What can go wrong elsewhere and never does here, as nobody comes to where it is decided. All else
+    /// must happen in 20,000 seeds.
+    fn unreached(&self) -> Vec<Site> {
+        Vec::new()
     }
 
     /// Puts the processes and the checks into a simulation.
     fn prepare(&self, sim: Sim) -> Sim;
 }
+
+/// What can only go wrong where somebody watches.
+const WATCHED: &[Site] = &[
+    Site::EventLate,
+    Site::EventsJoined,
+    Site::ResyncForNothing,
+    Site::Compacted,
+    Site::SmallBuffer,
+];
 
 /// Every workload that comes with the simulator.
 pub const ALL: &[&dyn Workload] = &[
@@ -39,6 +60,7 @@ pub const ALL: &[&dyn Workload] = &[
     &session::Sessions,
     &transfer::Transfers,
     &mutex::Mutexes,
+    &rwlock::RwLocks,
 ];
 
 /// Worlds so small that every way through them can be gone: see [`sweep`](crate::sweep).

@@ -11,8 +11,8 @@ use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Feed, Limits, Loss, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn,
-    View, Watch, clamp_ttl,
+    Backend, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, SessionOptions, Status, Store,
+    Txn, View, Watch, clamp_ttl,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Notify, oneshot, watch};
@@ -21,8 +21,6 @@ use crate::cluster::Cluster;
 use crate::cluster::answer::Answer;
 use crate::cluster::link::{Ask, LinkId};
 use crate::cluster::site::Site;
-use crate::life::Life;
-use crate::watches::WatchId;
 
 /// How many events a watch keeps for a reader who is slow.
 const EVENTS: usize = 1_024;
@@ -131,7 +129,7 @@ impl Drop for Way {
 
 impl ClusterStore {
     fn start(way: Arc<Way>, info: SessionInfo, sent: Instant) -> Self {
-        let life = Arc::new(Life::new(info.ttl, sent));
+        let life = Arc::new(Life::new(info.ttl, sent, Duration::ZERO));
         let heart = spawn(beat(way.clone(), life.clone(), sent));
         Self { info, way, life, _heart: heart }
     }
@@ -139,7 +137,7 @@ impl ClusterStore {
     /// Asks, and waits for the answer: it comes, or the connection breaks in time.
     async fn ask(&self, doing: &'static str, ask: Ask) -> Result<Answer> {
         if let Some(why) = self.life.loss() {
-            return Err(lost(doing, why));
+            return Err(why.error(doing));
         }
         let writes = matches!(ask, Ask::Commit(_) | Ask::Close);
         let sent = clock::now();
@@ -149,7 +147,7 @@ impl ClusterStore {
         match told.await {
             Ok(Answer::Broken) | Err(_) => {
                 let error = match self.life.loss() {
-                    Some(why) => lost(doing, why),
+                    Some(why) => why.error(doing),
                     None => Error::new(ErrorKind::Unreachable, doing)
                         .because("the connection broke before an answer came"),
                 };
@@ -158,7 +156,7 @@ impl ClusterStore {
             Ok(Answer::Over) => {
                 self.way.over.store(true, Ordering::Relaxed);
                 self.life.lose(Loss::Expired);
-                Err(lost(doing, Loss::Expired))
+                Err(Loss::Expired.error(doing))
             }
             Ok(Answer::Refused(kind)) => Err(Error::new(kind, doing).because("a planned refusal")),
             Ok(answer) => {
@@ -198,7 +196,7 @@ impl Store for ClusterStore {
         let (feed, watch) = Feed::new(small.unwrap_or(EVENTS));
         match self.ask("observe", Ask::Observe(query, feed.clone())).await? {
             Answer::Observing(view, number, _) => {
-                self.life.keep(WatchId::new(number), feed);
+                self.life.keep(number, feed);
                 let (way, life) = (self.way.clone(), self.life.clone());
                 Ok((view, watch.with_guard(Unwatch { way, life, watch: number })))
             }
@@ -246,7 +244,7 @@ impl Drop for Unwatch {
         self.way.cluster.touch(|state, _| {
             state.link(self.way.id).watching.remove(&self.watch);
         });
-        self.life.forget(WatchId::new(self.watch));
+        self.life.forget(&self.watch);
     }
 }
 
@@ -321,10 +319,6 @@ fn lose_in_time(life: &Life) {
     if life.until().is_none_or(|certain| certain <= clock::now()) {
         life.lose(Loss::Expired);
     }
-}
-
-fn lost(doing: &'static str, why: Loss) -> Error {
-    Error::new(ErrorKind::SessionLost, doing).because(why.to_string())
 }
 
 fn unexpected(doing: &'static str, answer: &Answer) -> Error {

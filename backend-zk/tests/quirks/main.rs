@@ -42,6 +42,7 @@ mod sasl;
 #[cfg(feature = "tls")]
 mod secure;
 mod trips;
+mod wide;
 
 use advice::{
     a_server_that_only_lets_read_is_named_as_such, a_server_with_a_full_disk_acknowledges_nothing,
@@ -67,6 +68,12 @@ use trips::{
     a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
     an_idle_session_gives_signs_of_life_only, two_requests_of_one_call_take_one_round_trip,
 };
+use wide::{
+    a_parent_that_the_transaction_makes_itself_is_made_once,
+    all_empty_containers_give_way_to_one_transaction,
+    all_parents_that_a_transaction_misses_are_made_at_once,
+    what_is_absent_with_all_above_it_is_seen_to_be_at_once,
+};
 
 type Quirk = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);
 
@@ -91,6 +98,10 @@ quirks![
     empty_containers_do_not_keep_a_node_from_being_deleted,
     an_empty_container_gives_way_to_all_of_a_transaction,
     of_many_who_replace_an_empty_container_one_wins,
+    all_parents_that_a_transaction_misses_are_made_at_once,
+    a_parent_that_the_transaction_makes_itself_is_made_once,
+    what_is_absent_with_all_above_it_is_seen_to_be_at_once,
+    all_empty_containers_give_way_to_one_transaction,
     who_is_late_to_remove_a_container_removes_no_node,
     the_name_of_a_sequential_child_tells_of_every_birth,
     what_replaces_a_container_is_not_collected_for_it,

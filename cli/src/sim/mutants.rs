@@ -140,7 +140,7 @@ fn without_each(asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failure> {
 
 fn is_found(row: &Row, seeds: u64, fault: Fault) -> Result<bool, Failure> {
     /// So many seeds at a time, to stop early where it is found at once.
-    const STEP: u64 = 250;
+    const STEP: u64 = 50;
     let mut from = 0;
     while from < seeds {
         let end = (from + STEP).min(seeds);

@@ -123,6 +123,11 @@ impl Trail {
 
     /// The node, if it is there and this session's.
     pub(super) async fn find(&self, reach: &Reach) -> Result<Option<Done>> {
+        self.find_other(None, reach).await
+    }
+
+    /// The node, if it is there and this session's, and was not created at `known`.
+    async fn find_other(&self, known: Option<Revision>, reach: &Reach) -> Result<Option<Done>> {
         let Some(dir) = self.path.parent() else { return Ok(None) };
         let mut query = Query::children(dir.clone()).starting_with(self.path.name());
         if mutant::is(Mutant::LooksWithoutSync) {
@@ -132,7 +137,8 @@ impl Trail {
             query = Query::children(dir);
         }
         let view = reach.store.read(query).await?;
-        Ok(view.nodes.into_iter().find_map(|node| self.adopt(node)))
+        let other = |node: &Node| known.is_none() || node.stat.map(|stat| stat.created) != known;
+        Ok(view.nodes.into_iter().filter(other).find_map(|node| self.adopt(node)))
     }
 
     /// A node of the same name may be a dying session's: it is not ours, and will not stay.
@@ -150,47 +156,51 @@ impl Trail {
         })
     }
 
-    /// Looks for a while for a node that the first of two sendings makes after all, when that of the
-    /// second, `created` then, was removed again already. Nobody would know of it.
+    /// Removes what the first of two sendings makes after all, when that of the second, `created` then,
+    /// was removed again already. Nobody would know of it.
     pub(super) async fn guard(self, created: Revision, reach: Reach) {
-        let last_look = clock::now().checked_add(reach.store.session().ttl);
-        let mut delays = Retry::forever().delays(&reach.tuning.chance);
-        while reach.life.loss().is_none() {
-            if let Ok(Some(done)) = self.find(&reach).await
-                && let Some(stat) = done.stat.filter(|stat| stat.created != created)
-            {
-                let ephemeral = self.owner.is_some();
-                return Own::incarnation(done.path, stat.created, ephemeral).remove(&reach).await;
-            }
-            if last_look.is_none_or(|last| clock::now() >= last) {
-                return;
-            }
-            reach.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
+        if let Some(late) = self.comes_late(Some(created), &reach).await
+            && let Some(stat) = late.stat
+        {
+            let ephemeral = self.owner.is_some();
+            Own::incarnation(late.path, stat.created, ephemeral).remove(&reach).await;
         }
     }
 
     /// Removes the node, and goes on looking for a while if it is not there: it may come late.
     pub(super) async fn erase(self, reach: Reach) {
-        let last_look = clock::now().checked_add(reach.store.session().ttl);
+        if let Some(late) = self.comes_late(None, &reach).await {
+            Own::unique(late.path, self.owner.is_some()).remove(&reach).await;
+        }
+    }
+
+    /// Looks for a node other than the one that was created at `known`, for as long as one may come. What
+    /// is answered after that time may be of a moment within it; and a store that does not answer may
+    /// still have the create before it.
+    async fn comes_late(&self, known: Option<Revision>, reach: &Reach) -> Option<Done> {
+        let ttl = reach.store.session().ttl;
+        let mut last = clock::now().checked_add(ttl);
         let mut delays = Retry::forever().delays(&reach.tuning.chance);
         while !reach.life.is_gone() {
             let over = reach.life.loss().is_some();
             if over && self.owner.is_some() {
-                return;
+                return None;
             }
-            match self.find(&reach).await {
-                Ok(Some(done)) => {
-                    return Own::unique(done.path, self.owner.is_some()).remove(&reach).await;
-                }
-                Ok(None) if over || last_look.is_none_or(|last| clock::now() >= last) => return,
+            let called = clock::now();
+            match self.find_other(known, reach).await {
+                Ok(Some(late)) => return Some(late),
+                Ok(None) if over || last.is_none_or(|last| called >= last) => return None,
                 Ok(None) => {}
-                Err(error) if error.kind() == ErrorKind::Unreachable => {}
+                Err(error) if error.kind() == ErrorKind::Unreachable => {
+                    last = clock::now().checked_add(ttl);
+                }
                 Err(error) => {
                     tracing::warn!(path = %self.path, %error, "could not look for a node");
-                    return;
+                    return None;
                 }
             }
             reach.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
         }
+        None
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum Fault {
     SlowReply(Duration),
     /// It happens after so long.
     SlowRequest(Duration),
+    /// A read is answered after so long with what there was when it was called.
+    Stale(Duration),
     /// Its first operation is refused because there is something already.
     Exists,
     /// It is never answered, and does not happen.
@@ -281,7 +283,7 @@ impl Scripted {
         Ok(())
     }
 
-    async fn read_fault(&self, query: &Query) -> Result<()> {
+    async fn read_fault(&self, query: &Query) -> Result<Fault> {
         let fault = {
             let mut world = self.script.lock();
             world.log.push(format!("read {}", query.path));
@@ -293,9 +295,9 @@ impl Scripted {
             Fault::Denied => Err(Error::new(ErrorKind::Denied, "read")),
             Fault::SlowReply(delay) => {
                 sleep(delay).await;
-                Ok(())
+                Ok(fault)
             }
-            _ => Ok(()),
+            _ => Ok(fault),
         }
     }
 }
@@ -312,9 +314,13 @@ impl Store for Scripted {
 
     async fn read(&self, query: Query) -> Result<View> {
         self.alive("read")?;
-        self.read_fault(&query).await?;
+        let fault = self.read_fault(&query).await?;
         self.alive("read")?;
-        Ok(self.script.lock().view(&query))
+        let view = self.script.lock().view(&query);
+        if let Fault::Stale(delay) = fault {
+            sleep(delay).await;
+        }
+        Ok(view)
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
@@ -356,7 +362,7 @@ impl Store for Scripted {
                 self.script.lock().late.push((due, number, txn));
                 return Err(lost);
             }
-            Fault::None | Fault::ReplyLost | Fault::SlowReply(_) => {}
+            Fault::None | Fault::ReplyLost | Fault::SlowReply(_) | Fault::Stale(_) => {}
         }
         let outcome = {
             let mut world = self.script.lock();

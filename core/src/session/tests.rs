@@ -93,6 +93,28 @@ async fn a_create_that_is_not_found_is_repeated_under_the_same_path() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_of_two_sendings_is_removed_however_late_it_comes() {
+    let ttl = SessionOptions::default().ttl;
+    // While nobody can look; while an old look is on its way; once everything works again.
+    for reads in [
+        vec![Fault::None, Fault::None, Fault::SlowReply(ttl * 3 / 4), Fault::Refused],
+        vec![Fault::None, Fault::None, Fault::Stale(ttl)],
+        [vec![Fault::None; 2], vec![Fault::Refused; 12]].concat(),
+    ] {
+        let (script, session) = opened().await;
+        script.commits([Fault::Late(ttl * 3 / 4)]);
+        script.reads(reads.clone());
+
+        let done = draw(&session).await;
+        session.remove(&done).await.expect("reachable");
+        sleep(LONG * 3).await;
+
+        assert_eq!(script.count("create"), 2);
+        assert_eq!(script.nodes().len(), 0, "{reads:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_of_another_session_is_not_adopted() {
     let (script, session) = opened().await;
     let ticket = session.unique(&path("/q/t-")).expect("short");

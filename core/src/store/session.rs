@@ -135,6 +135,13 @@ pub enum Loss {
     Denied,
 }
 
+impl Loss {
+    /// What every call of a lost session is told.
+    pub fn error(self, doing: &'static str) -> Error {
+        Error::new(ErrorKind::SessionLost, doing).because(self.to_string())
+    }
+}
+
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

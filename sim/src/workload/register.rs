@@ -8,11 +8,12 @@ use synod_core::client::Client;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Done, Expect, Node, Outcome, Version};
+use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
-use crate::workload::Workload;
+use crate::workload::{WATCHED, Workload};
 
 /// Three clients read, create and swap the values of two registers.
 pub(super) struct Registers;
@@ -31,6 +32,14 @@ impl Workload for Registers {
 
     fn laws(&self) -> &'static [&'static str] {
         &["L-OUT-1", "L-OUT-2", "L-OUT-3", "L-KV-1", "L-KV-2", "L-KV-5"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, "a swap lost its race", "nobody knows what became of a swap"]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        [WATCHED, &[Site::NearTheEnd, Site::BeatsCut]].concat()
     }
 
     fn prepare(&self, sim: Sim) -> Sim {

@@ -7,12 +7,14 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Expect, Kind, Lifetime, Query, SessionId, Txn};
+use synod_core::sweep::stop_at;
+use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
-use crate::workload::Workload;
+use crate::workload::{WATCHED, Workload};
 
 /// Three clients hold ephemeral nodes, write each other's, and are certain of their sessions only
 /// while those live.
@@ -34,6 +36,20 @@ impl Workload for Sessions {
             "L-OUT-1", "L-OUT-2", "L-OUT-3", "L-OUT-6", "L-SES-1", "L-SES-2", "L-SES-3", "L-SES-5",
             "L-SES-6", "L-SES-7", "L-SES-10", "L-SES-13",
         ]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[
+            DROPPED,
+            "somebody wrote another's node",
+            "a session was closed",
+            "a close was dropped",
+            "a session that was over was asked",
+        ]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        [WATCHED, &[Site::SlowReader, Site::NearTheEnd, Site::BeatsCut]].concat()
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
@@ -106,18 +122,28 @@ async fn meddle(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     );
 }
 
-/// L-SES-7: what a session held is gone when closing it returns.
+/// L-SES-7: what a session held is gone when closing it returns. L-SES-3: it is over once it is called.
 async fn close(me: &Process, session: &Session) {
+    let id = session.info().id;
     // What it gives up by its own clock the store may still have for a while.
     let held = !session.is_lost();
-    let closed = session.close().await;
-    if held && closed.is_ok() && me.lives(session.info().id) {
-        me.wrong("L-SES-7", || format!("session {} was closed, and lives", session.info().id));
+    let closed = match me.pick(4) {
+        0 => stop_at(1, session.close()).await,
+        _ => me.perhaps(session.close()).await,
+    };
+    me.sometimes("a session was closed", matches!(closed, Some(Ok(()))));
+    me.sometimes("a close was dropped", closed.is_none());
+    if held && matches!(closed, Some(Ok(()))) && me.lives(id) {
+        me.wrong("L-SES-7", || format!("session {id} was closed, and lives"));
+    }
+    if !session.is_lost() {
+        me.wrong("L-SES-3", || format!("session {id} was closed, and says that it lives"));
     }
 }
 
 /// L-OUT-6: nothing answers on a session that is over.
 async fn over(me: &Process, session: &Session) {
+    me.sometimes("a session that was over was asked", true);
     let limit = me.ttl() * 8;
     let read = clock::timeout(limit, session.read(Query::node(own(1)))).await;
     match read {

@@ -9,12 +9,13 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Done, Kind, Lifetime, Outcome, Query, Revision, Sequence, SessionId};
+use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
-use crate::workload::Workload;
+use crate::workload::{WATCHED, Workload};
 
 /// Clients draw tickets in one directory, drop some calls half-way, and give others back.
 pub(super) struct Tickets {
@@ -39,6 +40,19 @@ impl Workload for Tickets {
 
     fn laws(&self) -> &'static [&'static str] {
         &["L-OUT-1", "L-OUT-2", "L-OUT-3", "L-SEQ-2", "L-SEQ-3", "L-SEQ-8", "L-SEQ-9", "L-SEQ-10"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[
+            DROPPED,
+            "a draw was dropped",
+            "request lost on a draw, and drawn all the same",
+            "reply lost on a draw, and the ticket found again",
+        ]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        [WATCHED, &[Site::SlowReader, Site::BeatsCut]].concat()
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
@@ -77,9 +91,15 @@ impl Drawer {
         let Ok(session) = self.client.session().await else { return };
         let data = format!("{}.{}.{round}", self.me.name(), self.me.life());
         let prefix = Path::new(&format!("{DIR}/t-")).expect("it is one");
+        let lost = |site| self.me.suffered(&[site]);
+        let before = [lost(Site::RequestLost), lost(Site::ReplyLost)];
         let draw = session.create_sequential(&prefix, data.clone(), Lifetime::Session);
         match self.ledger.write(&self.me, &data, draw).await {
             Some(Ok(Outcome::Committed(done))) => {
+                let request = lost(Site::RequestLost) > before[0];
+                let reply = lost(Site::ReplyLost) > before[1];
+                self.me.sometimes("request lost on a draw, and drawn all the same", request);
+                self.me.sometimes("reply lost on a draw, and the ticket found again", reply);
                 if self.drawn(&session, &done).await {
                     self.gone.push((data, session.info().id));
                 }

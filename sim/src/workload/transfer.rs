@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Kind, Lifetime, Node, Outcome, Txn, Version, View, Why};
+use synod_core::store::{
+    Commit, Expect, Kind, Lifetime, Node, Outcome, Query, Txn, Version, View, Why,
+};
+use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
-use crate::workload::Workload;
+use crate::workload::{WATCHED, Workload};
 
 /// Three clients move money between two accounts, in transactions that also create and check.
 pub(super) struct Transfers;
@@ -29,6 +32,20 @@ impl Workload for Transfers {
 
     fn laws(&self) -> &'static [&'static str] {
         &["L-OUT-1", "L-OUT-2", "L-OUT-3", "L-KV-2", "L-KV-9", "L-KV-10", "L-KV-12"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[
+            DROPPED,
+            "others wrote between two looks",
+            "a transfer lost its race",
+            "what was blocked was refused",
+            "a transfer showed what it left",
+        ]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        [WATCHED, &[Site::SlowReader, Site::NearTheEnd, Site::BeatsCut]].concat()
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
@@ -89,34 +106,22 @@ async fn look(me: &Process, client: &Client) -> Option<Accounts> {
 async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at: &Accounts) {
     let amount = 1 + i64::try_from(me.pick(9)).unwrap_or(0);
     let slip = format!("{}.{}.{round}", me.name(), me.life());
-    let receipt = Path::new(&format!("/slips/{slip}")).expect("it is one");
     let blocked = me.pick(5) == 0;
+    let held = [at.held[0] - amount, at.held[1] + amount];
+    let txn = Txn::new().set(account(0), held[0].to_string(), Expect::Version(at.versions[0]));
     // Which operation cannot be done is known before, if the first can.
-    let expect = if blocked { Expect::Absent } else { Expect::Version(at.versions[1]) };
-    let txn = Txn::new()
-        .set(account(0), (at.held[0] - amount).to_string(), Expect::Version(at.versions[0]))
-        .check(account(1), expect)
-        .create(receipt, slip.clone(), Lifetime::Persistent);
     let txn = if blocked {
-        txn
+        txn.check(account(1), Expect::Absent)
     } else {
-        let set = Txn::new().set(
-            account(0),
-            (at.held[0] - amount).to_string(),
-            Expect::Version(at.versions[0]),
-        );
-        let made = Path::new(&format!("/slips/{slip}")).expect("it is one");
-        set.set(account(1), (at.held[1] + amount).to_string(), expect).create(
-            made,
-            slip.clone(),
-            Lifetime::Persistent,
-        )
+        txn.set(account(1), held[1].to_string(), Expect::Version(at.versions[1]))
     };
-    let result = ledger.write(me, &slip, client.transaction(txn)).await;
-    match result {
+    let receipt = Path::new(&format!("/slips/{slip}")).expect("it is one");
+    let txn = txn.create(receipt, slip.clone(), Lifetime::Persistent).look(Query::children(dir()));
+    match ledger.write(me, &slip, client.transaction(txn)).await {
         Some(Ok(Outcome::Committed(_))) if blocked => {
             me.wrong("L-KV-9", || "what could not be done was done".to_owned());
         }
+        Some(Ok(Outcome::Committed(commit))) => looked(me, &commit, held),
         Some(Ok(Outcome::Rejected(no))) => {
             let fits = match (no.index, no.why) {
                 (0, Why::OtherVersion) => true,
@@ -125,11 +130,22 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
                 _ => false,
             };
             me.sometimes("a transfer lost its race", no.index == 0);
+            me.sometimes("what was blocked was refused", no.index == 1);
             if !fits {
                 me.wrong("L-KV-10", || format!("operation {} was named: {}", no.index, no.why));
             }
         }
         _ => {}
+    }
+}
+
+/// L-KV-9: what a transfer looks at is what it left.
+fn looked(me: &Process, commit: &Commit, left: [i64; 2]) {
+    let accounts = commit.look.as_ref().and_then(Accounts::of);
+    me.sometimes("a transfer showed what it left", accounts.is_some());
+    match accounts.map(|accounts| accounts.held) {
+        Some(held) if held == left => {}
+        held => me.wrong("L-KV-9", || format!("a transfer left {left:?}, and shows {held:?}")),
     }
 }
 

@@ -8,10 +8,11 @@ use synod_core::client::{Client, ClientWatch};
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::{Change, Event, Expect, Kind, Lifetime, Query, Revision, View};
+use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 
@@ -33,6 +34,14 @@ impl Workload for Watchers {
         &["L-WAT-1", "L-WAT-3", "L-WAT-4", "L-WAT-6", "L-WAT-8", "L-WAT-12", "L-KV-3", "L-KV-4"]
     }
 
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, "a watch had to read again", "a copy of something was compared"]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        vec![Site::NearTheEnd, Site::BeatsCut]
+    }
+
     fn prepare(&self, sim: Sim) -> Sim {
         let (ledger, told) = (Ledger::default(), Heard::default());
         let (books, ears) = (ledger.clone(), told.clone());
@@ -47,7 +56,6 @@ impl Workload for Watchers {
 
 async fn write(me: Process, ledger: Ledger) {
     let Ok(client) = me.client().await else { return };
-    let mut latest = Revision::ZERO;
     for round in 0..me.rounds(ROUNDS) {
         let (path, data) = (name(me.pick(3)), format!("{}.{}.{round}", me.name(), me.life()));
         let written = match me.pick(4) {
@@ -63,25 +71,11 @@ async fn write(me: Process, ledger: Ledger) {
         };
         let _answered = written.is_some();
         me.rest(Duration::from_millis(200)).await;
-        latest = never_back(&me, &client, &path, latest).await;
-    }
-}
-
-/// L-KV-3: what a session is shown never goes back.
-async fn never_back(me: &Process, client: &Client, path: &Path, latest: Revision) -> Revision {
-    let Ok(session) = client.session().await else { return Revision::ZERO };
-    let mut latest = latest;
-    for local in [false, true] {
-        let query = Query::node(path.clone());
-        let query = if local { query.local() } else { query };
-        let Ok(view) = session.read(query).await else { return Revision::ZERO };
-        if me.life() == 0 && local && view.revision < latest {
-            me.wrong("L-KV-3", || format!("{} after {latest} in one session", view.revision));
+        // L-KV-3: what a session is shown never goes back, which is judged as it is shown.
+        for query in [Query::node(path.clone()), Query::node(path).local()] {
+            drop(client.read(query).await);
         }
-        latest = view.revision;
     }
-    // The next one may be of another session.
-    Revision::ZERO
 }
 
 async fn follow(me: Process, heard: Heard) {
@@ -130,11 +124,16 @@ impl Mirror {
     /// Whether the watch goes on.
     async fn hear(&mut self, event: Event) -> bool {
         match event {
-            Event::Changed(change) => self.change(&change),
+            Event::Changed(change) => {
+                self.change(&change);
+                // L-KV-3: not behind the events that it was given.
+                if self.me.pick(2) == 0 {
+                    drop(self.client.read(Query::node(change.path).local()).await);
+                }
+            }
             Event::Resync => {
                 self.me.sometimes("a watch had to read again", true);
                 self.last.clear();
-                self.heard.resync();
                 // If that fails now the copy is wrong until the next word; so it is read until then.
                 while self.read_again().await.is_none() {
                     if self.client.session().await.is_err()
@@ -209,9 +208,6 @@ impl Heard {
     fn note(&self, change: Change) {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(change);
     }
-
-    #[expect(clippy::unused_self, reason = "what was told before stays told")]
-    fn resync(&self) {}
 
     /// L-WAT-8: what was told happened.
     fn happened(&self, truth: &Truth) -> Result<(), String> {

@@ -1,0 +1,123 @@
+//! [`Alone`]: a transaction of one operation that etcd can be told of in fewer words.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use etcd_client::proto::{PbKeyValue, PbTxnOpResponse};
+use etcd_client::{PutOptions, Txn as Request, TxnOp};
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Expect, Op, Outcome, Rejected, Txn, Why};
+
+use crate::error::is_missing;
+use crate::key;
+use crate::link::Link;
+use crate::plan::none_in;
+use crate::reader::{revision, unsure};
+use crate::writer::Committing;
+
+/// How much data is written by the plain call, whose answer brings what was there before.
+const SMALL: usize = 16 << 10;
+
+/// The one operation of a transaction, of a node in whatever version.
+pub(crate) enum Alone<'a> {
+    Set(&'a Path, &'a Bytes),
+    Delete(&'a Path),
+}
+
+/// What etcd says of a delete.
+struct Deleted {
+    at: i64,
+    /// How many keys; `None` if something was below.
+    count: Option<i64>,
+}
+
+impl<'a> Alone<'a> {
+    pub(crate) fn of(txn: &'a Txn) -> Option<Self> {
+        match (&txn.ops[..], &txn.look) {
+            ([Op::Set { path, data, expect: Expect::Any }], None) if data.len() <= SMALL => {
+                Some(Self::Set(path, data))
+            }
+            ([Op::Delete { path, expect: Expect::Any }], None) => Some(Self::Delete(path)),
+            _ => None,
+        }
+    }
+
+    pub(crate) async fn send(self, committing: &Committing<'_>) -> Result<Outcome> {
+        match self {
+            Self::Set(path, data) => committing.put(path, data).await,
+            Self::Delete(path) => committing.delete(path).await,
+        }
+    }
+}
+
+impl Committing<'_> {
+    /// Sends a set as the plain call: with the lease to be kept, that is refused if nothing is there,
+    /// and costs the server less than a transaction with this as its condition.
+    async fn put(&self, path: &Path, data: &Bytes) -> Result<Outcome> {
+        let asking = |link: Arc<Link>| {
+            let keep = PutOptions::new().with_ignore_lease().with_prev_key();
+            let (key, data) = (key::of(path), data.clone());
+            async move {
+                match link.put(key, data, keep).await {
+                    Ok(answer) => Ok(Some(answer.0)),
+                    Err(error) if is_missing(&error) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let Some(answer) = self.reader.endpoints.call(self.call, asking).await? else {
+            return Ok(refused(path, Why::Missing));
+        };
+        let at = revision(answer.header.as_ref());
+        self.reader.saw(at);
+        // What is told is the node as it was before.
+        let now = answer.prev_kv.map(|before| PbKeyValue { mod_revision: at, ..before });
+        let commit = self.told(&[now.as_ref()], at).await.map_err(unsure)?;
+        Ok(Outcome::Committed(commit))
+    }
+
+    /// Deletes, and goes by how many keys that were.
+    async fn delete(&self, path: &Path) -> Result<Outcome> {
+        let is_ticket = self.tickets.has(path);
+        let asking = |link: Arc<Link>| {
+            let key = key::of(path);
+            async move {
+                if is_ticket { plain(&link, key).await } else { childless(&link, key, path).await }
+            }
+        };
+        let Deleted { at, count } = self.reader.endpoints.call(self.call, asking).await?;
+        self.reader.saw(at);
+        if is_ticket {
+            self.tickets.remove(path);
+        }
+        match count {
+            // A container with children, too.
+            None => Ok(refused(path, Why::HasChildren)),
+            Some(0) => Ok(refused(path, Why::Missing)),
+            Some(_) => Ok(Outcome::Committed(self.told(&[None], at).await.map_err(unsure)?)),
+        }
+    }
+}
+
+async fn plain(link: &Link, key: Vec<u8>) -> Result<Deleted, etcd_client::Error> {
+    let answer = link.delete(key).await?.0;
+    Ok(Deleted { at: revision(answer.header.as_ref()), count: Some(answer.deleted) })
+}
+
+/// Deletes what nothing is below.
+async fn childless(link: &Link, key: Vec<u8>, path: &Path) -> Result<Deleted, etcd_client::Error> {
+    let delete = TxnOp::delete(key, None);
+    let request = Request::new().when([none_in(key::below(path))]).and_then([delete]);
+    let answer = link.txn(request).await?.0;
+    let at = revision(answer.header.as_ref());
+    let count = answer.responses.into_iter().find_map(|op| match op.response? {
+        PbTxnOpResponse::ResponseDeleteRange(range) => Some(range.deleted),
+        _ => None,
+    });
+    Ok(Deleted { at, count: count.filter(|_| answer.succeeded) })
+}
+
+fn refused(path: &Path, why: Why) -> Outcome {
+    Outcome::Rejected(Rejected::new(0, path.clone(), why))
+}

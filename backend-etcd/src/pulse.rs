@@ -1,0 +1,93 @@
+//! How a session's lease is kept alive, and ended.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use synod_core::error::{ErrorKind, Result};
+use synod_core::store::{Life, Loss};
+use tokio::time::{Instant, sleep_until};
+
+use crate::endpoints::{Call, Endpoints};
+use crate::link::Link;
+
+/// However long a session may be silent, it is heard of this often.
+const SLOWEST_BEAT: Duration = Duration::from_secs(10);
+
+/// Keeps the lease alive until the session is lost, and sees to it that it is lost in time.
+///
+/// Who is slow to answer is asked again, on another connection, and still listened to: on a busy
+/// machine each answer may take longer than a third of the time to live.
+pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoints>) {
+    let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
+    let mut asked = FuturesUnordered::new();
+    while let Some(until) = life.until() {
+        let begun = Instant::now();
+        asked.push(Box::pin(renew(&endpoints, lease, interval, interval * 3)));
+        let patience = sleep_until(until.min(begun + interval));
+        let next = match select(pin!(patience), asked.next()).await {
+            Either::Left(_) if Instant::now() >= until => break,
+            Either::Left(_) => {
+                life.suspend();
+                endpoints.doubt();
+                continue;
+            }
+            Either::Right((Some(Ok(sent)), _)) => {
+                asked.clear();
+                life.renew(sent);
+                begun + interval
+            }
+            Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
+                life.lose(Loss::Expired);
+                return;
+            }
+            Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::Denied => {
+                tracing::warn!(%error, "the session cannot be kept alive");
+                life.lose(Loss::Denied);
+                return;
+            }
+            Either::Right((failed, _)) => {
+                let error = failed.and_then(Result::err);
+                tracing::debug!(?error, "the session was not kept alive just now");
+                life.suspend();
+                Instant::now() + (interval / 10).min(Duration::from_millis(100))
+            }
+        };
+        // The next round begins when the session's certain life is over, if not before.
+        sleep_until(life.until().map_or(next, |until| next.min(until))).await;
+    }
+    life.lose(Loss::Expired);
+    // What hung on it need not wait until the server finds out.
+    let _tried = revoke(&endpoints, lease, life.ttl()).await.is_ok();
+}
+
+/// Has the server count the lease's time anew; says when the request that was answered was sent.
+/// Where there are several members, each has so much `patience` to answer.
+pub(crate) async fn renew(
+    endpoints: &Endpoints,
+    lease: i64,
+    patience: Duration,
+    limit: Duration,
+) -> Result<Instant> {
+    let call = Call { first: patience, ..Call::read("keeping a lease alive", limit) };
+    // A stream of its own each time: an answer on an older one may be that to an older question.
+    let renewal = |link: Arc<Link>| async move {
+        let sent = Instant::now();
+        link.lease.clone().keep_alive(lease).await.map(|_answered| sent)
+    };
+    endpoints.call(call, renewal).await
+}
+
+/// Ends a lease, and with it everything that hangs on it.
+pub(crate) async fn revoke(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
+    // To end it twice is to end it.
+    let call = Call::read("close", limit);
+    let end = |link: Arc<Link>| async move { link.lease.clone().revoke(lease).await };
+    match endpoints.call(call, end).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::SessionLost => Ok(()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,67 @@
+//! A store in memory, as the laws are tried on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use synod_conformance::harness::{Ability, Harness, Link, Profile};
+use synod_core::path::Path;
+use synod_core::store::{Backend, Change, SessionId};
+use synod_mem::{MemBackend, Weather};
+
+/// A store in memory, and everything that can be done to it.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    store: MemBackend,
+    shown: Arc<dyn Backend>,
+}
+
+impl Memory {
+    /// Behind what `wrap` puts in front of it.
+    pub(crate) fn behind(wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>) -> Self {
+        let store = MemBackend::new();
+        store.keep_log();
+        let shown = wrap(Arc::new(store.clone()));
+        Self { store, shown }
+    }
+}
+
+#[async_trait]
+impl Harness for Memory {
+    fn backend(&self) -> Arc<dyn Backend> {
+        self.shown.clone()
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
+    }
+
+    async fn expire(&self, session: SessionId) {
+        self.store.expire(session);
+    }
+
+    async fn link(&self, session: SessionId, link: Link) {
+        let weather = match link {
+            Link::Cut => Weather::CUT,
+            Link::Deaf => Weather::DEAF,
+            Link::Slow { there, back } => Weather { there: Some(there), back: Some(back) },
+            _ => Weather::CLEAR,
+        };
+        self.store.set_weather(session, weather);
+    }
+
+    async fn watches(&self) -> usize {
+        self.store.census().watches
+    }
+
+    async fn truth(&self) -> Vec<Change> {
+        self.store.log()
+    }
+
+    async fn near_sequence_end(&self, dir: &Path) {
+        self.store.skip_sequences(dir, NEAR_THE_END);
+    }
+}
+
+/// Ten before the last sequence of memory, and of ZooKeeper.
+const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
