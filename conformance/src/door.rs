@@ -55,6 +55,12 @@ impl World {
             .chance(self.chance.fork(self.chance.number()))
     }
 
+    /// For a client whose calls are counted: its session lives for so long that nobody looks after a ticket
+    /// of his own meanwhile.
+    pub(crate) fn unhurried(&self) -> ClientOptions {
+        self.options().session(SessionOptions::new(self.profile.patience * 3))
+    }
+
     /// A deadline that is worth waiting for.
     pub(crate) fn brief(&self) -> Duration {
         self.profile.patience / 50

@@ -14,11 +14,12 @@
 //!
 //! - **A ticket is gone when its owner is.** It is ephemeral; its [`Stub`] removes it when dropped; and a
 //!   draw that is dropped half-way is taken back by the session. So every call here is cancel safe.
-//! - **A turn is decided by [`turn`](order::turn) alone**, a pure function, from a fresh `Latest` view in which the own
+//! - **A turn is decided by [`turn`](order::turn) alone**, a pure function, from a view in which the own
 //!   ticket was seen. Never from an event: an event only says that it is time to look again. And it counts
 //!   only while the session certainly lives.
-//! - **Waiting costs little.** Who waits watches the one ticket right ahead of him, and his own, in case
-//!   somebody takes it away. When the one ahead goes he looks once. Who waits for permits and has only such
+//! - **Waiting costs little.** Who waits watches the one ticket right ahead of him. When it goes he looks
+//!   once. Whoever stands or holds for longer than a third of his session's time watches his own ticket, too,
+//!   in case somebody takes it away. Who waits for permits and has only such
 //!   ahead who are in, watches the line; all behind him watch the one right ahead, who says that he was
 //!   called by writing to his ticket.
 //! - **Another session, another ticket.** Who waits when his session is lost draws again in the next one.
@@ -247,10 +248,20 @@ impl Line {
     /// What is looked at later: the last `sight` tickets up to the own one.
     fn look(&self, own: Sequence, sight: usize) -> Query {
         let query = Query::children(self.dir.clone()).names_only();
+        let query = self.fresh(query);
         if self.sees_all() || sight == usize::MAX {
             return query;
         }
         query.newest_before(sight, Sequence::new(own.get().saturating_add(1)))
+    }
+
+    /// How fresh an answer must be for somebody whose ticket is drawn.
+    ///
+    /// All tickets ahead of it were there before it was, and tickets only go away; and what a session is
+    /// answered is never older than what it did. So an answer that lags shows at most somebody who is gone
+    /// already, of which the session is still to be told. How many permits there are may change, however.
+    fn fresh(&self, query: Query) -> Query {
+        if self.form.room == Room::Posted { query } else { query.local() }
     }
 
     fn sees_all(&self) -> bool {

@@ -2,9 +2,14 @@
 //!
 //! Each recipe puts its own here: what its processes do, and what must be so of it.
 
+mod belief;
+mod grant;
+mod held;
 mod mutex;
 mod register;
+mod rwlock;
 mod session;
+mod stay;
 mod ticket;
 mod transfer;
 mod watcher;
@@ -55,6 +60,7 @@ pub const ALL: &[&dyn Workload] = &[
     &session::Sessions,
     &transfer::Transfers,
     &mutex::Mutexes,
+    &rwlock::RwLocks,
 ];
 
 /// Worlds so small that every way through them can be gone: see [`sweep`](crate::sweep).

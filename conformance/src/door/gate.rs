@@ -30,6 +30,7 @@ struct Shared {
     /// How many answers were ever held back.
     held: watch::Sender<usize>,
     calls: watch::Sender<BTreeMap<Verb, usize>>,
+    answers: watch::Sender<BTreeMap<Verb, usize>>,
     /// What every view tells of besides.
     stranger: Mutex<Option<Path>>,
     blind: AtomicBool,
@@ -68,6 +69,7 @@ impl Gate {
             way: watch::Sender::new(Way::Open),
             held: watch::Sender::new(0),
             calls: watch::Sender::default(),
+            answers: watch::Sender::default(),
             stranger: Mutex::default(),
             blind: AtomicBool::new(false),
             starved: AtomicBool::new(false),
@@ -97,12 +99,16 @@ impl Gate {
 
     /// Waits until there were so many calls of this sort.
     pub(crate) async fn called(&self, verb: Verb, times: usize) {
-        let mut calls = self.shared.calls.subscribe();
-        let called = calls.wait_for(|calls| count(calls, verb) >= times).await.is_ok();
-        assert!(called, "the gate stands as long as this one");
+        until(&self.shared.calls, verb, times).await;
     }
 
-    /// From now on reads that may lag show what was there before anything was: nothing.
+    /// Waits until so many calls of this sort were answered.
+    pub(crate) async fn answered(&self, verb: Verb, times: usize) {
+        until(&self.shared.answers, verb, times).await;
+    }
+
+    /// From now on reads that may lag show what was there before anything was: nothing. Until one that may
+    /// not has shown what is.
     pub(crate) fn blind_local_reads(&self) {
         self.shared.blind.store(true, Ordering::Relaxed);
     }
@@ -142,6 +148,12 @@ impl Gate {
     }
 }
 
+async fn until(counts: &watch::Sender<BTreeMap<Verb, usize>>, verb: Verb, times: usize) {
+    let mut counts = counts.subscribe();
+    let so_many = counts.wait_for(|counts| count(counts, verb) >= times).await.is_ok();
+    assert!(so_many, "the gate stands as long as this one");
+}
+
 fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
     calls.get(&verb).copied().unwrap_or_default()
 }
@@ -161,7 +173,11 @@ impl Shared {
                 assert!(opened, "the gate stands as long as this one");
                 answer
             }
-            _ => call.await,
+            _ => {
+                let answer = call.await;
+                self.answers.send_modify(|answers| *answers.entry(verb).or_default() += 1);
+                answer
+            }
         }
     }
 
@@ -208,6 +224,7 @@ impl Store for Gated {
         if query.freshness == Freshness::Local && self.shared.blind.load(Ordering::Relaxed) {
             return Ok(View::new(Revision::ZERO, Vec::new()));
         }
+        self.shared.blind.store(false, Ordering::Relaxed);
         let view = self.shared.pass(Verb::Read, self.store.read(query)).await?;
         Ok(self.shared.show(view))
     }

@@ -138,7 +138,7 @@ async fn a_proclamation_wakes_nobody_who_waits(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let leader = answer(election(&world, &ann).campaign("0").await);
     let mut next = campaigning(&world, &bob, "bob", 2).await;
-    world.in_time("his watches", gate.called(Verb::Observe, 2)).await;
+    world.in_time("his watches", gate.answered(Verb::Observe, 2)).await;
     let before = [gate.count(Verb::Read), gate.count(Verb::Observe)];
 
     for value in ["1", "2", "3"] {

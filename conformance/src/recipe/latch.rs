@@ -65,7 +65,7 @@ async fn who_waits_comes_to_lead_for_one_call(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let first = joined(&world, &ann, "ann").await;
     let second = joined(&world, &bob, "bob").await;
-    world.in_time("his watches", gate.called(Verb::Observe, 2)).await;
+    world.in_time("his watches", gate.answered(Verb::Observe, 2)).await;
     let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
     assert_eq!(counts(), [1, 0, 2], "commits, reads, observes");
     assert!(first.is_leader() && !second.is_leader());

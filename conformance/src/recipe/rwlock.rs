@@ -211,13 +211,13 @@ async fn a_mode_is_not_what_somebody_says_of_himself(world: World) {
 async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
     const READERS: usize = 5;
     let (ann, gate) = (world.client().await, world.gate());
-    let bob = world.client_on(gate.clone(), world.options()).await;
+    let bob = world.client_on(gate.clone(), world.unhurried()).await;
     let first = answer(lock(&world, &ann).write().await);
     let second = writer(&world, &ann, 2).await;
     let mut readers = Vec::new();
     for number in 0..READERS {
         readers.push(reader(&world, &bob, 3 + number).await);
-        world.in_time("his watches", gate.called(Verb::Observe, 2 * (number + 1))).await;
+        world.in_time("his watch", gate.called(Verb::Observe, number + 1)).await;
     }
     let before = gate.count(Verb::Read);
 

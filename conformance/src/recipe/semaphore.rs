@@ -275,14 +275,14 @@ async fn a_free_permit_is_one_call_and_so_is_its_release(world: World) {
 async fn a_permit_given_back_wakes_whom_it_serves(world: World) {
     const WAITERS: usize = 5;
     let (ann, gate) = (world.client().await, world.gate());
-    let bob = world.client_on(gate.clone(), world.options()).await;
+    let bob = world.client_on(gate.clone(), world.unhurried()).await;
     let pool = semaphore(&world, &ann, 2);
     let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
     let mut waiting = Vec::new();
     for number in 0..WAITERS {
         let theirs = semaphore(&world, &bob, 2);
         waiting.push(queued(&world, &ann, (theirs, 1), 3 + number).await);
-        world.in_time("his watches", gate.called(Verb::Observe, 2 * (number + 1))).await;
+        world.in_time("his watch", gate.called(Verb::Observe, number + 1)).await;
     }
     let counts = || [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
     let before = counts();

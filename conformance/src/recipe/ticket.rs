@@ -21,7 +21,8 @@ cases![
     "L-SEQ-8 L-MX-7" breaks [BlindRepeat] => a_lost_answer_makes_no_second_ticket,
     "L-SEQ-8 L-MX-7" breaks [LooksWithoutSync] => a_ticket_whose_answer_was_lost_is_looked_for_as_of_now,
     "L-MX-11" breaks [TicketWithoutId] => a_release_removes_its_own_ticket_alone,
-    "L-MX-1 L-MX-2" breaks [MissingIsFirst] => who_loses_his_place_takes_another,
+    "L-MX-7 L-MX-9" breaks [RemovalUnnoticed] => who_loses_his_place_takes_another,
+    "L-MX-1 L-MX-2" breaks [MissingIsFirst] => who_has_no_place_any_more_is_not_called,
     "L-MX-8" breaks [SortsByName] => who_stands_in_line_is_told_in_order,
 ];
 
@@ -169,7 +170,7 @@ async fn who_loses_his_place_takes_another(world: World) {
     let removed = ann.delete(&first.path, Expect::Any).await;
 
     assert!(answer(removed).committed().is_some());
-    // At once, and not when the one ahead goes.
+    // Before the one ahead goes.
     let again = async || {
         let last = line(&ann, &world.at("lock")).await.pop();
         last.is_some_and(|last| last.token > first.token)
@@ -180,6 +181,26 @@ async fn who_loses_his_place_takes_another(world: World) {
     answer(held.release().await);
     let guard = waits.gets(&world, "the lock").await;
     assert!(guard.token() > first.token);
+}
+
+async fn who_has_no_place_any_more_is_not_called(world: World) {
+    let (ann, eve) = (world.client().await, world.client().await);
+    let bob = world.client_on(world.harness.backend(), world.unhurried()).await;
+    let held = answer(mutex(&world, &ann).lock().await);
+    let lock = mutex(&world, &bob);
+    let mut waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&ann, &world.at("lock"), 2).await;
+    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+    let next = answer(mutex(&world, &eve).enqueue().await);
+
+    let removed = ann.delete(&first.path, Expect::Any).await;
+    assert!(answer(removed).committed().is_some());
+    answer(held.release().await);
+
+    let theirs = answer(world.in_time("the lock", next.wait()).await);
+    waits.waits_for(world.brief(), "he has drawn again, behind eve").await;
+    answer(theirs.release().await);
+    let _guard = waits.gets(&world, "the lock").await;
 }
 
 async fn who_stands_in_line_is_told_in_order(world: World) {

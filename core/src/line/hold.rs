@@ -3,7 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, pending, select};
 
@@ -117,14 +117,14 @@ impl<K> Hold<K> {
         self.stub.session().is_certain() && !self.stub.is_gone()
     }
 
-    /// Waits until it is lost: its session is, or somebody removed its node.
+    /// Waits until it is lost: its session is, or somebody removed its node. Of the latter it may hear only
+    /// when a third of the session's time to live has passed since it stood in line.
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) {
-        let (over, gone) = (self.stub.session().lost(), self.stub.removed());
-        let _either = select(pin!(over), pin!(gone)).await;
+        self.stub.lost().await;
     }
 
     /// A transaction that happens only while this is held, whatever the clocks do: it begins with the
@@ -220,8 +220,15 @@ pub(crate) struct Stub {
     spent: AtomicBool,
     /// Whether somebody removed it.
     gone: AtomicBool,
-    /// A watch on it that is there already.
+    drawn: Instant,
+    /// The watch on it, while nobody waits with it.
     watch: Mutex<Option<Watch>>,
+}
+
+/// The watch of a [`Stub`], which is put back when this is dropped.
+struct Lent<'a> {
+    stub: &'a Stub,
+    watch: Option<Watch>,
 }
 
 impl Stub {
@@ -235,6 +242,7 @@ impl Stub {
             sequence: Sequence::new(0),
             spent: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            drawn: clock::now(),
             watch: Mutex::default(),
         };
         // From here on it goes when it is dropped.
@@ -303,37 +311,44 @@ impl Stub {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Keeps a watch on the node for who waits for its removal.
-    pub(crate) fn keep(&self, watch: Option<Watch>) {
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+    /// Waits until it is lost: its session is, or somebody removed the node.
+    pub(crate) async fn lost(&self) {
+        let _either = select(pin!(self.session.lost()), pin!(self.removed())).await;
     }
 
     /// Waits until somebody removed the node. Never tells of the end of the session.
+    ///
+    /// Most tickets are given back before they are of any age: those are not watched.
     async fn removed(&self) {
-        let node = Query::node(self.path().clone()).names_only();
-        let mut delays = self.session.delays();
         if mutant::is(Mutant::RemovalUnnoticed) {
             return pending().await;
         }
-        let kept = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut watch) = kept {
-            until_more_than_data(&mut watch).await;
-        }
+        let age = clock::elapsed(self.drawn);
+        sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
+        let mut delays = self.session.delays();
+        let mut lent = Lent { stub: self, watch: self.kept().take() };
         while !self.is_gone() {
-            match self.session.observe(node.clone()).await {
-                Ok((view, mut watch)) if view.node().is_some() => {
-                    until_more_than_data(&mut watch).await;
-                }
+            if let Some(watch) = &mut lent.watch {
+                until_more_than_data(watch).await;
+                lent.watch = None;
+            }
+            let node = Query::node(self.path().clone()).names_only().local();
+            match self.session.observe(node).await {
+                Ok((view, watch)) if view.node().is_some() => lent.watch = Some(watch),
                 Ok(_) => self.gone.store(true, Ordering::Relaxed),
                 Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
                 Err(_) => sleep(delays.next().unwrap_or_default()).await,
             }
         }
     }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Waits for anything but that a node holds other data.
-pub(crate) async fn until_more_than_data(watch: &mut Watch) -> Option<Event> {
+async fn until_more_than_data(watch: &mut Watch) -> Option<Event> {
     loop {
         match watch.next().await {
             Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
@@ -346,6 +361,16 @@ pub(crate) async fn until_more_than_data(watch: &mut Watch) -> Option<Event> {
 pub(crate) fn untold() -> Error {
     Error::new(ErrorKind::Backend, "drawing a ticket")
         .because("the store did not tell what it made, or gave it to another session")
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take()
+            && !mutant::is(Mutant::WatchesAgain)
+        {
+            self.stub.kept().get_or_insert(watch);
+        }
+    }
 }
 
 impl Drop for Stub {

@@ -2,12 +2,12 @@
 
 use std::pin::pin;
 
-use futures_util::future::{Either, join, select};
+use futures_util::future::{Either, select};
 use tracing::Instrument;
 
 use crate::clock::{self, Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::{Hold, Stub, until_more_than_data};
+use crate::line::hold::{Hold, Stub};
 use crate::line::meter;
 use crate::line::order::{Claim, POSTED, Queue, Room, Turn, turn};
 use crate::line::{Form, Line};
@@ -32,8 +32,6 @@ pub(crate) struct Ticket {
     sharing: Vec<Path>,
     /// What was seen last: whether somebody is behind, and how many permits there are.
     last: Last,
-    /// The watch on itself that it waited with.
-    own: Option<Watch>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,25 +47,10 @@ enum Stop {
     Failed(Error),
 }
 
-/// What is watched from one look to the next.
-#[derive(Debug, Default)]
-struct Watches {
-    own: Option<Watch>,
-    line: Option<Watch>,
-}
-
-/// What was told.
-enum News {
-    /// By the watch of the line, or of the one ahead.
-    Line(Option<Event>),
-    /// About the own ticket, or the session.
-    Other,
-}
-
 impl Ticket {
     pub(super) fn new(line: Line, stub: Stub, seen: Option<View>) -> Self {
         let (since, sharing, last) = (clock::now(), Vec::new(), Last::default());
-        Self { line, stub, seen, since, asked: 1, sharing, last, own: None }
+        Self { line, stub, seen, since, asked: 1, sharing, last }
     }
 
     /// Knows that these share.
@@ -161,14 +144,6 @@ impl Ticket {
         Hold::new(self.stub, recipe, kind)
     }
 
-    /// [`Ticket::hold`] for what is watched for as long as it is held.
-    pub(crate) fn hold_watched<K>(mut self, kind: K) -> Hold<K> {
-        if !mutant::is(Mutant::WatchesAgain) {
-            self.stub.keep(self.own.take());
-        }
-        self.hold(kind)
-    }
-
     async fn draw_again(&mut self) -> Result<()> {
         tracing::debug!(ticket = %self.stub.path(), "the ticket is gone; drawing another");
         let (stub, seen) = self.line.draw().await?;
@@ -178,23 +153,22 @@ impl Ticket {
     }
 
     async fn called_in_session(&mut self) -> Result<(), Stop> {
-        let mut watches = Watches::default();
+        let mut line = None;
         loop {
             match self.turn().await? {
                 Turn::Now if self.is_certain() => {
-                    self.own = watches.own;
                     self.tell_those_behind();
                     return Ok(());
                 }
                 Turn::Now => self.rest().await,
                 Turn::Gone => return Err(Stop::Gone),
                 Turn::After(ahead) => {
-                    self.until_gone(&ahead, &mut watches).await?;
+                    self.until_gone(&ahead, &mut line).await?;
                     if mutant::is(Mutant::PredecessorGoneIsTurn) {
                         return Ok(());
                     }
                 }
-                Turn::Next => self.until_anything(&mut watches).await?,
+                Turn::Next => self.until_anything(&mut line).await?,
             }
         }
     }
@@ -271,7 +245,7 @@ impl Ticket {
     }
 
     /// Waits until it may be worth to look again, as the one ahead went or was called.
-    async fn until_gone(&mut self, ahead: &Path, watches: &mut Watches) -> Result<(), Stop> {
+    async fn until_gone(&mut self, ahead: &Path, line: &mut Option<Watch>) -> Result<(), Stop> {
         if mutant::is(Mutant::WatchesInTwoCalls) {
             let session = self.stub.session().clone();
             let there = Query::node(ahead.clone()).names_only();
@@ -279,17 +253,16 @@ impl Ticket {
                 return Ok(());
             }
         }
+        // What one writes to his ticket matters where others may come in beside him.
+        let wants_data = self.form().room != Room::One || self.may_share();
         let mut query = Query::node(ahead.clone());
-        if !self.may_share() {
+        if !wants_data {
             query = query.names_only();
         }
-        let Some((view, mut watch)) = self.observe(query, watches).await? else { return Ok(()) };
+        let (view, mut watch) = self.observe(query).await?;
         let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
         let Some(node) = view.node() else {
-            if blind {
-                self.until_told(&mut watch, watches).await;
-            }
-            return Ok(());
+            return if blind { self.unless_lost(watch.next()).await.map(drop) } else { Ok(()) };
         };
         if self.may_share() && shares(node) {
             self.sharing.push(ahead.clone());
@@ -297,10 +270,17 @@ impl Ticket {
         }
         if self.form().room != Room::One && !self.will_tell(node).await? {
             drop(watch);
-            return self.until_anything(watches).await;
+            return self.until_anything(line).await;
         }
-        self.until_told(&mut watch, watches).await;
-        Ok(())
+        let wakes = |change: &Change| wants_data || change.kind != Kind::Updated;
+        self.unless_lost(async {
+            while let Some(Event::Changed(change)) = watch.next().await {
+                if wakes(&change) || mutant::is(Mutant::DataWakes) {
+                    break;
+                }
+            }
+        })
+        .await
     }
 
     /// Whether it matters if the one ahead has given up to be alone.
@@ -332,75 +312,46 @@ impl Ticket {
     }
 
     /// Waits until something in the line is another than when it was looked at last.
-    async fn until_anything(&mut self, watches: &mut Watches) -> Result<(), Stop> {
-        let mut line = if let Some(line) = watches.line.take() {
+    async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<(), Stop> {
+        let mut line = if let Some(line) = kept.take() {
             line
         } else {
             let all = Query::children(self.line.dir().clone()).names_only();
-            let Some((view, line)) = self.observe(all, watches).await? else { return Ok(()) };
+            let (view, line) = self.observe(all).await?;
             if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
                 self.seen = Some(view);
                 return Ok(());
             }
             line
         };
-        loop {
-            match self.until_told(&mut line, watches).await {
-                News::Line(Some(Event::Changed(change))) if is_arrival(&change) => {}
-                News::Line(Some(Event::Ended(_)) | None) => return Ok(()),
-                _ => break,
+        let goes_on = self.unless_lost(async {
+            loop {
+                match line.next().await {
+                    Some(Event::Changed(change)) if is_arrival(&change) => {}
+                    Some(Event::Ended(_)) | None => return false,
+                    _ => return true,
+                }
             }
+        });
+        if goes_on.await? {
+            // What comes while the line is looked at again is told, too.
+            *kept = Some(line);
         }
-        // What comes while the line is looked at again is told, too.
-        watches.line = Some(line);
         Ok(())
     }
 
-    /// Observes, and the own ticket as well, if that is not done yet. `None` if that is not there.
-    async fn observe(
-        &mut self,
-        query: Query,
-        watches: &mut Watches,
-    ) -> Result<Option<(View, Watch)>, Stop> {
+    async fn observe(&mut self, query: Query) -> Result<(View, Watch), Stop> {
         let session = self.stub.session().clone();
-        if watches.own.is_some() {
-            return self.insist(|| session.observe(query.clone())).await.map(Some);
-        }
-        let itself = Query::node(self.stub.path().clone()).names_only();
-        self.asked += 1;
-        let both = || async {
-            let both = join(session.observe(query.clone()), session.observe(itself.clone()));
-            let (there, mine) = both.await;
-            Ok((there?, mine?))
-        };
-        let (there, (view, watch)) = self.insist(both).await?;
-        watches.own = Some(watch);
-        Ok(view.node().is_some().then_some(there))
+        let query = self.line.fresh(query);
+        self.insist(|| session.observe(query.clone())).await
     }
 
-    /// Waits for news from either watch, or of the session's end.
-    async fn until_told(&self, ahead: &mut Watch, watches: &mut Watches) -> News {
-        let Some(mine) = watches.own.as_mut() else { return News::Other };
-        let told = async {
-            // What one writes to his ticket matters where others may come in beside him.
-            let matters = self.form().room != Room::One || self.may_share();
-            if matters || mutant::is(Mutant::DataWakes) {
-                return ahead.next().await;
-            }
-            until_more_than_data(ahead).await
-        };
-        let news = {
-            let (ahead, mine) = (pin!(told), pin!(mine.next()));
-            match select(select(ahead, mine), pin!(self.stub.session().lost())).await {
-                Either::Left((Either::Left((event, _)), _)) => return News::Line(event),
-                Either::Left((Either::Right((event, _)), _)) => event,
-                Either::Right(_) => return News::Other,
-            }
-        };
-        if matches!(news, None | Some(Event::Ended(_))) {
-            watches.own = None;
+    /// Waits for something, for as long as the ticket is there.
+    async fn unless_lost<T>(&self, wait: impl Future<Output = T>) -> Result<T, Stop> {
+        match select(pin!(wait), pin!(self.stub.lost())).await {
+            Either::Left((waited, _)) => Ok(waited),
+            Either::Right(_) => Err(Stop::Gone),
         }
-        News::Other
     }
 
     /// Tells those behind who wait for it to be called, if there are any and it matters to them. In the

@@ -106,7 +106,7 @@ impl Election {
     pub async fn campaign(&self, value: impl Into<Bytes>) -> Result<Leader> {
         let line = self.line().labelled(value.into());
         let ticket = line.enter().await?;
-        Ok(ticket.hold_watched(Elected { line }))
+        Ok(ticket.hold(Elected { line }))
     }
 
     /// The lead if nobody has it and nobody waits. Never waits, and leaves nothing if it gets nothing.
@@ -121,7 +121,7 @@ impl Election {
     pub async fn try_campaign(&self, value: impl Into<Bytes>) -> Result<Option<Leader>> {
         let line = self.line().labelled(value.into());
         let entered = line.try_enter().await?;
-        Ok(entered.map(|ticket| ticket.hold_watched(Elected { line })))
+        Ok(entered.map(|ticket| ticket.hold(Elected { line })))
     }
 
     /// Who is the first, with the value that he proclaims: he leads, or is about to.

@@ -327,7 +327,7 @@ impl Stand {
             return Ok(Some(Ok(())));
         };
         called?;
-        let term = Term(Arc::new(ticket.hold_watched(())));
+        let term = Term(Arc::new(ticket.hold(())));
         self.state.send_replace(State::Leading(term.0.clone()));
         tracing::info!(path = %term.0.path(), token = %term.0.token(), "leading");
         if let Either::Right(_) = select(pin!(term.0.lost()), &mut self.asked).await {

@@ -109,7 +109,7 @@ impl LeaderSelector {
         if !mutant::is(Mutant::InterruptRemembered) {
             interrupts.mark_unchanged();
         }
-        let lead = Lead(Arc::new(ticket.hold_watched(())));
+        let lead = Lead(Arc::new(ticket.hold(())));
         let span = tracing::info_span!("leading", path = %lead.0.path(), token = %lead.0.token());
         let term = work_while(&lead.0, work(lead.0.clone()), interrupts).instrument(span).await;
         lead.end().await;

@@ -134,9 +134,12 @@ impl PassingGuard {
         self.held().token()
     }
 
-    /// What is held, to ask whether it is lost and to work under it.
-    ///
-    /// A transaction of *its* is not known to this guard: make them by [`PassingGuard::txn`].
+    /// The node that stands for it.
+    pub fn path(&self) -> &Path {
+        self.held().path()
+    }
+
+    /// Whether it is certainly held at this moment. See [`Hold::is_held`].
     pub fn is_held(&self) -> bool {
         self.held().is_held()
     }

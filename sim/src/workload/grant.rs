@@ -1,0 +1,279 @@
+//! [`Grants`]: whoever entered was entitled to, at some moment between his draw and his entering. Judged by what
+//! the store did, with no clock and no exception.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use synod_core::path::Path;
+use synod_core::store::{Kind, Node, Revision};
+
+use crate::findings::Truth;
+use crate::process::Process;
+use crate::setup::Sim;
+
+/// What somebody came for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// To be the only one.
+    All,
+    /// To share.
+    Share,
+    /// So many permits.
+    Permits(u32),
+}
+
+/// Who entered, in one directory. Clones are the same.
+#[derive(Clone, Debug)]
+pub(super) struct Grants {
+    dir: Path,
+    room: Option<u32>,
+    granted: Arc<Mutex<Vec<Granted>>>,
+    returned: Arc<Mutex<BTreeSet<Path>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Granted {
+    ticket: Path,
+    wants: Wants,
+    /// How many commits there were when he knew.
+    by: usize,
+}
+
+/// A ticket in the line.
+#[derive(Clone, Debug)]
+struct Ticket {
+    path: Path,
+    wants: Wants,
+}
+
+/// The line, as it was at one moment.
+#[derive(Debug, Default)]
+struct Line {
+    tickets: BTreeMap<Revision, Ticket>,
+    /// How many permits there are, by the nodes that say so.
+    posted: BTreeMap<Path, u32>,
+}
+
+/// Why somebody was not entitled, and which law says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Why {
+    /// His ticket is not there.
+    Gone,
+    /// Somebody is in, or waits, who would be alone.
+    Writer,
+    /// Somebody shares.
+    Reader,
+    /// Somebody waits for more permits than there are.
+    Passed,
+    /// There are not so many permits.
+    Full,
+}
+
+impl Wants {
+    /// What a ticket of this name is for.
+    fn of(name: &str) -> Option<Self> {
+        if name.contains("__READ__") {
+            return Some(Self::Share);
+        }
+        if ["__WRIT__", "-lock-", "-latch-"].iter().any(|mark| name.contains(mark)) {
+            return Some(Self::All);
+        }
+        let (before, _) = name.rsplit_once("lease-")?;
+        let many = before.strip_suffix('-').and_then(|rest| rest.rsplit_once("-x"));
+        Some(Self::Permits(many.and_then(|(_, many)| many.parse().ok()).unwrap_or(1)))
+    }
+
+    fn permits(self) -> u32 {
+        if let Self::Permits(permits) = self { permits } else { u32::MAX }
+    }
+}
+
+impl Grants {
+    /// Of a line in which one is in, or all who share.
+    pub(super) fn of(dir: Path) -> Self {
+        Self { dir, room: None, granted: Arc::default(), returned: Arc::default() }
+    }
+
+    /// Of a line for permits: so many, or as many as nodes say.
+    pub(super) fn of_permits(dir: Path, room: Option<u32>) -> Self {
+        Self { dir, room, granted: Arc::default(), returned: Arc::default() }
+    }
+
+    /// Somebody knows that he is in.
+    pub(super) fn note(&self, me: &Process, ticket: &Path, wants: Wants) {
+        self.lock().push(Granted { ticket: ticket.clone(), wants, by: me.committed() });
+    }
+
+    /// Somebody gives back what he is in with.
+    pub(super) fn returns(&self, ticket: &Path) {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner).insert(ticket.clone());
+    }
+
+    /// Whether somebody gave this back.
+    pub(super) fn was_returned(&self, ticket: &Path) -> bool {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
+    }
+
+    /// The line.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Checks it in the end.
+    pub(super) fn watch(&self, mut sim: Sim) -> Sim {
+        let own = self.clone();
+        sim.checks.push(Box::new(move |truth| own.check(truth)));
+        sim
+    }
+
+    fn check(&self, truth: &Truth) -> Result<(), (String, String)> {
+        let mut waiting = self.lock().clone();
+        let mut why: BTreeMap<Path, Why> = BTreeMap::new();
+        let mut line = Line::default();
+        for (index, entry) in truth.log.iter().enumerate() {
+            // Who knew before this.
+            let late = waiting.iter().find(|one| one.by <= index);
+            if let Some(one) = late {
+                return Err(one.unentitled(why.get(&one.ticket)));
+            }
+            for change in &entry.changes {
+                line.apply(&self.dir, change.kind, &change.path, change.node.as_ref());
+            }
+            waiting.retain(|one| match line.entitles(one, self.room) {
+                Ok(()) => false,
+                Err(no) => {
+                    // That it is gone later says nothing.
+                    if no != Why::Gone {
+                        why.insert(one.ticket.clone(), no);
+                    }
+                    true
+                }
+            });
+        }
+        match waiting.first() {
+            Some(one) => Err(one.unentitled(why.get(&one.ticket))),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Granted>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Granted {
+    /// The law that is broken as he is in.
+    fn unentitled(&self, why: Option<&Why>) -> (String, String) {
+        let (law, what) = match (self.wants, why) {
+            (_, None | Some(Why::Gone)) => ("L-MX-2", "whose ticket was never seen in the line"),
+            (Wants::Share, _) => ("L-RW-3", "though a writer was ahead all the time"),
+            (Wants::All, Some(Why::Reader)) => ("L-RW-2", "though a reader was ahead all the time"),
+            (Wants::All, _) => ("L-MX-2", "though somebody was ahead all the time"),
+            (Wants::Permits(_), Some(Why::Passed)) => {
+                ("L-SEM-6", "though somebody was ahead who waits for more")
+            }
+            (Wants::Permits(_), _) => ("L-SEM-1", "though there were never permits enough"),
+        };
+        (law.to_owned(), format!("{} is in, {what}", self.ticket))
+    }
+}
+
+impl Line {
+    fn apply(&mut self, dir: &Path, kind: Kind, path: &Path, node: Option<&Node>) {
+        if path.parent().as_ref() != Some(dir) {
+            return;
+        }
+        if let Some(limit) = path.name().strip_prefix("limit-") {
+            match limit.parse() {
+                Ok(limit) if kind != Kind::Deleted => drop(self.posted.insert(path.clone(), limit)),
+                _ => drop(self.posted.remove(path)),
+            }
+            return;
+        }
+        let Some(wants) = Wants::of(path.name()) else { return };
+        let Some(node) = node.filter(|_| kind != Kind::Deleted) else {
+            self.tickets.retain(|_, ticket| ticket.path != *path);
+            return;
+        };
+        let Some(stat) = node.stat else { return };
+        let ticket = self.tickets.entry(stat.created);
+        let ticket = ticket.or_insert_with(|| Ticket { path: path.clone(), wants });
+        let goes_on_reading =
+            path.name().contains("__WRIT__") && node.data.starts_with(b"__READ__");
+        if kind != Kind::Created && goes_on_reading {
+            ticket.wants = Wants::Share;
+        }
+    }
+
+    /// Whether it is the turn of one, by the line as it is now.
+    fn entitles(&self, one: &Granted, room: Option<u32>) -> Result<(), Why> {
+        let own = self.tickets.iter().find(|(_, ticket)| ticket.path == one.ticket);
+        let Some((place, _)) = own else { return Err(Why::Gone) };
+        let ahead = self.tickets.range(..place).map(|(_, ticket)| ticket.wants);
+        let Wants::Permits(wanted) = one.wants else {
+            let shares = |other: &Wants| one.wants == Wants::Share && *other == Wants::Share;
+            return match ahead.filter(|other| !shares(other)).max_by_key(|it| *it == Wants::All) {
+                None => Ok(()),
+                Some(Wants::All) => Err(Why::Writer),
+                Some(_) => Err(Why::Reader),
+            };
+        };
+        // Of two numbers, which cannot be, the smaller one.
+        let there = u64::from(room.or(self.posted.values().min().copied()).unwrap_or(0));
+        let (mut taken, mut held) = (0, 0);
+        for other in ahead.map(|other| u64::from(other.permits())) {
+            taken += other;
+            held += if taken <= there { other } else { 0 };
+        }
+        if taken + u64::from(wanted) <= there {
+            Ok(())
+        } else if held + u64::from(wanted) <= there {
+            Err(Why::Passed)
+        } else {
+            Err(Why::Full)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::store::{Stat, Version};
+
+    use super::*;
+
+    fn dir() -> Path {
+        Path::new("/d").expect("valid")
+    }
+
+    /// A line of tickets of these names, and what it says of whoever has the last one.
+    fn told(names: &[&str], room: Option<u32>) -> Result<(), Why> {
+        let mut line = Line::default();
+        let mut last = None;
+        for (at, name) in (1..).zip(names) {
+            let path = dir().join(name).expect("valid");
+            let at = Revision::new(at);
+            let node = Node::new(path.clone()).with_stat(Stat::new(at, at, Version::new(0), None));
+            line.apply(&dir(), Kind::Created, &path, Some(&node));
+            last = Wants::of(name).map(|wants| Granted { ticket: path, wants, by: 0 }).or(last);
+        }
+        line.entitles(&last.expect("there is one"), room)
+    }
+
+    #[test]
+    fn who_may_be_in_is_told_by_who_is_ahead() {
+        assert_eq!(told(&["_c_1-lock-1"], None), Ok(()));
+        assert_eq!(told(&["_c_1-lock-1", "_c_2-lock-2"], None), Err(Why::Writer));
+        assert_eq!(told(&["foreign-0", "_c_2-latch-2"], None), Ok(()));
+        assert_eq!(told(&["_c_1-__READ__1", "_c_2-__READ__2"], None), Ok(()));
+        assert_eq!(told(&["_c_1-__READ__1", "_c_2-__WRIT__2"], None), Err(Why::Reader));
+        assert_eq!(told(&["_c_1-__WRIT__1", "_c_2-__READ__2"], None), Err(Why::Writer));
+        assert_eq!(told(&["_c_1-lease-1", "_c_2-lease-2"], Some(2)), Ok(()));
+        assert_eq!(told(&["_c_1-x2-lease-1", "_c_2-lease-2"], Some(2)), Err(Why::Full));
+        assert_eq!(
+            told(&["_c_1-lease-1", "_c_2-x3-lease-2", "_c_3-lease-3"], Some(3)),
+            Err(Why::Passed)
+        );
+        assert_eq!(told(&["limit-2", "limit-3", "_c_1-x3-lease-1"], None), Err(Why::Full));
+        assert_eq!(told(&["limit-3", "_c_1-x3-lease-1"], None), Ok(()));
+    }
+}

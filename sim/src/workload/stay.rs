@@ -1,0 +1,138 @@
+//! [`Stay`]: being in, and asking all the time whether that is so; and what the log says of it in the end.
+
+use std::collections::BTreeMap;
+
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::path::Path;
+use synod_core::store::{Expect, Kind, Query};
+use synod_mem::cluster::By;
+
+use crate::findings::Truth;
+use crate::process::Process;
+use crate::workload::belief::{Among, Beliefs};
+use crate::workload::grant::Grants;
+use crate::workload::held::Held;
+
+/// Where whoever is in writes his token.
+const DATA: &str = "/data";
+
+/// The marks that whoever is in leaves.
+pub(super) const LOST: &str = "a lock was lost while it was held";
+pub(super) const SILENT: &str = "a holder was silent for longer than its session lives";
+pub(super) const LATE: &str = "a guarded write came too late";
+
+/// How somebody is in.
+pub(super) struct Stay<'a> {
+    pub(super) me: &'a Process,
+    pub(super) client: &'a Client,
+    pub(super) beliefs: &'a Beliefs,
+    pub(super) among: Among,
+}
+
+impl Stay<'_> {
+    /// Is in for a while, asks all the time whether that is so, and writes his token at the end.
+    pub(super) async fn pass(&self, held: &impl Held) {
+        self.linger(held).await;
+        self.write(held).await;
+    }
+
+    async fn linger(&self, held: &impl Held) {
+        let (me, ttl) = (self.me, self.me.ttl());
+        let step = ttl / 200;
+        // At the edge of what a session survives, or shortly.
+        let silent = me.falls_silent(ttl * 2);
+        let steps = if silent { 400 } else { me.pick(12) };
+        let drawn = me.born(held.path()).map(|(drawn, _)| drawn);
+        let _belief = me.during(format!("is in, token {}", held.token()));
+        let mut lost = false;
+        for _ in 0..steps {
+            if !self.beliefs.holds(me, held, self.among, drawn) {
+                lost = true;
+                break;
+            }
+            clock::sleep(step).await;
+        }
+        me.sometimes(LOST, lost);
+        me.sometimes(SILENT, silent && lost);
+    }
+
+    /// L-MX-5: writes the token, if this is still held.
+    pub(super) async fn write(&self, held: &impl Held) {
+        let sharing = if self.among == Among::Sharing { "shared " } else { "" };
+        let token = format!("{sharing}{}", held.token());
+        let write = held.txn().set(data(), token, Expect::Any);
+        let written = self.me.perhaps(self.client.transaction(write)).await;
+        let refused = matches!(&written, Some(Ok(outcome)) if outcome.rejected().is_some());
+        self.me.sometimes(LATE, refused);
+    }
+}
+
+/// Whoever is done leaves nothing in the line, though his session lives on. L-MX-15 if it is what was given
+/// back, otherwise `law`.
+pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grants, law: &str) {
+    me.mended().await;
+    clock::sleep(me.ttl() * 12).await;
+    let Ok(session) = client.session().await else { return };
+    let own = session.info().id;
+    let Ok(view) = session.read(Query::children(grants.dir().clone())).await else { return };
+    let left = view.nodes.iter().find(|node| node.stat.and_then(|it| it.owner) == Some(own));
+    if let Some(node) = left {
+        let law = if grants.was_returned(&node.path) { "L-MX-15" } else { law };
+        me.wrong(law, || format!("{} is done, and {} is left", me.name(), node.path));
+    }
+}
+
+/// L-MX-5: in the order of commits the tokens of guarded writes never fall, but for those who share, among
+/// themselves.
+pub(super) fn guarded_writes_rise(truth: &Truth) -> Result<(), String> {
+    let (mut alone, mut shared) = ((0, 0), (0, 0));
+    for entry in truth.log.iter().filter(|entry| matches!(entry.by, By::Process(_))) {
+        let written = entry.changes.iter().filter(|change| change.path == data());
+        for node in written.filter_map(|change| change.node.as_ref()) {
+            let text = std::str::from_utf8(&node.data).unwrap_or_default();
+            let shares = text.strip_prefix("shared ");
+            let token = token(shares.unwrap_or(text));
+            let highest = if shares.is_some() { alone } else { alone.max(shared) };
+            if token < highest {
+                return Err(format!("a write of token {token:?} follows one of {highest:?}"));
+            }
+            let own = if shares.is_some() { &mut shared } else { &mut alone };
+            *own = token.max(*own);
+        }
+    }
+    Ok(())
+}
+
+/// A token, of its text.
+fn token(text: &str) -> (u64, u32) {
+    let (revision, turn) = text.split_once('.').unwrap_or((text, "0"));
+    (revision.parse().unwrap_or(0), turn.parse().unwrap_or(0))
+}
+
+/// L-MX-11: who removes a ticket is who drew it.
+pub(super) fn nobody_removes_another(truth: &Truth) -> Result<(), String> {
+    let mut drawn: BTreeMap<&Path, By> = BTreeMap::new();
+    for entry in &truth.log {
+        for change in &entry.changes {
+            match change.kind {
+                Kind::Created => drop(drawn.insert(&change.path, entry.by)),
+                Kind::Deleted => {
+                    let own = drawn.remove(&change.path).is_none_or(|by| by == entry.by);
+                    if matches!(entry.by, By::Process(_)) && !own {
+                        return Err(format!(
+                            "somebody removed {}, which is another's",
+                            change.path
+                        ));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn data() -> Path {
+    Path::new(DATA).expect("it is one")
+}
