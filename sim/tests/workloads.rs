@@ -39,7 +39,7 @@ const ONCE: [(&str, u64, Personality); 7] = [
     ("sessions", 0x2,    Personality::Etcd), // a close that failed was taken for clean
     ("sessions", 0x5234, Personality::Zk),   // so was one of a session given up by its own clock
     ("tickets",  0x3e,   Personality::Etcd), // a late create came back after its removal
-    ("tickets",  0x289159ec1d, Personality::Etcd), // so did one when the last look for it failed
+    ("tickets",  0x0028_9159_ec1d, Personality::Etcd), // so did one when the last look for it failed
     ("watchers", 0xf1c,  Personality::Etcd), // told over a connection that was only coming up
     ("watchers", 0x5e34, Personality::Zk),   // a late connection took the place of a newer one
     ("watchers", 0x5a7b, Personality::Etcd), // the same

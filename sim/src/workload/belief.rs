@@ -46,16 +46,6 @@ pub(super) const LOCK: Laws = Laws {
     silence: None,
 };
 
-/// Those of elections.
-pub(super) const LEAD: Laws = Laws {
-    overlap: "L-EL-1",
-    certain: "L-EL-2",
-    order: "L-EL-1",
-    tokens: "L-EL-1",
-    twins: "L-EL-1",
-    silence: Some("L-EL-2"),
-};
-
 /// What stands for an entry: when the ticket was drawn, and which time it is that it is used.
 type Place = (Revision, u32);
 

@@ -121,12 +121,11 @@ impl Worker {
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, guard.path(), Wants::All);
         Stay { me, client, beliefs, among: Among::Nobody }.pass(&guard).await;
-        match me.pick(3) {
-            0 => drop(guard),
-            _ => {
-                grants.returns(guard.path());
-                drop(me.perhaps(guard.release()).await);
-            }
+        if me.pick(3) == 0 {
+            drop(guard);
+        } else {
+            grants.returns(guard.path());
+            drop(me.perhaps(guard.release()).await);
         }
     }
 }

@@ -5,8 +5,9 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::recipe::rwlock::{ReadGuard, RwLock, WriteGuard};
+use synod_mem::cluster::Site;
 
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LOCK, Laws};
@@ -44,7 +45,11 @@ impl Workload for RwLocks {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[stay::LOST, stay::LATE, stay::SILENT, TOGETHER, WENT_ON, TRIED]
+        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, TOGETHER, WENT_ON, TRIED]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        vec![Site::SlowReader]
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
@@ -135,12 +140,11 @@ impl Worker {
         if !refused {
             me.wrong("L-RW-5", || "a reader may write".to_owned());
         }
-        match me.pick(3) {
-            0 => drop(guard),
-            _ => {
-                grants.returns(guard.path());
-                drop(me.perhaps(guard.release()).await);
-            }
+        if me.pick(3) == 0 {
+            drop(guard);
+        } else {
+            grants.returns(guard.path());
+            drop(me.perhaps(guard.release()).await);
         }
     }
 

@@ -86,18 +86,18 @@ pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grant
 /// L-MX-5: in the order of commits the tokens of guarded writes never fall, but for those who share, among
 /// themselves.
 pub(super) fn guarded_writes_rise(truth: &Truth) -> Result<(), String> {
-    let (mut alone, mut shared) = ((0, 0), (0, 0));
+    let (mut alone, mut together) = ((0, 0), (0, 0));
     for entry in truth.log.iter().filter(|entry| matches!(entry.by, By::Process(_))) {
         let written = entry.changes.iter().filter(|change| change.path == data());
         for node in written.filter_map(|change| change.node.as_ref()) {
             let text = std::str::from_utf8(&node.data).unwrap_or_default();
             let shares = text.strip_prefix("shared ");
             let token = token(shares.unwrap_or(text));
-            let highest = if shares.is_some() { alone } else { alone.max(shared) };
+            let highest = if shares.is_some() { alone } else { alone.max(together) };
             if token < highest {
                 return Err(format!("a write of token {token:?} follows one of {highest:?}"));
             }
-            let own = if shares.is_some() { &mut shared } else { &mut alone };
+            let own = if shares.is_some() { &mut together } else { &mut alone };
             *own = token.max(*own);
         }
     }
