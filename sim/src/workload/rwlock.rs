@@ -5,8 +5,9 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::recipe::rwlock::{ReadGuard, RwLock, WriteGuard};
+use synod_mem::cluster::Site;
 
-use crate::process::Process;
+use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LOCK, Laws};
@@ -44,7 +45,12 @@ impl Workload for RwLocks {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[stay::LOST, stay::LATE, stay::SILENT, TOGETHER, WENT_ON, TRIED]
+        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, TOGETHER, WENT_ON, TRIED]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        // Who waits takes one event of a watch.
+        vec![Site::SlowReader, Site::EventsJoined]
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
