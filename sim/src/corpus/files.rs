@@ -3,12 +3,12 @@
 /// Each file's name and its text.
 pub(super) const FILES: &[(&str, &str)] = &[
     (
-        "mutex-etcd-AdoptsStranger-3.json",
-        include_str!("../../corpus/mutex-etcd-AdoptsStranger-3.json"),
+        "mutex-etcd-AdoptsStranger-101e.json",
+        include_str!("../../corpus/mutex-etcd-AdoptsStranger-101e.json"),
     ),
     (
-        "mutex-etcd-MissingIsFirst-1f.json",
-        include_str!("../../corpus/mutex-etcd-MissingIsFirst-1f.json"),
+        "mutex-etcd-MissingIsFirst-4e7.json",
+        include_str!("../../corpus/mutex-etcd-MissingIsFirst-4e7.json"),
     ),
     ("mutex-etcd-NoRateMargin-7.json", include_str!("../../corpus/mutex-etcd-NoRateMargin-7.json")),
     (
@@ -16,8 +16,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-etcd-TicketWithoutId-2.json"),
     ),
     (
-        "mutex-etcd-WaitsForTheAbsent-14.json",
-        include_str!("../../corpus/mutex-etcd-WaitsForTheAbsent-14.json"),
+        "mutex-etcd-WaitsForTheAbsent-c.json",
+        include_str!("../../corpus/mutex-etcd-WaitsForTheAbsent-c.json"),
     ),
     (
         "mutex-zk-CertainUntilTold-1.json",
@@ -28,13 +28,13 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-zk-DroppedTicketStays-d.json"),
     ),
     (
-        "mutex-zk-GrantsUncertain-48.json",
-        include_str!("../../corpus/mutex-zk-GrantsUncertain-48.json"),
+        "mutex-zk-GrantsUncertain-9b.json",
+        include_str!("../../corpus/mutex-zk-GrantsUncertain-9b.json"),
     ),
     ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
     (
-        "mutex-zk-LostReadIsEmpty-6a.json",
-        include_str!("../../corpus/mutex-zk-LostReadIsEmpty-6a.json"),
+        "mutex-zk-LostReadIsEmpty-11.json",
+        include_str!("../../corpus/mutex-zk-LostReadIsEmpty-11.json"),
     ),
     (
         "mutex-zk-PredecessorGoneIsTurn-1.json",
@@ -42,17 +42,17 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     ("mutex-zk-SortsByName-3.json", include_str!("../../corpus/mutex-zk-SortsByName-3.json")),
     (
-        "mutex-zk-TicketPerSession-0.json",
-        include_str!("../../corpus/mutex-zk-TicketPerSession-0.json"),
+        "mutex-zk-TicketPerSession-121.json",
+        include_str!("../../corpus/mutex-zk-TicketPerSession-121.json"),
     ),
     (
         "mutex-zk-TokenIsSequence-9.json",
         include_str!("../../corpus/mutex-zk-TokenIsSequence-9.json"),
     ),
-    ("mutex-zk-TxnUnguarded-0.json", include_str!("../../corpus/mutex-zk-TxnUnguarded-0.json")),
+    ("mutex-zk-TxnUnguarded-1.json", include_str!("../../corpus/mutex-zk-TxnUnguarded-1.json")),
     (
-        "mutex-zk-WatchesInTwoCalls-4b.json",
-        include_str!("../../corpus/mutex-zk-WatchesInTwoCalls-4b.json"),
+        "mutex-zk-WatchesInTwoCalls-32.json",
+        include_str!("../../corpus/mutex-zk-WatchesInTwoCalls-32.json"),
     ),
     (
         "registers-zk-AmbiguousRepeated-9.json",

@@ -49,7 +49,8 @@ impl Workload for RwLocks {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        vec![Site::SlowReader]
+        // Who waits takes one event of a watch.
+        vec![Site::SlowReader, Site::EventsJoined]
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
@@ -140,11 +141,12 @@ impl Worker {
         if !refused {
             me.wrong("L-RW-5", || "a reader may write".to_owned());
         }
-        if me.pick(3) == 0 {
-            drop(guard);
-        } else {
-            grants.returns(guard.path());
-            drop(me.perhaps(guard.release()).await);
+        match me.pick(3) {
+            0 => drop(guard),
+            _ => {
+                grants.returns(guard.path());
+                drop(me.perhaps(guard.release()).await);
+            }
         }
     }
 
