@@ -152,10 +152,17 @@ impl Store for MemStore {
     }
 
     async fn close(&self) -> Result<()> {
-        if self.life.loss().is_some() {
-            return Ok(());
-        }
         let id = self.info.id;
+        match self.life.loss() {
+            None => {}
+            // By its own clock, and the store has not come to that yet.
+            Some(Loss::Expired) if self.shared.world().lives(id) => {
+                return Err(Error::new(ErrorKind::Unreachable, "close")
+                    .because("given up by its own clock; it ends with its time to live")
+                    .with_unknown_effect());
+            }
+            Some(_) => return Ok(()),
+        }
         let end = move |shared: &Shared, now| {
             shared.world().end(id, now);
             Ok(())

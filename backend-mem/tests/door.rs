@@ -8,16 +8,16 @@ use futures_util::future::join_all;
 use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock::{self, sleep, timeout};
-use synod_core::error::ErrorKind;
+use synod_core::error::{Effect, ErrorKind};
 use synod_core::layer::fault::{
     Actor, Choice, Cue, Faults, FaultyBackend, Fired, Plan, Site, Verb,
 };
 use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::{Expect, Lifetime, Query, Txn};
+use synod_core::store::{Backend, Expect, Lifetime, Query, SessionOptions, Status, Txn};
 use synod_core::sweep::cancel_at_every_await;
-use synod_mem::MemBackend;
+use synod_mem::{MemBackend, Weather};
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -202,4 +202,27 @@ async fn a_policy_bounds_what_is_sent() {
     let error = Client::open(backend, options(7).retry(twice)).await.expect_err("no way");
 
     assert_eq!((error.kind(), plan.fired().len()), (ErrorKind::Unreachable, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_it() {
+    let backend = MemBackend::new();
+    let store = backend.open(&SessionOptions::default()).await.expect("opens");
+    let id = store.session().id;
+    let txn = Txn::new().create(path("/mine"), "", Lifetime::Session);
+    store.commit(txn).await.expect("reachable").committed().expect("free");
+    backend.set_weather(id, Weather::CUT);
+    let mut status = store.status();
+    status.wait_for(Status::is_lost).await.expect("it is told");
+
+    let early = store.close().await.expect_err("its node is there");
+    assert_eq!((early.kind(), early.effect()), (ErrorKind::Unreachable, Effect::Unknown));
+    assert_eq!(backend.census().nodes, 1);
+
+    sleep(LONG).await;
+    // Time passes in a store in memory with whoever uses it.
+    let other = backend.open(&SessionOptions::default()).await.expect("opens");
+    store.close().await.expect("it is over");
+    assert_eq!(backend.census().nodes, 0);
+    other.close().await.expect("reachable");
 }

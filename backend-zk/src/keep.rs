@@ -90,7 +90,11 @@ async fn listen(
                 }
             }
             let Some(news) = News::of(event) else { continue };
-            let later = events[place + 1..].iter().filter(|later| later.path == event.path);
+            // Its children, a guard for one, say nothing of the node itself.
+            let of_it = |later: &&WatchedEvent| {
+                later.path == event.path && later.event_type != EventType::NodeChildrenChanged
+            };
+            let later = events[place + 1..].iter().filter(of_it);
             let later: Vec<EventType> = later.map(|later| later.event_type).collect();
             let proof = proofs.get(&news.path).map(|proof| proof.weaken(&later));
             held.tell(path, &news, proof.as_ref());

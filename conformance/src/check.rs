@@ -1,5 +1,6 @@
 //! Decides whether a [`History`](crate::history::History) is one that a correct store could have.
 
+pub mod holders;
 pub mod lives;
 pub mod order;
 pub mod outcomes;

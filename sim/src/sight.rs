@@ -158,10 +158,10 @@ impl Shown {
                 data && real.stat == node.stat
             })
         };
-        let covered = state.nodes.keys().filter(|path| self.covers(path));
+        let mut covered = state.nodes.keys().filter(|path| self.covers(path));
         let is_told = |path: &Path| self.view.nodes.iter().any(|node| node.path == *path);
         told.clone().all(|node| self.covers(&node.path) && fits(node))
-            && (self.query.window.is_some() || covered.cloned().all(|path| is_told(&path)))
+            && (self.query.window.is_some() || covered.all(is_told))
     }
 
     fn covers(&self, path: &Path) -> bool {

@@ -5,6 +5,7 @@
 //! `SYNOD_SEED` repeats the choices of a run. `SYNOD_MISTAKES=1` plays each scenario with clients that
 //! make the mistakes that it is there to show, one after the other, and fails if it shows one not.
 
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,10 +21,15 @@ use synod_conformance::wrong::Mistake::{
     LostSessionRevived, NeverLost, RetriesBlindly, WatchSilentAfterOutage, WriteDetachesEphemeral,
 };
 use synod_conformance::wrong::Wrong;
+use synod_core::mutant::Mutant::{
+    self, CertainUntilTold, LeadByCallback, LostReadIsEmpty, MissingIsFirst, PredecessorGoneIsTurn,
+    TxnUnguarded,
+};
 
 use crate::scene::Scene;
-use crate::servers::{Etcd, Servers, ZooKeeper};
+use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 
+mod holders;
 mod lives;
 mod moves;
 mod outages;
@@ -51,10 +57,48 @@ struct Scenario {
     name: &'static str,
     act: Act,
     catches: &'static [Mistake],
+    /// Those of the code of core.
+    breaks: &'static [Mutant],
 }
 
 const fn scenario(name: &'static str, act: Act, catches: &'static [Mistake]) -> Scenario {
-    Scenario { name, act, catches }
+    Scenario { name, act, catches, breaks: &[] }
+}
+
+impl Scenario {
+    const fn breaks(self, breaks: &'static [Mutant]) -> Self {
+        Self { breaks, ..self }
+    }
+}
+
+/// What every client of a run gets wrong.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    OfStores(Mistake),
+    OfCore(Mutant),
+}
+
+impl Fault {
+    fn all() -> impl Iterator<Item = Self> {
+        let of_stores = Mistake::ALL.iter().copied().map(Self::OfStores);
+        of_stores.chain(Mutant::ALL.iter().copied().map(Self::OfCore))
+    }
+
+    fn what(self) -> &'static str {
+        match self {
+            Self::OfStores(mistake) => mistake.what(),
+            Self::OfCore(mutant) => mutant.what(),
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OfStores(mistake) => mistake.fmt(f),
+            Self::OfCore(mutant) => mutant.fmt(f),
+        }
+    }
 }
 
 /// What happens to either kind of servers.
@@ -131,6 +175,32 @@ const BOTH: &[Scenario] = &[
     ),
 ];
 
+/// What happens to holders of locks, on one server and on three.
+const HOLDERS: &[Scenario] = &[
+    scenario(
+        "a_holder_that_stood_still_holds_nothing",
+        |s| Box::pin(holders::stopped(s)),
+        &[LeaseExtendedByHope],
+    )
+    .breaks(&[CertainUntilTold, LeadByCallback, TxnUnguarded]),
+    scenario("a_holder_that_is_killed_holds_nothing", |s| Box::pin(holders::killed(s)), &[])
+        .breaks(&[PredecessorGoneIsTurn]),
+    scenario("a_holder_that_is_cut_off_holds_nothing", |s| Box::pin(holders::cut_off(s)), &[])
+        .breaks(&[CertainUntilTold]),
+    scenario(
+        "a_server_that_is_killed_lets_no_two_hold_anything",
+        |s| Box::pin(holders::killed_server(s)),
+        &[],
+    )
+    .breaks(&[LostReadIsEmpty]),
+    scenario(
+        "a_server_that_stands_still_lets_no_two_hold_anything",
+        |s| Box::pin(holders::paused_server(s)),
+        &[],
+    )
+    .breaks(&[MissingIsFirst]),
+];
+
 /// What happens to etcd only.
 const ETCD: &[Scenario] = &[
     scenario(
@@ -155,28 +225,37 @@ const SOAK: &[Scenario] = &[scenario(
     &[RetriesBlindly, LocalGoesBack],
 )];
 
-/// One kind of servers.
+/// One kind of servers, and what happens to them.
 #[derive(Clone, Copy)]
 struct Stage {
     name: &'static str,
-    start: fn() -> Result<Box<dyn Servers>, String>,
+    start: fn(usize) -> Result<Box<dyn Servers>, String>,
+    size: usize,
     missing: fn() -> Option<String>,
-    more: &'static [Scenario],
+    scenarios: &'static [&'static [Scenario]],
 }
 
-const STAGES: [Stage; 2] = [
-    Stage {
-        name: "zookeeper",
-        start: || Ok(Box::new(ZooKeeper::start()?)),
-        missing: ZooKeeper::missing,
-        more: ZOOKEEPER,
-    },
-    Stage {
-        name: "etcd",
-        start: || Ok(Box::new(Etcd::start()?)),
-        missing: Etcd::missing,
-        more: ETCD,
-    },
+const ZOOKEEPERS: Stage = Stage {
+    name: "zookeeper",
+    start: |size| Ok(Box::new(ZooKeeper::start(size)?)),
+    size: SIZE,
+    missing: ZooKeeper::missing,
+    scenarios: &[BOTH, ZOOKEEPER, HOLDERS],
+};
+
+const ETCDS: Stage = Stage {
+    name: "etcd",
+    start: |size| Ok(Box::new(Etcd::start(size)?)),
+    size: SIZE,
+    missing: Etcd::missing,
+    scenarios: &[BOTH, ETCD, HOLDERS],
+};
+
+const STAGES: [Stage; 4] = [
+    ZOOKEEPERS,
+    ETCDS,
+    Stage { name: "one_zookeeper", size: 1, scenarios: &[HOLDERS], ..ZOOKEEPERS },
+    Stage { name: "one_etcd", size: 1, scenarios: &[HOLDERS], ..ETCDS },
 ];
 
 fn main() -> ExitCode {
@@ -190,10 +269,12 @@ fn main() -> ExitCode {
     arguments.test_threads = arguments.test_threads.or(Some(AT_ONCE));
     let mut trials = Vec::new();
     for stage in STAGES {
-        let scenarios = match soak::minutes() {
-            Some(_) => SOAK.iter().chain(&[]),
-            None => BOTH.iter().chain(stage.more),
+        let scenarios: &[&[Scenario]] = match soak::minutes() {
+            Some(_) if stage.size < SIZE => &[],
+            Some(_) => &[SOAK],
+            None => stage.scenarios,
         };
+        let scenarios = scenarios.iter().copied().flatten();
         trials.extend(scenarios.flat_map(|scenario| trials_of(stage, scenario)));
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -203,11 +284,13 @@ fn main() -> ExitCode {
 fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
     let name = format!("{}::{}", stage.name, scenario.name);
     if std::env::var_os("SYNOD_MISTAKES").is_some() {
-        let shows = |mistake: &Mistake| {
-            let (name, mistake) = (format!("{name}::shows_{mistake}"), *mistake);
-            trial(stage, name, move |name| shows(name, stage, scenario, mistake))
+        let of_stores = scenario.catches.iter().copied().map(Fault::OfStores);
+        let of_core = scenario.breaks.iter().copied().map(Fault::OfCore);
+        let shows = |fault: Fault| {
+            let name = format!("{name}::shows_{fault}");
+            trial(stage, name, move |name| shows(name, stage, scenario, fault))
         };
-        return scenario.catches.iter().map(shows).collect();
+        return of_stores.chain(of_core).map(shows).collect();
     }
     let play = move |name: &str| match soak::minutes() {
         Some(minutes) => soak::repeat(minutes, |seed| play(name, stage, scenario.act, None, seed)),
@@ -233,19 +316,13 @@ fn trial(
 }
 
 /// Plays a scenario to its end, and judges what was taken down.
-fn play(
-    name: &str,
-    stage: Stage,
-    act: Act,
-    mistake: Option<Mistake>,
-    seed: u64,
-) -> Result<(), String> {
+fn play(name: &str, stage: Stage, act: Act, fault: Option<Fault>, seed: u64) -> Result<(), String> {
     // The servers are started and waited for on a thread that their proxies do not run on.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let played = runtime.block_on(async {
-        let mut scene = Scene::open(name, (stage.start)()?, mistake, seed)?;
+        let mut scene = Scene::open(name, (stage.start)(stage.size)?, fault, seed)?;
         act(&mut scene).await;
         scene.judge().await
     });
@@ -254,10 +331,10 @@ fn play(
 }
 
 /// Whether the scenario goes wrong as it should when every client makes this mistake.
-fn shows(name: &str, stage: Stage, scenario: &Scenario, mistake: Mistake) -> Result<(), String> {
-    let work = || play(name, stage, scenario.act, Some(mistake), soak::seed()?);
+fn shows(name: &str, stage: Stage, scenario: &Scenario, fault: Fault) -> Result<(), String> {
+    let work = || play(name, stage, scenario.act, Some(fault), soak::seed()?);
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => Err(format!("nobody noticed that every client {}", mistake.what())),
+        Ok(Ok(())) => Err(format!("nobody noticed that every client {}", fault.what())),
         Ok(Err(why)) if why.starts_with(NO_VERDICT) => Err(why),
         Ok(Err(_)) | Err(_) => Ok(()),
     }
@@ -266,15 +343,29 @@ fn shows(name: &str, stage: Stage, scenario: &Scenario, mistake: Mistake) -> Res
 /// Is a client: does what its input says.
 fn work(number: &str, url: &str) -> ExitCode {
     let named = std::env::var(MISTAKE).ok();
-    let is_named = |mistake: &Mistake| named.as_deref() == Some(&mistake.to_string());
-    let mistake = Mistake::ALL.iter().copied().find(is_named);
+    let is_named = |fault: &Fault| named.as_deref() == Some(&fault.to_string());
+    let fault = Fault::all().find(is_named);
     let backend = Config::new(url).and_then(|config| config.backend()).expect("the URL is valid");
-    let backend: Arc<dyn Backend> = match mistake {
-        Some(mistake) => Arc::new(Wrong::new(backend, mistake)),
-        None => backend,
+    let number = number.parse().expect("a number");
+    let run = |backend: Arc<dyn Backend>| worker::run(number, backend);
+    let done = match fault {
+        Some(Fault::OfStores(mistake)) => run(Arc::new(Wrong::new(backend, mistake))),
+        Some(Fault::OfCore(mutant)) => with(mutant, || run(backend)),
+        None => run(backend),
     };
-    match worker::run(number.parse().expect("a number"), backend) {
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
+}
+
+/// Works with a mistake of core, on this thread as clients do.
+#[cfg(all(feature = "mutants", feature = "sim"))]
+fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
+    synod_core::mutant::with(mutant, work)
+}
+
+#[cfg(not(all(feature = "mutants", feature = "sim")))]
+fn with<T>(mutant: Mutant, _work: impl FnOnce() -> T) -> T {
+    panic!("{mutant} is not in this program: it needs the features mutants and sim")
 }

@@ -16,11 +16,10 @@ use synod_conformance::fault::client::{Client, End};
 use synod_conformance::fault::entry::{Answer, Entry, Installed, Op, Seen, What, now};
 use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::{Lost, Pipe};
-use synod_conformance::wrong::Mistake;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::servers::{SIZE, Servers};
-use crate::{MISTAKE, NO_VERDICT, WORKER};
+use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 
 /// How long anybody waits for what must happen in the end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -37,7 +36,7 @@ pub(crate) struct Scene {
     values: Arc<AtomicU64>,
     seed: u64,
     /// What every client gets wrong.
-    mistake: Option<Mistake>,
+    mistake: Option<Fault>,
     /// Servers that do not run, and those that stand still or are cut off.
     killed: Vec<usize>,
     paused: Vec<usize>,
@@ -57,7 +56,7 @@ impl Scene {
     pub(crate) fn open(
         name: &str,
         servers: Box<dyn Servers>,
-        mistake: Option<Mistake>,
+        mistake: Option<Fault>,
         seed: u64,
     ) -> Result<Self, String> {
         let file = format!("{}-{seed:016x}.jsonl", name.replace("::", "-"));

@@ -1,4 +1,4 @@
-//! [`Servers`]: three that agree, of either kind, and what can be done to them.
+//! [`Servers`]: three that agree, or one, of either kind, and what can be done to them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use synod_conformance::server::members::Members;
 use synod_conformance::server::peers::{Callers, Peers};
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
 
-/// How many there are.
+/// How many there are, where they have to agree.
 pub(crate) const SIZE: usize = 3;
 
 /// Some servers.
@@ -89,8 +89,8 @@ impl ZooKeeper {
         Ensemble::missing()
     }
 
-    pub(crate) fn start() -> Result<Self, String> {
-        let (servers, peers) = Ensemble::start_apart(SIZE)?;
+    pub(crate) fn start(size: usize) -> Result<Self, String> {
+        let (servers, peers) = Ensemble::start_apart(size)?;
         let links = Links::start(&servers.addresses()).map_err(|error| error.to_string())?;
         Ok(Self { servers, peers, links })
     }
@@ -150,11 +150,11 @@ impl Etcd {
         Cluster::missing()
     }
 
-    pub(crate) fn start() -> Result<Self, String> {
+    pub(crate) fn start(size: usize) -> Result<Self, String> {
         let mut flavour = Flavour::default();
         // Servers are killed.
         flavour.fsync = true;
-        let (servers, callers) = Cluster::start_apart(SIZE, &flavour)?;
+        let (servers, callers) = Cluster::start_apart(size, &flavour)?;
         let names = servers.names();
         Ok(Self { servers, callers, names, version: version(), facts: Vec::new(), told: 0 })
     }
@@ -243,7 +243,9 @@ impl Servers for Etcd {
 
     fn defect(&self, law: &str, stood_still: bool) -> Option<&'static str> {
         let old = self.version.as_slice() < MENDED.as_slice();
-        (old && stood_still && law == "L-SES-2").then_some(
+        // Whoever is certain of his session holds what he holds.
+        let certain = ["L-SES-2", "L-MX-1", "L-RW-1", "L-SEM-1", "L-EL-1"];
+        (old && stood_still && certain.contains(&law)).then_some(
             "before 3.4.31 a leader that stood still ends the leases that the next one kept alive",
         )
     }

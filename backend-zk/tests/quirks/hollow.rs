@@ -9,7 +9,7 @@ use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn, Why};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{
-    PATIENCE, create, done, linked_with, names, path, patient, refused, server, session,
+    PATIENCE, create, done, hears, linked_with, names, path, patient, refused, server, session,
     session_with, there,
 };
 
@@ -212,6 +212,25 @@ pub(super) async fn containers_come_and_go_untold() {
     let (last, rest) = told.split_last().expect("at least that");
     assert_eq!(*last, ("/untold".to_owned(), Kind::Created));
     assert!(rest.iter().all(|(path, _)| path == "/untold/a/b/c"), "{told:?}");
+}
+
+/// What takes the place of a container is written twice at its birth, and gets a child that guards it.
+pub(super) async fn what_replaces_a_container_is_told_of_as_made_once() {
+    let patient = patient();
+    let store = session_with(&patient).await;
+    done(&*store, create("/born/x", "")).await;
+    let node = Query::node(path("/born"));
+    let (_view, mut watch) = store.observe(node).await.expect("answers");
+    done(&*store, Txn::new().delete(path("/born/x"), Expect::Any)).await;
+
+    done(&*store, create("/born", "once")).await;
+    hears(&mut watch, "/born", Kind::Created).await;
+    done(&*store, Txn::new().delete(path("/born"), Expect::Any)).await;
+
+    match timeout(PATIENCE, watch.next()).await.expect("in time") {
+        Some(Event::Changed(change)) => assert_eq!(change.kind, Kind::Deleted),
+        other => panic!("{other:?}"),
+    }
 }
 
 pub(super) async fn a_node_without_data_that_others_made_is_a_node() {

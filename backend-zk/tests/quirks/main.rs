@@ -55,6 +55,7 @@ use hollow::{
     of_many_who_replace_an_empty_container_one_wins,
     the_name_of_a_sequential_child_tells_of_every_birth,
     what_replaces_a_container_is_not_collected_for_it,
+    what_replaces_a_container_is_told_of_as_made_once,
     who_is_late_to_remove_a_container_removes_no_node,
 };
 use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
@@ -107,6 +108,7 @@ quirks![
     who_is_late_to_remove_a_container_removes_no_node,
     the_name_of_a_sequential_child_tells_of_every_birth,
     what_replaces_a_container_is_not_collected_for_it,
+    what_replaces_a_container_is_told_of_as_made_once,
     containers_come_and_go_untold,
     a_node_without_data_that_others_made_is_a_node,
     what_helpers_make_too_large_is_refused,

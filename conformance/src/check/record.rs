@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::check::{lives, order, outcomes, registers, sight, tickets, told};
+use crate::check::{holders, lives, order, outcomes, registers, sight, tickets, told};
 use crate::fault::entry::{Answer, Entry, Fact, Installed, Op, Seen, Told, What};
+use crate::fault::holding::{Holding, Room};
 use crate::history::{Action, Answer as Replied, Call, History, Value};
 
 /// How many steps the search for an order may take.
@@ -22,6 +23,10 @@ pub struct Record {
     pub told: BTreeMap<u64, Vec<(u64, Told)>>,
     /// What was believed of a session: when it was said, the status, and when it was last certain.
     pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
+    /// What each process believed to hold, without a break.
+    pub holdings: Vec<(usize, Holding)>,
+    /// What there was to hold: the line, and the node that is written under it.
+    pub stands: BTreeSet<(Room, String, String)>,
     /// Sessions that were ended from outside before their time.
     pub ended: BTreeSet<u64>,
     /// Whether a server went on after it stood still.
@@ -95,7 +100,8 @@ impl Called {
             | Op::Delete { path }
             | Op::Read { path, .. }
             | Op::List { path, .. }
-            | Op::Observe { path } => path,
+            | Op::Observe { path }
+            | Op::Stand { path, .. } => path,
             Op::Open { .. } | Op::Close | Op::Exit | Op::Ping => "",
         }
     }
@@ -141,6 +147,9 @@ impl Record {
             let session = entry.s.unwrap_or_default();
             let place = entry.id.and_then(|id| places.get(&id).copied());
             match (&entry.what, entry.id, place) {
+                (What::Inv { op: Op::Stand { room, path, data, .. } }, ..) => {
+                    record.stands.insert((*room, path.clone(), data.clone()));
+                }
                 (What::Inv { op }, Some(id), _) => {
                     places.insert(id, record.calls.len());
                     record.calls.push(Called {
@@ -162,6 +171,7 @@ impl Record {
                 (What::Belief { status, certain }, ..) => {
                     record.beliefs.push((entry.t, session, status.clone(), *certain));
                 }
+                (What::Holding { holding }, ..) => record.believe(entry.p, holding),
                 (What::Nemesis { what, outcome: Installed::Indeterminate }, ..) => {
                     record.indeterminate.push(what.clone());
                 }
@@ -175,6 +185,25 @@ impl Record {
         }
         record.facts.sort_by_key(|fact| fact.revision);
         record
+    }
+
+    /// Something is held, or still held.
+    fn believe(&mut self, process: usize, holding: &Holding) {
+        let same = |(by, before): &&mut (usize, Holding)| {
+            let who = (*by, &before.path, before.token, before.since);
+            who == (process, &holding.path, holding.token, holding.since)
+        };
+        match self.holdings.iter_mut().rev().find(same) {
+            Some((_, before)) => *before = holding.clone(),
+            None => self.holdings.push((process, holding.clone())),
+        }
+    }
+
+    /// Whether it is a ticket in a line that somebody stood in: those come and go as they are held.
+    pub(crate) fn is_in_line(&self, path: &str) -> bool {
+        self.stands.iter().any(|(_, line, _)| {
+            path.strip_prefix(line.as_str()).is_some_and(|below| below.starts_with('/'))
+        })
     }
 
     fn end(&mut self, place: usize, entry: &Entry) {
@@ -195,6 +224,7 @@ impl Record {
         found.extend(tickets::check(self));
         found.extend(told::check(self));
         found.extend(lives::check(self));
+        found.extend(holders::check(self));
         found.extend(self.check_registers());
         found
     }

@@ -3,6 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::fault::holding::{Holding, Room};
 use crate::history::Value;
 
 /// The nanoseconds of a clock that all processes of this machine share and nobody sets.
@@ -68,6 +69,11 @@ pub enum What {
         /// When it last found that the session certainly lives. The clock was read before.
         certain: Option<u64>,
     },
+    /// What a process believes to hold.
+    Holding {
+        /// That.
+        holding: Holding,
+    },
     /// Something is done to somebody.
     Nemesis {
         /// What, and to whom.
@@ -105,7 +111,7 @@ pub enum Op {
         /// Its time to live in milliseconds.
         ttl: u64,
     },
-    /// Closes it.
+    /// Closes it, or the client that stands in lines.
     Close,
     /// Ends without a word to the server.
     Exit,
@@ -168,6 +174,18 @@ pub enum Op {
     Observe {
         /// Where.
         path: String,
+    },
+    /// Stands in a line from now on, again and again, with a client of the process, until it is told to
+    /// close that.
+    Stand {
+        /// For what.
+        room: Room,
+        /// Where.
+        path: String,
+        /// The node that whoever holds it writes.
+        data: String,
+        /// The time to live of the client's sessions in milliseconds.
+        ttl: u64,
     },
     /// Does nothing. It is answered when the process runs.
     Ping,

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use crate::fault::entry::{Answer, Entry, Kind, Op, Seen, Told, What, now};
+use crate::fault::holder::Holders;
 
 /// What a process is told: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,9 +32,9 @@ pub struct Order {
 }
 
 /// How often it looks whether it believes that its session lives.
-const GLANCE: Duration = Duration::from_millis(1);
+pub(super) const GLANCE: Duration = Duration::from_millis(1);
 /// After how many looks that found nothing new it says so.
-const GLANCES: u32 = 20;
+pub(super) const GLANCES: u32 = 20;
 /// How often a ticket is drawn whose answers get lost.
 const DRAWS: usize = 5;
 
@@ -54,7 +55,9 @@ pub fn run(p: usize, backend: Arc<dyn Backend>) -> io::Result<()> {
         }
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(Worker { p, backend, session: None, tasks: Vec::new() }.work(incoming));
+    let holders = Holders::new(p, backend.clone());
+    let worker = Worker { p, backend, session: None, holders, tasks: Vec::new() };
+    runtime.block_on(worker.work(incoming));
     runtime.shutdown_background();
     Ok(())
 }
@@ -63,6 +66,7 @@ struct Worker {
     p: usize,
     backend: Arc<dyn Backend>,
     session: Option<Session>,
+    holders: Holders,
     tasks: Vec<Task>,
 }
 
@@ -82,6 +86,17 @@ impl Worker {
                 Op::Exit => return,
                 Op::Ping => tell(self.p, None, Some(id), What::Ok { answer: Answer::default() }),
                 Op::Open { ttl } => self.open(id, ttl).await,
+                Op::Stand { room, path, data, ttl } => {
+                    let op = Op::Stand { room, path: path.clone(), data: data.clone(), ttl };
+                    tell(self.p, None, Some(id), What::Inv { op });
+                    let (path, data, ttl) = (at(&path), at(&data), Duration::from_millis(ttl));
+                    let stands = self.holders.stand(room, path, data, ttl).await;
+                    self.end(id, stands);
+                }
+                Op::Close if !self.holders.is_empty() => {
+                    let left = self.holders.leave().await;
+                    self.end(id, left);
+                }
                 op => {
                     if let Some(session) = &self.session {
                         self.tasks.push(spawn(session.clone().call(id, op)));
@@ -92,6 +107,14 @@ impl Worker {
                 }
             }
         }
+    }
+
+    fn end(&self, id: u64, result: Result<()>) {
+        let what = match result {
+            Ok(()) => What::Ok { answer: Answer::default() },
+            Err(error) => failed(&error),
+        };
+        tell(self.p, None, Some(id), what);
     }
 
     async fn open(&mut self, id: u64, ttl: u64) {
@@ -157,7 +180,9 @@ impl Session {
                 spawn(self.clone().listen(id, query, watch)).let_go();
                 Ok(shown(&view))
             }
-            Op::Open { .. } | Op::Exit | Op::Ping => unreachable!("these are for the process"),
+            Op::Open { .. } | Op::Stand { .. } | Op::Exit | Op::Ping => {
+                unreachable!("these are for the process")
+            }
         }
     }
 
@@ -258,7 +283,7 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
 }
 
 /// Writes a line. Whoever reads them has gone if it cannot be written.
-fn tell(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
+pub(super) fn tell(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
     let entry = Entry { t: now(), p, s, id, what };
     let mut line = serde_json::to_string(&entry).expect("an entry is plain");
     line.push('\n');

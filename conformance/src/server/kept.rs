@@ -24,27 +24,44 @@ enum Write {
     CloseSession,
 }
 
+/// What one server's logs say, by revision: the session, and what it wrote.
+type Log = BTreeMap<u64, (u64, Vec<Write>)>;
+
 /// Reads the log of each server below these directories, and tells every change of a node in order.
-/// Servers that agreed keep the same; one may keep more than another.
 ///
 /// # Errors
 ///
 /// If the logs cannot be read.
 pub fn facts<'a>(homes: impl IntoIterator<Item = &'a Path>) -> io::Result<Vec<Fact>> {
-    let mut log: BTreeMap<u64, (u64, Vec<Write>)> = BTreeMap::new();
+    let mut logs = Vec::new();
     for home in homes {
+        let mut log = Log::new();
         for file in fs::read_dir(home.join("data").join("version-2"))? {
             let file = file?;
             if file.file_name().to_string_lossy().starts_with("log.") {
                 read_log(&fs::read(file.path())?, &mut log);
             }
         }
+        logs.push(log);
     }
-    Ok(replay(log))
+    Ok(replay(agreed(logs)))
+}
+
+/// What a majority of the servers keeps. A leader that stood still writes to its log what it then finds
+/// nobody to agree with, and may keep it there.
+fn agreed(logs: Vec<Log>) -> Log {
+    let majority = logs.len() / 2 + 1;
+    let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
+    for revision in logs.iter().flat_map(Log::keys) {
+        *copies.entry(*revision).or_default() += 1;
+    }
+    let mut all: Log = logs.into_iter().flatten().collect();
+    all.retain(|revision, _| copies.get(revision).is_some_and(|copies| *copies >= majority));
+    all
 }
 
 /// Does what was done, to know whose nodes went with which session.
-fn replay(log: BTreeMap<u64, (u64, Vec<Write>)>) -> Vec<Fact> {
+fn replay(log: Log) -> Vec<Fact> {
     let mut owners: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut facts: Vec<Fact> = Vec::new();
     for (revision, (session, writes)) in log {
@@ -93,7 +110,7 @@ fn replay(log: BTreeMap<u64, (u64, Vec<Write>)>) -> Vec<Fact> {
 }
 
 /// Reads entries up to where the file was not written yet.
-fn read_log(bytes: &[u8], log: &mut BTreeMap<u64, (u64, Vec<Write>)>) {
+fn read_log(bytes: &[u8], log: &mut Log) {
     // Magic, version and database.
     let mut rest = Bytes(bytes.get(16..).unwrap_or_default());
     loop {
@@ -212,6 +229,17 @@ mod tests {
     }
 
     #[test]
+    fn what_one_of_three_keeps_alone_never_was() {
+        let log = |revisions: &[u64]| -> Log {
+            revisions.iter().map(|revision| (*revision, (7, Vec::new()))).collect()
+        };
+        let kept = |logs| agreed(logs).into_keys().collect::<Vec<_>>();
+        assert_eq!(kept(vec![log(&[1, 2, 3, 9]), log(&[1, 2]), log(&[1, 3, 9])]), [1, 2, 3, 9]);
+        assert_eq!(kept(vec![log(&[1, 5]), log(&[1, 9]), log(&[1, 9])]), [1, 9]);
+        assert_eq!(kept(vec![log(&[1, 5])]), [1, 5]);
+    }
+
+    #[test]
     fn a_log_tells_every_change() {
         let part = |kind: i32, body: Vec<u8>| {
             [int(kind), int(i32::try_from(body.len()).expect("short")), body].concat()
@@ -236,7 +264,7 @@ mod tests {
             entry(8, -11, &int(0)),
             vec![0; 64],
         ];
-        let mut read = BTreeMap::new();
+        let mut read = Log::new();
         read_log(&log.concat(), &mut read);
         let facts = replay(read);
 
@@ -261,7 +289,7 @@ mod tests {
     fn half_an_entry_is_not_read() {
         let log = [vec![0; 16], entry(2, 15, &create("/a", "1", false))].concat();
         for length in 0..log.len() {
-            let mut read = BTreeMap::new();
+            let mut read = Log::new();
             read_log(&log[..length], &mut read);
             assert!(read.is_empty(), "{length} of {}", log.len());
         }

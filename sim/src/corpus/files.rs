@@ -3,8 +3,8 @@
 /// Each file's name and its text.
 pub(super) const FILES: &[(&str, &str)] = &[
     (
-        "mutex-etcd-AdoptsStranger-4.json",
-        include_str!("../../corpus/mutex-etcd-AdoptsStranger-4.json"),
+        "mutex-etcd-AdoptsStranger-3.json",
+        include_str!("../../corpus/mutex-etcd-AdoptsStranger-3.json"),
     ),
     (
         "mutex-etcd-MissingIsFirst-1f.json",
@@ -24,14 +24,18 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-zk-CertainUntilTold-1.json"),
     ),
     (
-        "mutex-zk-DroppedTicketStays-8.json",
-        include_str!("../../corpus/mutex-zk-DroppedTicketStays-8.json"),
+        "mutex-zk-DroppedTicketStays-d.json",
+        include_str!("../../corpus/mutex-zk-DroppedTicketStays-d.json"),
     ),
     (
-        "mutex-zk-GrantsUncertain-93.json",
-        include_str!("../../corpus/mutex-zk-GrantsUncertain-93.json"),
+        "mutex-zk-GrantsUncertain-48.json",
+        include_str!("../../corpus/mutex-zk-GrantsUncertain-48.json"),
     ),
     ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
+    (
+        "mutex-zk-LostReadIsEmpty-6a.json",
+        include_str!("../../corpus/mutex-zk-LostReadIsEmpty-6a.json"),
+    ),
     (
         "mutex-zk-PredecessorGoneIsTurn-1.json",
         include_str!("../../corpus/mutex-zk-PredecessorGoneIsTurn-1.json"),
@@ -76,12 +80,12 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-AppliesTwice-0.json"),
     ),
     (
-        "sessions-zk-CloseKeepsEphemerals-0.json",
-        include_str!("../../corpus/sessions-zk-CloseKeepsEphemerals-0.json"),
+        "sessions-zk-CloseKeepsEphemerals-2.json",
+        include_str!("../../corpus/sessions-zk-CloseKeepsEphemerals-2.json"),
     ),
     (
-        "sessions-zk-ClosesByForgetting-0.json",
-        include_str!("../../corpus/sessions-zk-ClosesByForgetting-0.json"),
+        "sessions-zk-ClosesByForgetting-2.json",
+        include_str!("../../corpus/sessions-zk-ClosesByForgetting-2.json"),
     ),
     (
         "sessions-zk-LateWriteAfterSessionEnd-23.json",
@@ -90,6 +94,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
     (
         "sessions-zk-LostSessionRevived-d.json",
         include_str!("../../corpus/sessions-zk-LostSessionRevived-d.json"),
+    ),
+    (
+        "sessions-zk-LostTakenBack-0.json",
+        include_str!("../../corpus/sessions-zk-LostTakenBack-0.json"),
     ),
     (
         "tickets-etcd-DroppedTicketForgotten-3.json",
@@ -166,8 +174,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/watchers-zk-LocalGoesBack-1.json"),
     ),
     (
-        "watchers-zk-LocalGoesBackAfterOutage-1e.json",
-        include_str!("../../corpus/watchers-zk-LocalGoesBackAfterOutage-1e.json"),
+        "watchers-zk-LocalGoesBackAfterOutage-25.json",
+        include_str!("../../corpus/watchers-zk-LocalGoesBackAfterOutage-25.json"),
     ),
     (
         "watchers-zk-WatchArmedAfterRead-1b.json",

@@ -1,0 +1,220 @@
+//! The process of somebody who stands in lines, again and again, and tells what he believes to hold.
+
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::{Either, join, select};
+use synod_core::chance::Chance;
+use synod_core::client::{Client, ClientOptions};
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::recipe::Hold;
+use synod_core::recipe::leader_latch::LeaderLatch;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::rwlock::RwLock;
+use synod_core::recipe::semaphore::Semaphore;
+use synod_core::store::{Backend, Expect, SessionOptions};
+use synod_core::task::{Task, spawn};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use crate::fault::entry::{What, now};
+use crate::fault::holding::{Ending, Holding, Room};
+use crate::fault::worker::{GLANCE, GLANCES, tell};
+
+/// How long a call of the client may take.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// The shortest time that something is held, and by how much it may be longer, in milliseconds.
+const STAY: (u64, u64) = (150, 250);
+/// How long somebody rests at most before he stands again, in milliseconds.
+const REST: u64 = 60;
+
+/// All who stand in a process, with one client.
+pub(crate) struct Holders {
+    p: usize,
+    backend: Arc<dyn Backend>,
+    client: Option<Client>,
+    standing: Vec<Task>,
+    leave: watch::Sender<bool>,
+}
+
+impl Holders {
+    pub(crate) fn new(p: usize, backend: Arc<dyn Backend>) -> Self {
+        Self { p, backend, client: None, standing: Vec::new(), leave: watch::Sender::new(false) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.standing.is_empty()
+    }
+
+    /// Stands in one more line.
+    pub(crate) async fn stand(
+        &mut self,
+        room: Room,
+        path: Path,
+        data: Path,
+        ttl: Duration,
+    ) -> Result<()> {
+        let client = if let Some(client) = &self.client {
+            client.clone()
+        } else {
+            let options = ClientOptions::default().session(SessionOptions::new(ttl));
+            Client::open(self.backend.clone(), options.deadline(DEADLINE)).await?
+        };
+        self.client = Some(client.clone());
+        let chance = Chance::from_system();
+        let leave = self.leave.subscribe();
+        let holder = Holder { p: self.p, room, path, data, client, chance };
+        self.standing.push(spawn(holder.rounds(leave)));
+        Ok(())
+    }
+
+    /// Has all of them leave, and closes the client.
+    pub(crate) async fn leave(&mut self) -> Result<()> {
+        self.leave.send_replace(true);
+        // Each of them lets go of the other end.
+        self.leave.closed().await;
+        self.standing.clear();
+        match self.client.take() {
+            Some(client) => client.close().await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Somebody who stands in a line.
+struct Holder {
+    p: usize,
+    room: Room,
+    path: Path,
+    data: Path,
+    client: Client,
+    chance: Chance,
+}
+
+impl Holder {
+    async fn rounds(self, mut leave: watch::Receiver<bool>) {
+        loop {
+            let round = async {
+                // Whatever went wrong, he tries again.
+                let _held = self.round().await.is_ok();
+                sleep(Duration::from_millis(self.chance.below(REST))).await;
+            };
+            if let Either::Right(_) = select(pin!(round), pin!(leave.wait_for(|now| *now))).await {
+                return;
+            }
+        }
+    }
+
+    async fn round(&self) -> Result<()> {
+        let (client, path, all) = (&self.client, self.path.clone(), self.room.shares());
+        match self.room {
+            Room::Mutex => {
+                let guard = Mutex::new(client, path).lock().await?;
+                self.hold(&guard, all, || guard.is_held()).await;
+                guard.release().await
+            }
+            Room::RwLock if self.chance.below(2) == 0 => {
+                let guard = RwLock::new(client, path).read().await?;
+                self.hold(&guard, 1, || guard.is_held()).await;
+                guard.release().await
+            }
+            Room::RwLock => {
+                let guard = RwLock::new(client, path).write().await?;
+                self.hold(&guard, all, || guard.is_held()).await;
+                guard.release().await
+            }
+            Room::Semaphore => {
+                let permits = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+                let wanted = permits(if self.chance.below(2) == 0 { 1 } else { all });
+                let permit = Semaphore::new(client, path, permits(all)).acquire(wanted).await?;
+                self.hold(&permit, wanted.get(), || permit.is_held()).await;
+                permit.release().await
+            }
+            Room::Latch => {
+                let candidacy = LeaderLatch::new(client, path).join().await?;
+                let lead = candidacy.leading().await?;
+                self.hold(&lead, all, || candidacy.is_leader()).await;
+                drop(lead);
+                candidacy.close().await
+            }
+        }
+    }
+
+    /// Holds it for a while, asks all the time whether that is so, and writes under it first and last.
+    async fn hold<K>(&self, hold: &Hold<K>, share: u32, is_held: impl Fn() -> bool) {
+        let holding = Holding {
+            room: self.room,
+            path: self.path.to_string(),
+            share,
+            token: hold.token().revision().get(),
+            asked: 0,
+            since: 0,
+            certain: 0,
+            end: None,
+        };
+        let alone = share == self.room.shares() || !self.room.writers_are_alone();
+        let first = async {
+            if alone {
+                self.write(hold).await;
+            }
+        };
+        let ((), (mut holding, lost)) = join(first, self.believe(holding, is_held)).await;
+        let refused = alone && self.write(hold).await == Some(false);
+        holding.end = Some(match (lost, refused) {
+            (true, true) => Ending::Refused,
+            (true, false) => Ending::Lost,
+            (false, _) => Ending::Over,
+        });
+        self.tell(&holding);
+    }
+
+    /// Tells what he believes for as long as he stays, and whether that came to an end before.
+    async fn believe(&self, holding: Holding, is_held: impl Fn() -> bool) -> (Holding, bool) {
+        let end = Instant::now() + Duration::from_millis(STAY.0 + self.chance.below(STAY.1));
+        let (mut told, mut looks, mut believed, mut lost) = (holding, 0, false, false);
+        loop {
+            let asked = now();
+            let held = is_held();
+            let answered = now();
+            if held && !believed {
+                (told.asked, told.since, told.end) = (asked, answered, None);
+            }
+            if held {
+                told.certain = asked;
+            }
+            looks += 1;
+            let changed = held != believed;
+            if changed && !held {
+                (lost, told.end) = (true, Some(Ending::Lost));
+            }
+            if changed || believed && looks >= GLANCES {
+                looks = 0;
+                self.tell(&told);
+            }
+            believed = held;
+            // It is looked at until the end, lest it be believed again.
+            if Instant::now() >= end {
+                return (told, lost || !held);
+            }
+            sleep(GLANCE).await;
+        }
+    }
+
+    /// Writes what only who holds it may write: `Some` of whether that was done.
+    async fn write<K>(&self, hold: &Hold<K>) -> Option<bool> {
+        let token = hold.token().revision().get().to_string();
+        let write = hold.txn().set(self.data.clone(), token, Expect::Any);
+        let written = self.client.transaction(write).await.ok()?;
+        Some(written.committed().is_some())
+    }
+
+    fn tell(&self, holding: &Holding) {
+        // What was never believed is nobody's business.
+        if holding.since > 0 {
+            tell(self.p, None, None, What::Holding { holding: holding.clone() });
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! [`Holding`]: what somebody said of a lock, permits or a lead that he believed to have.
+
+use serde::{Deserialize, Serialize};
+
+/// What there is to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(clippy::exhaustive_enums, reason = "holders and checks must know each of them")]
+pub enum Room {
+    /// A mutex.
+    Mutex,
+    /// A read-write lock, of which half of the holders read.
+    RwLock,
+    /// A semaphore with [`Room::shares`] permits.
+    Semaphore,
+    /// The lead of a leader latch.
+    Latch,
+}
+
+impl Room {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Latch];
+
+    /// Of how many shares all who hold it at one moment may have some: who holds it alone has all.
+    pub fn shares(self) -> u32 {
+        match self {
+            Self::Mutex | Self::Latch => 1,
+            Self::Semaphore => 2,
+            Self::RwLock => 1_000,
+        }
+    }
+
+    /// Whether all who write what it guards hold it alone.
+    pub fn writers_are_alone(self) -> bool {
+        self != Self::Semaphore
+    }
+
+    /// The laws that no two hold it, that tokens rise, and that who held it once writes nothing.
+    pub fn laws(self) -> [&'static str; 3] {
+        match self {
+            Self::Mutex => ["L-MX-1", "L-MX-3", "L-MX-5"],
+            Self::RwLock => ["L-RW-1", "L-RW-8", "L-MX-5"],
+            Self::Semaphore => ["L-SEM-1", "L-MX-3", "L-MX-5"],
+            Self::Latch => ["L-EL-1", "L-EL-1", "L-EL-10"],
+        }
+    }
+}
+
+/// Something held, for as long as it was believed to be without a break. It is told again and again, with
+/// the last time that it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
+pub struct Holding {
+    /// What.
+    pub room: Room,
+    /// Where its line is.
+    pub path: String,
+    /// How much of [`Room::shares`].
+    pub share: u32,
+    /// The revision of its token.
+    pub token: u64,
+    /// When he asked, for the first time that the answer was yes.
+    pub asked: u64,
+    /// When he had that answer.
+    pub since: u64,
+    /// When he asked, for the last time that the answer was yes.
+    pub certain: u64,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Ending>,
+}
+
+/// How something was held no longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[expect(clippy::exhaustive_enums, reason = "holders and scenes must know each of them")]
+pub enum Ending {
+    /// It was given back.
+    Over,
+    /// The answer was no.
+    Lost,
+    /// The answer was no, and a guarded write after that was refused.
+    Refused,
+}

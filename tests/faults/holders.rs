@@ -1,0 +1,232 @@
+//! Holders of locks, permits and the lead that die, stand still or are cut off, and servers under them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use synod_conformance::fault::client::End;
+use synod_conformance::fault::entry::{Installed, Op, What, now};
+use synod_conformance::fault::holding::{Ending, Holding, Room};
+use synod_conformance::harness::Link;
+use tokio::time::sleep;
+
+use crate::scene::{Actor, Scene, TTL, at, eventually};
+
+/// How many processes stand in each line.
+const HOLDERS: usize = 3;
+
+/// Who stands in all lines, and somebody who looks on.
+struct Company {
+    bob: Arc<Actor>,
+    holders: Vec<Arc<Actor>>,
+}
+
+/// The name of a room, as a part of paths.
+fn name(room: Room) -> String {
+    format!("{room:?}").to_lowercase()
+}
+
+impl Company {
+    async fn gather(scene: &mut Scene) -> Self {
+        let bob = scene.client().await;
+        for room in Room::ALL {
+            bob.done(bob.create(&format!("data/{}", name(room)))).await;
+        }
+        let mut company = Self { bob, holders: Vec::new() };
+        for _ in 0..HOLDERS {
+            company.join(scene).await;
+        }
+        company.all_go_on(scene).await;
+        company
+    }
+
+    /// One more process.
+    async fn join(&mut self, scene: &mut Scene) {
+        let ann = scene.process();
+        for room in Room::ALL {
+            let ttl = u64::try_from(TTL.as_millis()).expect("short");
+            let (path, data) = (line(room), at(&format!("data/{}", name(room))));
+            ann.done(Op::Stand { room, path, data, ttl }).await;
+        }
+        self.holders.push(ann);
+    }
+
+    /// Waits until somebody holds it, and has not for long.
+    async fn holder(&self, scene: &Scene, room: Room) -> Arc<Actor> {
+        let mut holder = None;
+        eventually(&format!("somebody holds the {room:?}"), async || {
+            holder = self.holders.iter().find(|ann| has_just_entered(scene, ann, room)).cloned();
+            holder.is_some()
+        })
+        .await;
+        holder.expect("it was waited for")
+    }
+
+    /// Does something to somebody who holds it, meanwhile.
+    async fn catch(
+        &self,
+        scene: &Scene,
+        room: Room,
+        catch: impl Fn(&Actor),
+        spare: impl Fn(&Actor),
+    ) -> Arc<Actor> {
+        loop {
+            let ann = self.holder(scene, room).await;
+            catch(&ann);
+            if was_caught(scene, &ann, room).await {
+                return ann;
+            }
+            spare(&ann);
+        }
+    }
+
+    /// Waits until others hold it all.
+    async fn others_go_on(&self, scene: &Scene, without: &Actor) {
+        let since = now();
+        let others =
+            || self.holders.iter().filter(|ann| ann.client.number() != without.client.number());
+        for room in Room::ALL {
+            eventually(&format!("others hold the {room:?}"), async || {
+                others().any(|ann| entered(scene, ann, room, since))
+            })
+            .await;
+        }
+    }
+
+    /// Waits until each has held each once more.
+    async fn all_go_on(&self, scene: &Scene) {
+        let since = now();
+        for ann in &self.holders {
+            for room in Room::ALL {
+                let what = format!("{} holds the {room:?}", ann.client.number());
+                eventually(&what, async || entered(scene, ann, room, since)).await;
+            }
+        }
+    }
+
+    /// All leave, and nothing is left.
+    async fn leave(&self) {
+        for ann in &self.holders {
+            match ann.call(Op::Close).await {
+                End::Ok(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        for room in Room::ALL {
+            let list = || Op::List { path: line(room), local: false };
+            eventually(&format!("nobody stands for the {room:?}"), async || {
+                self.bob.insists(list).await.nodes.is_empty()
+            })
+            .await;
+        }
+    }
+}
+
+fn line(room: Room) -> String {
+    at(&format!("lines/{}", name(room)))
+}
+
+/// What he last said of it.
+fn last(scene: &Scene, ann: &Actor, room: Room) -> Option<Holding> {
+    let number = ann.client.number();
+    scene.book.last(|entry| match &entry.what {
+        What::Holding { holding } if entry.p == number && holding.room == room => {
+            Some(holding.clone())
+        }
+        _ => None,
+    })
+}
+
+fn has_just_entered(scene: &Scene, ann: &Actor, room: Room) -> bool {
+    /// He stays for longer.
+    const SHORTLY: u64 = 60_000_000;
+
+    let young = |holding: &Holding| holding.end.is_none() && now() - holding.since < SHORTLY;
+    last(scene, ann, room).is_some_and(|holding| young(&holding))
+}
+
+/// Whether it was done to him while he held it, by all that he said until then.
+async fn was_caught(scene: &Scene, ann: &Actor, room: Room) -> bool {
+    sleep(Duration::from_millis(50)).await;
+    last(scene, ann, room).is_some_and(|holding| holding.end.is_none())
+}
+
+fn entered(scene: &Scene, ann: &Actor, room: Room, since: u64) -> bool {
+    last(scene, ann, room).is_some_and(|holding| holding.asked > since)
+}
+
+/// Who stood still for longer than his session lived finds that he holds nothing, and what he writes in the
+/// name of what he held is refused.
+pub(crate) async fn stopped(scene: &mut Scene) {
+    let company = Company::gather(scene).await;
+    for room in Room::ALL {
+        let stop = |ann: &Actor| ann.client.stop().expect("it runs");
+        let go_on = |ann: &Actor| ann.client.go_on().expect("it stands still");
+        let ann = company.catch(scene, room, stop, go_on).await;
+        company.others_go_on(scene, &ann).await;
+        go_on(&ann);
+        company.all_go_on(scene).await;
+    }
+    let refused = scene.book.last(|entry| match &entry.what {
+        What::Holding { holding } if holding.end == Some(Ending::Refused) => Some(()),
+        _ => None,
+    });
+    assert!(refused.is_some(), "nobody wrote in the name of what he had lost");
+    company.leave().await;
+}
+
+pub(crate) async fn killed(scene: &mut Scene) {
+    let mut company = Company::gather(scene).await;
+    let mut rooms = vec![Room::Latch, Room::Mutex];
+    while let Some(room) = rooms.last() {
+        let ann = company.holder(scene, *room).await;
+        ann.client.kill().expect("it runs");
+        if was_caught(scene, &ann, *room).await {
+            rooms.pop();
+        }
+        company.holders.retain(|other| !Arc::ptr_eq(other, &ann));
+        company.others_go_on(scene, &ann).await;
+        company.join(scene).await;
+        company.all_go_on(scene).await;
+    }
+    company.leave().await;
+}
+
+pub(crate) async fn cut_off(scene: &mut Scene) {
+    let company = Company::gather(scene).await;
+    for (room, link) in
+        [(Room::Mutex, Link::Cut), (Room::Latch, Link::Deaf), (Room::Semaphore, Link::Cut)]
+    {
+        let ann = company
+            .catch(scene, room, |ann| ann.pipe.set(link), |ann| ann.pipe.set(Link::Open))
+            .await;
+        let what = format!("{link:?} client {}", ann.client.number());
+        scene.book.nemesis(what, Installed::Installed);
+        company.others_go_on(scene, &ann).await;
+        ann.pipe.set(Link::Open);
+        company.all_go_on(scene).await;
+    }
+    company.leave().await;
+}
+
+pub(crate) async fn killed_server(scene: &mut Scene) {
+    let company = Company::gather(scene).await;
+    for _ in 0..2 {
+        let leader = scene.leader().await;
+        scene.kill(leader);
+        sleep(TTL / 3).await;
+        scene.restart(leader);
+        scene.servers.processes().await_ready().expect("it starts again");
+        company.all_go_on(scene).await;
+    }
+    company.leave().await;
+}
+
+pub(crate) async fn paused_server(scene: &mut Scene) {
+    let company = Company::gather(scene).await;
+    let leader = scene.leader().await;
+    scene.pause(leader);
+    sleep(TTL * 3 / 2).await;
+    scene.resume(leader);
+    company.all_go_on(scene).await;
+    company.leave().await;
+}
