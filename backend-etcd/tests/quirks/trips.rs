@@ -4,7 +4,12 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use synod_conformance::harness::Link;
-use synod_core::store::{Expect, Lifetime, Query, Store, Txn};
+use synod_core::client::{Client, ClientOptions};
+use synod_core::recipe::leader_latch::LeaderLatch;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::semaphore::Semaphore;
+use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
+use synod_etcd::EtcdBackend;
 
 use crate::world::{World, create, eventually, path, through};
 
@@ -92,6 +97,66 @@ pub(crate) async fn what_is_observed_is_asked_for_at_once() {
 
     let (observed, ()) = join(observing, asked).await;
     let (_view, _watch) = observed.expect("answered");
+}
+
+/// What all clients sent a server, as requests and on streams, from one moment to the next.
+struct Sent<'a> {
+    world: &'a World,
+    before: u64,
+}
+
+impl Sent<'_> {
+    /// Holds that so much was sent since this was asked last.
+    async fn is(&mut self, count: u64, what: &str) {
+        let sent = || self.world.cluster.asked().expect("it tells") - self.before;
+        eventually(what, async || sent() >= count).await;
+        assert_eq!(sent(), count, "{what}");
+        self.before += count;
+    }
+}
+
+pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
+    let world = World::alone();
+    // Nobody waits for so long that he looks after his own ticket.
+    let options = || ClientOptions::default().session(SessionOptions::new(TTL * 60));
+    let client = async || {
+        let backend = EtcdBackend::new(world.options()).expect("valid");
+        Client::open(backend, options()).await.expect("a server runs")
+    };
+    let (ann, bob) = (client().await, client().await);
+    let mutex = |client: &Client| Mutex::new(client, path("/counted/lock"));
+    let latch = |client: &Client| LeaderLatch::new(client, path("/counted/latch"));
+    let mut sent = Sent { before: world.cluster.asked().expect("it tells"), world: &world };
+
+    let held = mutex(&ann).lock().await.expect("answered");
+    sent.is(1, "a free lock").await;
+    assert!(mutex(&bob).try_lock().await.expect("answered").is_none());
+    sent.is(1, "a try at a lock that is held").await;
+    let lock = mutex(&bob);
+    let handed = async {
+        sent.is(3, "the ticket, the watch of the one ahead, and a look at him").await;
+        held.release().await.expect("answered");
+    };
+    let (guard, ()) = join(lock.lock(), handed).await;
+    sent.is(3, "the release, a look at the line, and the end of the watch").await;
+    guard.expect("answered").release().await.expect("answered");
+    sent.is(1, "a release").await;
+
+    let pool = Semaphore::new(&ann, path("/counted/pool"), 3.try_into().expect("some"));
+    let permits = pool.acquire(2.try_into().expect("some")).await.expect("answered");
+    sent.is(1, "free permits").await;
+    permits.release().await.expect("answered");
+    sent.is(1, "their release").await;
+
+    let first = latch(&ann).join().await.expect("answered");
+    sent.is(1, "the lead that nobody has").await;
+    let second = latch(&bob).join().await.expect("answered");
+    sent.is(3, "a place behind the leader").await;
+    first.close().await.expect("answered");
+    let _lead = second.leading().await.expect("answered");
+    sent.is(3, "the leader's leaving, a look at the line, and the end of the watch").await;
+    second.close().await.expect("answered");
+    sent.is(1, "his leaving").await;
 }
 
 pub(crate) async fn a_node_with_a_time_to_live_needs_more() {

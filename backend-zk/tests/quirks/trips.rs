@@ -8,6 +8,10 @@ use futures_util::future::{Either, join, select};
 use synod_conformance::harness::Link;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::verb::Verb;
+use synod_core::client::{Client, ClientOptions};
+use synod_core::recipe::leader_latch::LeaderLatch;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::semaphore::Semaphore;
 use synod_core::store::{Backend as _, Expect, Lifetime, Query, SessionId, SessionOptions, Txn};
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, timeout};
@@ -88,6 +92,81 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     counted(asks(&links, id, 1, done(store, both)).await, &[Verb::Multi], &[]);
     let absent = Txn::new().check(path("/trips/c"), Expect::Absent).delete(&node, Expect::Any);
     counted(asks(&links, id, 1, done(store, absent)).await, &[Verb::Multi], &[]);
+}
+
+/// A client whose requests are counted. Nobody waits for so long that he looks after his own ticket.
+async fn counted(links: &Links) -> (Client, SessionId) {
+    let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));
+    let options = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(60)));
+    let client = Client::open(backend.expect("valid"), options).await.expect("a server runs");
+    let session = client.session().await.expect("it lives").info().id;
+    (client, session)
+}
+
+/// Holds that a session asks for these things next, in whatever order, and for nothing besides.
+async fn asks_for(links: &Links, session: SessionId, expected: &[Verb]) {
+    let mut asked = Vec::new();
+    let all = async {
+        while asked.len() < expected.len() {
+            let signs_of_life = |verb: &Verb| matches!(verb, Verb::Ping | Verb::Exists);
+            let more = links.take_requests(session).into_iter();
+            asked.extend(more.filter(|verb| !signs_of_life(verb)));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let in_time = timeout(PATIENCE, all).await;
+    let mut expected = expected.to_vec();
+    asked.sort();
+    expected.sort();
+    assert_eq!(asked, expected, "in time: {}", in_time.is_ok());
+}
+
+pub(super) async fn recipes_ask_for_no_more_than_they_need() {
+    const DRAWN: [Verb; 2] = [Verb::Create, Verb::List];
+    const WAITING: [Verb; 4] = [Verb::Create, Verb::List, Verb::Watch, Verb::Get];
+
+    let links = Links::start(&server().addresses()).expect("there are ports");
+    let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
+    let mutex = |client: &Client| Mutex::new(client, path("/counted/lock"));
+    let latch = |client: &Client| LeaderLatch::new(client, path("/counted/latch"));
+    // The directories are there.
+    for node in ["/counted/lock/x", "/counted/latch/x", "/counted/pool/x"] {
+        let made = bob.create(&path(node), "", Lifetime::Persistent).await.expect("answers");
+        assert!(made.committed().is_some());
+    }
+    let _before = (links.take_requests(anns), links.take_requests(bobs));
+
+    let held = mutex(&ann).lock().await.expect("answers");
+    asks_for(&links, anns, &DRAWN).await;
+    assert!(mutex(&bob).try_lock().await.expect("answers").is_none());
+    asks_for(&links, bobs, &[Verb::Sync, Verb::List]).await;
+    let handed = async {
+        asks_for(&links, bobs, &WAITING).await;
+        held.release().await.expect("answers");
+        asks_for(&links, anns, &[Verb::Delete]).await;
+    };
+    let lock = mutex(&bob);
+    let (guard, ()) = join(lock.lock(), handed).await;
+    asks_for(&links, bobs, &[Verb::Unwatch, Verb::List]).await;
+    guard.expect("answers").release().await.expect("answers");
+    asks_for(&links, bobs, &[Verb::Delete]).await;
+
+    let pool = Semaphore::new(&ann, path("/counted/pool"), 3.try_into().expect("some"));
+    let permit = pool.acquire(2.try_into().expect("some")).await.expect("answers");
+    asks_for(&links, anns, &DRAWN).await;
+    permit.release().await.expect("answers");
+    asks_for(&links, anns, &[Verb::Delete]).await;
+
+    let first = latch(&ann).join().await.expect("answers");
+    asks_for(&links, anns, &DRAWN).await;
+    let second = latch(&bob).join().await.expect("answers");
+    asks_for(&links, bobs, &WAITING).await;
+    first.close().await.expect("answers");
+    asks_for(&links, anns, &[Verb::Delete]).await;
+    let _lead = second.leading().await.expect("answers");
+    asks_for(&links, bobs, &[Verb::Unwatch, Verb::List]).await;
+    second.close().await.expect("answers");
+    asks_for(&links, bobs, &[Verb::Delete]).await;
 }
 
 pub(super) async fn an_idle_session_gives_signs_of_life_only() {

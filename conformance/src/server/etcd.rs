@@ -166,10 +166,19 @@ impl Cluster {
     /// How many messages clients sent all servers so far: requests of one answer, and what went
     /// into streams, as watches and signs of life do; `None` if a server does not tell.
     pub fn messages(&self) -> Option<u64> {
+        self.received(|_labels| true)
+    }
+
+    /// [`Cluster::messages`] without the signs of life, which come when they come.
+    pub fn asked(&self) -> Option<u64> {
+        self.received(|labels| !labels.contains("LeaseKeepAlive"))
+    }
+
+    fn received(&self, wanted: impl Fn(&str) -> bool) -> Option<u64> {
         let count = |line: &str| {
-            let (_labels, number) =
+            let (labels, number) =
                 line.strip_prefix("grpc_server_msg_received_total{")?.split_once('}')?;
-            number.trim().parse::<u64>().ok()
+            wanted(labels).then(|| number.trim().parse::<u64>().ok())?
         };
         let told = self.each().map(|member| member.ask("/metrics").ok());
         told.map(|told| Some(told?.lines().filter_map(count).sum::<u64>())).sum()
