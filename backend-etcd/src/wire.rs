@@ -303,7 +303,7 @@ mod tests {
         }
 
         fn flush(&mut self) -> bool {
-            self.act(|wire, cx| wire.poll_flush(cx)).is_ready()
+            self.act(Write::poll_flush).is_ready()
         }
 
         fn taken(&self) -> Vec<&[u8]> {
@@ -383,7 +383,7 @@ mod tests {
     fn who_shuts_down_leaves_nothing() {
         let mut driver = Driver::new(100);
         driver.write(b"bye");
-        assert!(driver.act(|wire, cx| wire.poll_shutdown(cx)).is_ready());
+        assert!(driver.act(Write::poll_shutdown).is_ready());
         assert_eq!(driver.taken(), [b"bye"]);
     }
 
