@@ -27,6 +27,7 @@ mod tickets;
 mod tls;
 mod watched;
 mod watches;
+mod wire;
 mod writer;
 
 pub use backend::EtcdBackend;

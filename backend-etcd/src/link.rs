@@ -10,10 +10,12 @@ use etcd_client::{
     Channel, Client, ConnectOptions, DeleteResponse, Error, GetOptions, GetResponse, KvClient,
     LeaseClient, PutOptions, PutResponse, Txn, TxnOp, TxnResponse, WatchClient,
 };
+use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::sync::OnceCell;
 use tonic::transport::Endpoint;
 
 use crate::options::EtcdOptions;
+use crate::wire;
 
 /// The largest answer that is taken in one piece.
 const LARGEST: usize = 64 << 20;
@@ -41,14 +43,12 @@ impl Link {
     pub(crate) async fn open(options: &EtcdOptions, url: &str) -> Result<Self, Error> {
         // No keep-alive of HTTP/2: servers close connections over one that is faster than theirs,
         // and every call here has a time limit of its own.
-        let mut endpoint = Endpoint::from_shared(url.to_owned())?
-            .connect_timeout(options.timeout)
-            .tcp_keepalive(Some(Duration::from_secs(30)));
+        let mut endpoint = Endpoint::from_shared(url.to_owned())?.connect_timeout(options.timeout);
         if let Some(tls) = &options.tls {
             endpoint = tls.configure(endpoint)?;
         }
         // The client's own way to connect is made for many members at a time.
-        let channel = Channel::Tonic(endpoint.connect_lazy());
+        let channel = wire::channel(&endpoint, connector(options));
         let mut options = connect_options(options);
         let local = options.clone();
         options = options.with_require_leader(true);
@@ -158,6 +158,16 @@ impl Link {
     pub(crate) fn is_proven(&self) -> bool {
         self.proven.load(Ordering::Relaxed)
     }
+}
+
+fn connector(options: &EtcdOptions) -> HttpConnector {
+    let mut http = HttpConnector::new();
+    // It is TLS that makes the difference, which comes on top.
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_keepalive(Some(Duration::from_secs(30)));
+    http.set_connect_timeout(Some(options.timeout));
+    http
 }
 
 fn connect_options(options: &EtcdOptions) -> ConnectOptions {

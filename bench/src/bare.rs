@@ -3,4 +3,5 @@
 //! measured against those.
 
 pub mod etcd;
+pub mod same;
 pub mod zookeeper;

@@ -87,6 +87,8 @@ enum Kind {
     Floor,
     /// The client crate that the backend is built on
     Bare,
+    /// That crate, asking etcd exactly what ours asks
+    Same,
 }
 
 fn main() -> ExitCode {
@@ -161,6 +163,8 @@ async fn open(
         (Kind::Floor, _) => Box::new(Floor::open(&url, "/floor-bench").await?),
         (Kind::Bare, Server::Zookeeper) => Box::new(bare::zookeeper::Bare::connect(address).await?),
         (Kind::Bare, Server::Etcd) => Box::new(bare::etcd::Bare::connect(address).await?),
+        (Kind::Same, Server::Etcd) => Box::new(bare::same::Same::connect(address).await?),
+        (Kind::Same, Server::Zookeeper) => return Err("there, bare does what ours does".into()),
     })
 }
 

@@ -18,11 +18,12 @@ const BOTTOM: f64 = 40.0;
 const COLUMNS: usize = 2;
 
 /// Everybody's colour, told apart by those too who see no red or no green.
-const COLOURS: [(&str, &str); 7] = [
+const COLOURS: [(&str, &str); 8] = [
     (OURS, "#d55e00"),
     ("plain", "#cc79a7"),
     ("floor", "#e69f00"),
     ("bare", "#777777"),
+    ("same", "#009e73"),
     ("curator", "#0072b2"),
     ("kazoo", "#56b4e9"),
     ("go", "#0072b2"),

@@ -63,14 +63,14 @@ impl Server {
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let peers: &[&str] = match self {
             Self::Zookeeper => &["curator", "kazoo"],
-            Self::Etcd => &["go"],
+            Self::Etcd => &["same", "go"],
         };
-        RUST.iter().chain(peers).copied()
+        ["ours", "plain", "floor", "bare"].iter().chain(peers).copied()
     }
 }
 
 /// The racers that are in this program.
-const RUST: [&str; 4] = ["ours", "plain", "floor", "bare"];
+const RUST: [&str; 5] = ["ours", "plain", "floor", "bare", "same"];
 
 impl Stand {
     /// Starts a server; with `fsync` it writes to the disk before it answers, as by default.

@@ -11,7 +11,7 @@ use crate::task::{Measure, Work};
 /// Who the others are compared with.
 pub const OURS: &str = "ours";
 /// In which order the others have their columns.
-const OTHERS: [&str; 6] = ["plain", "floor", "bare", "curator", "kazoo", "go"];
+const OTHERS: [&str; 7] = ["plain", "floor", "bare", "same", "curator", "kazoo", "go"];
 
 /// All that was measured, by row and column.
 #[derive(Clone, Debug, Default)]

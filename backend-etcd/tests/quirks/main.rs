@@ -73,6 +73,7 @@ fn main() -> ExitCode {
             a_path_too_deep_for_etcd_is_refused;
         trips: every_call_is_one_request
             recipes_ask_for_no_more_than_they_need
+            a_refusal_for_what_seldom_matters_is_asked_once_more
             what_is_observed_is_asked_for_at_once
             a_node_with_a_time_to_live_needs_more;
         prompt: no_watch_ever_has_to_catch_up

@@ -8,7 +8,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::recipe::leader_latch::LeaderLatch;
 use synod_core::recipe::mutex::Mutex;
 use synod_core::recipe::semaphore::Semaphore;
-use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
+use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn, Why};
 use synod_etcd::EtcdBackend;
 
 use crate::world::{World, create, eventually, path, through};
@@ -74,6 +74,35 @@ pub(crate) async fn every_call_is_one_request() {
         };
         // Now and then a read overtakes its watch, and is made again.
         assert!(requests(&world, observing).await <= 2, "{query:?}");
+    }
+}
+
+pub(crate) async fn a_refusal_for_what_seldom_matters_is_asked_once_more() {
+    let world = World::alone();
+    let ann = world.session(TTL).await;
+    create(&*ann, "/e", Lifetime::Session).await;
+    create(&*ann, "/d/n", Lifetime::Persistent).await;
+    let ticket = |text| Txn::new().create_sequential(path(text), "", Lifetime::Session);
+    create(&*ann, "/q/t-", Lifetime::Session).await;
+    let node = ann.read(Query::node(path("/d/n"))).await.expect("answered").into_node();
+    let version = Expect::Version(node.and_then(|node| node.stat).expect("there").version);
+    let refusals = [
+        (Txn::new().create(path("/e/n"), "", Lifetime::Persistent), Why::BelowEphemeral, 2),
+        (ticket("/e/t-"), Why::BelowEphemeral, 2),
+        (ticket("/q/t-"), Why::Exists, 2),
+        (Txn::new().create(path("/d"), "", Lifetime::Persistent), Why::Exists, 2),
+        (Txn::new().delete(path("/d"), version), Why::HasChildren, 2),
+        (Txn::new().delete(path("/d"), Expect::Any), Why::HasChildren, 1),
+        (Txn::new().delete(path("/d/m"), Expect::Any), Why::Missing, 1),
+        (Txn::new().create(path("/d/n"), "", Lifetime::Persistent), Why::Exists, 1),
+    ];
+    for (txn, why, times) in refusals {
+        let shown = format!("{txn:?}");
+        let asked = requests(&world, async {
+            let outcome = ann.commit(txn).await.expect("answered");
+            assert_eq!(outcome.rejected().map(|no| no.why), Some(why), "{shown}");
+        });
+        assert_eq!(asked.await, times, "{shown}");
     }
 }
 

@@ -14,7 +14,7 @@ use crate::report::{Report, Stopwatch};
 use crate::task::{Task, Work};
 
 /// Long enough for all of it.
-const TTL: i64 = 3_600;
+pub(super) const TTL: i64 = 3_600;
 const DIR: &str = "/bare-bench";
 
 /// The bare crate, on one connection, with leases.
@@ -143,6 +143,6 @@ impl fmt::Debug for Bare {
     }
 }
 
-fn holds(held: bool) -> Result<(), Failure> {
+pub(super) fn holds(held: bool) -> Result<(), Failure> {
     if held { Ok(()) } else { Err("nobody else is there, and yet it was refused".into()) }
 }
