@@ -141,12 +141,11 @@ impl Worker {
         if !refused {
             me.wrong("L-RW-5", || "a reader may write".to_owned());
         }
-        match me.pick(3) {
-            0 => drop(guard),
-            _ => {
-                grants.returns(guard.path());
-                drop(me.perhaps(guard.release()).await);
-            }
+        if me.pick(3) == 0 {
+            drop(guard);
+        } else {
+            grants.returns(guard.path());
+            drop(me.perhaps(guard.release()).await);
         }
     }
 
