@@ -1,0 +1,297 @@
+//! [`Gathered`]: a connection that holds what is written until whoever else is ready to run has run.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+
+/// How often others may run before what was written goes out.
+const TURNS: u8 = 2;
+/// How much is held at most.
+const HELD: usize = 16 << 10;
+
+/// A connection that holds what is written to it for some turns of whoever drives it.
+///
+/// It says that all is flushed when it is only held, and has its driver woken: who is woken reads and
+/// flushes again, and meanwhile others had their turn, and perhaps something to write.
+pub(super) struct Gathered<T> {
+    io: T,
+    held: Vec<u8>,
+    /// How much of it is on its way already.
+    gone: usize,
+    turns: u8,
+    /// Whether the other side takes no more just now. It wakes who waits for it.
+    full: bool,
+}
+
+impl<T: Write + Unpin> Gathered<T> {
+    pub(super) fn new(io: T) -> Self {
+        Self { io, held: Vec::new(), gone: 0, turns: 0, full: false }
+    }
+
+    /// Writes what is held.
+    fn write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.full = true;
+        while self.gone < self.held.len() {
+            let wrote = ready!(Pin::new(&mut self.io).poll_write(cx, &self.held[self.gone..]))?;
+            if wrote == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.gone += wrote;
+        }
+        self.held.clear();
+        (self.gone, self.turns, self.full) = (0, 0, false);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Another turn begins. That what is held goes out does not depend on a flush.
+    fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        if self.full || self.turns > TURNS {
+            return match self.write_out(cx) {
+                Poll::Ready(written) => written,
+                Poll::Pending => Ok(()),
+            };
+        }
+        self.turns += 1;
+        cx.waker().wake_by_ref();
+        Ok(())
+    }
+}
+
+impl<T: Read + Write + Unpin> Read for Gathered<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        // Who drives the connection always reads first.
+        self.turn(cx)?;
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl<T: Write + Unpin> Write for Gathered<T> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.as_mut().poll_write_vectored(cx, &[io::IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let size: usize = bufs.iter().map(|buf| buf.len()).sum();
+        if self.held.len() + size > HELD {
+            ready!(self.write_out(cx))?;
+        }
+        if size > HELD {
+            return Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        }
+        for buf in bufs {
+            self.held.extend_from_slice(buf);
+        }
+        Poll::Ready(Ok(size))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.held.is_empty() || self.full || self.turns >= TURNS {
+            ready!(self.write_out(cx))?;
+            return Pin::new(&mut self.io).poll_flush(cx);
+        }
+        cx.waker().wake_by_ref();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.write_out(cx))?;
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Wake, Waker};
+
+    use super::*;
+
+    /// Takes what is written while there is room, and has nothing to read.
+    #[derive(Default)]
+    struct Far {
+        room: usize,
+        taken: Vec<Vec<u8>>,
+    }
+
+    impl Read for Far {
+        fn poll_read(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            _: ReadBufCursor<'_>,
+        ) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    impl Write for Far {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            buf: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            let taken = buf.len().min(self.room);
+            if taken == 0 {
+                return Poll::Pending;
+            }
+            self.room -= taken;
+            self.taken.push(buf[..taken].to_vec());
+            Poll::Ready(Ok(taken))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whoever drives a connection.
+    struct Driver {
+        wire: Gathered<Far>,
+        woken: Arc<Woken>,
+    }
+
+    impl Driver {
+        fn new(room: usize) -> Self {
+            Self { wire: Gathered::new(Far { room, ..Far::default() }), woken: Arc::default() }
+        }
+
+        fn act<T>(
+            &mut self,
+            act: impl FnOnce(Pin<&mut Gathered<Far>>, &mut Context<'_>) -> T,
+        ) -> T {
+            let waker = Waker::from(self.woken.clone());
+            act(Pin::new(&mut self.wire), &mut Context::from_waker(&waker))
+        }
+
+        fn write(&mut self, text: &[u8]) {
+            let wrote = self.act(|wire, cx| wire.poll_write(cx, text));
+            assert!(matches!(wrote, Poll::Ready(Ok(count)) if count == text.len()));
+        }
+
+        /// Reads, without a flush behind it.
+        fn read(&mut self) {
+            let mut room = [0; 8];
+            let mut buf = hyper::rt::ReadBuf::new(&mut room);
+            assert!(self.act(|wire, cx| wire.poll_read(cx, buf.unfilled())).is_pending());
+        }
+
+        fn flush(&mut self) -> bool {
+            self.act(Write::poll_flush).is_ready()
+        }
+
+        fn taken(&self) -> Vec<&[u8]> {
+            self.wire.io.taken.iter().map(Vec::as_slice).collect()
+        }
+
+        fn woken(&self) -> usize {
+            self.woken.0.swap(0, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn what_is_written_within_some_turns_goes_out_at_once() {
+        let mut driver = Driver::new(100);
+        for piece in [&b"head"[..], b"body"] {
+            driver.read();
+            driver.write(piece);
+            assert!(driver.flush());
+            assert_eq!(driver.taken(), [b""; 0], "somebody may have more");
+            assert!(driver.woken() > 0, "else it would stay here");
+        }
+        driver.read();
+        assert!(driver.flush());
+        assert_eq!(driver.taken(), [b"headbody"]);
+
+        driver.woken();
+        driver.read();
+        assert!(driver.flush());
+        assert_eq!((driver.taken().len(), driver.woken()), (1, 0), "then there is rest");
+    }
+
+    #[test]
+    fn what_is_held_goes_out_also_if_nobody_flushes_again() {
+        let mut driver = Driver::new(100);
+        driver.write(b"ping");
+        assert!(driver.flush());
+        let mut turns = 0;
+        while driver.taken().is_empty() {
+            assert!(driver.woken() > 0, "turn {turns}");
+            driver.read();
+            turns += 1;
+        }
+        assert_eq!((driver.taken(), turns), (vec![&b"ping"[..]], usize::from(TURNS) + 2));
+    }
+
+    #[test]
+    fn who_cannot_write_waits_for_the_other_side_and_for_nothing_else() {
+        let mut driver = Driver::new(3);
+        driver.write(b"hello");
+        while driver.flush() {
+            driver.read();
+        }
+        assert_eq!(driver.taken(), [b"hel"]);
+        driver.woken();
+        driver.read();
+        assert!(!driver.flush());
+        assert_eq!(driver.woken(), 0, "it would turn in circles");
+
+        driver.wire.io.room = 100;
+        driver.read();
+        assert_eq!(driver.taken(), [&b"hel"[..], b"lo"]);
+    }
+
+    #[test]
+    fn no_more_is_held_than_fits() {
+        let mut driver = Driver::new(usize::MAX);
+        driver.write(&vec![1; HELD]);
+        assert_eq!(driver.taken().len(), 0);
+        driver.write(&[2]);
+        assert_eq!(driver.taken().len(), 1);
+        driver.write(&vec![3; HELD + 1]);
+        let taken: Vec<usize> = driver.taken().iter().map(|piece| piece.len()).collect();
+        assert_eq!(taken, [HELD, 1, HELD + 1], "in order");
+    }
+
+    #[test]
+    fn who_shuts_down_leaves_nothing() {
+        let mut driver = Driver::new(100);
+        driver.write(b"bye");
+        assert!(driver.act(Write::poll_shutdown).is_ready());
+        assert_eq!(driver.taken(), [b"bye"]);
+    }
+}
