@@ -43,12 +43,15 @@ impl Link {
     pub(crate) async fn open(options: &EtcdOptions, url: &str) -> Result<Self, Error> {
         // No keep-alive of HTTP/2: servers close connections over one that is faster than theirs,
         // and every call here has a time limit of its own.
-        let mut endpoint = Endpoint::from_shared(url.to_owned())?.connect_timeout(options.timeout);
-        if let Some(tls) = &options.tls {
-            endpoint = tls.configure(endpoint)?;
-        }
+        let http = connector(options);
         // The client's own way to connect is made for many members at a time.
-        let channel = wire::channel(&endpoint, connector(options));
+        let channel = match &options.tls {
+            None => wire::channel(url.parse()?, http),
+            Some(tls) => {
+                let endpoint = Endpoint::from_shared(url.to_owned())?;
+                wire::encrypted(&tls.configure(endpoint.connect_timeout(options.timeout))?, http)
+            }
+        };
         let mut options = connect_options(options);
         let local = options.clone();
         options = options.with_require_leader(true);

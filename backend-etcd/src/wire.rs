@@ -13,13 +13,22 @@ use tower::util::BoxCloneSyncService;
 use tower::{Service as _, ServiceBuilder, ServiceExt as _};
 
 use self::gathered::Gathered;
+use self::straight::Straight;
 use self::whole::Whole;
 
 mod gathered;
+mod straight;
 mod whole;
 
-/// What `http` knows how to connect to, as the client wants it.
-pub(crate) fn channel(endpoint: &Endpoint, http: HttpConnector) -> Channel {
+/// A connection to `to`, as the client wants it.
+pub(crate) fn channel(to: Uri, http: HttpConnector) -> Channel {
+    let straight = Straight::new(to, http);
+    let sending = tower::service_fn(move |request| straight.clone().send(request));
+    Channel::Custom(BoxCloneSyncService::new(sending))
+}
+
+/// The same, encrypted as `endpoint` says.
+pub(crate) fn encrypted(endpoint: &Endpoint, http: HttpConnector) -> Channel {
     let gathering = tower::service_fn(move |uri: Uri| {
         let mut http = http.clone();
         async move {
