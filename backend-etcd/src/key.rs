@@ -6,7 +6,7 @@
 use synod_core::path::Path;
 
 /// A key, or all keys from one up to another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Range {
     pub(crate) key: Vec<u8>,
     /// The first key behind it; empty if there is only one.

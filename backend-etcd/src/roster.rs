@@ -1,4 +1,4 @@
-//! [`Roster`]: what is watched, by our names for it and by those on the stream.
+//! [`Roster`]: what is watched, for whom, and by which names on the stream.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,12 +6,17 @@ use etcd_client::{WatchOptions, WatchResponse};
 use synod_core::error::Error;
 
 use crate::error::of_watch;
-use crate::watched::Watched;
+use crate::key::Range;
+use crate::watched::{Listener, Watched};
 
 /// Everything that is watched, and what is still to be sent about it.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     all: BTreeMap<i64, Watched>,
+    /// What is watched already: whoever wants to know more of it shares the watch.
+    by_range: BTreeMap<Range, i64>,
+    /// What each listener listens to.
+    by_listener: BTreeMap<i64, i64>,
     /// What the names on the stream stand for. A new request has a new name.
     by_name: BTreeMap<i64, i64>,
     last_name: i64,
@@ -48,19 +53,41 @@ impl Roster {
         self.all.is_empty()
     }
 
-    pub(crate) fn add(&mut self, id: i64, watched: Watched) {
-        self.all.insert(id, watched);
+    /// Somebody wants to know of a range.
+    pub(crate) fn add(&mut self, range: Range, listener: Listener) {
+        if let Some(id) = self.by_range.get(&range).copied()
+            && let Some(watched) = self.all.get_mut(&id)
+        {
+            self.by_listener.insert(listener.id, id);
+            watched.join(listener);
+            return;
+        }
+        // A watch is called as whoever listened first.
+        let id = listener.id;
+        self.by_listener.insert(id, id);
+        self.by_range.insert(range.clone(), id);
+        self.all.insert(id, Watched::new(range, listener));
         self.ask_for(id);
     }
 
-    pub(crate) fn remove(&mut self, id: i64) {
-        let Some(watched) = self.all.remove(&id) else { return };
+    pub(crate) fn remove(&mut self, listener: i64) {
+        let Some(id) = self.by_listener.remove(&listener) else { return };
+        if self.all.get_mut(&id).is_some_and(|watched| !watched.leave(listener)) {
+            return;
+        }
+        let Some(watched) = self.take(id) else { return };
         self.by_name.remove(&watched.name);
         let create = Unsent::Create(watched.name);
         match self.unsent.iter().position(|unsent| *unsent == create) {
             Some(place) => drop(self.unsent.remove(place)),
             None => self.unsent.push_back(Unsent::Cancel(watched.name)),
         }
+    }
+
+    fn take(&mut self, id: i64) -> Option<Watched> {
+        let watched = self.all.remove(&id)?;
+        self.by_range.remove(watched.range());
+        Some(watched)
     }
 
     /// The stream is gone: everything is to be asked for again.
@@ -102,8 +129,9 @@ impl Roster {
     /// Nobody may watch anything.
     pub(crate) fn refuse(&mut self, error: &Error) {
         for watched in std::mem::take(&mut self.all).values_mut() {
-            watched.refuse(error.clone());
+            watched.refuse(error);
         }
+        self.by_range.clear();
         self.hang_up();
     }
 
@@ -142,8 +170,8 @@ impl Roster {
                 return Heard::Stale;
             }
             self.by_name.remove(&name);
-            watched.refuse(of_watch(&response.cancel_reason));
-            self.all.remove(&id);
+            watched.refuse(&of_watch(&response.cancel_reason));
+            self.take(id);
         } else if response.created {
             let revision = response.header.map_or(0, |header| header.revision);
             if watched.begun(revision) {
@@ -170,8 +198,10 @@ mod tests {
     fn add(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
         let (feed, watch) = Feed::new(8);
         let (ready, opened) = oneshot::channel();
-        let query = Query::node(Path::new("/n").expect("valid"));
-        roster.add(id, Watched::new(covers(&query).remove(0), feed, ready));
+        // Each of them another.
+        let query = Query::node(Path::new(&format!("/n{id}")).expect("valid"));
+        let covered = covers(&query).remove(0);
+        roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
         (watch, opened)
     }
 
@@ -232,6 +262,37 @@ mod tests {
         assert_eq!(roster.hear(created(3)), Heard::Behind(7, 1));
         roster.resync(1);
         assert!(matches!(watch.try_next(), Some(Event::Resync)));
+    }
+
+    #[test]
+    fn whoever_watches_the_same_shares_a_watch() {
+        let mut roster = Roster::default();
+        let covered = covers(&Query::children(Path::new("/d").expect("valid"))).remove(0);
+        let listen = |roster: &mut Roster, id| {
+            let (feed, watch) = Feed::new(8);
+            let (ready, opened) = oneshot::channel();
+            roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
+            (watch, opened)
+        };
+        let (mut first, _opened) = listen(&mut roster, 1);
+        assert_eq!(send_all(&mut roster), 1);
+        roster.hear(created(1));
+        let (mut second, mut opened) = listen(&mut roster, 2);
+        assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 7);
+        assert_eq!(send_all(&mut roster), 0, "it is watched already");
+
+        roster.resync(1);
+        for watch in [&mut first, &mut second] {
+            assert!(matches!(watch.try_next(), Some(Event::Resync)));
+        }
+        roster.remove(1);
+        assert!(roster.request().is_none() && !roster.is_empty(), "one is left");
+        roster.remove(2);
+        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+
+        let _third = listen(&mut roster, 3);
+        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+        assert_eq!(send_all(&mut roster), 2, "the end of the one, and another");
     }
 
     #[test]

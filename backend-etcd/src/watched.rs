@@ -1,4 +1,4 @@
-//! [`Watched`]: one range that is watched, and how far it has been told.
+//! [`Watched`]: one range that is watched for whoever listens, and how far it has been told.
 
 use etcd_client::WatchOptions;
 use etcd_client::proto::PbEvent;
@@ -12,7 +12,7 @@ use crate::key::{self, Range};
 /// What of a query's subject is one range.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
-    range: Range,
+    pub(crate) range: Range,
     /// Whether what a node holds matters, or only that it is there.
     updates: bool,
 }
@@ -30,13 +30,53 @@ pub(crate) fn covers(query: &Query) -> Vec<Covered> {
     }
 }
 
-/// A range that is watched for a [`Feed`].
+/// Somebody who is told of what is covered.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) id: i64,
+    updates: bool,
+    feed: Feed,
+    /// Waits to hear that it is watched.
+    ready: Option<oneshot::Sender<Result<i64>>>,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        id: i64,
+        covered: &Covered,
+        feed: Feed,
+        ready: oneshot::Sender<Result<i64>>,
+    ) -> Self {
+        Self { id, updates: covered.updates, feed, ready: Some(ready) }
+    }
+
+    /// It is watched: everything from behind this revision on is told.
+    fn begin(&mut self, revision: i64) {
+        if let Some(ready) = self.ready.take() {
+            let _heard = ready.send(Ok(revision)).is_ok();
+        }
+    }
+
+    fn tell(&self, changes: impl IntoIterator<Item = Change>) {
+        let mine = |change: &Change| self.updates || change.kind != Kind::Updated;
+        let _told = self.feed.send_all(changes.into_iter().filter(mine));
+    }
+
+    fn refuse(&mut self, error: Error) {
+        match self.ready.take() {
+            Some(ready) => {
+                let _heard = ready.send(Err(error)).is_ok();
+            }
+            None => self.feed.end(End::Failed(error.into())),
+        }
+    }
+}
+
+/// A range that is watched once, for everybody who wants to know.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    covered: Covered,
-    feed: Feed,
-    /// Who waits to hear that it is watched.
-    ready: Option<oneshot::Sender<Result<i64>>>,
+    range: Range,
+    listeners: Vec<Listener>,
     /// Every change before this revision was told; zero before the first.
     next: i64,
     /// Whether changes were lost, which is still to be told.
@@ -48,16 +88,27 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    pub(crate) fn new(covered: Covered, feed: Feed, ready: oneshot::Sender<Result<i64>>) -> Self {
-        Self {
-            covered,
-            feed,
-            ready: Some(ready),
-            next: 0,
-            missed: false,
-            held: Vec::new(),
-            name: 0,
+    pub(crate) fn new(range: Range, listener: Listener) -> Self {
+        let listeners = vec![listener];
+        Self { range, listeners, next: 0, missed: false, held: Vec::new(), name: 0 }
+    }
+
+    pub(crate) fn range(&self) -> &Range {
+        &self.range
+    }
+
+    /// One more wants to know. Where all is told already, it is as if it had been asked for then.
+    pub(crate) fn join(&mut self, mut listener: Listener) {
+        if self.next > 0 {
+            listener.begin(self.next - 1);
         }
+        self.listeners.push(listener);
+    }
+
+    /// One does not want to know any more. Says whether nobody does.
+    pub(crate) fn leave(&mut self, listener: i64) -> bool {
+        self.listeners.retain(|other| other.id != listener);
+        self.listeners.is_empty()
     }
 
     /// How to ask for it: from now on at first, later from where it broke off.
@@ -70,7 +121,7 @@ impl Watched {
         // In pieces: what was missed meanwhile comes at once, and may be larger than any message.
         let mut options =
             WatchOptions::new().with_watch_id(self.name).with_start_revision(from).with_fragment();
-        let range = &self.covered.range;
+        let range = &self.range;
         if !range.end.is_empty() {
             options = options.with_range(range.end.clone());
         }
@@ -83,8 +134,8 @@ impl Watched {
         if self.next == 0 {
             self.next = revision.saturating_add(1);
         }
-        if let Some(ready) = self.ready.take() {
-            let _heard = ready.send(Ok(revision)).is_ok();
+        for listener in &mut self.listeners {
+            listener.begin(revision);
         }
         std::mem::take(&mut self.missed)
     }
@@ -95,16 +146,15 @@ impl Watched {
     }
 
     pub(crate) fn resync(&self) {
-        let _told = self.feed.resync();
+        for listener in &self.listeners {
+            let _told = listener.feed.resync();
+        }
     }
 
     /// It cannot be watched.
-    pub(crate) fn refuse(&mut self, error: Error) {
-        match self.ready.take() {
-            Some(ready) => {
-                let _heard = ready.send(Err(error)).is_ok();
-            }
-            None => self.feed.end(End::Failed(error.into())),
+    pub(crate) fn refuse(&mut self, error: &Error) {
+        for listener in &mut self.listeners {
+            listener.refuse(error.clone());
         }
     }
 
@@ -129,10 +179,15 @@ impl Watched {
                     return None;
                 }
                 self.next = self.next.max(revision.saturating_add(1));
-                change(event).filter(|change| self.covered.updates || change.kind != Kind::Updated)
+                change(event)
             })
             .collect();
-        let _told = self.feed.send_all(changes);
+        if let Some((last, others)) = self.listeners.split_last() {
+            for listener in others {
+                listener.tell(changes.iter().cloned());
+            }
+            last.tell(changes);
+        }
     }
 }
 
@@ -172,11 +227,16 @@ mod tests {
         PbEvent { kv: Some(PbKeyValue { key: b"/d//n".to_vec(), ..kv }), ..PbEvent::default() }
     }
 
-    fn watched(query: &Query) -> (Watched, Watch) {
+    fn listener(id: i64, covered: &Covered) -> (Listener, Watch, oneshot::Receiver<Result<i64>>) {
         let (feed, watch) = Feed::new(16);
-        let (ready, _) = oneshot::channel();
+        let (ready, begun) = oneshot::channel();
+        (Listener::new(id, covered, feed, ready), watch, begun)
+    }
+
+    fn watched(query: &Query) -> (Watched, Watch) {
         let covered = covers(query).remove(0);
-        (Watched::new(covered, feed, ready), watch)
+        let (listener, watch, _) = listener(1, &covered);
+        (Watched::new(covered.range, listener), watch)
     }
 
     fn told(watch: &mut Watch) -> Vec<(Kind, u64)> {
@@ -241,5 +301,28 @@ mod tests {
         watched.begun(4);
         watched.tell(vec![put(5, 5), put(5, 6)], false);
         assert_eq!(told(&mut watch), [(Kind::Created, 5)]);
+    }
+
+    #[test]
+    fn who_comes_later_is_told_of_what_is_not_told_yet() {
+        let (mut watched, mut first) = watched(&Query::children(dir()));
+        let names = covers(&Query::children(dir()).names_only()).remove(0);
+        let (early, mut second, mut early_begun) = listener(2, &names);
+        watched.join(early);
+        assert!(early_begun.try_recv().is_err(), "it is not watched yet");
+        watched.begun(4);
+        assert_eq!(early_begun.try_recv().expect("told").expect("watched"), 4);
+        watched.tell(vec![put(5, 5), put(5, 6), put(5, 7)], true);
+
+        let (late, mut third, mut late_begun) = listener(3, &names);
+        watched.join(late);
+        assert_eq!(late_begun.try_recv().expect("told").expect("watched"), 6);
+        watched.tell(vec![put(8, 8)], false);
+
+        let all = [(Kind::Created, 5), (Kind::Updated, 6), (Kind::Updated, 7), (Kind::Created, 8)];
+        assert_eq!(told(&mut first), all);
+        assert_eq!(told(&mut second), [all[0], all[3]]);
+        assert_eq!(told(&mut third), [all[3]]);
+        assert!(!watched.leave(1) && !watched.leave(3) && watched.leave(2));
     }
 }

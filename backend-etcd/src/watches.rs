@@ -17,10 +17,11 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::error::{judge, translate, unanswered};
+use crate::key::Range;
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::roster::{Heard, Request, Roster};
-use crate::watched::{Watched, covers};
+use crate::watched::{Listener, covers};
 
 /// How many events a watch keeps for a reader who is slow.
 const EVENTS: usize = 4_096;
@@ -37,7 +38,7 @@ pub(crate) struct Watches {
 
 /// What is asked of the task that holds the stream.
 enum Order {
-    Open(i64, Watched),
+    Open(Range, Listener),
     Close(i64),
 }
 
@@ -70,8 +71,8 @@ impl Watches {
         for covered in covers(query) {
             let id = self.next.fetch_add(1, Ordering::Relaxed);
             let (ready, answer) = oneshot::channel();
-            let watched = Watched::new(covered, feed.clone(), ready);
-            let _sent = self.orders.send(Order::Open(id, watched)).is_ok();
+            let listener = Listener::new(id, &covered, feed.clone(), ready);
+            let _sent = self.orders.send(Order::Open(covered.range, listener)).is_ok();
             ids.push(id);
             created.push(answer);
         }
@@ -169,7 +170,7 @@ impl Watcher {
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Open(id, watched) => self.roster.add(id, watched),
+            Order::Open(range, listener) => self.roster.add(range, listener),
             Order::Close(id) => self.roster.remove(id),
         }
     }

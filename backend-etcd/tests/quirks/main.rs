@@ -82,7 +82,8 @@ fn main() -> ExitCode {
             a_delete_right_at_the_edge_of_what_etcd_forgot_is_told
             a_watch_goes_on_where_it_broke_off
             what_was_missed_may_be_larger_than_a_message
-            what_nobody_watches_is_not_watched;
+            what_nobody_watches_is_not_watched
+            a_session_has_one_stream_and_no_watch_twice;
         secure: who_may_not_is_told_so
             a_token_that_ran_out_is_renewed
             both_sides_show_certificates;

@@ -10,6 +10,9 @@ use tokio::time::sleep;
 
 use crate::world::{World, create, eventually, hears_of, next, path, through};
 
+/// A server that a pipe has none of: who is let in only there is let in nowhere.
+const NOBODY: Option<usize> = Some(usize::MAX);
+
 /// Cuts the link until the stream is given up, and has something done meanwhile.
 async fn while_cut(pipe: &Pipe, ttl: Duration, work: impl Future<Output = ()>) {
     pipe.set(Link::Cut);
@@ -104,21 +107,20 @@ pub(crate) async fn a_watch_goes_on_where_it_broke_off() {
 pub(crate) async fn what_was_missed_may_be_larger_than_a_message() {
     const NODES: usize = 90;
     let world = World::alone();
-    let ttl = Duration::from_secs(8);
-    let bob = world.session(Duration::from_secs(30)).await;
+    let ttl = Duration::from_secs(30);
+    let bob = world.session(ttl).await;
     let (pipe, ann) = through(&world, ttl).await;
     let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
 
     // 81 million bytes: the server would tell of them in one message.
     let data = Bytes::from(vec![7; 900_000]);
-    while_cut(&pipe, ttl, async {
-        for number in 0..NODES {
-            let node = path(&format!("/d/n{number}"));
-            let txn = Txn::new().create(node, data.clone(), Lifetime::Persistent);
-            bob.commit(txn).await.expect("answered").required().expect("free");
-        }
-    })
-    .await;
+    pipe.only(NOBODY);
+    for number in 0..NODES {
+        let node = path(&format!("/d/n{number}"));
+        let txn = Txn::new().create(node, data.clone(), Lifetime::Persistent);
+        bob.commit(txn).await.expect("answered").required().expect("free");
+    }
+    pipe.only(None);
 
     for number in 0..NODES {
         let Event::Changed(change) = next(&mut watch).await else { panic!("nothing was missed") };
@@ -144,4 +146,31 @@ pub(crate) async fn what_nobody_watches_is_not_watched() {
     ann.close().await.expect("closed");
     eventually("those of a closed session, too", async || world.cluster.watches() == 1).await;
     drop((ann, watches));
+}
+
+pub(crate) async fn a_session_has_one_stream_and_no_watch_twice() {
+    let world = World::alone();
+    let ttl = Duration::from_secs(20);
+    let (ann, bob) = (world.session(ttl).await, world.session(ttl).await);
+    let mut watches = Vec::new();
+    for query in [
+        Query::children(path("/d")),
+        Query::children(path("/d")).names_only(),
+        Query::children(path("/d")).newest(3),
+        Query::node(path("/n")),
+        Query::node(path("/n")),
+    ] {
+        watches.push(ann.observe(query).await.expect("answered").1);
+    }
+    assert_eq!((world.cluster.watches(), world.cluster.watch_streams()), (2, 1));
+
+    create(&*bob, "/d/n", Lifetime::Persistent).await;
+    for watch in &mut watches[..3] {
+        hears_of(watch, "/d/n").await;
+    }
+    watches.drain(..2);
+    create(&*bob, "/d/m", Lifetime::Persistent).await;
+    hears_of(&mut watches[0], "/d/m").await;
+    watches.clear();
+    eventually("none is left", async || world.cluster.watches() == 0).await;
 }

@@ -189,6 +189,11 @@ impl Cluster {
         self.sum("etcd_debugging_mvcc_watcher_total")
     }
 
+    /// How many streams of watches clients have open at all servers.
+    pub fn watch_streams(&self) -> u64 {
+        self.sum("etcd_debugging_mvcc_watch_stream_total")
+    }
+
     /// How many of the watches have to be told of what is past. A server does that ten times a second.
     pub fn late_watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_slow_watcher_total")
