@@ -29,6 +29,10 @@ impl Member<'_> {
 const SAID: &[(&str, &str)] = &[
     ("no leader", "a majority of the members must run and reach each other"),
     ("database space exceeded", "compact and defragment it, then disarm the alarm with etcdctl"),
+    (
+        "has been compacted",
+        "etcd forgets faster than this is read: have it keep more of its history",
+    ),
     ("permission denied", "no role of this user allows it for these keys"),
     ("user name is empty", "it wants a user and a password"),
     ("authentication is not enabled", "it takes no user and no password"),

@@ -3,13 +3,23 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
+use tokio::time::{Sleep, sleep};
 
 /// How often others may run before what was written goes out.
 const TURNS: u8 = 2;
 /// How much is held at most.
 const HELD: usize = 16 << 10;
+
+/// What the answer to a ping of HTTP/2 starts with, and how long it is.
+const PONG: ([u8; 9], usize) = ([0, 0, 8, 6, 1, 0, 0, 0, 0], 17);
+/// How long such an answer waits for something that it can go with: servers ping at each request, to
+/// learn how much they can be sent at a time.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// How much was sent at most, if they need not learn that soon.
+const LITTLE: usize = 4 << 10;
 
 /// A connection that holds what is written to it for some turns of whoever drives it.
 ///
@@ -21,13 +31,38 @@ pub(super) struct Gathered<T> {
     /// How much of it is on its way already.
     gone: usize,
     turns: u8,
+    /// How much was written the last time.
+    last: usize,
+    /// When the answer to a ping goes out by itself.
+    patience: Option<Pin<Box<Sleep>>>,
     /// Whether the other side takes no more just now. It wakes who waits for it.
     full: bool,
 }
 
 impl<T: Write + Unpin> Gathered<T> {
     pub(super) fn new(io: T) -> Self {
-        Self { io, held: Vec::new(), gone: 0, turns: 0, full: false }
+        Self { io, held: Vec::new(), gone: 0, turns: 0, last: 0, patience: None, full: false }
+    }
+
+    /// Whether nothing is held but the answer to a ping, which nobody waits for.
+    fn is_pong(&self) -> bool {
+        let (start, size) = PONG;
+        self.last <= LITTLE && self.held.len() == size && self.held.starts_with(&start)
+    }
+
+    /// Whether what is held may stay for so many turns; then its driver is woken again.
+    fn stays(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
+        if self.full {
+            return false;
+        }
+        if self.is_pong() {
+            let patience = self.patience.as_mut();
+            return patience.is_some_and(|patience| patience.as_mut().poll(cx).is_pending());
+        }
+        if self.turns < turns {
+            cx.waker().wake_by_ref();
+        }
+        self.turns < turns
     }
 
     /// Writes what is held.
@@ -40,6 +75,9 @@ impl<T: Write + Unpin> Gathered<T> {
             }
             self.gone += wrote;
         }
+        if self.gone > 0 {
+            self.last = self.gone;
+        }
         self.held.clear();
         (self.gone, self.turns, self.full) = (0, 0, false);
         Poll::Ready(Ok(()))
@@ -50,15 +88,14 @@ impl<T: Write + Unpin> Gathered<T> {
         if self.held.is_empty() {
             return Ok(());
         }
-        if self.full || self.turns > TURNS {
-            return match self.write_out(cx) {
-                Poll::Ready(written) => written,
-                Poll::Pending => Ok(()),
-            };
+        if self.stays(cx, TURNS + 1) {
+            self.turns += u8::from(!self.is_pong());
+            return Ok(());
         }
-        self.turns += 1;
-        cx.waker().wake_by_ref();
-        Ok(())
+        match self.write_out(cx) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Ok(()),
+        }
     }
 }
 
@@ -93,10 +130,14 @@ impl<T: Write + Unpin> Write for Gathered<T> {
             ready!(self.write_out(cx))?;
         }
         if size > HELD {
+            self.last = size;
             return Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
         }
         for buf in bufs {
             self.held.extend_from_slice(buf);
+        }
+        if self.is_pong() && self.patience.as_ref().is_none_or(|patience| patience.is_elapsed()) {
+            self.patience = Some(Box::pin(sleep(PATIENCE)));
         }
         Poll::Ready(Ok(size))
     }
@@ -106,12 +147,11 @@ impl<T: Write + Unpin> Write for Gathered<T> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.held.is_empty() || self.full || self.turns >= TURNS {
-            ready!(self.write_out(cx))?;
-            return Pin::new(&mut self.io).poll_flush(cx);
+        if !self.held.is_empty() && self.stays(cx, TURNS) {
+            return Poll::Ready(Ok(()));
         }
-        cx.waker().wake_by_ref();
-        Poll::Ready(Ok(()))
+        ready!(self.write_out(cx))?;
+        Pin::new(&mut self.io).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -213,6 +253,14 @@ mod tests {
             self.act(Write::poll_flush).is_ready()
         }
 
+        /// Goes on until nothing is held.
+        fn written(&mut self) {
+            while !self.wire.held.is_empty() {
+                self.read();
+                assert!(self.flush());
+            }
+        }
+
         fn taken(&self) -> Vec<&[u8]> {
             self.wire.io.taken.iter().map(Vec::as_slice).collect()
         }
@@ -284,6 +332,58 @@ mod tests {
         driver.write(&vec![3; HELD + 1]);
         let taken: Vec<usize> = driver.taken().iter().map(|piece| piece.len()).collect();
         assert_eq!(taken, [HELD, 1, HELD + 1], "in order");
+    }
+
+    fn pong() -> Vec<u8> {
+        [&PONG.0[..], b"echo it!"].concat()
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_a_ping_goes_with_what_is_written_next() {
+        let mut driver = Driver::new(1_000);
+        driver.write(&pong());
+        for _ in 0..10 {
+            driver.read();
+            assert!(driver.flush());
+        }
+        assert_eq!((driver.taken().len(), driver.woken()), (0, 0), "nobody turns in circles");
+
+        driver.write(b"request");
+        while driver.taken().is_empty() {
+            assert!(driver.flush());
+            assert!(driver.woken() > 0 || !driver.taken().is_empty());
+            driver.read();
+        }
+        assert_eq!(driver.taken(), [[&pong()[..], b"request"].concat()]);
+    }
+
+    #[tokio::test]
+    async fn the_answer_to_a_ping_does_not_wait_for_ever() {
+        let mut driver = Driver::new(1_000);
+        for round in 1..=2 {
+            driver.write(&pong());
+            driver.read();
+            assert!(driver.flush());
+            assert_eq!(driver.taken().len(), round - 1);
+            while driver.woken() == 0 {
+                sleep(Duration::from_millis(1)).await;
+            }
+            driver.read();
+            assert_eq!(driver.taken(), vec![pong(); round]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_sent_much_is_answered_soon() {
+        for much in [LITTLE + 1, HELD + 1] {
+            let mut driver = Driver::new(usize::MAX);
+            driver.write(&vec![1; much]);
+            driver.written();
+            driver.write(&pong());
+            assert!(driver.flush() && driver.woken() > 0);
+            driver.written();
+            assert_eq!(driver.taken().last().map(|last| last.len()), Some(PONG.1));
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::select;
+use etcd_client::{Txn as Request, TxnOp};
+use futures_util::future::{Either, select};
 use synod_conformance::server::etcd::Flavour;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, Error, ErrorKind};
@@ -184,6 +185,44 @@ pub(crate) async fn a_minority_says_that_it_is_one() {
     // What may lag is still there to be read.
     let view = ann.read(Query::node(path("/n")).local()).await.expect("it has no need of others");
     assert!(view.node().is_some());
+}
+
+/// Has etcd forget everything but the last moment, all the time.
+async fn forget(mut raw: etcd_client::Client) {
+    loop {
+        let put = raw.put("now", "x", None).await.expect("answered");
+        let now = put.header().expect("always there").revision();
+        raw.compact(now, None).await.expect("compacted");
+    }
+}
+
+pub(crate) async fn what_is_forgotten_before_it_is_read_is_said() {
+    let world = World::alone();
+    let mut raw = world.raw().await;
+    // Three pages, of which etcd has forgotten the moment when the second is asked for.
+    let keys: Vec<String> = (0..9_000).map(|number| format!("/d//n{number:05}")).collect();
+    for keys in keys.chunks(128) {
+        let puts: Vec<TxnOp> = keys.iter().map(|key| TxnOp::put(key.as_str(), "x", None)).collect();
+        raw.txn(Request::new().and_then(puts)).await.expect("answered");
+    }
+    let ann = world.session(Duration::from_secs(30)).await;
+    let listing = async {
+        loop {
+            match ann.read(Query::children(path("/d"))).await {
+                Ok(view) => assert_eq!(view.nodes.len(), keys.len(), "all of it or nothing"),
+                Err(error) => return error,
+            }
+        }
+    };
+
+    let Either::Left((error, _)) = select(pin!(listing), pin!(forget(raw))).await else {
+        panic!("nobody stops to forget")
+    };
+
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Backend, Effect::None), "{error}");
+    for word in ["has been compacted", "have it keep more of its history", "/d"] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
 }
 
 pub(crate) async fn a_full_store_says_how_to_go_on() {

@@ -58,6 +58,7 @@ fn main() -> ExitCode {
             what_certificates_lack_is_said
             who_may_not_is_told_why
             a_minority_says_that_it_is_one
+            what_is_forgotten_before_it_is_read_is_said
             a_full_store_says_how_to_go_on;
         failover: a_leader_that_dies_is_not_missed
             a_member_that_stands_still_is_passed_over
