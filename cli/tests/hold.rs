@@ -22,7 +22,9 @@ fn url(cluster: &Cluster) -> String {
 }
 
 fn synod(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
+    // Who starts the tests may have signals ignored, as `nohup` has, and what is started heeds that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_synod")]);
     let cluster = ETCD.as_ref().expect("it runs");
     command.env("SYNOD_STORE", url(cluster)).args(arguments);
     command
