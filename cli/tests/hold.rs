@@ -229,7 +229,9 @@ fn a_command_is_ended_when_the_lock_is_lost() {
     let (one, two) = (held.number(), held.number());
     own.kill(0).expect("it runs");
     held.ends_with(76);
-    assert!(!runs(one) && !runs(two));
+    assert!(!runs(one));
+    // Nobody waits for the child of a command: it was killed, and may be on its way.
+    eventually("its child is gone", || !runs(two));
 }
 
 fn some_share() {
