@@ -63,6 +63,8 @@ pub(crate) struct Form {
     pub(crate) room: Room,
     /// Whether a turn depends on more than the ticket right ahead.
     pub(crate) whole: bool,
+    /// Whether a ticket is written again and again, which means nothing to who is behind.
+    pub(crate) talks: bool,
 }
 
 /// A directory of tickets, as one recipe sees it. Costs nothing to make.
@@ -77,17 +79,22 @@ pub(crate) struct Line {
 impl Form {
     /// To share, or not, with whoever else comes.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: true }
+        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: true, talks: false }
     }
 
     /// So many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        Self { recipe, mark: order::permits_mark(permits), room, whole: true }
+        Self { recipe, mark: order::permits_mark(permits), room, whole: true, talks: false }
     }
 
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false }
+        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false, talks: false }
+    }
+
+    /// Tickets of this form are written again and again.
+    pub(crate) fn talking(self) -> Self {
+        Self { talks: true, ..self }
     }
 }
 

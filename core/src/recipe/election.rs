@@ -176,7 +176,8 @@ impl Election {
     }
 
     fn line(&self) -> Line {
-        Line::new(&self.client, self.path.clone(), Form::alone("election", "latch-"))
+        let form = Form::alone("election", "latch-").talking();
+        Line::new(&self.client, self.path.clone(), form)
     }
 }
 
