@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures_util::future::{Either, pending, select};
 
 use crate::clock::{self, Instant, sleep};
@@ -13,7 +14,7 @@ use crate::line::meter;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
-use crate::store::{Done, Event, Expect, Kind, Query, Revision, Sequence, Txn, Watch};
+use crate::store::{Done, Event, Expect, Kind, Outcome, Query, Revision, Sequence, Txn, Watch};
 
 /// Proof of holding something: a number that is larger for whoever holds it later.
 ///
@@ -277,6 +278,18 @@ impl Stub {
             return txn;
         }
         txn.check(self.path().clone(), Expect::Any)
+    }
+
+    /// Writes what others see of it.
+    pub(crate) async fn write(&self, data: Bytes) -> Result<()> {
+        let path = self.path().clone();
+        match self.session.commit(Txn::new().set(path.clone(), data, Expect::Any)).await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
+            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                .at(&path)
+                .because("the lead was lost before")),
+        }
     }
 
     pub(crate) fn is_gone(&self) -> bool {
