@@ -340,13 +340,14 @@ impl Stub {
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
         let mut delays = self.session.delays();
         let mut lent = Lent { stub: self, watch: self.kept().take() };
+        let mut node = Query::node(self.path().clone()).names_only().local().once();
         while !self.is_gone() {
             if let Some(watch) = &mut lent.watch {
-                until_more_than_data(watch).await;
+                // What was written once may be written often.
+                node.once &= !until_more_than_data(watch).await;
                 lent.watch = None;
             }
-            let node = Query::node(self.path().clone()).names_only().local();
-            match self.session.observe(node).await {
+            match self.session.observe(node.clone()).await {
                 Ok((view, watch)) if view.node().is_some() => lent.watch = Some(watch),
                 Ok(_) => self.gone.store(true, Ordering::Relaxed),
                 Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
@@ -360,14 +361,15 @@ impl Stub {
     }
 }
 
-/// Waits for anything but that a node holds other data.
-async fn until_more_than_data(watch: &mut Watch) -> Option<Event> {
-    loop {
-        match watch.next().await {
-            Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
-            event => return event,
-        }
+/// Waits for anything but that a node holds other data. Whether that happened, too.
+async fn until_more_than_data(watch: &mut Watch) -> bool {
+    let mut written = false;
+    while let Some(Event::Changed(change)) = watch.next().await
+        && change.kind == Kind::Updated
+    {
+        written = true;
     }
+    written
 }
 
 /// A store always tells what a transaction of one operation made.
