@@ -28,8 +28,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-zk-DroppedTicketStays-d.json"),
     ),
     (
-        "mutex-zk-GrantsUncertain-9b.json",
-        include_str!("../../corpus/mutex-zk-GrantsUncertain-9b.json"),
+        "mutex-zk-GrantsUncertain-83.json",
+        include_str!("../../corpus/mutex-zk-GrantsUncertain-83.json"),
     ),
     ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
     (
