@@ -42,8 +42,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     ("mutex-zk-SortsByName-3.json", include_str!("../../corpus/mutex-zk-SortsByName-3.json")),
     (
-        "mutex-zk-TicketPerSession-121.json",
-        include_str!("../../corpus/mutex-zk-TicketPerSession-121.json"),
+        "mutex-zk-TicketPerSession-498.json",
+        include_str!("../../corpus/mutex-zk-TicketPerSession-498.json"),
     ),
     (
         "mutex-zk-TokenIsSequence-9.json",
