@@ -10,8 +10,8 @@ use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Feed, Life, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn, View,
-    Watch,
+    End, Feed, Life, Limits, Loss, Outcome, Query, SessionId, SessionInfo, Status, Store, Txn,
+    View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
@@ -124,10 +124,13 @@ impl Store for MemStore {
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
         query.validate()?;
-        let (feed, watch) = Feed::new(EVENTS);
+        let (feed, watch) = if query.once { Feed::once() } else { Feed::new(EVENTS) };
         let (id, life) = (self.info.id, self.life.clone());
         let observe = move |shared: &Shared, now| {
             let (view, watch) = shared.world().observe(id, &query, feed.clone(), now)?;
+            if query.once && view.node().is_none() {
+                feed.end(End::Told);
+            }
             life.keep(watch, feed);
             Ok((view, watch))
         };

@@ -5,6 +5,8 @@
 //! watches when it reconnects; so each is made again then (`keep.rs`), and whoever observes is told to
 //! read again.
 //!
+//! Whoever needs one event only has a watch of another kind, if nobody else watches the path: see [`once`].
+//!
 //! Of very many paths not each has its own: see [`Watches::for_path`].
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,10 +22,13 @@ use synod_core::task::{Task, spawn};
 use zookeeper_client::AddWatchMode;
 
 use crate::error::Sort;
+use crate::hub::once::Coming;
 use crate::keep::{Proof, keep};
 use crate::news::{News, told};
 use crate::read::read_through;
 use crate::wire::Wire;
+
+mod once;
 
 /// How many events a watch keeps for a reader who is slow.
 const EVENTS: usize = 4_096;
@@ -37,6 +42,8 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct State {
     places: BTreeMap<Path, Place>,
+    /// Who waits for one event.
+    once: BTreeMap<u64, Feed>,
     watches: Watches,
     next: u64,
 }
@@ -56,6 +63,8 @@ struct Watched {
     places: BTreeSet<Path>,
     /// Watches for as long as this is here.
     _keeper: Task,
+    /// Watches for one event on the same path that nobody waits for any more.
+    retired: Vec<Coming>,
 }
 
 /// One path that is observed.
@@ -93,6 +102,11 @@ impl Hub {
     /// Watches and reads as one step: the watch leaves ahead of the read.
     pub(crate) async fn observe(self: &Arc<Self>, query: Query) -> Result<(View, Watch)> {
         let client = self.wire.client("observe")?;
+        if query.once
+            && let Some(observed) = self.observe_once(&query).await
+        {
+            return observed;
+        }
         let (feed, watch) = Feed::new(EVENTS);
         let (unwatch, created) = self.add(&query, feed);
         let watch = watch.with_guard(unwatch);
@@ -167,8 +181,12 @@ impl Hub {
     pub(crate) fn end(&self, why: Loss) {
         let mut state = self.state();
         let (places, watches) = (take(&mut state.places), take(&mut state.watches));
+        let once = take(&mut state.once);
         drop(state);
         drop(watches);
+        for feed in once.into_values() {
+            feed.end(End::SessionOver(why));
+        }
         for observer in places.into_values().flat_map(|place| place.observers.into_values()) {
             observer.feed.end(End::SessionOver(why));
         }
@@ -236,28 +254,34 @@ impl Watches {
     /// It keeps the session alive all the while. So when there are very many, the others below one
     /// directory are watched by one recursive watch there, and in the end all by one at the root.
     fn for_path(&self, path: &Path) -> Path {
-        const OWN: usize = 60_000;
         const ALL: usize = 90_000;
 
-        let fits = |path: &Path, room: usize| self.bytes + path.as_str().len() <= room;
-        if self.by_path.contains_key(path) || fits(path, OWN) {
+        if self.by_path.contains_key(path) || self.fits(path) {
             return path.clone();
         }
         let dir = path.parent().unwrap_or_else(Path::root);
         let recursive = |path: &Path| self.by_path.get(path).is_some_and(|it| it.recursive);
         match about(path).find(recursive) {
             Some(above) => above,
-            None if fits(&dir, ALL) => dir,
+            None if self.bytes + dir.as_str().len() <= ALL => dir,
             None => Path::root(),
         }
     }
 
+    /// Whether there is room for a watch of this path alone.
+    fn fits(&self, path: &Path) -> bool {
+        const OWN: usize = 60_000;
+
+        self.bytes + path.as_str().len() <= OWN
+    }
+
     /// Begins to watch a path, or goes on otherwise than before.
     fn add(&mut self, path: &Path, recursive: bool, keeper: Task) {
-        let before = self.remove(path);
-        let places = before.map(|watched| watched.places).unwrap_or_default();
+        let before = self.remove(path).map(|before| (before.places, before.retired));
+        let (places, retired) = before.unwrap_or_default();
         self.bytes += path.as_str().len();
-        self.by_path.insert(path.clone(), Watched { recursive, places, _keeper: keeper });
+        let watched = Watched { recursive, places, _keeper: keeper, retired };
+        self.by_path.insert(path.clone(), watched);
     }
 
     fn remove(&mut self, path: &Path) -> Option<Watched> {

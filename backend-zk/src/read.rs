@@ -7,7 +7,7 @@ use synod_core::path::Path;
 use synod_core::store::{
     Detail, Freshness, Node, Query, Revision, Scope, Sequence, SessionId, Stat, Version, View,
 };
-use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
+use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, Stat as ZkStat};
 
 use crate::container::is_container;
 use crate::error::Trouble;
@@ -21,15 +21,46 @@ pub(crate) async fn read_through(
     client: &Client,
     query: &Query,
 ) -> Result<(View, Vec<Path>), Trouble> {
+    let own = OnceLock::new();
+    through(|| read(wire, client, query, &own)).await
+}
+
+/// A node, and a watch that tells of its next change; of what is no node there is none.
+pub(crate) async fn node_watched(
+    wire: &Wire,
+    client: &Client,
+    query: &Query,
+) -> Result<(View, Option<OneshotWatcher>), Trouble> {
+    let ask = || async {
+        let seen = wire.seen();
+        let ahead = (query.freshness == Freshness::Latest).then(|| client.sync("/"));
+        let data = client.get_and_watch_data(query.path.as_str());
+        match wire.answer(behind(ahead, data)).await {
+            Ok((data, stat, watcher)) => {
+                let (view, _) = shown(wire, query, seen, data, &stat);
+                let watcher = view.node().is_some().then_some(watcher);
+                Ok((view, watcher))
+            }
+            Err(Trouble::Said(ZkError::NoNode)) => Ok((View::new(seen, vec![]), None)),
+            Err(trouble) => Err(trouble),
+        }
+    };
+    through(ask).await
+}
+
+/// Asks, and once more on the next connection if the one that it left by was lost.
+async fn through<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Trouble>
+where
+    F: Future<Output = Result<T, Trouble>>,
+{
     /// What loses every connection that it goes by may be the reason.
     const CONNECTIONS: usize = 3;
 
-    let own = OnceLock::new();
-    let mut answer = read(wire, client, query, &own).await;
+    let mut answer = ask().await;
     for _ in 1..CONNECTIONS {
         match answer {
             Err(Trouble::Said(ZkError::ConnectionLoss | ZkError::Custom(_))) => {
-                answer = read(wire, client, query, &own).await;
+                answer = ask().await;
             }
             _ => break,
         }
@@ -69,25 +100,34 @@ async fn node(
     sync: bool,
     seen: Revision,
 ) -> Result<(View, Vec<Path>), Trouble> {
-    let path = &query.path;
     let ahead = sync.then(|| client.sync("/"));
-    let data = client.get_data(path.as_str());
-    let found = wire.answer(behind(ahead, data)).await;
-    let (data, stat) = match found {
-        Ok(found) => found,
-        Err(Trouble::Said(ZkError::NoNode)) => return Ok((View::new(seen, vec![]), vec![])),
-        Err(trouble) => return Err(trouble),
-    };
-    let revision = wire.see(&stat).max(seen);
-    if is_container(&data, &stat) {
-        return Ok((View::new(revision, vec![]), vec![path.clone()]));
+    let data = client.get_data(query.path.as_str());
+    match wire.answer(behind(ahead, data)).await {
+        Ok((data, stat)) => Ok(shown(wire, query, seen, data, &stat)),
+        Err(Trouble::Said(ZkError::NoNode)) => Ok((View::new(seen, vec![]), vec![])),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// What a query about a node is told of what was found there.
+fn shown(
+    wire: &Wire,
+    query: &Query,
+    seen: Revision,
+    data: Vec<u8>,
+    stat: &ZkStat,
+) -> (View, Vec<Path>) {
+    let path = &query.path;
+    let revision = wire.see(stat).max(seen);
+    if is_container(&data, stat) {
+        return (View::new(revision, vec![]), vec![path.clone()]);
     }
     if path.is_root() {
-        return Ok((View::new(revision, vec![]), vec![]));
+        return (View::new(revision, vec![]), vec![]);
     }
     let data = if query.detail == Detail::Names { Bytes::new() } else { data.into() };
-    let node = Node::new(path.clone()).with(data, translate(&stat));
-    Ok((View::new(revision, vec![node]), vec![]))
+    let node = Node::new(path.clone()).with(data, translate(stat));
+    (View::new(revision, vec![node]), vec![])
 }
 
 async fn names(

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, select};
-use synod_core::error::Result;
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Life, Loss, Revision};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
@@ -55,8 +55,13 @@ impl Wire {
         let client = self.held().clone();
         match (self.life.loss(), client) {
             (None, Some(client)) => Ok(client),
-            (why, _) => Err(why.unwrap_or(Loss::Closed).error(doing)),
+            _ => Err(self.lost(doing)),
         }
+    }
+
+    /// Why there was no answer: the session is over.
+    pub(crate) fn lost(&self, doing: &'static str) -> Error {
+        self.life.loss().unwrap_or(Loss::Closed).error(doing)
     }
 
     /// There is a connection that was not there before.

@@ -199,6 +199,21 @@ impl Watcher {
         }
     }
 
+    /// [`Watcher::hears`], or that a watch for one event has ended.
+    pub(crate) async fn hears_or_ends(&mut self, of: &str, found: impl Fn(&Change) -> bool) {
+        loop {
+            match self.next(of).await {
+                Event::Changed(change) if !found(&change) => {}
+                Event::Changed(_) | Event::Resync => return,
+                Event::Ended(End::Told) => {
+                    assert!(self.watch.next().await.is_none(), "nothing is told after the end");
+                    return;
+                }
+                Event::Ended(end) => panic!("the watch ended, waiting for {of}: {end:?}"),
+            }
+        }
+    }
+
     /// Waits until a change of this path is told, in whatever way, or may have been missed.
     pub(crate) async fn hears_of(&mut self, path: &Path) -> Heard {
         let parent = path.parent();

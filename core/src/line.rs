@@ -10,6 +10,9 @@
 //! - [`Ticket::hold`]: the [`Hold`] that it becomes, which is what the recipe's user gets;
 //! - [`Line::standing`]: everybody in the line, for who wants to know.
 //!
+//! Elections share what is above that: a [`Candidacy`](candidacy::Candidacy), who stands again whenever his term is
+//! over; [`follow`](follow::follow), who is told of the first one; [`give`](heir::give), from him to whom he names.
+//!
 //! What holds for all of them:
 //!
 //! - **A ticket is gone when its owner is.** It is ephemeral; its [`Stub`] removes it when dropped; and a
@@ -30,7 +33,7 @@
 use bytes::Bytes;
 
 use crate::client::Client;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Stub;
 use crate::line::order::{Claim, Queue, Room, Turn};
 use crate::line::standing::Contender;
@@ -40,10 +43,15 @@ use crate::path::Path;
 use crate::session::Session;
 use crate::store::{Done, Lifetime, Node, Query, Sequence, Txn, View};
 
+pub(crate) mod candidacy;
+pub(crate) mod follow;
+pub(crate) mod heir;
 pub(crate) mod hold;
 pub(crate) mod order;
 pub(crate) mod standing;
 pub(crate) mod wait;
+
+mod stand;
 
 #[cfg(feature = "metrics")]
 mod meter;
@@ -63,6 +71,8 @@ pub(crate) struct Form {
     pub(crate) room: Room,
     /// Whether a turn depends on more than the ticket right ahead.
     pub(crate) whole: bool,
+    /// Whether a ticket is written again and again, which means nothing to who is behind.
+    pub(crate) talks: bool,
 }
 
 /// A directory of tickets, as one recipe sees it. Costs nothing to make.
@@ -77,17 +87,22 @@ pub(crate) struct Line {
 impl Form {
     /// To share, or not, with whoever else comes.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: true }
+        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: true, talks: false }
     }
 
     /// So many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        Self { recipe, mark: order::permits_mark(permits), room, whole: true }
+        Self { recipe, mark: order::permits_mark(permits), room, whole: true, talks: false }
     }
 
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false }
+        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false, talks: false }
+    }
+
+    /// Tickets of this form are written again and again.
+    pub(crate) fn talking(self) -> Self {
+        Self { talks: true, ..self }
     }
 }
 
@@ -120,7 +135,14 @@ impl Line {
 
     /// Everybody in it, in order.
     pub(crate) async fn standing(&self) -> Result<Vec<Contender>> {
-        standing::standing(&self.client, &self.dir, self.form.room).await
+        let all = standing::standing(&self.client, &self.dir, self.form.room).await?;
+        if mutant::is(Mutant::VanishedIsError) {
+            for one in &all {
+                let gone = || Error::new(ErrorKind::Refused, "reading a candidate").at(&one.path);
+                self.client.get(&one.path).await?.ok_or_else(gone)?;
+            }
+        }
+        Ok(all)
     }
 
     /// A ticket that was called, however long that takes.

@@ -56,6 +56,8 @@
 //! - Between two events of one path revisions do not fall, and no change is reported twice without
 //!   a `Resync` in between.
 //! - A watch ends with exactly one [`Event::Ended`], then nothing.
+//! - A watch [for one event](Query::once) tells the first like any other. Behind it, it may end with
+//!   [`End::Told`], or go on; if the view shows no node, it may do so at once. Never before.
 //! - A read may run ahead of a watch: nobody relies on their order.
 //! - Dropping a [`Watch`] frees what the server keeps for it.
 //!

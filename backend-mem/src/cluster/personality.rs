@@ -53,6 +53,11 @@ impl Personality {
         !matches!(self, Self::Zk)
     }
 
+    /// Whether a watch for one event ends behind it.
+    pub(super) fn tells_once(self) -> bool {
+        matches!(self, Self::Zk | Self::Ideal)
+    }
+
     /// Whether a request of an old connection is refused once there is a new one.
     pub(super) fn moves_sessions(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)

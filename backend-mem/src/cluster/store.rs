@@ -11,8 +11,8 @@ use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, SessionOptions, Status, Store,
-    Txn, View, Watch, clamp_ttl,
+    Backend, End, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, SessionOptions, Status,
+    Store, Txn, View, Watch, clamp_ttl,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Notify, oneshot, watch};
@@ -193,9 +193,13 @@ impl Store for ClusterStore {
             let room = dice.fires(Site::SmallBuffer, self.way.actor, 2)?;
             usize::try_from(room).ok()
         });
-        let (feed, watch) = Feed::new(small.unwrap_or(EVENTS));
+        let once = query.once && self.way.cluster.state().personality.tells_once();
+        let (feed, watch) = if once { Feed::once() } else { Feed::new(small.unwrap_or(EVENTS)) };
         match self.ask("observe", Ask::Observe(query, feed.clone())).await? {
             Answer::Observing(view, number, _) => {
+                if once && view.node().is_none() {
+                    feed.end(End::Told);
+                }
                 self.life.keep(number, feed);
                 let (way, life) = (self.way.clone(), self.life.clone());
                 Ok((view, watch.with_guard(Unwatch { way, life, watch: number })))

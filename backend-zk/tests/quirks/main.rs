@@ -67,8 +67,8 @@ use moments::{
 };
 use trips::{
     a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
-    an_idle_session_gives_signs_of_life_only, recipes_ask_for_no_more_than_they_need,
-    two_requests_of_one_call_take_one_round_trip,
+    an_idle_session_gives_signs_of_life_only, one_event_takes_one_request,
+    recipes_ask_for_no_more_than_they_need, two_requests_of_one_call_take_one_round_trip,
 };
 use wide::{
     a_parent_that_the_transaction_makes_itself_is_made_once,
@@ -95,6 +95,7 @@ quirks![
     a_watch_goes_on_after_a_reconnect,
     two_requests_of_one_call_take_one_round_trip,
     a_call_asks_for_all_it_needs_at_once,
+    one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need,
     an_idle_session_gives_signs_of_life_only,
     a_narrow_link_takes_its_time,

@@ -3,10 +3,10 @@
 use futures_util::future::join;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::{Lifetime, Loss, Outcome, Query, Status, Txn};
+use synod_core::store::{Change, Kind, Lifetime, Loss, Outcome, Query, Status, Txn};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::actor::Actor;
+use crate::actor::{Actor, Heard};
 use crate::harness::Link;
 use crate::world::World;
 
@@ -234,15 +234,20 @@ async fn a_change_during_an_outage_is_told(world: World) {
     let [node, child] = ["n", "d/c"].map(|name| world.at(name));
     bob.create(&node, "0").await;
     let (_view, mut of_node) = ann.observe(Query::node(&node)).await;
+    let once = world.at("once");
+    bob.create(&once, "0").await;
+    let (_view, mut for_one_event) = ann.observe(Query::node(&once).once()).await;
     let (_view, mut of_children) = ann.observe(Query::children(world.at("d"))).await;
 
     let changes = async {
         bob.set(&node, "1").await;
+        bob.set(&once, "1").await;
         bob.create(&child, "").await;
     };
     during_an_outage(&world, &ann, changes).await;
 
     of_node.hears_of(&node).await;
+    for_one_event.hears_of(&once).await;
     of_children.hears_of(&child).await;
     // And they go on.
     bob.set(&node, "2").await;
@@ -252,6 +257,12 @@ async fn a_change_during_an_outage_is_told(world: World) {
 async fn what_comes_and_goes_during_an_outage_wakes_the_waiter(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (missing, made_again) = (world.at("missing"), world.at("again"));
+    let [gone, once_again] = ["gone", "once-again"].map(|name| world.at(name));
+    for node in [&gone, &once_again] {
+        bob.create(node, "").await;
+    }
+    let (_view, mut of_gone) = ann.observe(Query::node(&gone).once()).await;
+    let (_view, mut of_once_again) = ann.observe(Query::node(&once_again).once()).await;
     let first = bob.create(&made_again, "").await;
     let (_view, mut of_missing) = ann.observe(Query::node(&missing)).await;
     let (_view, mut of_made_again) = ann.observe(Query::node(&made_again)).await;
@@ -259,13 +270,20 @@ async fn what_comes_and_goes_during_an_outage_wakes_the_waiter(world: World) {
     let changes = async {
         bob.create(&missing, "").await;
         bob.delete(&missing).await;
-        bob.delete(&made_again).await;
-        bob.create(&made_again, "").await;
+        for node in [&made_again, &once_again] {
+            bob.delete(node).await;
+            bob.create(node, "").await;
+        }
+        bob.delete(&gone).await;
     };
     during_an_outage(&world, &ann, changes).await;
 
     of_missing.hears_of(&missing).await;
     of_made_again.hears_of(&made_again).await;
+    of_gone.hears("the deletion", |change| change.kind == Kind::Deleted).await;
+    let written = |change: &Change| change.kind == Kind::Updated;
+    let told = of_once_again.hears_of(&once_again).await;
+    assert!(!matches!(told, Heard::Told(change) if written(&change)), "it was not written");
     let now = ann.get(&made_again).await.and_then(|node| node.stat).expect("it exists");
     assert_ne!(now.created, first.created);
 }

@@ -21,6 +21,9 @@ cases![
     "L-WAT-1 C-OBS-1" catches [WatchIgnoresOwnWrites] => a_session_is_told_of_its_own_writes,
     "L-WAT-1 L-WAT-2 C-OBS-1" catches [WatchArmedAfterRead LocalWatchSkips] => nothing_is_lost_between_the_view_and_the_watch,
     "L-WAT-1 C-OBS-1" catches [WatchFiresOnce] => a_watch_goes_on_after_its_first_event,
+    "L-WAT-1 C-OBS-7" catches [OnceEndsUntold OnceFallsSilent] => a_watch_for_one_event_tells_it_and_ends_or_goes_on,
+    "L-WAT-1 C-OBS-7" catches [WatchMissesDelete] => a_watch_for_one_event_tells_the_deletion,
+    "L-WAT-1 C-OBS-7" catches [OnceWaitsForTheAbsent] => a_watch_for_one_event_of_no_node_ends_or_tells_its_creation,
     "L-WAT-8 C-OBS-2" catches [EventTellsOldNode] => what_an_event_tells_of_a_node_is_true,
     "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_told,
     "L-X-9 L-WAT-8" catches [EventForWrongPath] => what_is_not_observed_is_not_told,
@@ -172,7 +175,12 @@ async fn nothing_is_lost_between_the_view_and_the_watch(world: World) {
             world.think().await;
             // What a view that lags does not show is told too.
             let query = Query::node(&node);
-            bob.observe(if round % 2 == 0 { query.local() } else { query }).await
+            let query = match round % 4 {
+                1 => query.once(),
+                3 => query,
+                _ => query.local(),
+            };
+            bob.observe(query).await
         };
         let (stat, (view, mut watcher)) = join(writing, observing).await;
 
@@ -195,6 +203,56 @@ async fn a_watch_goes_on_after_its_first_event(world: World) {
     for round in 1..=20 {
         let stat = ann.set(&node, round.to_string()).await;
         watcher.hears("the write", |change| not_before(change, stat)).await;
+    }
+}
+
+async fn a_watch_for_one_event_tells_it_and_ends_or_goes_on(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "0").await;
+    for query in [Query::node(&node), Query::node(&node).names_only().local()] {
+        let (view, mut watcher) = bob.observe(query.once()).await;
+        assert!(view.node().is_some());
+
+        let stat = ann.set(&node, "1").await;
+        watcher.hears("the write", |change| change.path == node && not_before(change, stat)).await;
+        let stat = ann.set(&node, "2").await;
+
+        watcher.hears_or_ends("the next write", |change| not_before(change, stat)).await;
+    }
+}
+
+async fn a_watch_for_one_event_tells_the_deletion(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    for _ in 0..3 {
+        ann.create(&node, "").await;
+        assert!(bob.exists(&node).await);
+        let (_view, mut watcher) = bob.observe(Query::node(&node).once().local()).await;
+
+        ann.delete(&node).await;
+
+        let deleted = |change: &Change| change.path == node && change.kind == Kind::Deleted;
+        watcher.hears("the deletion", deleted).await;
+        assert!(!bob.exists(&node).await);
+    }
+}
+
+async fn a_watch_for_one_event_of_no_node_ends_or_tells_its_creation(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    // Below a container there is no node either.
+    ann.create(&world.at("d/n"), "").await;
+    for absent in [node, world.at("d")] {
+        let (view, mut watcher) = bob.observe(Query::node(&absent).once()).await;
+        assert_eq!(view.node(), None);
+
+        if absent.name() == "d" {
+            ann.delete(&world.at("d/n")).await;
+        }
+        ann.create(&absent, "").await;
+
+        watcher.hears_or_ends("the creation", |change| change.path == absent).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! How watches end, and what they cost.
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, poll_immediate};
 use synod_core::store::{End, Event, Loss, Query};
 use tokio::time::sleep;
 
@@ -13,6 +13,8 @@ cases![
     "L-WAT-13" catches [FullChannelDropsEvent] => who_reads_events_slowly_misses_nothing_unknowingly,
     "L-WAT-13" catches [SlowWatcherBlocks] => who_reads_no_events_holds_up_nobody,
     "L-WAT-15" catches [DropRemovesOtherWatches] => of_two_watches_on_one_path_one_can_go,
+    "L-WAT-15" catches [DropRemovesOtherWatches] => of_a_lasting_watch_and_one_for_one_event_either_can_go,
+    "L-WAT-15" catches [DropRemovesOtherWatches] => a_watch_comes_to_a_path_that_one_for_one_event_leaves,
     "L-WAT-14 C-OBS-6 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => a_watch_that_is_dropped_is_freed,
     "L-WAT-14 L-X-5" needs [WatchCount] catches [CloseLeavesWatches] => a_session_that_is_closed_frees_its_watches,
 ];
@@ -28,10 +30,11 @@ async fn a_watch_ends_when_its_session_is_closed(world: World) {
     let (_view, mut quiet) = ann.observe(Query::node(world.at("n"))).await;
     let (_view, mut busy) = ann.observe(Query::subtree(&world.dir)).await;
     bob.create(&world.at("n"), "").await;
+    let (_view, mut once) = ann.observe(Query::node(world.at("n")).once()).await;
 
     ann.close().await;
 
-    for watcher in [&mut quiet, &mut busy] {
+    for watcher in [&mut quiet, &mut busy, &mut once] {
         let (_events, end) = watcher.rest().await;
         assert!(matches!(end, End::SessionOver(Loss::Closed)), "{end:?}");
         silent_after(watcher).await;
@@ -123,15 +126,75 @@ async fn of_two_watches_on_one_path_one_can_go(world: World) {
     children.hears_of(&world.at("n/c")).await;
 }
 
+async fn of_a_lasting_watch_and_one_for_one_event_either_can_go(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "").await;
+    let lasting = || bob.observe(Query::node(&node));
+    let once = || bob.observe(Query::node(&node).once());
+    for round in 0..8 {
+        // Which of them comes first, and which of them goes, at once or after a while.
+        let (mut stays, goes) = match round % 4 {
+            0 => (lasting().await.1, once().await.1),
+            1 => (once().await.1, lasting().await.1),
+            2 => {
+                let goes = once().await.1;
+                (lasting().await.1, goes)
+            }
+            _ => {
+                let goes = lasting().await.1;
+                (once().await.1, goes)
+            }
+        };
+        if round >= 4 {
+            world.think().await;
+        }
+        drop(goes);
+        tokio::task::yield_now().await;
+        if round >= 4 {
+            world.think().await;
+        }
+
+        ann.set(&node, round.to_string()).await;
+
+        stays.hears_of(&node).await;
+    }
+}
+
+async fn a_watch_comes_to_a_path_that_one_for_one_event_leaves(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    ann.create(&node, "").await;
+    for round in 0..20 {
+        let mut leaving = Box::pin(bob.store.observe(Query::node(&node).once()));
+        if round % 2 == 0 {
+            // It is dropped before it is answered.
+            let _not_yet = poll_immediate(leaving.as_mut()).await;
+            drop(leaving);
+        } else {
+            drop(leaving.await.expect("answered"));
+        }
+
+        let (_view, mut lasting) = bob.observe(Query::node(&node)).await;
+        ann.set(&node, round.to_string()).await;
+        lasting.hears_of(&node).await;
+    }
+}
+
 async fn a_watch_that_is_dropped_is_freed(world: World) {
     let ann = world.ann().await;
+    let made: Vec<_> = (0..13).map(|number| world.at(&format!("m{number}"))).collect();
+    for node in &made {
+        ann.create(node, "").await;
+    }
     let before = world.harness.watches().await;
     let mut held = Vec::new();
     for round in 0..50 {
-        let query = match round % 3 {
+        let query = match round % 4 {
             0 => Query::node(world.at("n")),
             1 => Query::children(world.at("n")),
-            _ => Query::subtree(world.at("n")),
+            2 => Query::subtree(world.at("n")),
+            _ => Query::node(&made[round / 4]).once(),
         };
         held.push(ann.observe(query).await.1);
     }
@@ -141,7 +204,7 @@ async fn a_watch_that_is_dropped_is_freed(world: World) {
 
     let freed = async || world.harness.watches().await <= before;
     world.eventually("the server keeps nothing for a dropped watch", freed).await;
-    assert!(ann.names(&world.dir).await.is_empty());
+    assert_eq!(ann.names(&world.dir).await.len(), made.len());
 }
 
 async fn a_session_that_is_closed_frees_its_watches(world: World) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use synod_core::path::Path;
 use synod_core::store::{
-    Change, Detail, Event, Feed, Kind, Node, Query, Scope, Store, View, Watch,
+    Change, Detail, End, Event, Feed, Kind, Node, Query, Scope, Store, View, Watch,
 };
 use tokio::time::timeout;
 
@@ -35,6 +35,8 @@ pub(super) struct Teller {
     probe_limit: Duration,
     known: BTreeMap<Path, Node>,
     told: usize,
+    /// Whether something was not told.
+    hushed: bool,
     next: Option<Event>,
 }
 
@@ -62,6 +64,7 @@ impl Teller {
             probe_limit: store.info.ttl / 50,
             known: view.nodes.iter().map(data).collect(),
             told: 0,
+            hushed: false,
             next: None,
         };
         if store.makes(Mistake::SpuriousChange) {
@@ -83,7 +86,7 @@ impl Teller {
                     self.feed.resync();
                 }
                 Some(Event::Ended(end)) => {
-                    if self.lens.mistake != Some(Mistake::WatchHasNoEnd) {
+                    if !self.swallows(&end) {
                         self.feed.end(end);
                     }
                 }
@@ -103,6 +106,16 @@ impl Teller {
             }
         }
         inner.next().await
+    }
+
+    fn swallows(&self, end: &End) -> bool {
+        let told = matches!(end, End::Told);
+        match self.lens.mistake {
+            Some(Mistake::WatchHasNoEnd) => true,
+            Some(Mistake::OnceFallsSilent) => told,
+            Some(Mistake::OnceWaitsForTheAbsent) => told && self.shown.is_empty(),
+            _ => told && self.hushed,
+        }
     }
 
     async fn changed(&mut self, change: Change, inner: &mut Watch) {
@@ -128,9 +141,12 @@ impl Teller {
                 }
             }
             Some(Mistake::EventsOutOfOrder) => return self.backwards(change, inner).await,
+            Some(Mistake::OnceEndsUntold) if self.query.once => return self.feed.end(End::Told),
             _ => {}
         }
-        if !self.is_hidden(&change) {
+        if self.is_hidden(&change) {
+            self.hushed = true;
+        } else {
             self.send(change);
         }
     }
@@ -204,6 +220,8 @@ impl Teller {
                 self.query.window.is_some() && !self.shown.contains(&change.path)
             }
             Mistake::WatchFiresOnce => self.told > 1,
+            Mistake::OnceFallsSilent => self.query.once && self.told > 1,
+            Mistake::OnceWaitsForTheAbsent => self.query.once && self.shown.is_empty(),
             Mistake::EventDropped => {
                 change.kind == Kind::Deleted || self.told.is_multiple_of(NOW_AND_THEN)
             }

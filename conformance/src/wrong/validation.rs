@@ -17,6 +17,7 @@ pub(super) fn query(store: &WrongStore, mut query: Query) -> Result<Query> {
 fn made_answerable(query: &mut Query) {
     query.prefix.clear();
     query.window = None;
+    query.once = false;
 }
 
 pub(super) async fn txn(store: &WrongStore, mut txn: Txn) -> Result<Txn> {

@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use futures_util::future::{Either, pending, select};
 
 use crate::clock::{self, Instant, sleep};
@@ -13,7 +14,7 @@ use crate::line::meter;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
-use crate::store::{Done, Event, Expect, Kind, Query, Revision, Sequence, Txn, Watch};
+use crate::store::{Done, Event, Expect, Kind, Outcome, Query, Revision, Sequence, Txn, Watch};
 
 /// Proof of holding something: a number that is larger for whoever holds it later.
 ///
@@ -279,6 +280,18 @@ impl Stub {
         txn.check(self.path().clone(), Expect::Any)
     }
 
+    /// Writes what others see of it.
+    pub(crate) async fn write(&self, data: Bytes) -> Result<()> {
+        let path = self.path().clone();
+        match self.session.commit(Txn::new().set(path.clone(), data, Expect::Any)).await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
+            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                .at(&path)
+                .because("the lead was lost before")),
+        }
+    }
+
     pub(crate) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -327,13 +340,14 @@ impl Stub {
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
         let mut delays = self.session.delays();
         let mut lent = Lent { stub: self, watch: self.kept().take() };
+        let mut node = Query::node(self.path().clone()).names_only().local().once();
         while !self.is_gone() {
             if let Some(watch) = &mut lent.watch {
-                until_more_than_data(watch).await;
+                // What was written once may be written often.
+                node.once &= !until_more_than_data(watch).await;
                 lent.watch = None;
             }
-            let node = Query::node(self.path().clone()).names_only().local();
-            match self.session.observe(node).await {
+            match self.session.observe(node.clone()).await {
                 Ok((view, watch)) if view.node().is_some() => lent.watch = Some(watch),
                 Ok(_) => self.gone.store(true, Ordering::Relaxed),
                 Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
@@ -347,14 +361,15 @@ impl Stub {
     }
 }
 
-/// Waits for anything but that a node holds other data.
-async fn until_more_than_data(watch: &mut Watch) -> Option<Event> {
-    loop {
-        match watch.next().await {
-            Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
-            event => return event,
-        }
+/// Waits for anything but that a node holds other data. Whether that happened, too.
+async fn until_more_than_data(watch: &mut Watch) -> bool {
+    let mut written = false;
+    while let Some(Event::Changed(change)) = watch.next().await
+        && change.kind == Kind::Updated
+    {
+        written = true;
     }
+    written
 }
 
 /// A store always tells what a transaction of one operation made.

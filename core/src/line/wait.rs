@@ -255,12 +255,14 @@ impl Ticket {
         }
         // What one writes to his ticket matters where others may come in beside him.
         let wants_data = self.form().room != Room::One || self.may_share();
+        let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
         let mut query = Query::node(ahead.clone());
         if !wants_data {
             query = query.names_only();
         }
+        // Nothing but what is waited for is told of it, unless its owner likes to write.
+        query.once = (wants_data || !self.form().talks) && !blind;
         let (view, mut watch) = self.observe(query).await?;
-        let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
         let Some(node) = view.node() else {
             return if blind { self.unless_lost(watch.next()).await.map(drop) } else { Ok(()) };
         };

@@ -32,6 +32,8 @@ pub struct Query {
     pub prefix: String,
     /// Only some of the sequential children.
     pub window: Option<Window>,
+    /// Whether whoever observes needs one event only.
+    pub once: bool,
 }
 
 /// How far below its path a query looks.
@@ -106,7 +108,7 @@ impl Query {
 
     fn about(path: Path, scope: Scope) -> Self {
         let (detail, freshness) = (Detail::Data, Freshness::Latest);
-        Self { path, scope, detail, freshness, prefix: String::new(), window: None }
+        Self { path, scope, detail, freshness, prefix: String::new(), window: None, once: false }
     }
 
     /// Names are enough.
@@ -145,17 +147,31 @@ impl Query {
         self
     }
 
+    /// One event is enough for whoever observes this node: a store may end the watch behind the first one
+    /// with [`End::Told`](crate::store::End::Told), and at once if the view shows no node. Some stores are
+    /// asked for less then.
+    pub fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+
     /// Refuses what no store can answer. Every store calls this before it sends anything.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if a prefix or a window is asked of anything but children.
+    /// [`ErrorKind::Invalid`] if a prefix or a window is asked of anything but children, or one event of anything
+    /// but a node.
     pub fn validate(&self) -> Result<()> {
         let narrowed = !self.prefix.is_empty() || self.window.is_some();
         if narrowed && self.scope != Scope::Children {
             return Err(Error::new(ErrorKind::Invalid, "query")
                 .at(&self.path)
                 .because("only a query about children takes a prefix or a window"));
+        }
+        if self.once && self.scope != Scope::Node {
+            return Err(Error::new(ErrorKind::Invalid, "query")
+                .at(&self.path)
+                .because("only a query about one node is observed for one event"));
         }
         Ok(())
     }

@@ -81,6 +81,9 @@ pub enum End {
     SessionOver(Loss),
     /// The store cannot go on with it.
     Failed(Arc<Error>),
+    /// One event was asked for ([`Query::once`](crate::store::Query::once)), and was told; or there was no node
+    /// of which to tell one.
+    Told,
 }
 
 /// What a store tells of the things that are observed: a stream that ends with [`Event::Ended`].
@@ -107,6 +110,8 @@ pub struct Feed {
 
 struct Shared {
     capacity: usize,
+    /// Whether it ends behind its first event.
+    once: bool,
     state: Mutex<State>,
 }
 
@@ -128,8 +133,18 @@ enum Phase {
 impl Feed {
     /// A watch and the feed that fills it, with room for `capacity` events.
     pub fn new(capacity: usize) -> (Self, Watch) {
+        Self::open(capacity, false)
+    }
+
+    /// The same for one event: behind it the watch ends with [`End::Told`].
+    pub fn once() -> (Self, Watch) {
+        Self::open(1, true)
+    }
+
+    fn open(capacity: usize, once: bool) -> (Self, Watch) {
         let state = State { queue: VecDeque::new(), waker: None, phase: Phase::Open };
-        let shared = Arc::new(Shared { capacity: capacity.max(1), state: Mutex::new(state) });
+        let (capacity, state) = (capacity.max(1), Mutex::new(state));
+        let shared = Arc::new(Shared { capacity, once, state });
         (Self { shared: shared.clone() }, Watch { shared, guard: None, lens: None })
     }
 
@@ -197,6 +212,10 @@ impl Shared {
                 return false;
             }
             change(&mut state);
+            if self.once && state.phase == Phase::Open && !state.queue.is_empty() {
+                state.queue.push_back(Event::Ended(End::Told));
+                state.phase = Phase::Ending;
+            }
             state.waker.take()
         };
         if let Some(waker) = waker {
@@ -360,6 +379,20 @@ mod tests {
 
         assert_eq!(told(&mut watch), ["/a", "ended"]);
         assert!(watch.next().await.is_none());
+    }
+
+    #[test]
+    fn whoever_asked_for_one_event_is_told_of_one_and_of_the_end() {
+        let (feed, mut watch) = Feed::once();
+        assert!(feed.send_all([]), "nothing is no event");
+        assert!(told(&mut watch).is_empty() && !feed.is_over());
+        assert!(feed.send(change("/a")));
+        assert!(feed.is_over() && !feed.send(change("/b")) && !feed.resync());
+        assert_eq!(told(&mut watch), ["/a", "ended"]);
+
+        let (feed, mut watch) = Feed::once();
+        assert!(feed.resync());
+        assert_eq!(told(&mut watch), ["resync", "ended"]);
     }
 
     #[tokio::test]

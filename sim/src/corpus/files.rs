@@ -28,8 +28,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-zk-DroppedTicketStays-d.json"),
     ),
     (
-        "mutex-zk-GrantsUncertain-9b.json",
-        include_str!("../../corpus/mutex-zk-GrantsUncertain-9b.json"),
+        "mutex-zk-GrantsUncertain-83.json",
+        include_str!("../../corpus/mutex-zk-GrantsUncertain-83.json"),
     ),
     ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
     (
@@ -42,8 +42,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     ("mutex-zk-SortsByName-3.json", include_str!("../../corpus/mutex-zk-SortsByName-3.json")),
     (
-        "mutex-zk-TicketPerSession-121.json",
-        include_str!("../../corpus/mutex-zk-TicketPerSession-121.json"),
+        "mutex-zk-TicketPerSession-498.json",
+        include_str!("../../corpus/mutex-zk-TicketPerSession-498.json"),
     ),
     (
         "mutex-zk-TokenIsSequence-9.json",

@@ -1,0 +1,110 @@
+//! [`follow`]: who is the first in a line, and what he says, across sessions.
+
+use futures_core::Stream;
+use futures_util::future::pending;
+use futures_util::stream::unfold;
+
+use crate::client::{Client, ClientWatch};
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::order::{Queue, Standing};
+use crate::line::standing::Contender;
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::store::{End, Event, Kind, Query};
+
+/// Somebody who observes, between two values.
+struct Observer {
+    client: Client,
+    path: Path,
+    watch: Option<ClientWatch>,
+    /// Who is looked at, if he is known to be the first.
+    first: Option<Standing>,
+    told: Option<Contender>,
+    over: bool,
+}
+
+/// The first ones in the line at this path, one after the other, and what their tickets hold, from the one there is
+/// now on. Ends with an error.
+pub(crate) fn follow(
+    client: &Client,
+    path: Path,
+) -> impl Stream<Item = Result<Contender>> + Send + use<> {
+    let client = client.clone();
+    let observer = Observer { client, path, watch: None, first: None, told: None, over: false };
+    unfold(observer, |mut observer| async {
+        if observer.over {
+            return None;
+        }
+        let told = observer.next().await;
+        observer.over = told.is_err();
+        Some((told, observer))
+    })
+}
+
+impl Observer {
+    /// The next value that was not told yet.
+    async fn next(&mut self) -> Result<Contender> {
+        loop {
+            if let Some(mut watch) = self.watch.take() {
+                match watch.next().await {
+                    Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
+                    Some(Event::Ended(why)) => return Err(ended(Some(why))),
+                    Some(_) if mutant::is(Mutant::ObserverStopsWithTerm) => pending().await,
+                    Some(_) => self.first = None,
+                    None => return Err(ended(None)),
+                }
+            }
+            if let Some(found) = self.look().await? {
+                let is_news = self
+                    .told
+                    .as_ref()
+                    .is_none_or(|told| (told.token, &told.label) != (found.token, &found.label));
+                if is_news {
+                    self.told = Some(found.clone());
+                    return Ok(found);
+                }
+            }
+        }
+    }
+
+    /// Who is the first, if anybody is; and a watch on him, or on the whole line while it is empty.
+    async fn look(&mut self) -> Result<Option<Contender>> {
+        let Some(first) = self.first().await? else { return Ok(None) };
+        let (view, watch) = self.client.watch(Query::node(first.path.clone())).await?;
+        // He may have left meanwhile.
+        let Some(node) = view.into_node() else { return Ok(None) };
+        let found = Contender::of(&first, &node, Some(true));
+        (self.first, self.watch) = (Some(first), Some(watch));
+        Ok(found)
+    }
+
+    async fn first(&mut self) -> Result<Option<Standing>> {
+        const SIGHT: usize = 8;
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let line = Query::children(self.path.clone()).names_only();
+        let view = self.client.read(line.clone().oldest(SIGHT)).await?;
+        if let Some(first) = Queue::of(&view).standing().first() {
+            return Ok(Some(first.clone()));
+        }
+        let (view, watch) = self.client.watch(line).await?;
+        let first = Queue::of(&view).standing().first().cloned();
+        if first.is_none() {
+            self.watch = Some(watch);
+        }
+        Ok(first)
+    }
+}
+
+/// Why there is nothing more to observe.
+fn ended(why: Option<End>) -> Error {
+    match why {
+        Some(End::Failed(error)) => (*error).clone(),
+        Some(End::SessionOver(loss)) => {
+            Error::new(ErrorKind::SessionLost, "observing an election").because(loss.to_string())
+        }
+        _ => Error::new(ErrorKind::Backend, "observing an election")
+            .because("the watch ended untold"),
+    }
+}
