@@ -1,5 +1,6 @@
 //! Writing: a [`Plan`] is sent, and what the server refuses is either final or mended (`mend.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use futures_util::future::{OptionFuture, join_all, join3};
@@ -26,7 +27,8 @@ const ATTEMPTS: usize = 40;
 /// Applies a transaction that was validated.
 pub(crate) async fn commit(wire: &Wire, txn: &Txn) -> Result<Outcome> {
     let client = wire.client("commit")?;
-    let mut writing = Writing { wire, client: &client, txn, facts: Facts::default() };
+    let facts = Facts { vacated: vacated(wire, txn), ..Facts::default() };
+    let mut writing = Writing { wire, client: &client, txn, facts };
     // On the heap: most transactions need nothing of it, and should not carry its state.
     if writing.may_meet_ghosts() {
         Box::pin(writing.find_ghosts()).await.map_err(unsent)?;
@@ -45,6 +47,18 @@ pub(crate) async fn commit(wire: &Wire, txn: &Txn) -> Result<Outcome> {
     }
     Err(Error::new(ErrorKind::Unreachable, "commit")
         .because("what the transaction stands on kept changing"))
+}
+
+/// The operations that make what stays where the session has just removed a container.
+fn vacated(wire: &Wire, txn: &Txn) -> BTreeSet<usize> {
+    let stays = |op: &Op| match op {
+        Op::Create { lifetime, sequential, .. } => {
+            !sequential && !matches!(lifetime, Lifetime::Session | Lifetime::Container)
+        }
+        _ => false,
+    };
+    let ops = txn.ops.iter().enumerate();
+    ops.filter(|(_, op)| stays(op) && wire.vacated.has(op.path())).map(|(index, _)| index).collect()
 }
 
 /// What became of a plan.
@@ -69,6 +83,9 @@ impl<'a> Writing<'a> {
         // Whatever becomes of the request.
         for step in plan.steps.iter().filter(|step| step.role == Role::Guard) {
             self.wire.guards.add(step.act.path(), Instant::now());
+        }
+        for container in self.facts.hollow.values().flat_map(|hollow| &hollow.containers) {
+            self.wire.vacated.add(container, Instant::now());
         }
         let request = async {
             let answer = if is_plain(self.txn, plan) {
