@@ -1,5 +1,6 @@
 //! Writing: a [`Plan`] is sent, and what the server refuses is either final or mended (`mend.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use futures_util::future::{OptionFuture, join_all, join3};
@@ -26,14 +27,18 @@ const ATTEMPTS: usize = 40;
 /// Applies a transaction that was validated.
 pub(crate) async fn commit(wire: &Wire, txn: &Txn) -> Result<Outcome> {
     let client = wire.client("commit")?;
-    let mut writing = Writing { wire, client: &client, txn, facts: Facts::default() };
-    writing.find_ghosts().await.map_err(unsent)?;
+    let facts = Facts { vacated: vacated(wire, txn), ..Facts::default() };
+    let mut writing = Writing { wire, client: &client, txn, facts };
+    // On the heap: most transactions need nothing of it, and should not carry its state.
+    if writing.may_meet_ghosts() {
+        Box::pin(writing.find_ghosts()).await.map_err(unsent)?;
+    }
     for _ in 0..ATTEMPTS + txn.ops.len() {
         let plan = Plan::new(&txn.ops, &writing.facts, wire.access)?;
         match writing.send(&plan).await? {
             Sent::Done(commit) => return Ok(Outcome::Committed(commit)),
             Sent::Refused(step, said) => {
-                if let Some(why) = writing.mend(step, said).await? {
+                if let Some(why) = Box::pin(writing.mend(step, said)).await? {
                     let path = txn.ops[step.index].path().clone();
                     return Ok(Outcome::Rejected(Rejected::new(step.index, path, why)));
                 }
@@ -42,6 +47,18 @@ pub(crate) async fn commit(wire: &Wire, txn: &Txn) -> Result<Outcome> {
     }
     Err(Error::new(ErrorKind::Unreachable, "commit")
         .because("what the transaction stands on kept changing"))
+}
+
+/// The operations that make what stays where the session has just removed a container.
+fn vacated(wire: &Wire, txn: &Txn) -> BTreeSet<usize> {
+    let stays = |op: &Op| match op {
+        Op::Create { lifetime, sequential, .. } => {
+            !sequential && !matches!(lifetime, Lifetime::Session | Lifetime::Container)
+        }
+        _ => false,
+    };
+    let ops = txn.ops.iter().enumerate();
+    ops.filter(|(_, op)| stays(op) && wire.vacated.has(op.path())).map(|(index, _)| index).collect()
 }
 
 /// What became of a plan.
@@ -67,11 +84,14 @@ impl<'a> Writing<'a> {
         for step in plan.steps.iter().filter(|step| step.role == Role::Guard) {
             self.wire.guards.add(step.act.path(), Instant::now());
         }
+        for container in self.facts.hollow.values().flat_map(|hollow| &hollow.containers) {
+            self.wire.vacated.add(container, Instant::now());
+        }
         let request = async {
             let answer = if is_plain(self.txn, plan) {
                 self.send_plain(&plan.steps).await
             } else {
-                self.send_multi(&plan.steps).await
+                Box::pin(self.send_multi(&plan.steps)).await
             };
             if let Ok(Ok(got)) = &answer {
                 self.note_own(&plan.steps, got, &own);
@@ -102,7 +122,7 @@ impl<'a> Writing<'a> {
         if let Some(look) = look {
             let mut view = match look {
                 Ok((view, _)) => view,
-                Err(_) => self.look_again(&own).await?,
+                Err(_) => Box::pin(self.look_again(&own)).await?,
             };
             // What was read behind a commit reflects it.
             view.revision = view.revision.max(commit.revision.unwrap_or_default());
@@ -153,6 +173,16 @@ impl<'a> Writing<'a> {
     /// Sends one operation as the plain call, with its missing ancestors ahead of it.
     async fn send_plain(&self, steps: &[Step]) -> Result<Answer, Trouble> {
         let Some((own, ancestors)) = steps.split_last() else { return Ok(Ok(Vec::new())) };
+        if !ancestors.is_empty() {
+            // Once for many: on the heap.
+            return Box::pin(self.send_below(ancestors, own)).await;
+        }
+        let request = self.request(&own.act);
+        let answer = async { definite(request.await, 0) };
+        Ok(self.wire.answer(answer).await?.map(|got| vec![got]))
+    }
+
+    async fn send_below(&self, ancestors: &[Step], own: &Step) -> Result<Answer, Trouble> {
         let made = ancestors.iter().filter_map(|step| match &step.act {
             Act::Create { path, data, options } => Some(self.client.create(path, data, options)),
             _ => None,
@@ -163,39 +193,23 @@ impl<'a> Writing<'a> {
             Some(Role::Ancestor(innermost)) => Some(self.use_once(innermost)).into(),
             _ => None.into(),
         };
-        let last = steps.len() - 1;
+        let last = ancestors.len();
         let request = self.request(&own.act);
         let answers = async {
             let (made, _used, request) = join3(join_all(made), used, request).await;
             let made = made.into_iter().enumerate();
             let refused = made.filter_map(|(step, made)| Some((step, made.err()?)));
             let mut refused = refused.filter(|(_, said)| *said != ZkError::NodeExists);
-            Ok(match request {
-                Ok(got) => Ok(Ok(got)),
-                Err(ZkError::NoNode) if last > 0 => {
-                    Err(refused.next().unwrap_or((last, ZkError::NoNode)))
-                }
-                Err(said) => Ok(Err(said)),
-            })
-        };
-        Ok(match self.wire.answer(answers).await? {
-            Err(refused) => Err(refused),
-            Ok(Ok(got)) => {
-                let mut all: Vec<Got> = ancestors.iter().map(|_| Got::Nothing).collect();
-                all.push(got);
-                Ok(all)
+            match request {
+                Err(ZkError::NoNode) => Ok(Err(refused.next().unwrap_or((last, ZkError::NoNode)))),
+                answer => definite(answer, last),
             }
-            Ok(Err(said)) => return Self::refused(last, said),
-        })
-    }
-
-    /// What is no definite answer to this very step is the trouble of the whole request.
-    fn refused(step: usize, said: ZkError) -> Result<Answer, Trouble> {
-        if crate::error::is_definite(&said) {
-            Ok(Err((step, said)))
-        } else {
-            Err(Trouble::Said(said))
-        }
+        };
+        Ok(self.wire.answer(answers).await?.map(|got| {
+            let mut all: Vec<Got> = ancestors.iter().map(|_| Got::Nothing).collect();
+            all.push(got);
+            all
+        }))
     }
 
     fn use_once(&self, dir: &Path) -> impl Future<Output = ()> + use<'_, 'a> {
@@ -302,6 +316,18 @@ impl<'a> Writing<'a> {
             }
         }
         Ok(Commit::new(revision, done, None))
+    }
+}
+
+/// What is no definite answer to this very step is the trouble of the whole request.
+fn definite(
+    answer: Result<Got, ZkError>,
+    step: usize,
+) -> Result<Result<Got, (usize, ZkError)>, ZkError> {
+    match answer {
+        Ok(got) => Ok(Ok(got)),
+        Err(said) if crate::error::is_definite(&said) => Ok(Err((step, said))),
+        Err(said) => Err(said),
     }
 }
 

@@ -6,7 +6,7 @@
 //! with it, which stays until such a list is history.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_core::path::Path;
@@ -53,6 +53,29 @@ impl Guards {
     }
 }
 
+/// The places of empty containers that a session removed, and when: the collector's list may name them still.
+#[derive(Debug, Default)]
+pub(crate) struct Vacated(Mutex<BTreeMap<Path, Instant>>);
+
+impl Vacated {
+    pub(crate) fn add(&self, place: &Path, now: Instant) {
+        self.places().insert(place.clone(), now);
+    }
+
+    pub(crate) fn has(&self, place: &Path) -> bool {
+        self.places().contains_key(place)
+    }
+
+    /// Forgets those that no list names any more.
+    pub(crate) fn forget(&self, now: Instant) {
+        self.places().retain(|_, removed| now.duration_since(*removed) < STAY);
+    }
+
+    fn places(&self) -> MutexGuard<'_, BTreeMap<Path, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +101,16 @@ mod tests {
         assert_eq!(guards.relieve(start + STAY), ["early"]);
         assert_eq!(guards.relieve(start + STAY * 2), ["again", "late"]);
         assert!(guards.relieve(start + STAY * 2).is_empty());
+    }
+
+    #[test]
+    fn a_vacated_place_is_remembered_for_as_long() {
+        let (vacated, start) = (Vacated::default(), Instant::now());
+        let place = Path::new("/a").expect("valid");
+        vacated.add(&place, start);
+        vacated.forget(start + STAY / 2);
+        assert!(vacated.has(&place));
+        vacated.forget(start + STAY);
+        assert!(!vacated.has(&place));
     }
 }

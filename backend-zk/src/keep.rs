@@ -126,6 +126,7 @@ fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
 #[derive(Clone, Debug)]
 pub(crate) enum Proof {
     Container,
+    /// Nothing, or something else that took its place.
     Gone,
     /// A node as it was created: by two writes of one transaction, if there is an echo.
     Node {
@@ -141,6 +142,9 @@ impl Proof {
     /// read.
     fn weaken(&self, later: &[EventType]) -> Self {
         match (self, later) {
+            // One transaction may have made it, taken it away and made it again, to show that nothing was
+            // there; or others did so. Nobody can tell which, so that it is looked at again.
+            (Self::Node { .. } | Self::Unclear, [EventType::NodeDeleted, ..]) => Self::Gone,
             (Self::Node { echo: true, .. }, [EventType::NodeDataChanged]) => self.clone(),
             (Self::Node { .. }, [_, ..]) => Self::Unclear,
             _ => self.clone(),

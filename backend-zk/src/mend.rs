@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use futures_util::future::join_all;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Op, Txn, Version, Why};
+use synod_core::store::{Expect, Lifetime, Op, Txn, Why};
 use zookeeper_client::{Client, Error as ZkError};
 
 use crate::container::{self, Standing, standing, standing_below};
@@ -22,24 +22,28 @@ pub(crate) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
+    /// Whether anything is to be looked at before it is sent.
+    pub(crate) fn may_meet_ghosts(&self) -> bool {
+        self.txn.ops.iter().any(|op| self.may_be_ghost(op))
+    }
+
+    fn may_be_ghost(&self, op: &Op) -> bool {
+        match op {
+            Op::Check { path, expect: Expect::Any } => !self.wire.knows(path),
+            Op::Check { path, expect: Expect::Version(version) } => {
+                version.get() == 0 && !self.wire.knows(path)
+            }
+            _ => false,
+        }
+    }
+
     /// A check that passes for any node passes for a container, too, and so does one for the version
     /// that containers have. So what is checked is looked at first, unless it is a ticket of this
     /// session: a guarded write takes one round trip. What is a node when it is looked at, and a
     /// container when the transaction comes, is not noticed.
     pub(crate) async fn find_ghosts(&mut self) -> Result<(), Trouble> {
-        let first = Version::new(0);
-        let doubtful = |op: &Op| match op {
-            Op::Check { path, expect } => {
-                (*expect == Expect::Any || *expect == Expect::Version(first))
-                    && !self.wire.knows(path)
-            }
-            _ => false,
-        };
-        let ops = self.txn.ops.iter().enumerate().filter(|(_, op)| doubtful(op));
+        let ops = self.txn.ops.iter().enumerate().filter(|(_, op)| self.may_be_ghost(op));
         let asked: Vec<(usize, &Path)> = ops.map(|(index, op)| (index, op.path())).collect();
-        if asked.is_empty() {
-            return Ok(());
-        }
         let sync = self.client.sync("/");
         let reads = asked.iter().map(|(_, path)| self.client.get_data(path.as_str()));
         let reads: Vec<_> = reads.collect();

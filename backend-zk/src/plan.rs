@@ -31,6 +31,8 @@ pub(crate) struct Facts {
     pub(crate) below: BTreeMap<usize, Path>,
     /// Operations whose path is a container, which is no node.
     pub(crate) ghosts: BTreeSet<usize>,
+    /// Operations that make a node where the session has just removed a container.
+    pub(crate) vacated: BTreeSet<usize>,
 }
 
 /// Operations as the server takes them.
@@ -185,7 +187,8 @@ impl Planner<'_> {
         sequential: bool,
     ) {
         self.ancestors(index, path);
-        let replaces = self.remove_hollow(index);
+        let vacated = self.facts.vacated.contains(&index);
+        let replaces = self.remove_hollow(index) || vacated;
         let options = create_options(lifetime, sequential, self.access);
         let act = Act::Create { path: text(path), data: data.clone(), options };
         self.step(index, Role::Own, act);
@@ -197,7 +200,8 @@ impl Planner<'_> {
             let act = Act::Set { path: text(path), data: data.clone(), version: None };
             self.step(index, Role::Again, act);
         }
-        if lifetime != Lifetime::Session && !sequential && self.was_container(path) {
+        let stays = lifetime != Lifetime::Session && !sequential;
+        if stays && (vacated || self.was_container(path)) {
             let options = CreateMode::Ephemeral.with_acls(container::node_acls(self.access));
             let act = Act::Create { path: guard(path), data: Bytes::new(), options };
             self.step(index, Role::Guard, act);
@@ -402,6 +406,13 @@ mod tests {
                 &format!("1: create {}", guard(&path("/a"))),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_made_where_a_container_was_is_guarded() {
+        let facts = Facts { vacated: [0].into(), ..Facts::default() };
+        let guarded = format!("0: create {}", guard(&path("/a")));
+        assert_eq!(plan(&create("/a"), &facts), ["0: create /a", "0: set /a", &guarded]);
     }
 
     #[test]

@@ -108,6 +108,7 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
 /// Deletes the guards that have stayed long enough, now that the connection was seen to be good. Those
 /// it does not reach stay as long as the session.
 fn relieve_guards(wire: &Wire) {
+    wire.vacated.forget(Instant::now());
     let Ok(client) = wire.client("relieve guards") else { return };
     for guard in wire.guards.relieve(Instant::now()) {
         // It has left when this returns, and the answer is of no interest: somebody may have deleted

@@ -82,12 +82,13 @@ pub(crate) async fn read(
     match (query.scope, query.detail) {
         (Scope::Node, _) => node(wire, client, query, sync, seen).await,
         (Scope::Children, Detail::Names) => names(wire, client, query, sync, own).await,
+        // On the heap: what asks for less, and most does, should not carry their state.
         (Scope::Children, Detail::Data) => {
-            let snapshot = Snapshot::children(wire, client, query, sync, own).await?;
+            let snapshot = Box::pin(Snapshot::children(wire, client, query, sync, own)).await?;
             Ok(snapshot.listing(query, own, seen))
         }
         (Scope::Subtree, _) => {
-            let snapshot = Snapshot::take(wire, client, &query.path, sync).await?;
+            let snapshot = Box::pin(Snapshot::take(wire, client, &query.path, sync)).await?;
             Ok(snapshot.tree(query, seen))
         }
     }

@@ -13,7 +13,7 @@ use synod_core::store::{Life, Loss, Revision};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
 use crate::error::Trouble;
-use crate::guard::Guards;
+use crate::guard::{Guards, Vacated};
 use crate::nodelay;
 use crate::options::Access;
 
@@ -24,6 +24,7 @@ pub(crate) struct Wire {
     pub(crate) life: Life,
     pub(crate) access: Access,
     pub(crate) guards: Guards,
+    pub(crate) vacated: Vacated,
     ports: Vec<u16>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
@@ -39,6 +40,7 @@ impl Wire {
             life,
             access,
             guards: Guards::default(),
+            vacated: Vacated::default(),
             ports,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),

@@ -10,6 +10,6 @@
 pub mod book;
 pub mod client;
 pub mod entry;
-mod holder;
+pub mod holder;
 pub mod holding;
 pub mod worker;

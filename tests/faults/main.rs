@@ -13,6 +13,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
 use synod::store::Backend;
+use synod_conformance::fault::holder::Lapse;
 use synod_conformance::fault::worker;
 use synod_conformance::server::required;
 use synod_conformance::wrong::Mistake::{
@@ -21,10 +22,7 @@ use synod_conformance::wrong::Mistake::{
     LostSessionRevived, NeverLost, RetriesBlindly, WatchSilentAfterOutage, WriteDetachesEphemeral,
 };
 use synod_conformance::wrong::Wrong;
-use synod_core::mutant::Mutant::{
-    self, CertainUntilTold, LeadByCallback, LostReadIsEmpty, MissingIsFirst, PredecessorGoneIsTurn,
-    TxnUnguarded,
-};
+use synod_core::mutant::Mutant::{self, CertainUntilTold, PredecessorGoneIsTurn, TxnUnguarded};
 
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
@@ -57,17 +55,17 @@ struct Scenario {
     name: &'static str,
     act: Act,
     catches: &'static [Mistake],
-    /// Those of the code of core.
-    breaks: &'static [Mutant],
+    /// Others that clients make.
+    more: &'static [Fault],
 }
 
 const fn scenario(name: &'static str, act: Act, catches: &'static [Mistake]) -> Scenario {
-    Scenario { name, act, catches, breaks: &[] }
+    Scenario { name, act, catches, more: &[] }
 }
 
 impl Scenario {
-    const fn breaks(self, breaks: &'static [Mutant]) -> Self {
-        Self { breaks, ..self }
+    const fn and(self, more: &'static [Fault]) -> Self {
+        Self { more, ..self }
     }
 }
 
@@ -76,18 +74,21 @@ impl Scenario {
 enum Fault {
     OfStores(Mistake),
     OfCore(Mutant),
+    OfHolders(Lapse),
 }
 
 impl Fault {
     fn all() -> impl Iterator<Item = Self> {
         let of_stores = Mistake::ALL.iter().copied().map(Self::OfStores);
-        of_stores.chain(Mutant::ALL.iter().copied().map(Self::OfCore))
+        let of_core = Mutant::ALL.iter().copied().map(Self::OfCore);
+        of_stores.chain(of_core).chain(Lapse::ALL.iter().copied().map(Self::OfHolders))
     }
 
     fn what(self) -> &'static str {
         match self {
             Self::OfStores(mistake) => mistake.what(),
             Self::OfCore(mutant) => mutant.what(),
+            Self::OfHolders(lapse) => lapse.what(),
         }
     }
 }
@@ -97,6 +98,7 @@ impl fmt::Display for Fault {
         match self {
             Self::OfStores(mistake) => mistake.fmt(f),
             Self::OfCore(mutant) => mutant.fmt(f),
+            Self::OfHolders(lapse) => lapse.fmt(f),
         }
     }
 }
@@ -177,28 +179,26 @@ const BOTH: &[Scenario] = &[
 
 /// What happens to holders of locks, on one server and on three.
 const HOLDERS: &[Scenario] = &[
-    scenario(
-        "a_holder_that_stood_still_holds_nothing",
-        |s| Box::pin(holders::stopped(s)),
-        &[LeaseExtendedByHope],
-    )
-    .breaks(&[CertainUntilTold, LeadByCallback, TxnUnguarded]),
+    scenario("a_holder_that_stood_still_holds_nothing", |s| Box::pin(holders::stopped(s)), &[])
+        .and(&[
+            Fault::OfHolders(Lapse::RemembersYes),
+            Fault::OfCore(CertainUntilTold),
+            Fault::OfCore(TxnUnguarded),
+        ]),
     scenario("a_holder_that_is_killed_holds_nothing", |s| Box::pin(holders::killed(s)), &[])
-        .breaks(&[PredecessorGoneIsTurn]),
+        .and(&[Fault::OfCore(PredecessorGoneIsTurn)]),
     scenario("a_holder_that_is_cut_off_holds_nothing", |s| Box::pin(holders::cut_off(s)), &[])
-        .breaks(&[CertainUntilTold]),
+        .and(&[Fault::OfHolders(Lapse::RemembersYes)]),
     scenario(
         "a_server_that_is_killed_lets_no_two_hold_anything",
         |s| Box::pin(holders::killed_server(s)),
-        &[],
-    )
-    .breaks(&[LostReadIsEmpty]),
+        &[WatchSilentAfterOutage],
+    ),
     scenario(
         "a_server_that_stands_still_lets_no_two_hold_anything",
         |s| Box::pin(holders::paused_server(s)),
-        &[],
-    )
-    .breaks(&[MissingIsFirst]),
+        &[WatchSilentAfterOutage],
+    ),
 ];
 
 /// What happens to etcd only.
@@ -285,12 +285,11 @@ fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
     let name = format!("{}::{}", stage.name, scenario.name);
     if std::env::var_os("SYNOD_MISTAKES").is_some() {
         let of_stores = scenario.catches.iter().copied().map(Fault::OfStores);
-        let of_core = scenario.breaks.iter().copied().map(Fault::OfCore);
         let shows = |fault: Fault| {
             let name = format!("{name}::shows_{fault}");
             trial(stage, name, move |name| shows(name, stage, scenario, fault))
         };
-        return of_stores.chain(of_core).map(shows).collect();
+        return of_stores.chain(scenario.more.iter().copied()).map(shows).collect();
     }
     let play = move |name: &str| match soak::minutes() {
         Some(minutes) => soak::repeat(minutes, |seed| play(name, stage, scenario.act, None, seed)),
@@ -347,11 +346,15 @@ fn work(number: &str, url: &str) -> ExitCode {
     let fault = Fault::all().find(is_named);
     let backend = Config::new(url).and_then(|config| config.backend()).expect("the URL is valid");
     let number = number.parse().expect("a number");
-    let run = |backend: Arc<dyn Backend>| worker::run(number, backend);
+    let lapse = match fault {
+        Some(Fault::OfHolders(lapse)) => Some(lapse),
+        _ => None,
+    };
+    let run = |backend: Arc<dyn Backend>| worker::run(number, backend, lapse);
     let done = match fault {
         Some(Fault::OfStores(mistake)) => run(Arc::new(Wrong::new(backend, mistake))),
         Some(Fault::OfCore(mutant)) => with(mutant, || run(backend)),
-        None => run(backend),
+        Some(Fault::OfHolders(_)) | None => run(backend),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

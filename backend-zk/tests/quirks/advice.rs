@@ -1,12 +1,15 @@
 //! Whatever goes wrong, the error says what a person can do about it, and comes in time.
 
+use std::error::Error as _;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use synod_conformance::server::free_ports;
 use synod_conformance::server::zookeeper::Ensemble;
+use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, Error, ErrorKind};
-use synod_core::store::{Backend as _, Expect, Query, SessionOptions, Txn};
+use synod_core::store::{Backend as _, Expect, Lifetime, Outcome, Query, SessionOptions, Txn};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{sleep, timeout};
 
@@ -85,6 +88,63 @@ pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
     let error =
         timeout(PATIENCE + PATIENCE, write).await.expect("in time").expect_err("nobody can");
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost), "{error}");
+}
+
+/// What a person reads: an error with all that led to it.
+fn told(error: &Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(why) = cause {
+        told = format!("{told}: {why}");
+        cause = why.source();
+    }
+    told
+}
+
+pub(super) async fn who_reaches_no_majority_is_told_so() {
+    const LIMIT: Duration = Duration::from_secs(4);
+    const LONE: &str = "it runs without a majority of its servers; are enough of them started?";
+
+    let mut three = Ensemble::start(3).expect("the other one started, too");
+    let known = || ZkBackend::new(options(three.addresses()).access(Access::Open)).expect("valid");
+    let limits = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(2)));
+    let limits = limits.deadline(LIMIT).connect_deadline(LIMIT);
+    let client = Client::open(Arc::new(known()), limits.clone()).await.expect("three run");
+    let backend = Arc::new(known());
+    let at = path("/advice/majority");
+    for node in [0, 1] {
+        three.kill(node).expect("it runs");
+    }
+
+    // Whoever comes, and who was there before, once his session is over.
+    let end = tokio::time::Instant::now() + PATIENCE * 6;
+    for lone in [false, true] {
+        loop {
+            let error = if lone {
+                let created = timeout(PATIENCE, client.create(&at, "", Lifetime::Persistent));
+                created.await.expect("in time").expect_err("one alone decides nothing")
+            } else {
+                let opened = timeout(PATIENCE, Client::open(backend.clone(), limits.clone()));
+                opened.await.expect("in time").expect_err("one alone decides nothing")
+            };
+            let (kind, told) = (error.kind(), told(&error));
+            assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::SessionLost), "{told}");
+            // First it looks for the others.
+            if told.contains(LONE) {
+                assert!(told.contains("nobody listens there; is the server started"), "{told}");
+                break;
+            }
+            assert!(tokio::time::Instant::now() < end, "{told}");
+        }
+    }
+
+    three.restart(0).expect("it was killed");
+    while !matches!(
+        client.create(&at, "", Lifetime::Persistent).await,
+        Ok(Outcome::Committed(_) | Outcome::Rejected(_))
+    ) {
+        assert!(tokio::time::Instant::now() < end + PATIENCE * 6, "two decide");
+    }
 }
 
 /// A server whose disk is full ends itself; what it has acknowledged is on disk.

@@ -233,6 +233,29 @@ pub(super) async fn what_replaces_a_container_is_told_of_as_made_once() {
     }
 }
 
+/// That nothing is there is shown to the server by making it, and taking it away again.
+pub(super) async fn a_check_for_absence_is_told_to_nobody() {
+    let store = session().await;
+    let (_view, mut watch) = store.observe(Query::subtree(path("/unborn"))).await.expect("answers");
+    let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);
+    for (unborn, born) in [("/unborn/a/b", "/unborn/a"), ("/unborn/c", "/unborn/c")] {
+        let txn = absent(unborn).create(path(born), "", Lifetime::Persistent);
+        done(&*store, txn).await;
+        let change = loop {
+            match timeout(PATIENCE, watch.next()).await.expect("in time").expect("it goes on") {
+                Event::Changed(change) => break change,
+                Event::Resync => {}
+                Event::Ended(end) => panic!("{end:?}"),
+            }
+        };
+        assert_eq!((change.path.as_str(), change.kind), (born, Kind::Created));
+    }
+    // Whatever else came would come before this.
+    done(&*store, Txn::new().set(path("/unborn/c"), "x", Expect::Any)).await;
+    let next = timeout(PATIENCE, watch.next()).await.expect("in time").expect("it goes on");
+    assert!(matches!(&next, Event::Changed(change) if change.kind == Kind::Updated), "{next:?}");
+}
+
 pub(super) async fn a_node_without_data_that_others_made_is_a_node() {
     let server = server().addresses()[0].to_string();
     let foreign = zookeeper_client::Client::connect(&server).await.expect("a server runs");
@@ -274,7 +297,11 @@ pub(super) async fn what_replaces_a_container_is_not_collected_for_it() {
     }
 
     // The list is made, and all of these are in it.
-    for place in &places {
+    for (number, place) in places.iter().enumerate() {
+        if number % 2 == 0 {
+            // It is gone before.
+            done(&*store, Txn::new().check(place, Expect::Absent)).await;
+        }
         done(&*store, create(place.as_str(), "kept")).await;
     }
 

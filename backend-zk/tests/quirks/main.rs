@@ -47,9 +47,10 @@ mod wide;
 use advice::{
     a_server_that_only_lets_read_is_named_as_such, a_server_with_a_full_disk_acknowledges_nothing,
     who_cannot_reach_a_server_is_told_why, who_has_the_wrong_password_is_told_so,
+    who_reaches_no_majority_is_told_so,
 };
 use hollow::{
-    a_node_without_data_that_others_made_is_a_node,
+    a_check_for_absence_is_told_to_nobody, a_node_without_data_that_others_made_is_a_node,
     an_empty_container_gives_way_to_all_of_a_transaction, containers_come_and_go_untold,
     empty_containers_do_not_keep_a_node_from_being_deleted,
     of_many_who_replace_an_empty_container_one_wins,
@@ -112,6 +113,7 @@ quirks![
     what_replaces_a_container_is_told_of_as_made_once,
     containers_come_and_go_untold,
     a_node_without_data_that_others_made_is_a_node,
+    a_check_for_absence_is_told_to_nobody,
     what_helpers_make_too_large_is_refused,
     only_its_creator_touches_a_node,
     a_server_without_extended_types_keeps_no_ttl_nodes,
@@ -121,6 +123,7 @@ quirks![
     empty_containers_change_no_judgement,
     who_cannot_reach_a_server_is_told_why,
     who_has_the_wrong_password_is_told_so,
+    who_reaches_no_majority_is_told_so,
     a_server_that_only_lets_read_is_named_as_such,
     a_server_with_a_full_disk_acknowledges_nothing,
     a_session_outlives_its_server,

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
@@ -18,22 +19,31 @@ use synod_core::recipe::semaphore::Semaphore;
 use synod_core::store::{Backend, Expect, SessionOptions};
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::fault::entry::{What, now};
 use crate::fault::holding::{Ending, Holding, Room};
 use crate::fault::worker::{GLANCE, GLANCES, tell};
 
-/// How long a call of the client may take.
+/// How long a call of the client may take: longer than a session lives, so that who cannot reach a server
+/// stays until he has lost what he holds.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// The shortest time that something is held, and by how much it may be longer, in milliseconds.
 const STAY: (u64, u64) = (150, 250);
 /// How long somebody rests at most before he stands again, in milliseconds.
 const REST: u64 = 60;
 
+synod_core::mistakes! {
+    /// A mistake of who holds something.
+    pub enum Lapse {
+        RemembersYes = "asks once whether it holds something, and goes by that",
+    }
+}
+
 /// All who stand in a process, with one client.
 pub(crate) struct Holders {
     p: usize,
+    lapse: Option<Lapse>,
     backend: Arc<dyn Backend>,
     client: Option<Client>,
     standing: Vec<Task>,
@@ -41,8 +51,9 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    pub(crate) fn new(p: usize, backend: Arc<dyn Backend>) -> Self {
-        Self { p, backend, client: None, standing: Vec::new(), leave: watch::Sender::new(false) }
+    pub(crate) fn new(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> Self {
+        let leave = watch::Sender::new(false);
+        Self { p, lapse, backend, client: None, standing: Vec::new(), leave }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -66,7 +77,8 @@ impl Holders {
         self.client = Some(client.clone());
         let chance = Chance::from_system();
         let leave = self.leave.subscribe();
-        let holder = Holder { p: self.p, room, path, data, client, chance };
+        let (p, lapse) = (self.p, self.lapse);
+        let holder = Holder { p, lapse, room, path, data, client, chance };
         self.standing.push(spawn(holder.rounds(leave)));
         Ok(())
     }
@@ -87,6 +99,7 @@ impl Holders {
 /// Somebody who stands in a line.
 struct Holder {
     p: usize,
+    lapse: Option<Lapse>,
     room: Room,
     path: Path,
     data: Path,
@@ -143,7 +156,8 @@ impl Holder {
         }
     }
 
-    /// Holds it for a while, asks all the time whether that is so, and writes under it first and last.
+    /// Holds it for a while, and until a server has answered him at the end of that; asks all the time
+    /// whether he does, and writes under it first and last.
     async fn hold<K>(&self, hold: &Hold<K>, share: u32, is_held: impl Fn() -> bool) {
         let holding = Holding {
             room: self.room,
@@ -155,49 +169,72 @@ impl Holder {
             certain: 0,
             end: None,
         };
-        let alone = share == self.room.shares() || !self.room.writers_are_alone();
-        let first = async {
-            if alone {
-                self.write(hold).await;
-            }
+        let writes = share == self.room.shares() || !self.room.writers_are_alone();
+        let over = AtomicBool::new(false);
+        let working = async {
+            let refused = self.work(hold, writes).await;
+            over.store(true, Ordering::Relaxed);
+            refused
         };
-        let ((), (mut holding, lost)) = join(first, self.believe(holding, is_held)).await;
-        let refused = alone && self.write(hold).await == Some(false);
+        let believing = self.believe(holding, is_held, &over);
+        let (refused, (mut holding, lost)) = join(working, believing).await;
         holding.end = Some(match (lost, refused) {
-            (true, true) => Ending::Refused,
+            (_, true) => Ending::Refused,
             (true, false) => Ending::Lost,
-            (false, _) => Ending::Over,
+            (false, false) => Ending::Over,
         });
         self.tell(&holding);
     }
 
-    /// Tells what he believes for as long as he stays, and whether that came to an end before.
-    async fn believe(&self, holding: Holding, is_held: impl Fn() -> bool) -> (Holding, bool) {
-        let end = Instant::now() + Duration::from_millis(STAY.0 + self.chance.below(STAY.1));
-        let (mut told, mut looks, mut believed, mut lost) = (holding, 0, false, false);
+    /// Whether what he wrote in the end was refused. Who goes by what he remembers does not mind that nobody
+    /// answers, and tries again.
+    async fn work<K>(&self, hold: &Hold<K>, writes: bool) -> bool {
+        let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
+        if writes {
+            join(stay, self.write(hold)).await;
+            let mut written = self.write(hold).await;
+            while written.is_none() && self.lapse == Some(Lapse::RemembersYes) {
+                sleep(GLANCE).await;
+                written = self.write(hold).await;
+            }
+            written == Some(false)
+        } else {
+            stay.await;
+            let _answered = self.client.get(&self.data).await.is_ok();
+            false
+        }
+    }
+
+    /// Tells what he believes until it is over, and whether his belief was before.
+    async fn believe(
+        &self,
+        mut told: Holding,
+        is_held: impl Fn() -> bool,
+        over: &AtomicBool,
+    ) -> (Holding, bool) {
+        let (mut looks, mut believed, mut lost) = (0, false, false);
         loop {
             let asked = now();
-            let held = is_held();
+            let remembered = believed && self.lapse == Some(Lapse::RemembersYes);
+            let held = remembered || is_held();
             let answered = now();
             if held && !believed {
                 (told.asked, told.since, told.end) = (asked, answered, None);
             }
             if held {
                 told.certain = asked;
-            }
-            looks += 1;
-            let changed = held != believed;
-            if changed && !held {
+            } else {
                 (lost, told.end) = (true, Some(Ending::Lost));
             }
-            if changed || believed && looks >= GLANCES {
+            looks += 1;
+            if held != believed || held && looks >= GLANCES {
                 looks = 0;
                 self.tell(&told);
             }
             believed = held;
             // It is looked at until the end, lest it be believed again.
-            if Instant::now() >= end {
-                return (told, lost || !held);
+            if over.load(Ordering::Relaxed) {
+                return (told, lost);
             }
             sleep(GLANCE).await;
         }

@@ -79,6 +79,6 @@ pub enum Ending {
     Over,
     /// The answer was no.
     Lost,
-    /// The answer was no, and a guarded write after that was refused.
+    /// A guarded write was refused, whatever the answer was.
     Refused,
 }

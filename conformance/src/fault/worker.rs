@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 use crate::fault::entry::{Answer, Entry, Kind, Op, Seen, Told, What, now};
-use crate::fault::holder::Holders;
+use crate::fault::holder::{Holders, Lapse};
 
 /// What a process is told: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,12 +38,13 @@ pub(super) const GLANCES: u32 = 20;
 /// How often a ticket is drawn whose answers get lost.
 const DRAWS: usize = 5;
 
-/// Does what the input says until it ends, in process number `p`.
+/// Does what the input says until it ends, in process number `p`, which makes this mistake where it holds
+/// something.
 ///
 /// # Errors
 ///
 /// If no runtime can be had.
-pub fn run(p: usize, backend: Arc<dyn Backend>) -> io::Result<()> {
+pub fn run(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> io::Result<()> {
     let (orders, incoming) = mpsc::unbounded_channel();
     let _reading = std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
@@ -55,7 +56,7 @@ pub fn run(p: usize, backend: Arc<dyn Backend>) -> io::Result<()> {
         }
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let holders = Holders::new(p, backend.clone());
+    let holders = Holders::new(p, backend.clone(), lapse);
     let worker = Worker { p, backend, session: None, holders, tasks: Vec::new() };
     runtime.block_on(worker.work(incoming));
     runtime.shutdown_background();

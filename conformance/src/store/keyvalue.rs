@@ -26,7 +26,9 @@ cases![
 ];
 
 async fn bytes_come_out_as_they_went_in(world: World) {
-    let (ann, bob) = (world.ann().await, world.bob().await);
+    // A busy machine takes its time over many bytes, and no session shall end meanwhile.
+    let long = world.profile.patience;
+    let (ann, bob) = (world.session(long).await, world.session(long).await);
     for length in [1, 2, 255, 256, 257, 65_536, ann.store.session().limits.data] {
         let path = world.at(&format!("n{length}"));
         let data: Vec<u8> = (0..=u8::MAX).rev().cycle().take(length).collect();
