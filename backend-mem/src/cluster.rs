@@ -26,6 +26,7 @@ use crate::Census;
 mod answer;
 mod commit;
 mod dice;
+mod flaw;
 mod link;
 mod personality;
 mod server;
@@ -37,6 +38,7 @@ mod trouble;
 mod words;
 
 pub use dice::{Dice, Fired};
+pub use flaw::Flaw;
 pub use personality::{Personality, UnknownPersonality};
 pub use site::{Fault, Rates, Site};
 pub use store::ClusterBackend;
@@ -68,6 +70,8 @@ pub struct ClusterOptions {
     pub keep_trace: bool,
     /// The time to live by which the length of what goes wrong is measured.
     pub ttl: Duration,
+    /// What its servers get wrong, in the tests of tests.
+    pub flaw: Option<Flaw>,
 }
 
 /// One commit, as the leader has it.
@@ -280,6 +284,7 @@ impl ClusterOptions {
             choice: Choice::never(),
             keep_trace: false,
             ttl: Duration::from_secs(1),
+            flaw: None,
         }
     }
 }

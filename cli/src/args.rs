@@ -173,6 +173,9 @@ pub(crate) struct Seeds {
     /// As many as can be run in this time, like 2min
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) limit: Option<Duration>,
+    /// No more of a workload once its tasks had so many turns: the same for each, whatever it costs
+    #[arg(long, value_name = "N", conflicts_with = "limit")]
+    pub(crate) turns: Option<u64>,
     /// The first of them
     #[arg(long, value_name = "S", default_value = "0", value_parser = sim::seed)]
     pub(crate) from: u64,

@@ -60,11 +60,10 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
 
 /// A fault, as people write it.
 pub(crate) fn fault(text: &str) -> Result<Fault, String> {
-    let number = text.strip_prefix(['F', 'f']).and_then(|number| number.parse().ok());
-    number
-        .and_then(Fault::by_number)
-        .filter(|fault| !fault.is_defect())
-        .ok_or_else(|| "the faults are F1 to F24".to_owned())
+    let text = text.to_uppercase();
+    Fault::all()
+        .find(|fault| fault.to_string() == text)
+        .ok_or_else(|| "the faults are F1 to F24, and the defects of etcd-3.4 D1 to D4".to_owned())
 }
 
 fn list(common: &Common) -> Result<(), Failure> {
@@ -162,19 +161,25 @@ fn counted(
     asked: &Sim,
     limit: Option<Duration>,
 ) -> Result<(Tally, Duration), Failure> {
-    /// So many at a time, where the time counts.
+    /// So many at a time, where it is not only they that count.
     const SLICE: u64 = 512;
-    let Some(limit) = limit else {
-        let progress = Progress::of_many("histories", asked.seeds.count);
-        let tally = hunt.count(&|more| progress.advance(more)).map_err(bad)?;
-        return Ok((tally, progress.taken()));
+    let Seeds { from, count, turns, .. } = asked.seeds;
+    let progress = match limit {
+        None => Progress::of_many("histories", count),
+        Some(_) => Progress::new("histories", None),
     };
-    let progress = Progress::new("histories", None);
-    let (mut tally, mut from) = (Tally::default(), asked.seeds.from);
-    while progress.taken() < limit && tally.failures.is_empty() {
-        let slice = hunt.clone().seeds(from..from.saturating_add(SLICE));
-        tally.add(slice.count(&|more| progress.advance(more)).map_err(bad)?);
-        from = from.saturating_add(SLICE);
+    let turns = turns.unwrap_or(u64::MAX);
+    let end = limit.map_or_else(|| from.saturating_add(count), |_| u64::MAX);
+    let (mut tally, mut next) = (Tally::default(), from);
+    while next < end
+        && tally.turns < turns
+        && limit.is_none_or(|limit| progress.taken() < limit)
+        && tally.failures.is_empty()
+    {
+        let slice = next..end.min(next.saturating_add(SLICE));
+        next = slice.end;
+        let hunt = hunt.clone().seeds(slice);
+        tally.add(hunt.count(&|more| progress.advance(more)).map_err(bad)?);
     }
     Ok((tally, progress.taken()))
 }
@@ -227,6 +232,7 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
             "seconds": took,
             "virtual_seconds": lasted,
             "faults": faults,
+            "turns": tally.turns,
             "marks": tally.marks,
             "idle": idle,
         }))?);

@@ -76,6 +76,8 @@ pub struct Tally {
     pub histories: u64,
     /// How long they took in virtual time.
     pub lasted: Duration,
+    /// How many turns tasks had: what they cost, on whatever machine.
+    pub turns: u64,
     /// How often each kind of thing went wrong.
     pub fired: BTreeMap<Site, u64>,
     /// How often each mark was reached.
@@ -303,6 +305,7 @@ impl Tally {
     fn note(&mut self, report: &Report) {
         self.histories += 1;
         self.lasted += report.lasted;
+        self.turns += report.turns;
         for fired in &report.fired {
             *self.fired.entry(fired.spot.site).or_default() += 1;
         }
@@ -315,6 +318,7 @@ impl Tally {
     pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.lasted += other.lasted;
+        self.turns += other.turns;
         self.failures.extend(other.failures);
         for (site, times) in other.fired {
             *self.fired.entry(site).or_default() += times;

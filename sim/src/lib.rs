@@ -59,6 +59,7 @@ mod run;
 mod setup;
 mod shrink;
 mod sight;
+mod slip;
 mod story;
 pub mod sweep;
 mod watched;
@@ -73,9 +74,10 @@ pub use process::{During, Process};
 pub use report::Report;
 pub use setup::{Mending, Sim, Way};
 pub use shrink::Smaller;
+pub use slip::Slip;
 pub use story::Failure;
 pub use synod_core::clock::{sleep, timeout};
 pub use synod_core::task::{Task, spawn};
 pub use synod_mem::cluster::{
-    By, Death, Entry, Fault, Fired, Line, Personality, Rates, Site, UnknownPersonality, What,
+    By, Death, Entry, Fault, Fired, Flaw, Line, Personality, Rates, Site, UnknownPersonality, What,
 };

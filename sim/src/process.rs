@@ -16,6 +16,7 @@ use synod_mem::cluster::{By, Cluster, Site, What};
 use tokio::sync::Notify;
 
 use crate::findings::Findings;
+use crate::slip::{Kept, Slip};
 
 /// How wrong a wall clock may be.
 pub(crate) const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -32,6 +33,8 @@ pub struct Process {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) ttl: Duration,
+    pub(crate) slip: Option<Slip>,
+    pub(crate) kept: Kept,
     pub(crate) cluster: Cluster,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) findings: Findings,
@@ -99,12 +102,17 @@ impl Process {
     ///
     /// As [`Client::open`].
     pub async fn client(&self) -> Result<Client> {
-        Client::open(self.backend(), self.options()).await
+        let client = Client::open(self.backend(), self.options()).await?;
+        if self.slips(Slip::ClosesAtItsEnd) {
+            self.kept.keep((self.actor, self.life), &client);
+        }
+        Ok(client)
     }
 
     /// The options of [`Process::client`], for whoever wants others.
     pub fn options(&self) -> ClientOptions {
-        let lives = u64::from(self.life) << 32;
+        let again = self.slips(Slip::SameIdsAgain);
+        let lives = if again { 0 } else { u64::from(self.life) << 32 };
         ClientOptions::default()
             .session(SessionOptions::new(self.ttl))
             .deadline(self.ttl * 3)
@@ -228,6 +236,12 @@ impl Process {
             && self.cluster.deaths().iter().any(|it| it.session == session && it.silent)
     }
 
+    /// For how long a session has been over at the store: what no real process can know before it is told.
+    pub fn over_for(&self, session: SessionId) -> Option<Duration> {
+        let death = self.cluster.deaths().into_iter().find(|it| it.session == session)?;
+        Some(self.age().saturating_sub(death.at))
+    }
+
     /// Whether a session was ended by somebody, and not for its silence: what no real process can know
     /// before it is told.
     pub fn ended_by_force(&self, session: SessionId) -> bool {
@@ -253,6 +267,11 @@ impl Process {
     /// How many commits the store has had: what no real process can know.
     pub fn committed(&self) -> usize {
         self.cluster.committed()
+    }
+
+    /// Whether it makes this mistake.
+    pub(crate) fn slips(&self, slip: Slip) -> bool {
+        self.slip == Some(slip)
     }
 
     /// What must be true now, and always.

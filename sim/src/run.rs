@@ -19,6 +19,7 @@ use crate::report::Report;
 use crate::room::Room;
 use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
 use crate::sight::Sight;
+use crate::slip::{Kept, Slip};
 use crate::watched::{Sessions, Watched, Watcher};
 
 /// A call must end, once everything is mended, within so many times to live.
@@ -41,6 +42,8 @@ struct Run {
     sessions: Sessions,
     sight: Sight,
     around: Option<Way>,
+    slip: Option<Slip>,
+    kept: Kept,
     seed: u64,
     rounds: u64,
     ttl: Duration,
@@ -78,6 +81,7 @@ async fn history(mut sim: Sim) -> Report {
     // Calls of those who are frozen end here, and nobody knows what became of them.
     drop(world);
     run.people.borrow_mut().clear();
+    run.kept.clear();
     run.room.clear();
     let sight = run.sight.clone();
     let shown: Check = Box::new(move |truth| {
@@ -120,6 +124,7 @@ impl Run {
         options.choice = sim.choice.clone();
         options.keep_trace = sim.keep_trace;
         options.ttl = sim.ttl;
+        options.flaw = sim.flaw;
         let cluster = Cluster::new(options);
         // Where every way is gone, it is not every order.
         let order = if sim.picks.is_some() { Choice::never() } else { sim.choice.clone() };
@@ -157,6 +162,8 @@ impl Run {
             sessions: Sessions::default(),
             sight: Sight::default(),
             around,
+            slip: sim.slip,
+            kept: Kept::default(),
             rounds: sim.rounds,
             seed: sim.seed,
             ttl: sim.ttl,
@@ -232,6 +239,9 @@ impl Run {
         if let Some(around) = &self.around {
             inner = around(inner);
         }
+        if let Some(slip) = self.slip {
+            inner = slip.around(inner);
+        }
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let watcher = Watcher {
             sessions: self.sessions.clone(),
@@ -241,9 +251,23 @@ impl Run {
             actor,
         };
         let backend = Arc::new(Watched { inner, watcher });
-        let (seed, ttl, rounds) = (self.seed, self.ttl, self.rounds);
+        let (seed, ttl, rounds, slip) = (self.seed, self.ttl, self.rounds, self.slip);
         let (wall, mending) = (self.wall_of(actor), self.mending.clone());
-        Process { actor, name, life, seed, rounds, ttl, cluster, backend, findings, wall, mending }
+        Process {
+            actor,
+            name,
+            life,
+            seed,
+            rounds,
+            ttl,
+            slip,
+            kept: self.kept.clone(),
+            cluster,
+            backend,
+            findings,
+            wall,
+            mending,
+        }
     }
 
     fn start(&self, place: usize) {
@@ -252,8 +276,10 @@ impl Run {
         let me = self.process(actor, person.name.clone(), person.life);
         person.life += 1;
         let (body, done) = (person.body.clone(), person.done.clone());
+        let (kept, life) = (self.kept.clone(), (actor, me.life));
         person.main = Some(self.room.spawn_as(actor, async move {
             body(me).await;
+            kept.let_go(life);
             done.store(true, Ordering::Relaxed);
         }));
     }
@@ -370,9 +396,11 @@ impl Run {
             person.life += 1;
             (me, person.body.clone(), person.done.clone())
         };
+        let (kept, life) = (self.kept.clone(), (actor, me.life));
         let main = self.room.spawn_as(actor, async move {
             clock::sleep(Duration::from_millis(rest)).await;
             body(me).await;
+            kept.let_go(life);
             done.store(true, Ordering::Relaxed);
         });
         self.people.borrow_mut()[place].main = Some(main);

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use synod_core::choice::{Choice, Spot};
 use synod_core::path::Path;
 use synod_core::store::Backend;
-use synod_mem::cluster::{Personality, Rates, Site};
+use synod_mem::cluster::{Flaw, Personality, Rates, Site};
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::Process;
 use crate::report::Report;
 use crate::run::run;
+use crate::slip::Slip;
 
 /// The function of a process.
 pub(crate) type Body =
@@ -49,6 +50,8 @@ pub struct Sim {
     pub(crate) limit: Duration,
     pub(crate) mending: Option<Mending>,
     pub(crate) around: Option<Around>,
+    pub(crate) flaw: Option<Flaw>,
+    pub(crate) slip: Option<Slip>,
     pub(crate) absent: BTreeSet<u64>,
     pub(crate) rounds: u64,
     pub(crate) late: String,
@@ -84,6 +87,8 @@ impl Sim {
             limit: Duration::from_secs(60),
             mending: None,
             around: None,
+            flaw: None,
+            slip: None,
             absent: BTreeSet::new(),
             rounds: u64::MAX,
             late: "L-OUT-5".to_owned(),
@@ -160,6 +165,19 @@ impl Sim {
     /// nobody's, and returns what it puts around each process's own.
     pub fn around(mut self, layer: impl FnOnce(Arc<dyn Backend>) -> Way + 'static) -> Self {
         self.around = Some(Box::new(layer));
+        self
+    }
+
+    /// Lets the servers make a mistake, for the tests of tests.
+    pub fn flawed(mut self, flaw: Flaw) -> Self {
+        self.flaw = Some(flaw);
+        self
+    }
+
+    /// Lets the processes of a workload, or their way to the store, make a mistake, for the tests of
+    /// tests.
+    pub fn slipping(mut self, slip: Slip) -> Self {
+        self.slip = Some(slip);
         self
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use synod_mem::cluster::{Rates, Site};
+use synod_mem::cluster::{Fault, Rates, Site};
 
 use crate::case::{BadCase, Case};
 use crate::findings::Violation;
@@ -104,7 +104,8 @@ impl Failure {
 fn command(case: &Case) -> String {
     let Case { workload, personality, seed, .. } = case;
     let mutant = case.mutant.as_ref().map(|it| format!(" --mutant {it}")).unwrap_or_default();
-    let without: Vec<_> = case.without.iter().map(|it| format!(" --without F{it}")).collect();
+    let off = case.without.iter().filter_map(|number| Fault::by_number(*number));
+    let without: Vec<_> = off.map(|fault| format!(" --without {fault}")).collect();
     format!(
         "synod sim replay {workload} --seed {seed:#x} --personality {personality}{mutant}{}",
         without.concat()
@@ -123,6 +124,7 @@ fn expanded(rates: &Rates) -> String {
         let comma = if nth + 1 < on.len() { ", " } else { "" };
         let part = format!("{site} {}{comma}", rates.of(*site));
         if width + part.len() > 85 {
+            text.truncate(text.trim_end().len());
             text.push_str("\n           ");
             width = 0;
         }

@@ -8,6 +8,7 @@ use synod_core::store::{Op, SessionId, Txn};
 
 use crate::cluster::By;
 use crate::cluster::answer::Answer;
+use crate::cluster::flaw::Flaw;
 use crate::cluster::link::{Ask, Request};
 use crate::cluster::server::Waiting;
 use crate::cluster::site::Site;
@@ -104,7 +105,7 @@ impl State {
         self.plan_tick();
         let answer = match touched {
             Ok(()) => Answer::Done,
-            Err(_) if self.dice.fires(Site::BeatOfTheDead, actor, 1).is_some() => Answer::Done,
+            Err(_) if self.answers_for_the_dead(request, now) => Answer::Done,
             Err(_) => Answer::Over,
         };
         self.note_deaths(now, true);
@@ -113,6 +114,16 @@ impl State {
             self.fault(actor, Site::EndedAfterBeat, request.call, now);
             self.end_session(session, now);
         }
+    }
+
+    /// Whether a heartbeat is answered though its session is over.
+    fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
+        let (actor, site) = (request.actor, Site::BeatOfTheDead);
+        let fires = self.dice.fires(site, actor, 1).is_some();
+        if fires {
+            self.fault(actor, site, request.call, now);
+        }
+        fires || self.flaw == Some(Flaw::DeadBeatAnswered)
     }
 
     /// Collects the empty containers that were left for a while, in the order of the log.
@@ -176,6 +187,7 @@ impl State {
     /// There is no leader for a while. What it had not committed yet is committed or it is not.
     pub(super) fn lose_leader(&mut self, lasting: Duration, now: Instant) {
         self.leaderless = Some(now + lasting);
+        self.leaderless_for = lasting;
         self.plan(now + lasting, Event::Elected);
         for request in std::mem::take(&mut self.proposed) {
             let (id, epoch) = (request.link, request.epoch);
@@ -198,7 +210,7 @@ impl State {
             return;
         }
         self.leaderless = None;
-        self.world.touch_all(now);
+        self.hear_of_all(now);
         self.plan_tick();
         let age = self.age(now);
         self.trace.tell((age, 0), What::Session, 0, || "there is a leader".to_owned());
@@ -206,7 +218,10 @@ impl State {
             && let Some(session) = self.links.iter().rev().find_map(|link| link.session)
         {
             self.fault(0, Site::EndedByOldLeader, 0, now);
-            self.end_session(session, now);
+            // It takes it for one of which nothing was heard.
+            self.world.end(session, now);
+            self.record(now, By::Store);
+            self.note_deaths(now, true);
         }
         for request in std::mem::take(&mut self.held) {
             match request.ask {
@@ -214,9 +229,33 @@ impl State {
                     let (server, needed) = (request.server, self.log.len());
                     self.once(server, needed, Waiting::Serve(Box::new(request)), now);
                 }
-                _ => self.ask_leader(request, now),
+                _ => {
+                    if self.flaw == Some(Flaw::ElectedRepeats) {
+                        self.do_once_more(&request, now);
+                    }
+                    self.ask_leader(request, now);
+                }
             }
         }
+    }
+
+    /// The mistake of a leader that does not know what is done already.
+    fn do_once_more(&mut self, request: &Request, now: Instant) {
+        let link = &self.links[request.link.0];
+        let session = link.session.filter(|_| link.epoch == request.epoch);
+        if let (Some(session), Ask::Commit(txn)) = (session, &request.ask) {
+            let _either_way = self.world.commit(session, txn.clone(), now).is_ok();
+            self.record(now, By::Process(request.actor));
+        }
+    }
+
+    /// Counts the time of every session anew.
+    fn hear_of_all(&mut self, now: Instant) {
+        /// As good as for ever.
+        const AGES: Duration = Duration::from_secs(86_400);
+        let was_long = self.leaderless_for > self.ttl * 5;
+        let forgets = self.flaw == Some(Flaw::OutageKeepsSessions) && was_long;
+        self.world.touch_all(if forgets { now + AGES } else { now });
     }
 
     pub(super) fn freeze(&mut self, server: usize) {

@@ -147,7 +147,7 @@ impl State {
         let age = self.age(now);
         self.trace.tell((age, actor), What::Sent, call, || ask.to_string());
         let mut request = Request { call, link: id, epoch, actor, server, late: false, ask };
-        self.trouble_on_the_way(actor, server, now);
+        self.trouble_on_the_way(id, server, now);
         if self.dies(actor, call, now) {
             return Some(told);
         }

@@ -125,6 +125,9 @@ impl State {
                 let committed = self.log.len();
                 let stale = query.freshness == Freshness::Latest
                     && self.dice.fires(Site::StaleLatest, server, 1).is_some();
+                if stale {
+                    self.fault(server, Site::StaleLatest, request.call, now);
+                }
                 if query.freshness == Freshness::Local || stale {
                     return self.serve(&request, now);
                 }

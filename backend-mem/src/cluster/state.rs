@@ -12,6 +12,7 @@ use crate::Census;
 use crate::apply::Effect;
 use crate::cluster::answer::Letter;
 use crate::cluster::dice::{Dice, SERVERS};
+use crate::cluster::flaw::Flaw;
 use crate::cluster::link::{Link, LinkId, Request};
 use crate::cluster::personality::Personality;
 use crate::cluster::server::Server;
@@ -30,6 +31,7 @@ pub(super) struct State {
     pub(super) trace: Trace,
     /// The time to live by which the length of what goes wrong is measured.
     pub(super) ttl: Duration,
+    pub(super) flaw: Option<Flaw>,
     start: Instant,
     /// What the leader has committed.
     pub(super) world: World,
@@ -42,6 +44,8 @@ pub(super) struct State {
     pub(super) buried: BTreeMap<u64, usize>,
     /// There is no leader until then.
     pub(super) leaderless: Option<Instant>,
+    /// How long there was to be none, the last time.
+    pub(super) leaderless_for: Duration,
     /// What waits for a leader.
     pub(super) held: Vec<Request>,
     /// What the leader has and has not committed.
@@ -100,6 +104,8 @@ pub(super) enum Event {
     Deliver(LinkId, u64, Box<Letter>),
     Break(LinkId, u64),
     Elected,
+    /// A server takes a client for gone that it has not heard for so long.
+    TakenForGone(LinkId, usize),
     Tick,
 }
 
@@ -112,6 +118,7 @@ impl State {
             dice: Dice::new(options.choice, rates),
             trace: Trace::new(options.keep_trace),
             ttl: options.ttl,
+            flaw: options.flaw,
             start: now,
             world: World::with_journal(habits),
             log: Vec::new(),
@@ -120,6 +127,7 @@ impl State {
             cuts: BTreeMap::new(),
             buried: BTreeMap::new(),
             leaderless: None,
+            leaderless_for: Duration::ZERO,
             held: Vec::new(),
             proposed: VecDeque::new(),
             deaths: Vec::new(),
@@ -160,6 +168,7 @@ impl State {
             Event::Deliver(link, epoch, letter) => self.deliver(link, epoch, *letter, now),
             Event::Break(link, epoch) => self.break_link(link, epoch, now),
             Event::Elected => self.elected(now),
+            Event::TakenForGone(link, server) => self.take_for_gone(link, server, now),
             Event::Tick => self.tick(now),
         }
     }

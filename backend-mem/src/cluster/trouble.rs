@@ -8,17 +8,22 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op, Txn};
 
 use crate::cluster::By;
-use crate::cluster::link::{Ask, Request};
+use crate::cluster::flaw::Flaw;
+use crate::cluster::link::{Ask, LinkId, Request};
 use crate::cluster::site::Site;
 use crate::cluster::state::{COUNT, Event, State};
 use crate::cluster::trace::What;
 
 impl State {
     /// What can come between a client and the servers just when it sends something.
-    pub(super) fn trouble_on_the_way(&mut self, actor: u64, server: usize, now: Instant) {
+    pub(super) fn trouble_on_the_way(&mut self, id: LinkId, server: usize, now: Instant) {
+        let actor = self.links[id.0].actor;
         if let Some(lasting) = self.dice.lasting(Site::CutFromOne, actor, self.ttl * 2) {
             self.fault(actor, Site::CutFromOne, 0, now);
             self.cut(actor, [server].into(), now + lasting, now);
+            if self.flaw == Some(Flaw::CutMeansGone) {
+                self.plan(now + self.ttl, Event::TakenForGone(id, server));
+            }
         }
         if self.dice.fires(Site::CutFromAll, actor, 1).is_some() {
             self.fault(actor, Site::CutFromAll, 0, now);
@@ -51,6 +56,17 @@ impl State {
             if way != 2 {
                 cuts.back[server] = Some(until.max(cuts.back[server].unwrap_or(now)));
             }
+        }
+    }
+
+    /// The mistake of a server that asks no other.
+    pub(super) fn take_for_gone(&mut self, id: LinkId, server: usize, now: Instant) {
+        let link = &self.links[id.0];
+        let elsewhere = link.server.is_some_and(|other| other != server);
+        if let Some(session) = link.session.filter(|_| elsewhere && link.is_up) {
+            self.world.end(session, now);
+            self.record(now, By::Store);
+            self.note_deaths(now, true);
         }
     }
 

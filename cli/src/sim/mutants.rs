@@ -115,36 +115,62 @@ fn tell(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> Result<()
     ))?)
 }
 
-/// For each fault, which mistakes nobody finds where it never happens.
+/// For each fault, which mistakes nobody finds where it never happens; and where others stand in for it,
+/// which are found where nothing else goes wrong.
 fn without_each(asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failure> {
-    output::line("without    these mistakes escape")?;
-    let mut idle = Vec::new();
-    for fault in Fault::all().filter(|fault| !fault.is_defect()) {
-        let mut escaped = Vec::new();
-        for row in rows {
-            if !is_found(row, asked.seeds, fault)? {
-                escaped.push(row.known.to_string());
-            }
+    let all: Vec<Fault> = Fault::all().filter(|fault| !fault.is_defect()).collect();
+    let mut fair = Vec::new();
+    for row in rows {
+        if !is_found(row, asked.seeds, &all)? {
+            fair.push(*row);
         }
+    }
+    let mut idle = Vec::new();
+    for fault in &all {
         let about = fault.sites().map(synod::sim::Site::about).collect::<Vec<_>>().join("; ");
-        output::line(&format!("{fault:<4} {about:<70} {}", escaped.join(", ")))?;
-        if escaped.is_empty() {
+        let escaped = matching(&fair, |row| Ok(!is_found(row, asked.seeds, &[*fault])?))?;
+        if !escaped.is_empty() {
+            output::line(&format!("{fault:<4} {about}\n     without it escape: {escaped}"))?;
+            continue;
+        }
+        let others: Vec<Fault> = all.iter().copied().filter(|other| other != fault).collect();
+        let alone = matching(&fair, |row| is_found(row, asked.seeds, &others))?;
+        output::line(&format!(
+            "{fault:<4} {about}\n     others stand in; alone it finds: {alone}"
+        ))?;
+        if alone.is_empty() {
             idle.push(fault.to_string());
         }
     }
     if idle.is_empty() {
         return Ok(());
     }
-    Err(Failure::plain(format!("no mistake needs {}", idle.join(", "))))
+    Err(Failure::plain(format!("no mistake is found by {}", idle.join(", "))))
 }
 
-fn is_found(row: &Row, seeds: u64, fault: Fault) -> Result<bool, Failure> {
+/// The names of the mistakes for which this is so.
+fn matching(
+    rows: &[&Row],
+    is_so: impl Fn(&Row) -> Result<bool, Failure>,
+) -> Result<String, Failure> {
+    let mut names = Vec::new();
+    for row in rows {
+        if is_so(row)? {
+            names.push(row.known.to_string());
+        }
+    }
+    Ok(names.join(", "))
+}
+
+/// Whether a mistake is found where these faults never happen.
+fn is_found(row: &Row, seeds: u64, without: &[Fault]) -> Result<bool, Failure> {
     /// So many seeds at a time, to stop early where it is found at once.
     const STEP: u64 = 50;
     let mut from = 0;
     while from < seeds {
         let end = (from + STEP).min(seeds);
-        let hunt = hunt(row, seeds)?.without(fault).seeds(from..end).to_the_end();
+        let hunt = hunt(row, seeds)?.seeds(from..end).to_the_end();
+        let hunt = without.iter().fold(hunt, |hunt, fault| hunt.without(*fault));
         if !found(row, &hunt.count(&|_| ()).map_err(bad)?).is_empty() {
             return Ok(true);
         }

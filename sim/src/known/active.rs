@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use synod_conformance::wrong::{Mistake, Wrong};
 use synod_core::mutant::{self, Mutant};
+use synod_mem::cluster::Flaw;
 
 use crate::case::BadCase;
 use crate::report::Report;
 use crate::setup::{Sim, Way};
+use crate::slip::Slip;
 
 /// A mistake that somebody made in earnest, or would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,10 @@ pub enum Known {
     Store(Mistake),
     /// Of the door, or of a recipe.
     Door(Mutant),
+    /// Of the servers of the simulated store.
+    Server(Flaw),
+    /// Of whoever uses a store, or of the way to it.
+    User(Slip),
     /// None, but all that stands around a store that makes one: what must find nothing.
     Transparent,
 }
@@ -31,8 +37,12 @@ impl Known {
     pub fn by_name(name: &str) -> Result<Self, BadCase> {
         let door = Mutant::ALL.iter().find(|it| it.to_string() == name).copied().map(Self::Door);
         let store = || Mistake::ALL.iter().find(|it| it.to_string() == name).copied();
+        let server = || Flaw::ALL.iter().find(|it| it.to_string() == name).copied();
+        let user = || Slip::ALL.iter().find(|it| it.to_string() == name).copied();
         let none = || (name == "Transparent").then_some(Self::Transparent);
         door.or_else(|| store().map(Self::Store))
+            .or_else(|| server().map(Self::Server))
+            .or_else(|| user().map(Self::User))
             .or_else(none)
             .ok_or_else(|| BadCase::NoMutant(name.to_owned()))
     }
@@ -41,7 +51,9 @@ impl Known {
     pub fn all() -> impl Iterator<Item = Self> {
         let door = Mutant::ALL.iter().copied().map(Self::Door);
         let store = Mistake::ALL.iter().copied().map(Self::Store);
-        std::iter::once(Self::Transparent).chain(door).chain(store)
+        let server = Flaw::ALL.iter().copied().map(Self::Server);
+        let user = Slip::ALL.iter().copied().map(Self::User);
+        std::iter::once(Self::Transparent).chain(door).chain(store).chain(server).chain(user)
     }
 
     /// What it gets wrong, in a sentence.
@@ -49,6 +61,8 @@ impl Known {
         match self {
             Self::Store(mistake) => mistake.what(),
             Self::Door(mutant) => mutant.what(),
+            Self::Server(flaw) => flaw.what(),
+            Self::User(slip) => slip.what(),
             Self::Transparent => "makes no mistake",
         }
     }
@@ -58,6 +72,8 @@ impl Known {
         match self {
             Self::Door(mutant) => mutant::with(mutant, || sim.run()),
             Self::Store(mistake) => sim.around(move |store| way(Wrong::new(store, mistake))).run(),
+            Self::Server(flaw) => sim.flawed(flaw).run(),
+            Self::User(slip) => sim.slipping(slip).run(),
             Self::Transparent => sim.around(|store| way(Wrong::transparent(store))).run(),
         }
     }
@@ -81,6 +97,8 @@ impl fmt::Display for Known {
         match self {
             Self::Store(mistake) => f.pad(&mistake.to_string()),
             Self::Door(mutant) => f.pad(&mutant.to_string()),
+            Self::Server(flaw) => f.pad(&flaw.to_string()),
+            Self::User(slip) => f.pad(&slip.to_string()),
             Self::Transparent => f.pad("Transparent"),
         }
     }

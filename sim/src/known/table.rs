@@ -2,8 +2,10 @@
 
 use synod_conformance::wrong::Mistake;
 use synod_core::mutant::Mutant;
+use synod_mem::cluster::Flaw;
 
 use crate::known::Known;
+use crate::slip::Slip;
 
 /// A mistake, and who finds it.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +27,14 @@ const fn door(mutant: Mutant, workload: &'static str, law: &'static str) -> Row 
 
 const fn store(mistake: Mistake, workload: &'static str, law: &'static str) -> Row {
     Row { known: Known::Store(mistake), workload, law, personality: "zk" }
+}
+
+const fn server(flaw: Flaw, workload: &'static str, law: &'static str) -> Row {
+    Row { known: Known::Server(flaw), workload, law, personality: "zk" }
+}
+
+const fn user(slip: Slip, workload: &'static str, law: &'static str) -> Row {
+    Row { known: Known::User(slip), workload, law, personality: "zk" }
 }
 
 impl Row {
@@ -89,4 +99,19 @@ pub const TABLE: &[Row] = &[
     store(Mistake::LeaseExtendedByHope, "tickets", "L-SES-2"),
     store(Mistake::LostSessionRevived, "sessions", "L-SES-2"),
     store(Mistake::CloseKeepsEphemerals, "sessions", "L-SES-7"),
+    server(Flaw::CutMeansGone, "sessions", "L-SES-2").on("etcd"),
+    server(Flaw::DeadBeatAnswered, "sessions", "L-SES-2"),
+    server(Flaw::ElectedRepeats, "sessions", "L-OUT-2").on("etcd"),
+    server(Flaw::OutageKeepsSessions, "sessions", "L-X-5").on("etcd"),
+    user(Slip::BreakMeansUnsent, "transfers", "L-OUT-1"),
+    user(Slip::AbsentMeansUnsent, "transfers", "L-OUT-1").on("etcd"),
+    user(Slip::ResyncUntold, "watchers", "L-WAT-6").on("etcd"),
+    user(Slip::RefusedMeansOutrun, "registers", "L-KV-1"),
+    user(Slip::SameIdsAgain, "tickets", "L-SEQ-8"),
+    user(Slip::KindTrusted, "watchers", "L-WAT-6").on("etcd"),
+    user(Slip::OldCheckTrusted, "sessions", "L-SES-2"),
+    user(Slip::WatchdogTrusted, "sessions", "L-SES-2").on("etcd"),
+    user(Slip::ClosesAtItsEnd, "registers", "L-X-5"),
+    user(Slip::WallClockTrusted, "sessions", "L-SES-13"),
+    door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];

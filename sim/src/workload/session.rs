@@ -1,19 +1,28 @@
 //! Ephemeral nodes, and sessions that probe how long they live.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
 
+use futures_util::future::select;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Expect, Kind, Lifetime, Query, SessionId, Txn};
 use synod_core::sweep::stop_at;
-use synod_mem::cluster::Site;
+use synod_core::task::{Task, spawn};
+use synod_mem::cluster::{By, Death, Site};
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
+use crate::slip::Slip;
 use crate::workload::{WATCHED, Workload};
 
 /// Three clients hold ephemeral nodes, write each other's, and are certain of their sessions only
@@ -58,6 +67,7 @@ impl Workload for Sessions {
         sim.processes(3, move |me| work(me, ledger.clone()))
             .ledger(&books)
             .check("L-SES-5", nothing_outlives_its_session)
+            .check("L-SES-13", nobody_removes_what_is_anothers)
     }
 }
 
@@ -79,8 +89,14 @@ async fn work(me: Process, ledger: Ledger) {
 
 /// Creates an ephemeral node, and looks at it.
 async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
-    let data = format!("{}.{}.{round}", me.name(), me.life());
+    let mut data = format!("{}.{}.{round}", me.name(), me.life());
+    if me.slips(Slip::WallClockTrusted) {
+        data = format!("{data}@{}", me.wall_clock().as_secs());
+    }
     let path = own(me.number());
+    if me.slips(Slip::WallClockTrusted) {
+        remove_what_looks_left(me, session).await;
+    }
     let txn = Txn::new().create(path.clone(), data.clone(), Lifetime::Session);
     drop(ledger.write(me, &data, session.commit(txn)).await);
     let Ok(view) = session.read(Query::node(path)).await else { return };
@@ -94,11 +110,14 @@ async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
 
 /// L-SES-2: asks again and again whether the session certainly lives, up to its end and beyond.
 async fn probe(me: &Process, session: &Session) {
-    let lost_before = session.is_lost();
+    let (lost_before, watchdog) = (session.is_lost(), Watchdog::of(me, session));
     for _ in 0..me.pick(30) {
         let id = session.info().id;
-        // What was ended by force nobody can know; what ended in silence is looked at elsewhere too.
-        if session.is_certain() && me.ended_in_silence(id) {
+        // What was ended by force nobody can know before a heartbeat is due that is not answered; what
+        // ended in silence is looked at elsewhere too.
+        let certain = seems_certain(me, session, &watchdog).await;
+        let known = me.ended_in_silence(id) || me.over_for(id).is_some_and(|it| it > me.ttl());
+        if certain && known {
             me.wrong("L-SES-2", || {
                 format!("session {id} is over, and its process is certain of it")
             });
@@ -153,6 +172,81 @@ async fn over(me: &Process, session: &Session) {
     }
 }
 
+/// The mistake of those who compare clocks: removes what another wrote long ago, by what they show.
+async fn remove_what_looks_left(me: &Process, session: &Session) {
+    let path = own(1 + me.pick(3));
+    let Ok(view) = session.read(Query::node(path.clone())).await else { return };
+    let Some(node) = view.into_node() else { return };
+    let text = String::from_utf8_lossy(&node.data).into_owned();
+    let written = text.split_once('@').and_then(|(_, at)| at.parse::<u64>().ok());
+    if written.is_some_and(|at| at + 600 < me.wall_clock().as_secs()) {
+        let txn = Txn::new().delete(path, Expect::Any);
+        let _either_way = session.commit(txn).await.is_ok();
+    }
+}
+
+/// Whether a session lives, as its process sees it.
+async fn seems_certain(me: &Process, session: &Session, watchdog: &Watchdog) -> bool {
+    if me.slips(Slip::WatchdogTrusted) {
+        return watchdog.says(me).await;
+    }
+    let certain = session.is_certain();
+    if me.slips(Slip::OldCheckTrusted) {
+        yield_once().await;
+    }
+    certain
+}
+
+/// A task that keeps a flag: only there where that is the mistake that is made.
+struct Watchdog {
+    certain: Arc<AtomicBool>,
+    _task: Option<Task>,
+}
+
+impl Watchdog {
+    fn of(me: &Process, session: &Session) -> Self {
+        let certain = Arc::new(AtomicBool::new(session.is_certain()));
+        let (flag, session) = (certain.clone(), session.clone());
+        let work = async move {
+            let mut status = session.status();
+            loop {
+                let until = status.borrow_and_update().until();
+                let certain = session.is_certain();
+                flag.store(certain, Ordering::Relaxed);
+                let Some(until) = until.filter(|_| certain) else { return };
+                let _first = select(pin!(clock::sleep_until(until)), pin!(status.changed())).await;
+            }
+        };
+        let task = me.slips(Slip::WatchdogTrusted).then(|| spawn(work));
+        Self { certain, _task: task }
+    }
+
+    /// What it found last. Whether the whole process was held up in between is noticed.
+    async fn says(&self, me: &Process) -> bool {
+        let milli = Duration::from_millis(1);
+        loop {
+            let before = me.age();
+            clock::sleep(milli).await;
+            if me.age().saturating_sub(before) < milli * 5 {
+                return self.certain.load(Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Lets others go on.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 /// L-SES-5, L-SES-6, L-SES-13: what a session owns goes with it, at one revision, and nothing of it
 /// appears later; whoever writes it, it stays its owner's.
 fn nothing_outlives_its_session(truth: &Truth) -> Result<(), String> {
@@ -182,6 +276,26 @@ fn nothing_outlives_its_session(truth: &Truth) -> Result<(), String> {
             match owner {
                 Some(owner) => drop(owners.insert(change.path.clone(), owner)),
                 None => drop(owners.remove(&change.path)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// L-SES-13: while its session lives nobody but its owner removes a node, or a stranger.
+fn nobody_removes_what_is_anothers(truth: &Truth) -> Result<(), String> {
+    let mut owners: BTreeMap<&Path, SessionId> = BTreeMap::new();
+    for entry in &truth.log {
+        for change in &entry.changes {
+            let owner = change.node.as_ref().and_then(|node| node.stat).and_then(|it| it.owner);
+            let was = match owner {
+                Some(owner) => owners.insert(&change.path, owner),
+                None => owners.remove(&change.path),
+            };
+            let (Kind::Deleted, By::Process(actor)) = (change.kind, entry.by) else { continue };
+            let over = |it: &Death| Some(it.session) == was && it.at <= entry.at;
+            if change.path != own(actor) && !truth.deaths.iter().any(over) {
+                return Err(format!("process {actor} removed {}, which is another's", change.path));
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
+use crate::slip::Slip;
 use crate::workload::Workload;
 
 /// Two clients write and delete in a directory, and a third keeps a copy of it by what it is told.
@@ -177,6 +178,10 @@ impl Mirror {
             if last > at {
                 self.me.wrong("L-WAT-3", || format!("{}: {at} is told after {last}", change.path));
             }
+        }
+        let is_there = self.copy.contains_key(&change.path);
+        if self.me.slips(Slip::KindTrusted) && (change.kind == Kind::Created) == is_there {
+            return;
         }
         match change.kind {
             Kind::Deleted => drop(self.copy.remove(&change.path)),

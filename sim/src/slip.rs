@@ -1,0 +1,176 @@
+//! [`Slip`]: what users of a store get wrong, and the way of a client to it, for the tests of the tests.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::{Effect, Error, ErrorKind, Result};
+use synod_core::store::{
+    Backend, Event, Op, Outcome, Query, Rejected, SessionInfo, SessionOptions, Status, Store, Txn,
+    View, Watch, Why,
+};
+use tokio::sync::watch;
+
+synod_core::mistakes! {
+    /// A mistake of those who use a store, or of their way to it.
+    pub enum Slip {
+        BreakMeansUnsent = "takes a write whose connection broke at once for one that was not sent",
+        AbsentMeansUnsent = "takes a lost write that is not to be seen for one that will never be",
+        ResyncUntold = "does not tell that a watch cannot go on where it was",
+        RefusedMeansOutrun = "takes a write that the store refuses for one that lost its race",
+        SameIdsAgain = "draws the same ids again when its process starts again",
+        KindTrusted = "goes by the kind of a change where its copy knows better",
+        OldCheckTrusted = "checks its session, lets others go on, and acts",
+        WatchdogTrusted = "goes by what another of its tasks found last",
+        ClosesAtItsEnd = "lets go of its client when its work ends, and not when that is dropped",
+        WallClockTrusted = "goes by its own wall clock, and what others wrote by theirs",
+    }
+}
+
+impl Slip {
+    /// Puts the mistake into the way to a store, if it is made there.
+    pub(crate) fn around(self, inner: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        Arc::new(Slippery { inner, slip: self })
+    }
+}
+
+/// The clients that the mistake keeps alive, each with its process and the life of that.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept(Arc<Mutex<Vec<(Life, Client)>>>);
+
+/// A process, and how often it was started again.
+type Life = (u64, u32);
+
+impl Kept {
+    pub(crate) fn keep(&self, life: Life, client: &Client) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push((life, client.clone()));
+    }
+
+    pub(crate) fn let_go(&self, life: Life) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<_> = kept.extract_if(.., |(of, _)| *of == life).collect();
+        drop(kept);
+        drop(gone);
+    }
+
+    pub(crate) fn clear(&self) {
+        let gone = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(gone);
+    }
+}
+
+/// A way to a store, with a mistake in it.
+#[derive(Debug)]
+struct Slippery {
+    inner: Arc<dyn Backend>,
+    slip: Slip,
+}
+
+/// A session, with a mistake in its way.
+struct SlipperyStore {
+    inner: Box<dyn Store>,
+    slip: Slip,
+}
+
+#[async_trait]
+impl Backend for Slippery {
+    async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
+        let inner = self.inner.open(options).await?;
+        Ok(Box::new(SlipperyStore { inner, slip: self.slip }))
+    }
+}
+
+#[async_trait]
+impl Store for SlipperyStore {
+    fn session(&self) -> &SessionInfo {
+        self.inner.session()
+    }
+
+    fn status(&self) -> watch::Receiver<Status> {
+        self.inner.status()
+    }
+
+    async fn read(&self, query: Query) -> Result<View> {
+        self.inner.read(query).await
+    }
+
+    async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        let (view, watch) = self.inner.observe(query).await?;
+        if self.slip == Slip::ResyncUntold {
+            let news = |event: Event| Some(event).filter(|it| !matches!(it, Event::Resync));
+            return Ok((view, watch.map(news)));
+        }
+        Ok((view, watch))
+    }
+
+    async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        let (sent, copy) = (clock::now(), txn.clone());
+        let outcome = self.inner.commit(txn).await;
+        let Err(error) = outcome else { return outcome };
+        let refused = matches!(error.kind(), ErrorKind::Backend | ErrorKind::Denied);
+        if let (Slip::RefusedMeansOutrun, true, Some(op)) = (self.slip, refused, copy.ops.first()) {
+            return Ok(Outcome::Rejected(Rejected::new(0, op.path().clone(), Why::OtherVersion)));
+        }
+        let took = clock::now().saturating_duration_since(sent);
+        let unsent = match (self.slip, error.effect()) {
+            (Slip::BreakMeansUnsent, Effect::Unknown) => took < SOON && self.is_back_soon().await,
+            (Slip::AbsentMeansUnsent, Effect::Unknown) => self.is_absent(&copy).await,
+            _ => false,
+        };
+        if unsent {
+            return Err(Error::new(ErrorKind::Unreachable, "commit").because("it was not sent"));
+        }
+        Err(error)
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.inner.close().await
+    }
+}
+
+/// What happens within this time is at once.
+const SOON: Duration = Duration::from_millis(10);
+
+/// How long it takes to connect again when nothing else is wrong.
+const BACK: Duration = Duration::from_millis(40);
+
+impl SlipperyStore {
+    /// Whether the store answers again as if nothing had been.
+    async fn is_back_soon(&self) -> bool {
+        let until = clock::now() + BACK;
+        while clock::now() < until {
+            let query = Query::node(synod_core::path::Path::root());
+            if clock::timeout(BACK, self.inner.read(query)).await.is_ok_and(|view| view.is_ok()) {
+                return clock::now() < until;
+            }
+            clock::sleep(SOON / 2).await;
+        }
+        false
+    }
+
+    /// Whether what a transaction creates is not there, as far as a look shows.
+    async fn is_absent(&self, txn: &Txn) -> bool {
+        let created = txn.ops.iter().find_map(|op| match op {
+            Op::Create { path, sequential: false, .. } => Some(path.clone()),
+            _ => None,
+        });
+        let Some(path) = created else { return false };
+        for _ in 0..20 {
+            match self.inner.read(Query::node(path.clone())).await {
+                Ok(view) => return view.into_node().is_none(),
+                Err(error) if error.kind() == ErrorKind::Unreachable => clock::sleep(SOON).await,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+}
+
+impl fmt::Debug for SlipperyStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.inner, f)
+    }
+}
