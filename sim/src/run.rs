@@ -19,7 +19,7 @@ use crate::report::Report;
 use crate::room::Room;
 use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
 use crate::sight::Sight;
-use crate::watched::{Sessions, Watched, Watcher};
+use crate::watched::{Sessions, Watched, Watcher, Woken};
 
 /// A call must end, once everything is mended, within so many times to live.
 const PATIENCE: u32 = 40;
@@ -40,6 +40,7 @@ struct Run {
     findings: Findings,
     sessions: Sessions,
     sight: Sight,
+    woken: Woken,
     around: Option<Way>,
     seed: u64,
     rounds: u64,
@@ -156,6 +157,7 @@ impl Run {
             findings: Findings::default(),
             sessions: Sessions::default(),
             sight: Sight::default(),
+            woken: Woken::default(),
             around,
             rounds: sim.rounds,
             seed: sim.seed,
@@ -192,6 +194,7 @@ impl Run {
         Truth {
             log: self.cluster.log(),
             deaths: self.cluster.deaths(),
+            woken: self.woken.take(),
             personality: sim.personality,
             lasted: self.cluster.age(),
             mended: mending == Mending::All,
@@ -235,6 +238,7 @@ impl Run {
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let watcher = Watcher {
             sessions: self.sessions.clone(),
+            woken: self.woken.clone(),
             sight: self.sight.clone(),
             cluster: cluster.clone(),
             findings: findings.clone(),
