@@ -17,6 +17,8 @@ pub(crate) struct Peer {
     process: Child,
     input: Option<ChildStdin>,
     said: mpsc::UnboundedReceiver<String>,
+    /// Whether it is a shell, which ends with its input, after what it has started.
+    shell: bool,
 }
 
 /// Holds a lock of etcdctl until it is told by which signal to end it. What etcdctl prints when it has the
@@ -95,16 +97,20 @@ impl Peer {
 
     /// `etcdctl lock NAME`.
     pub(crate) fn etcdctl(server: &str, name: &str) -> Self {
-        let mut sh = Command::new("sh");
-        sh.args(["-c", ETCDCTL, "etcdctl", server, name]);
-        Self::start(sh)
+        Self::shell(ETCDCTL, server, &[name])
     }
 
     /// `etcdctl elect ARGUMENTS`.
     pub(crate) fn etcdctl_elect(server: &str, arguments: &[&str]) -> Self {
+        Self::shell(ELECT, server, arguments)
+    }
+
+    fn shell(script: &str, server: &str, arguments: &[&str]) -> Self {
         let mut sh = Command::new("sh");
-        sh.args(["-c", ELECT, "etcdctl", server]).args(arguments);
-        Self::start(sh)
+        sh.args(["-c", script, "etcdctl", server]).args(arguments);
+        let mut peer = Self::start(sh);
+        peer.shell = true;
+        peer
     }
 
     async fn ready(program: Command) -> Self {
@@ -124,7 +130,7 @@ impl Peer {
             }
         });
         let input = process.stdin.take();
-        Self { process, input, said }
+        Self { process, input, said, shell: false }
     }
 
     pub(crate) fn told(&mut self, line: &str) {
@@ -156,8 +162,11 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // What it started ends with its input.
         self.input = None;
-        let _ended = self.process.kill().and_then(|()| self.process.wait()).is_ok();
+        if !self.shell {
+            // It may have ended already.
+            let _killed = self.process.kill().is_ok();
+        }
+        let _ended = self.process.wait().is_ok();
     }
 }

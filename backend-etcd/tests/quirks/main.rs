@@ -76,7 +76,7 @@ fn main() -> ExitCode {
             a_refusal_for_what_seldom_matters_is_asked_once_more
             what_is_observed_is_asked_for_at_once
             a_node_with_a_time_to_live_needs_more;
-        prompt: no_watch_ever_has_to_catch_up
+        prompt: watches_have_nothing_to_catch_up_with
             a_change_is_heard_of_when_it_is_answered;
         outage: what_etcd_forgot_is_told_as_a_resync
             a_delete_right_at_the_edge_of_what_etcd_forgot_is_told
