@@ -229,9 +229,18 @@ pub(crate) enum SimCommand {
         #[command(flatten)]
         shown: Shown,
     },
+    /// Let small worlds crash at each call, and drop each call at each of its awaits
+    Sweep {
+        /// Only workloads whose name contains this
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+        /// From so many beginnings
+        #[arg(long, value_name = "N", default_value_t = 4)]
+        seeds: u64,
+    },
     /// Make known mistakes, and tell how soon each is found
     Mutants {
-        /// Only mistakes whose name contains this
+        /// Only mistakes whose name contains this, or that of the workload that finds them
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
         /// How many histories for each

@@ -20,6 +20,7 @@ mod honest;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod replay;
+mod sweep;
 
 #[cfg(not(feature = "mutants"))]
 use honest as mutants;
@@ -42,6 +43,9 @@ fn asked_for(common: &Common, asked: &Sim) -> Result<(), Failure> {
             let keep = keep.as_deref();
             let asked = mutants::Asked { only, seeds: *seeds, first: *first, keep };
             mutants::run(common, &asked, *faults, *all)
+        }
+        (Some(SimCommand::Sweep { only, seeds }), _) => {
+            sweep::run(common, only.as_deref().unwrap_or_default(), *seeds)
         }
         (Some(replay), _) => replay::run(common, replay),
         (None, None) => list(common),

@@ -164,6 +164,7 @@ pub const LAWS: &[Law] = &[
     law("L-EL-9", "an observer is told of terms in their order, and of the latest in the end"),
     law("L-EL-10", "who led once writes nothing in the name of the lead"),
     law("L-EL-11", "who is connected again costs few writes, and keeps his place"),
+    law("L-EL-12", "whom a leader names as his heir is the next, or gone"),
     law("L-X-1", "a call may be dropped at any await, and no law is broken"),
     law("L-X-3", "several locks are taken all or none, and no two orders wait for each other"),
     law("L-X-4", "a call lets others run"),

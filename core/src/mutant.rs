@@ -154,6 +154,7 @@ mistakes! {
         WorkOutlivesLead = "lets work go on when the lead is lost",
         RequeuesTwice = "stands again while it still stands",
         InterruptRemembered = "takes the interruption of one term for that of the next",
+        InterruptUnheard = "ignores an interruption of who leads and does not know it yet",
         LeadKeptAfterWork = "goes on leading when its work is done",
         ProclaimsUnguarded = "proclaims though somebody else leads",
         ObserverStopsWithTerm = "observes one leader, and not the next",

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_conformance::law;
+use synod_core::path::Path;
 use synod_mem::cluster::{Death, Entry, Personality};
 
 /// Something that must not be.
@@ -30,6 +31,8 @@ pub struct Truth {
     pub log: Vec<Entry>,
     /// Every session that is over.
     pub deaths: Vec<Death>,
+    /// How many who watched one node, in sessions that lived, were told of the end of each.
+    pub woken: BTreeMap<Path, u32>,
     /// Whose habits the store had.
     pub personality: Personality,
     /// How long it took.

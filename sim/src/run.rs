@@ -20,7 +20,7 @@ use crate::room::Room;
 use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
 use crate::sight::Sight;
 use crate::slip::{Kept, Slip};
-use crate::watched::{Sessions, Watched, Watcher};
+use crate::watched::{Sessions, Watched, Watcher, Woken};
 
 /// A call must end, once everything is mended, within so many times to live.
 const PATIENCE: u32 = 40;
@@ -41,6 +41,7 @@ struct Run {
     findings: Findings,
     sessions: Sessions,
     sight: Sight,
+    woken: Woken,
     around: Option<Way>,
     slip: Option<Slip>,
     kept: Kept,
@@ -161,6 +162,7 @@ impl Run {
             findings: Findings::default(),
             sessions: Sessions::default(),
             sight: Sight::default(),
+            woken: Woken::default(),
             around,
             slip: sim.slip,
             kept: Kept::default(),
@@ -199,6 +201,7 @@ impl Run {
         Truth {
             log: self.cluster.log(),
             deaths: self.cluster.deaths(),
+            woken: self.woken.take(),
             personality: sim.personality,
             lasted: self.cluster.age(),
             mended: mending == Mending::All,
@@ -245,6 +248,7 @@ impl Run {
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let watcher = Watcher {
             sessions: self.sessions.clone(),
+            woken: self.woken.clone(),
             sight: self.sight.clone(),
             cluster: cluster.clone(),
             findings: findings.clone(),

@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_core::error::Result;
+use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Event, Outcome, Query, Revision, SessionId, SessionInfo, SessionOptions, Status,
+    Backend, Event, Kind, Outcome, Query, Revision, SessionId, SessionInfo, SessionOptions, Status,
     Store, Txn, View, Watch,
 };
 use synod_mem::cluster::Cluster;
@@ -28,10 +29,26 @@ impl Sessions {
     }
 }
 
+/// How many readers in sessions that lived were told of the end of each node. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Woken(Arc<Mutex<BTreeMap<Path, u32>>>);
+
+impl Woken {
+    pub(crate) fn take(&self) -> BTreeMap<Path, u32> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, path: &Path) {
+        let mut woken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *woken.entry(path.clone()).or_default() += 1;
+    }
+}
+
 /// Who watches.
 #[derive(Clone)]
 pub(crate) struct Watcher {
     pub(crate) sessions: Sessions,
+    pub(crate) woken: Woken,
     pub(crate) sight: Sight,
     pub(crate) cluster: Cluster,
     pub(crate) findings: Findings,
@@ -113,11 +130,16 @@ impl Store for WatchedStore {
         let (view, watch) = self.inner.observe(query.clone()).await?;
         self.watcher.judge(floor.check(view.revision));
         self.shown(query, &view);
-        let known = self.known.clone();
+        let (known, watcher) = (self.known.clone(), self.watcher.clone());
+        let (session, mut woken) = (self.inner.session().id, false);
         let watch = watch.map(move |event| {
             if let Event::Changed(change) = &event {
                 let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
                 known.seen = known.seen.max(change.revision.unwrap_or_default());
+                if change.kind == Kind::Deleted && !woken && watcher.cluster.lives(session) {
+                    woken = true;
+                    watcher.woken.add(&change.path);
+                }
             }
             Some(event)
         });

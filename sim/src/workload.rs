@@ -3,11 +3,18 @@
 //! Each recipe puts its own here: what its processes do, and what must be so of it.
 
 mod belief;
+mod election;
 mod grant;
 mod held;
+mod kin;
+mod latch;
+mod multi;
 mod mutex;
 mod register;
+mod revocable;
 mod rwlock;
+mod selector;
+mod semaphore;
 mod session;
 mod stay;
 mod ticket;
@@ -61,10 +68,62 @@ pub const ALL: &[&dyn Workload] = &[
     &transfer::Transfers,
     &mutex::Mutexes,
     &rwlock::RwLocks,
+    &semaphore::Semaphores,
+    &multi::MultiLocks,
+    &latch::Latches,
+    &selector::Selectors,
+    &election::Elections,
+    &kin::REENTRANT,
+    &kin::PASSING,
+    &kin::UNFAIR,
+    &revocable::Revocables,
 ];
 
-/// Worlds so small that every way through them can be gone: see [`sweep`](crate::sweep).
-pub const SMALL: &[&dyn Workload] = &[&ticket::Tickets { clients: 2, rounds: 1 }];
+/// Worlds of two processes that are so small that every place in them can be come to: see
+/// [`sweep`](crate::sweep). In the first every way with a fault can be gone in seconds, too.
+pub const SMALL: &[&dyn Workload] = &[
+    &ticket::Tickets { clients: 2, rounds: 1 },
+    &Small(&mutex::Mutexes),
+    &Small(&rwlock::RwLocks),
+    &Small(&semaphore::Semaphores),
+    &Small(&multi::MultiLocks),
+    &Small(&latch::Latches),
+    &Small(&selector::Selectors),
+    &Small(&election::Elections),
+    &Small(&kin::REENTRANT),
+    &Small(&kin::PASSING),
+    &Small(&kin::UNFAIR),
+    &Small(&revocable::Revocables),
+];
+
+/// A workload in which two processes make one round.
+struct Small(&'static dyn Workload);
+
+impl Workload for Small {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn about(&self) -> &'static str {
+        self.0.about()
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        self.0.laws()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        self.0.marks()
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        self.0.unreached()
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        self.0.prepare(sim).rounds(1).absent([3])
+    }
+}
 
 /// The workload with this name.
 pub fn by_name(name: &str) -> Option<&'static dyn Workload> {

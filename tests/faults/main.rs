@@ -72,23 +72,23 @@ impl Scenario {
 /// What every client of a run gets wrong.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
-    OfStores(Mistake),
-    OfCore(Mutant),
-    OfHolders(Lapse),
+    Store(Mistake),
+    Core(Mutant),
+    Holder(Lapse),
 }
 
 impl Fault {
     fn all() -> impl Iterator<Item = Self> {
-        let of_stores = Mistake::ALL.iter().copied().map(Self::OfStores);
-        let of_core = Mutant::ALL.iter().copied().map(Self::OfCore);
-        of_stores.chain(of_core).chain(Lapse::ALL.iter().copied().map(Self::OfHolders))
+        let of_stores = Mistake::ALL.iter().copied().map(Self::Store);
+        let of_core = Mutant::ALL.iter().copied().map(Self::Core);
+        of_stores.chain(of_core).chain(Lapse::ALL.iter().copied().map(Self::Holder))
     }
 
     fn what(self) -> &'static str {
         match self {
-            Self::OfStores(mistake) => mistake.what(),
-            Self::OfCore(mutant) => mutant.what(),
-            Self::OfHolders(lapse) => lapse.what(),
+            Self::Store(mistake) => mistake.what(),
+            Self::Core(mutant) => mutant.what(),
+            Self::Holder(lapse) => lapse.what(),
         }
     }
 }
@@ -96,9 +96,9 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OfStores(mistake) => mistake.fmt(f),
-            Self::OfCore(mutant) => mutant.fmt(f),
-            Self::OfHolders(lapse) => lapse.fmt(f),
+            Self::Store(mistake) => mistake.fmt(f),
+            Self::Core(mutant) => mutant.fmt(f),
+            Self::Holder(lapse) => lapse.fmt(f),
         }
     }
 }
@@ -181,14 +181,14 @@ const BOTH: &[Scenario] = &[
 const HOLDERS: &[Scenario] = &[
     scenario("a_holder_that_stood_still_holds_nothing", |s| Box::pin(holders::stopped(s)), &[])
         .and(&[
-            Fault::OfHolders(Lapse::RemembersYes),
-            Fault::OfCore(CertainUntilTold),
-            Fault::OfCore(TxnUnguarded),
+            Fault::Holder(Lapse::RemembersYes),
+            Fault::Core(CertainUntilTold),
+            Fault::Core(TxnUnguarded),
         ]),
     scenario("a_holder_that_is_killed_holds_nothing", |s| Box::pin(holders::killed(s)), &[])
-        .and(&[Fault::OfCore(PredecessorGoneIsTurn)]),
+        .and(&[Fault::Core(PredecessorGoneIsTurn)]),
     scenario("a_holder_that_is_cut_off_holds_nothing", |s| Box::pin(holders::cut_off(s)), &[])
-        .and(&[Fault::OfHolders(Lapse::RemembersYes)]),
+        .and(&[Fault::Holder(Lapse::RemembersYes)]),
     scenario(
         "a_server_that_is_killed_lets_no_two_hold_anything",
         |s| Box::pin(holders::killed_server(s)),
@@ -284,7 +284,7 @@ fn main() -> ExitCode {
 fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
     let name = format!("{}::{}", stage.name, scenario.name);
     if std::env::var_os("SYNOD_MISTAKES").is_some() {
-        let of_stores = scenario.catches.iter().copied().map(Fault::OfStores);
+        let of_stores = scenario.catches.iter().copied().map(Fault::Store);
         let shows = |fault: Fault| {
             let name = format!("{name}::shows_{fault}");
             trial(stage, name, move |name| shows(name, stage, scenario, fault))
@@ -347,14 +347,14 @@ fn work(number: &str, url: &str) -> ExitCode {
     let backend = Config::new(url).and_then(|config| config.backend()).expect("the URL is valid");
     let number = number.parse().expect("a number");
     let lapse = match fault {
-        Some(Fault::OfHolders(lapse)) => Some(lapse),
+        Some(Fault::Holder(lapse)) => Some(lapse),
         _ => None,
     };
     let run = |backend: Arc<dyn Backend>| worker::run(number, backend, lapse);
     let done = match fault {
-        Some(Fault::OfStores(mistake)) => run(Arc::new(Wrong::new(backend, mistake))),
-        Some(Fault::OfCore(mutant)) => with(mutant, || run(backend)),
-        Some(Fault::OfHolders(_)) | None => run(backend),
+        Some(Fault::Store(mistake)) => run(Arc::new(Wrong::new(backend, mistake))),
+        Some(Fault::Core(mutant)) => with(mutant, || run(backend)),
+        Some(Fault::Holder(_)) | None => run(backend),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

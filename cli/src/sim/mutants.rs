@@ -30,12 +30,16 @@ pub(super) fn run(
     if all {
         return every_one(asked);
     }
-    let rows: Vec<&Row> =
-        TABLE.iter().filter(|row| row.known.to_string().contains(asked.only)).collect();
+    let rows: Vec<&Row> = TABLE.iter().filter(|row| name(row).contains(asked.only)).collect();
     if rows.is_empty() {
-        return Err(Failure::plain("no known mistake has that in its name"));
+        return Err(Failure::plain("no known mistake has that in its name, nor who finds it"));
     }
     if faults { without_each(asked, &rows) } else { table(common, asked, &rows) }
+}
+
+/// What a row is called, as the files of the corpus are.
+fn name(row: &Row) -> String {
+    format!("{}-{}-{}", row.workload, row.personality, row.known)
 }
 
 fn hunt(row: &Row, seeds: u64) -> Result<Hunt, Failure> {
@@ -54,8 +58,8 @@ fn table(common: &Common, asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failur
     let mut escaped = 0;
     if !common.json {
         output::line(&format!(
-            "{:<24} {:<10} {:<9} {:>12} {:>8}  what it gets wrong",
-            "mistake", "found by", "law", "after seeds", "of seeds"
+            "{:<3} {:<24} {:<10} {:<9} {:>12} {:>8}  what it gets wrong",
+            "", "mistake", "found by", "law", "after seeds", "of seeds"
         ))?;
     }
     for row in rows {
@@ -97,6 +101,7 @@ fn tell(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> Result<()
     let rate = found.len() as f64 * 100.0 / tally.histories.max(1) as f64;
     if common.json {
         return Ok(output::object(&json!({
+            "number": row.number,
             "mistake": row.known.to_string(),
             "workload": row.workload,
             "law": row.law,
@@ -107,7 +112,8 @@ fn tell(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> Result<()
     }
     let first = first.map_or("NOT FOUND".to_owned(), |first| first.to_string());
     Ok(output::line(&format!(
-        "{:<24} {:<10} {:<9} {first:>12} {rate:>6.1} %  {}",
+        "{:<3} {:<24} {:<10} {:<9} {first:>12} {rate:>6.1} %  {}",
+        row.number,
         row.known,
         row.workload,
         row.law,

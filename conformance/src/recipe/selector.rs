@@ -1,10 +1,13 @@
 //! The leader selector: work that is done in the lead, and not beside it.
 
 use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::future::{Either, select};
 use synod_core::client::Client;
+use synod_core::layer::fault::Verb;
 use synod_core::recipe::leader_selector::{LeaderSelector, Term};
 use synod_core::store::Expect;
 use synod_core::sweep::stop_at;
@@ -20,6 +23,7 @@ cases![
     "L-EL-5 L-MX-2" needs [Expiry] breaks [WaitsInOneSession] => who_is_lost_while_waiting_stands_again,
     "L-EL-7" breaks [RequeuesTwice] => who_stands_again_stands_once,
     "L-EL-7 L-EL-4" breaks [InterruptRemembered] => an_interruption_ends_the_term_it_meets_and_no_other,
+    "L-EL-7" breaks [InterruptUnheard] => an_interruption_meets_who_is_first_and_does_not_know_it,
     "L-EL-7 L-OUT-7" breaks [LeadKeptAfterWork] => what_the_work_fails_with_is_told_and_the_lead_given_back,
     "L-EL-6 L-X-1" breaks [DroppedTicketStays] => leading_dropped_at_any_await_leaves_nothing,
 ];
@@ -127,7 +131,8 @@ async fn who_stands_again_stands_once(world: World) {
 }
 
 async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
+    let (gate, bob) = (world.gate(), world.client().await);
+    let ann = world.client_on(gate.clone(), world.options()).await;
     let selector = selector(&world, &ann, "ann");
     // Nobody leads, so nobody is interrupted.
     selector.interrupt();
@@ -135,6 +140,7 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     let first = world.in_time("the lead", terms.recv()).await.expect("she stands on");
     let (next, mut his) = keeps_leading(LeaderSelector::new(&bob, world.at("select")));
     world.stand(&ann, &world.at("select"), 2).await;
+    let watched = gate.count(Verb::Observe);
 
     selector.interrupt();
 
@@ -142,10 +148,13 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
         world.in_time("the lead of who was interrupted", his.recv()).await.expect("he stands");
     assert!(second > first);
     world.stand(&bob, &world.at("select"), 2).await;
-    // She waits, and is not interrupted for that.
+    // She waits, and is not interrupted for that: she looks whether it is her turn, and waits on.
     let place = line(&bob, &world.at("select")).await[1].token.revision().get();
+    world.in_time("her wait", gate.answered(Verb::Observe, watched + 1)).await;
+    let looked = gate.count(Verb::Read);
     selector.interrupt();
     selector.interrupt();
+    world.in_time("her wait after a look", gate.answered(Verb::Read, looked + 2)).await;
     drop(next);
     let third = world.in_time("the lead", terms.recv()).await.expect("she stands on");
     assert!(third > second);
@@ -154,6 +163,32 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     let stayed: Vec<_> = all.iter().map(|one| one.token.revision().get()).collect();
     assert_eq!(stayed, [third], "she leads on");
     assert!(terms.try_recv().is_err(), "there was another term");
+}
+
+async fn an_interruption_meets_who_is_first_and_does_not_know_it(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let dir = world.at("select");
+    let (leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
+    world.in_time("the lead", terms.recv()).await.expect("she stands");
+    let his = selector(&world, &bob, "bob");
+    let begun = AtomicUsize::new(0);
+    let mut lead = pin!(his.lead(|_lead| async {
+        begun.fetch_add(1, Ordering::SeqCst);
+        std::future::pending::<()>().await;
+    }));
+    let comes = pin!(world.stand(&ann, &dir, 2));
+    let waits = matches!(select(lead.as_mut(), comes).await, Either::Right(_));
+    assert!(waits, "she leads");
+    // He is the first, and nobody listens for him meanwhile.
+    drop(leading);
+    world.stand(&ann, &dir, 1).await;
+
+    his.interrupt();
+
+    let term = answer(world.in_time("the end of what does not begin", lead).await);
+    assert_eq!(term, Term::Interrupted);
+    assert_eq!(begun.load(Ordering::SeqCst), 0, "the work of a term that was interrupted before");
+    world.left_alone(&ann, &dir).await;
 }
 
 async fn what_the_work_fails_with_is_told_and_the_lead_given_back(world: World) {

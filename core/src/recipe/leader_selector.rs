@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::line::hold::Hold;
 use crate::line::standing::Contender;
+use crate::line::wait::Ticket;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -71,7 +72,7 @@ pub enum Term<T> {
     Done(T),
     /// The lead was lost; the work was dropped.
     Lost,
-    /// [`LeaderSelector::interrupt`] was called; the work was dropped.
+    /// [`LeaderSelector::interrupt`] was called; the work was dropped, or had not begun.
     Interrupted,
 }
 
@@ -105,9 +106,9 @@ impl LeaderSelector {
     {
         let mut interrupts = self.interrupts.subscribe();
         let mut ticket = self.line.enqueue().await?;
-        ticket.called().await?;
-        if !mutant::is(Mutant::InterruptRemembered) {
-            interrupts.mark_unchanged();
+        if !may_begin(&mut ticket, &mut interrupts).await? {
+            ticket.leave().await;
+            return Ok(Term::Interrupted);
         }
         let lead = Lead(Arc::new(ticket.hold(())));
         let span = tracing::info_span!("leading", path = %lead.0.path(), token = %lead.0.token());
@@ -142,7 +143,8 @@ impl LeaderSelector {
     }
 
     /// Ends the term of whoever leads through this selector or a clone of it, if one does: his work is dropped, and
-    /// the next one leads. Who waits goes on waiting.
+    /// the next one leads. So it is with who is the first in the line and was not told yet: his work does not
+    /// begin. Who waits behind others goes on waiting, and his term is not shorter for it.
     pub fn interrupt(&self) {
         self.interrupts.send_modify(|times| *times += 1);
     }
@@ -171,6 +173,24 @@ impl LeaderSelector {
     /// Cancel safe: it only reads.
     pub async fn participants(&self) -> Result<Vec<Contender>> {
         self.line.standing().await
+    }
+}
+
+/// Waits for the lead. False if it is there, and interrupted before it was heard of.
+async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
+    let mut remembered = interrupts.clone();
+    let interrupts =
+        if mutant::is(Mutant::InterruptRemembered) { &mut remembered } else { interrupts };
+    loop {
+        // The interruption first: the lead that is heard of in the same moment was there before.
+        match select(pin!(interrupts.changed()), pin!(ticket.called())).await {
+            Either::Left(_) => {}
+            Either::Right((called, _)) => return called.map(|()| true),
+        }
+        // It was meant for the first in the line, whether he knows already or not.
+        if !mutant::is(Mutant::InterruptUnheard) && ticket.is_called().await? {
+            return Ok(false);
+        }
     }
 }
 

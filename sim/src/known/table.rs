@@ -19,27 +19,39 @@ pub struct Row {
     pub law: &'static str,
     /// Whose habits the store has.
     pub personality: &'static str,
+    /// Which of the mistakes it is that every simulation of locks and elections must find, M1 to M22 and M35
+    /// to M37; nothing if it is another.
+    pub number: &'static str,
+}
+
+const fn row(known: Known, workload: &'static str, law: &'static str) -> Row {
+    Row { known, workload, law, personality: "zk", number: "" }
 }
 
 const fn door(mutant: Mutant, workload: &'static str, law: &'static str) -> Row {
-    Row { known: Known::Door(mutant), workload, law, personality: "zk" }
+    row(Known::Door(mutant), workload, law)
 }
 
 const fn store(mistake: Mistake, workload: &'static str, law: &'static str) -> Row {
-    Row { known: Known::Store(mistake), workload, law, personality: "zk" }
+    row(Known::Store(mistake), workload, law)
 }
 
 const fn server(flaw: Flaw, workload: &'static str, law: &'static str) -> Row {
-    Row { known: Known::Server(flaw), workload, law, personality: "zk" }
+    row(Known::Server(flaw), workload, law)
 }
 
 const fn user(slip: Slip, workload: &'static str, law: &'static str) -> Row {
-    Row { known: Known::User(slip), workload, law, personality: "zk" }
+    row(Known::User(slip), workload, law)
 }
 
 impl Row {
     const fn on(mut self, personality: &'static str) -> Self {
         self.personality = personality;
+        self
+    }
+
+    const fn as_number(mut self, number: &'static str) -> Self {
+        self.number = number;
         self
     }
 }
@@ -53,24 +65,57 @@ pub const TABLE: &[Row] = &[
     door(Mutant::DroppedWriteAborted, "tickets", "L-SEQ-10"),
     door(Mutant::DroppedTicketForgotten, "tickets", "L-SEQ-10").on("etcd"),
     door(Mutant::RemovalGivesUp, "tickets", "L-SEQ-10"),
-    door(Mutant::AdoptsStranger, "mutex", "L-MX-8").on("etcd"),
-    door(Mutant::CertainUntilTold, "mutex", "L-MX-1"),
+    door(Mutant::AdoptsStranger, "mutex", "L-MX-8").on("etcd").as_number("M3"),
+    door(Mutant::CertainUntilTold, "mutex", "L-MX-1").as_number("M8"),
     door(Mutant::ClosesByForgetting, "sessions", "L-SES-7"),
     door(Mutant::KeeperStays, "registers", "L-X-5"),
     door(Mutant::LastDropForgotten, "registers", "L-X-5"),
-    door(Mutant::TicketWithoutId, "mutex", "L-MX-11").on("etcd"),
-    door(Mutant::TicketPerSession, "mutex", "L-MX-8"),
-    door(Mutant::TokenIsSequence, "mutex", "L-MX-3"),
+    door(Mutant::TicketWithoutId, "mutex", "L-MX-11").on("etcd").as_number("M18"),
+    door(Mutant::TicketPerSession, "mutex", "L-MX-12").as_number("M19"),
+    door(Mutant::TokenIsSequence, "mutex", "L-MX-3").as_number("M10"),
     door(Mutant::TxnUnguarded, "mutex", "L-MX-5"),
-    door(Mutant::DroppedTicketStays, "mutex", "L-MX-9"),
-    door(Mutant::SortsByName, "mutex", "L-MX-8"),
-    door(Mutant::MissingIsFirst, "mutex", "L-MX-1").on("etcd"),
-    door(Mutant::PredecessorGoneIsTurn, "mutex", "L-MX-1"),
-    door(Mutant::WaitsForTheAbsent, "mutex", "L-MX-7").on("etcd"),
-    door(Mutant::WatchesInTwoCalls, "mutex", "L-MX-7"),
-    door(Mutant::GrantsUncertain, "mutex", "L-MX-2"),
-    door(Mutant::LostReadIsEmpty, "mutex", "L-MX-1"),
+    door(Mutant::DroppedTicketStays, "mutex", "L-MX-9").as_number("M12"),
+    door(Mutant::SortsByName, "mutex", "L-MX-8").as_number("M4"),
+    door(Mutant::MissingIsFirst, "mutex", "L-MX-1").on("etcd").as_number("M15"),
+    door(Mutant::PredecessorGoneIsTurn, "mutex", "L-MX-1").as_number("M5"),
+    door(Mutant::WaitsForTheAbsent, "mutex", "L-MX-7").on("etcd").as_number("M6"),
+    door(Mutant::WatchesInTwoCalls, "mutex", "L-MX-7").as_number("M7"),
+    door(Mutant::GrantsUncertain, "mutex", "L-MX-2").as_number("M16"),
+    door(Mutant::LostReadIsEmpty, "mutex", "L-MX-1").as_number("M13"),
     door(Mutant::LostTakenBack, "sessions", "L-SES-3"),
+    door(Mutant::WatchesFirst, "mutex", "L-MX-14").as_number("M17"),
+    door(Mutant::BlindRepeat, "mutex", "L-MX-7").as_number("M1"),
+    door(Mutant::LooksWithoutSync, "mutex", "L-MX-7").as_number("M2"),
+    door(Mutant::RemovalGivesUp, "mutex", "L-MX-15").as_number("M11"),
+    door(Mutant::DowngradeQueuesAnew, "rwlock", "L-RW-4").as_number("M20"),
+    door(Mutant::PredecessorGoneIsTurn, "rwlock", "L-RW-1").as_number("M21"),
+    door(Mutant::ReaderPassesWriters, "rwlock", "L-RW-3"),
+    door(Mutant::WriterPassesReaders, "rwlock", "L-RW-1"),
+    door(Mutant::BlindRepeat, "semaphore", "L-SEM-4").as_number("M22"),
+    door(Mutant::PermitsMiscounted, "semaphore", "L-SEM-1"),
+    door(Mutant::PermitsBarge, "semaphore", "L-SEM-6"),
+    door(Mutant::LimitRemembered, "semaphore", "L-SEM-1"),
+    door(Mutant::ImpossibleAwaited, "semaphore", "L-SEM-7"),
+    door(Mutant::LocksInAnyOrder, "multi", "L-X-3"),
+    door(Mutant::SomeKept, "multi", "L-X-3"),
+    door(Mutant::OwnersMixedUp, "reentrant", "L-MX-13"),
+    door(Mutant::ReentersLost, "reentrant", "L-MX-13"),
+    door(Mutant::TurnUncounted, "passing", "L-MX-3"),
+    door(Mutant::UnfairUnlooked, "unfair", "L-MX-1"),
+    door(Mutant::QuestionUnheard, "revocable", "who is asked back hears of it"),
+    door(Mutant::OldTicketTrusted, "latch", "L-EL-1").as_number("M35"),
+    door(Mutant::ReconnectResets, "latch", "L-EL-11").as_number("M36"),
+    door(Mutant::CloseForgetsDraw, "latch", "L-EL-6").as_number("M37"),
+    door(Mutant::LeadByCallback, "latch", "L-EL-2"),
+    door(Mutant::LossUntoldToLatch, "latch", "L-EL-4"),
+    door(Mutant::FailureEndsCandidacy, "latch", "L-EL-5"),
+    door(Mutant::WorkOutlivesLead, "selector", "L-EL-7"),
+    door(Mutant::RequeuesTwice, "selector", "L-EL-7"),
+    door(Mutant::LeadKeptAfterWork, "selector", "L-EL-6"),
+    door(Mutant::ProclaimsUnguarded, "election", "L-EL-10"),
+    door(Mutant::ObserverStopsWithTerm, "election", "L-EL-9"),
+    door(Mutant::HeirByHope, "election", "L-EL-12"),
+    door(Mutant::VanishedIsError, "election", "L-EL-8"),
     store(Mistake::CasIgnoresVersion, "registers", "L-KV-1"),
     store(Mistake::CasInTwoSteps, "registers", "L-KV-1"),
     store(Mistake::LatestLags, "registers", "L-KV-2"),
@@ -94,8 +139,8 @@ pub const TABLE: &[Row] = &[
     store(Mistake::EventsOutOfOrder, "watchers", "L-WAT-3"),
     store(Mistake::RecreationUntold, "watchers", "L-WAT-6").on("etcd"),
     store(Mistake::ExpiryUntoldToWatchers, "watchers", "L-WAT-6"),
-    store(Mistake::NoRateMargin, "mutex", "L-SES-2").on("etcd"),
-    store(Mistake::LeaseFromReply, "mutex", "L-SES-2"),
+    store(Mistake::NoRateMargin, "mutex", "L-SES-2").on("etcd").as_number("M14"),
+    store(Mistake::LeaseFromReply, "mutex", "L-SES-2").as_number("M9"),
     store(Mistake::LeaseExtendedByHope, "tickets", "L-SES-2"),
     store(Mistake::LostSessionRevived, "sessions", "L-SES-2"),
     store(Mistake::CloseKeepsEphemerals, "sessions", "L-SES-7"),

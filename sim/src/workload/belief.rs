@@ -46,6 +46,28 @@ pub(super) const LOCK: Laws = Laws {
     silence: None,
 };
 
+/// Those of elections.
+pub(super) const LEAD: Laws = Laws {
+    overlap: "L-EL-1",
+    certain: "L-EL-2",
+    order: "L-EL-1",
+    tokens: "L-EL-1",
+    twins: "L-EL-1",
+    silence: Some("L-EL-2"),
+};
+
+/// Who judges what somebody believes.
+pub(super) trait Judge: Send + Sync {
+    /// Whether he believes to hold this, whose ticket was drawn then. Says what is wrong about that.
+    fn believes(
+        &self,
+        me: &Process,
+        held: &dyn Held,
+        among: Among,
+        drawn: Option<Revision>,
+    ) -> bool;
+}
+
 /// What stands for an entry: when the ticket was drawn, and which time it is that it is used.
 type Place = (Revision, u32);
 
@@ -106,7 +128,7 @@ impl Beliefs {
 
     /// Somebody entered: he is certain of it, nobody who came later is in before him, and his token is larger
     /// than theirs.
-    pub(super) fn entered(&self, me: &Process, held: &impl Held, among: Among) {
+    pub(super) fn entered(&self, me: &Process, held: &dyn Held, among: Among) {
         if !held.is_held() {
             let what = || format!("{} entered, and is not certain of it", held.path());
             me.wrong(self.laws.certain, what);
@@ -131,6 +153,16 @@ impl Beliefs {
         }
     }
 
+    /// As [`Beliefs::entered`], unless it is what was entered last: whether it is not.
+    pub(super) fn entered_anew(&self, me: &Process, held: &dyn Held) -> bool {
+        let place = me.born(held.path()).map(|(drawn, _)| (drawn, held.token().turn()));
+        let again = self.lock().entered[Among::Nobody.index()].map(|(last, _)| last) == place;
+        if !again {
+            self.entered(me, held, Among::Nobody);
+        }
+        !again
+    }
+
     /// Notes who enters. The last of those whom he may not be in beside.
     fn enter(&self, place: Place, token: Token, among: Among) -> Option<(Place, Token)> {
         let mut book = self.lock();
@@ -141,12 +173,32 @@ impl Beliefs {
         last
     }
 
-    /// Whether it is believed to be held; once a later ticket was, beside which this may not be, no earlier
-    /// one is.
-    pub(super) fn holds(
+    /// Notes a belief, unless somebody believed later what is against it: that is returned.
+    fn believe(&self, me: &Process, place: Place, among: Among) -> Option<Believed> {
+        let mut book = self.lock();
+        let latest =
+            among.against().iter().filter_map(|other| book.believed[other.index()].as_ref());
+        if let Some(later) = latest.filter(|(later, ..)| *later > place).max() {
+            return Some(later.clone());
+        }
+        let own = &mut book.believed[among.index()];
+        if own.as_ref().is_none_or(|(latest, ..)| *latest <= place) {
+            *own = Some((place, me.name().to_owned(), self.laws.overlap));
+        }
+        None
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Judge for Beliefs {
+    /// Once a later ticket was believed to be in, beside which this may not be, no earlier one is.
+    fn believes(
         &self,
         me: &Process,
-        held: &impl Held,
+        held: &dyn Held,
         among: Among,
         drawn: Option<Revision>,
     ) -> bool {
@@ -171,25 +223,6 @@ impl Beliefs {
             }
         }
         true
-    }
-
-    /// Notes a belief, unless somebody believed later what is against it: that is returned.
-    fn believe(&self, me: &Process, place: Place, among: Among) -> Option<Believed> {
-        let mut book = self.lock();
-        let latest =
-            among.against().iter().filter_map(|other| book.believed[other.index()].as_ref());
-        if let Some(later) = latest.filter(|(later, ..)| *later > place).max() {
-            return Some(later.clone());
-        }
-        let own = &mut book.believed[among.index()];
-        if own.as_ref().is_none_or(|(latest, ..)| *latest <= place) {
-            *own = Some((place, me.name().to_owned(), self.laws.overlap));
-        }
-        None
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -94,6 +94,11 @@ impl Grants {
         Self { dir, room: None, granted: Arc::default(), returned: Arc::default() }
     }
 
+    /// Of a line for permits: so many, or as many as nodes say.
+    pub(super) fn of_permits(dir: Path, room: Option<u32>) -> Self {
+        Self { dir, room, granted: Arc::default(), returned: Arc::default() }
+    }
+
     /// Somebody knows that he is in.
     pub(super) fn note(&self, me: &Process, ticket: &Path, wants: Wants) {
         self.lock().push(Granted { ticket: ticket.clone(), wants, by: me.committed() });

@@ -35,7 +35,7 @@ impl Workload for Mutexes {
     fn laws(&self) -> &'static [&'static str] {
         &[
             "L-MX-1", "L-MX-2", "L-MX-3", "L-MX-5", "L-MX-6", "L-MX-7", "L-MX-8", "L-MX-9",
-            "L-MX-11", "L-MX-12", "L-MX-15",
+            "L-MX-11", "L-MX-12", "L-MX-14", "L-MX-15",
         ]
     }
 
@@ -66,7 +66,8 @@ impl Workload for Mutexes {
             .processes(3, move |me| work(me, beliefs.clone(), granted.clone()))
             .must_end("L-MX-7")
             .check("L-MX-5", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::nobody_removes_another);
+            .check("L-MX-11", stay::nobody_removes_another)
+            .check("L-MX-14", stay::few_are_woken);
         grants.watch(sim)
     }
 }
@@ -120,7 +121,7 @@ impl Worker {
         let Self { me, client, beliefs, grants } = self;
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, guard.path(), Wants::All);
-        Stay { me, client, beliefs, among: Among::Nobody }.pass(&guard).await;
+        Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
         if me.pick(3) == 0 {
             drop(guard);
         } else {

@@ -136,7 +136,7 @@ impl Worker {
         let Self { me, client, grants, .. } = self;
         let (_shares, beside) = beliefs.shares();
         me.sometimes(TOGETHER, beside);
-        Stay { me, client, beliefs, among: Among::Sharing }.pass(&guard).await;
+        Stay { me, client, judge: beliefs, among: Among::Sharing }.pass(&guard).await;
         let refused = guard.upgrade().is_err_and(|error| error.kind() == ErrorKind::Refused);
         if !refused {
             me.wrong("L-RW-5", || "a reader may write".to_owned());
@@ -153,7 +153,7 @@ impl Worker {
         let Self { me, client, beliefs, grants, .. } = self;
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, guard.path(), Wants::All);
-        Stay { me, client, beliefs, among: Among::Nobody }.pass(&guard).await;
+        Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
         match me.pick(4) {
             0 => drop(guard),
             1 => {

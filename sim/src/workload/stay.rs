@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Kind, Query};
-use synod_mem::cluster::By;
+use synod_core::store::{Change, Expect, Kind, Query};
+use synod_mem::cluster::{By, Entry};
 
 use crate::findings::Truth;
 use crate::process::Process;
-use crate::workload::belief::{Among, Beliefs};
+use crate::workload::belief::{Among, Judge};
 use crate::workload::grant::Grants;
 use crate::workload::held::Held;
 
@@ -26,18 +26,19 @@ pub(super) const LATE: &str = "a guarded write came too late";
 pub(super) struct Stay<'a> {
     pub(super) me: &'a Process,
     pub(super) client: &'a Client,
-    pub(super) beliefs: &'a Beliefs,
+    pub(super) judge: &'a dyn Judge,
     pub(super) among: Among,
 }
 
 impl Stay<'_> {
     /// Is in for a while, asks all the time whether that is so, and writes his token at the end.
-    pub(super) async fn pass(&self, held: &impl Held) {
+    pub(super) async fn pass(&self, held: &dyn Held) {
         self.linger(held).await;
         self.write(held).await;
     }
 
-    async fn linger(&self, held: &impl Held) {
+    /// Is in for a while, and asks all the time whether that is so.
+    pub(super) async fn linger(&self, held: &dyn Held) {
         let (me, ttl) = (self.me, self.me.ttl());
         let step = ttl / 200;
         // At the edge of what a session survives, or shortly.
@@ -47,7 +48,7 @@ impl Stay<'_> {
         let _belief = me.during(format!("is in, token {}", held.token()));
         let mut lost = false;
         for _ in 0..steps {
-            if !self.beliefs.holds(me, held, self.among, drawn) {
+            if !self.judge.believes(me, held, self.among, drawn) {
                 lost = true;
                 break;
             }
@@ -58,7 +59,7 @@ impl Stay<'_> {
     }
 
     /// L-MX-5: writes the token, if this is still held.
-    pub(super) async fn write(&self, held: &impl Held) {
+    pub(super) async fn write(&self, held: &dyn Held) {
         let sharing = if self.among == Among::Sharing { "shared " } else { "" };
         let token = format!("{sharing}{}", held.token());
         let write = held.txn().set(data(), token, Expect::Any);
@@ -86,9 +87,14 @@ pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grant
 /// L-MX-5: in the order of commits the tokens of guarded writes never fall, but for those who share, among
 /// themselves.
 pub(super) fn guarded_writes_rise(truth: &Truth) -> Result<(), String> {
+    writes_rise(truth, &data())
+}
+
+/// L-MX-5, of what is written there.
+pub(super) fn writes_rise(truth: &Truth, data: &Path) -> Result<(), String> {
     let (mut alone, mut together) = ((0, 0), (0, 0));
     for entry in truth.log.iter().filter(|entry| matches!(entry.by, By::Process(_))) {
-        let written = entry.changes.iter().filter(|change| change.path == data());
+        let written = entry.changes.iter().filter(|change| change.path == *data);
         for node in written.filter_map(|change| change.node.as_ref()) {
             let text = std::str::from_utf8(&node.data).unwrap_or_default();
             let shares = text.strip_prefix("shared ");
@@ -116,7 +122,9 @@ pub(super) fn nobody_removes_another(truth: &Truth) -> Result<(), String> {
     for entry in &truth.log {
         for change in &entry.changes {
             match change.kind {
-                Kind::Created => drop(drawn.insert(&change.path, entry.by)),
+                Kind::Created if is_ticket(change) => {
+                    drawn.insert(&change.path, entry.by);
+                }
                 Kind::Deleted => {
                     let own = drawn.remove(&change.path).is_none_or(|by| by == entry.by);
                     if matches!(entry.by, By::Process(_)) && !own {
@@ -131,6 +139,26 @@ pub(super) fn nobody_removes_another(truth: &Truth) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// L-MX-14: who goes wakes the next one, and himself if he looks whether he is removed. Where a stranger
+/// removed somebody, who waited for him waits for another, while he does not know yet.
+pub(super) fn few_are_woken(truth: &Truth) -> Result<(), String> {
+    let removes = |entry: &Entry| {
+        matches!(entry.by, By::Stranger) && entry.changes.iter().any(|it| it.kind == Kind::Deleted)
+    };
+    match truth.woken.iter().find(|(_, many)| **many > 2) {
+        Some((path, many)) if !truth.log.iter().any(removes) => {
+            Err(format!("{many} are woken as {path} goes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether a node goes with the session of whoever made it.
+fn is_ticket(change: &Change) -> bool {
+    let stat = change.node.as_ref().and_then(|node| node.stat);
+    stat.is_some_and(|stat| stat.owner.is_some())
 }
 
 pub(super) fn data() -> Path {

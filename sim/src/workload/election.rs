@@ -1,0 +1,318 @@
+//! Leaders with values, those who observe them, and heirs.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::StreamExt as _;
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::{Error, ErrorKind};
+use synod_core::path::Path;
+use synod_core::recipe::Token;
+use synod_core::recipe::election::{Election, Leader};
+use synod_core::store::{Change, Kind, Revision};
+use synod_core::task::{Task, spawn};
+use synod_mem::cluster::{By, Entry};
+
+use crate::findings::Truth;
+use crate::process::{DROPPED, Process};
+use crate::setup::Sim;
+use crate::workload::Workload;
+use crate::workload::belief::{Among, Beliefs, LEAD};
+use crate::workload::grant::{Grants, Wants};
+use crate::workload::stay::{self, Stay};
+
+/// Three processes campaign, proclaim, observe, and resign, some in favour of another.
+pub(super) struct Elections;
+
+const ROUNDS: u64 = 3;
+
+const PROCLAIMED: &str = "a value was proclaimed";
+const TOO_LATE: &str = "a proclamation came too late";
+const HEIR: &str = "a leader resigned in favour of another";
+const GONE: &str = "an heir was gone";
+const OBSERVED: &str = "an observer was told of his own process";
+
+impl Workload for Elections {
+    fn name(&self) -> &'static str {
+        "election"
+    }
+
+    fn about(&self) -> &'static str {
+        "three processes campaign, proclaim values, observe them, and resign to whom they name"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &[
+            "L-EL-1", "L-EL-2", "L-EL-5", "L-EL-6", "L-EL-8", "L-EL-9", "L-EL-10", "L-EL-12",
+            "L-MX-2",
+        ]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, PROCLAIMED, TOO_LATE, HEIR, GONE, OBSERVED]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let all =
+            All { beliefs: Beliefs::new(LEAD), grants: Grants::of(dir()), said: Said::default() };
+        let (own, said, wills) = (all.clone(), all.said.clone(), all.said.clone());
+        let sim = sim
+            .given(stay::data(), "0")
+            .aged(dir())
+            .processes(3, move |me| work(me, own.clone()))
+            .must_end("L-EL-5")
+            .check("L-EL-10", stay::guarded_writes_rise)
+            .check("L-EL-10", move |truth| said.check_values(truth))
+            .check("L-EL-12", move |truth| wills.check_heirs(truth));
+        all.grants.watch(sim)
+    }
+}
+
+/// What all processes share.
+#[derive(Clone)]
+struct All {
+    beliefs: Beliefs,
+    grants: Grants,
+    said: Said,
+}
+
+async fn work(me: Process, all: All) {
+    let Ok(client) = me.client().await else { return };
+    let candidate = Candidate { me, client, all };
+    let observer = Observer::of(&candidate.me, &candidate.client);
+    for round in 0..candidate.me.rounds(ROUNDS) {
+        candidate.round(round).await;
+        candidate.me.rest(candidate.me.ttl() / 8).await;
+    }
+    candidate.is_observed(&observer).await;
+    stay::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6").await;
+}
+
+struct Candidate {
+    me: Process,
+    client: Client,
+    all: All,
+}
+
+impl Candidate {
+    fn election(&self) -> Election {
+        Election::new(&self.client, dir())
+    }
+
+    async fn round(&self, round: u64) {
+        let (me, election) = (&self.me, self.election());
+        let value = format!("{}.{}.{round}", me.name(), me.life());
+        let leader = if me.pick(6) == 0 {
+            me.perhaps(election.try_campaign(value.clone()))
+                .await
+                .transpose()
+                .ok()
+                .flatten()
+                .flatten()
+        } else {
+            me.perhaps(election.campaign(value.clone())).await.transpose().ok().flatten()
+        };
+        if let Some(leader) = leader {
+            self.leads(leader, &value).await;
+        }
+    }
+
+    async fn leads(&self, leader: Leader, value: &str) {
+        let Self { me, client, all } = self;
+        all.beliefs.entered(me, &leader, Among::Nobody);
+        all.grants.note(me, leader.path(), Wants::All);
+        self.proclaims(&leader, &format!("{value}.new")).await;
+        Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leader).await;
+        self.proclaims(&leader, &format!("{value}.last")).await;
+        all.grants.returns(leader.path());
+        match me.pick(4) {
+            0 => drop(leader),
+            1 => drop(me.perhaps(leader.resign()).await),
+            _ => self.resigns_to_another(leader).await,
+        }
+    }
+
+    /// L-EL-10: what was proclaimed was, in the lead.
+    async fn proclaims(&self, leader: &Leader, value: &str) {
+        let from = self.me.committed();
+        let told = self.me.perhaps(leader.proclaim(value.to_owned())).await;
+        self.me.sometimes(PROCLAIMED, matches!(told, Some(Ok(()))));
+        let lost = |error: &Error| error.kind() == ErrorKind::SessionLost;
+        self.me.sometimes(TOO_LATE, matches!(&told, Some(Err(error)) if lost(error)));
+        if matches!(told, Some(Ok(()))) {
+            let (of, data) = (leader.path().clone(), value.to_owned());
+            let said = Value { of, data, from, to: self.me.committed() };
+            self.all.said.lock().values.push(said);
+        }
+    }
+
+    async fn resigns_to_another(&self, leader: Leader) {
+        let me = &self.me;
+        let standing = match me.perhaps(self.election().candidates()).await {
+            Some(Ok(standing)) => standing,
+            Some(Err(error)) => return self.looked_in_vain(&error),
+            None => return,
+        };
+        let others: Vec<_> = standing.iter().filter(|one| one.path != *leader.path()).collect();
+        let Some(last) = others.last() else { return };
+        let heir = last.path.clone();
+        let (from, ticket) = (me.committed(), leader.path().clone());
+        match me.perhaps(leader.resign_to(&heir)).await {
+            Some(Ok(None)) => {
+                me.sometimes(HEIR, true);
+                let will = Will { of: ticket, heir, from, to: me.committed() };
+                self.all.said.lock().wills.push(will);
+            }
+            Some(Ok(Some(leader))) => {
+                me.sometimes(GONE, true);
+                drop(me.perhaps(leader.resign()).await);
+            }
+            _ => {}
+        }
+    }
+
+    /// L-EL-8: who asks who stands is told, or that the store does not answer.
+    fn looked_in_vain(&self, error: &Error) {
+        if !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost) {
+            self.me.wrong("L-EL-8", || format!("asking who stands: {error}"));
+        }
+    }
+
+    /// L-EL-9: once everything is mended whoever observes is told who leads.
+    async fn is_observed(&self, observer: &Observer) {
+        let me = &self.me;
+        me.mended().await;
+        let Ok(leader) = self.election().campaign("in the end").await else { return };
+        for _ in 0..120 {
+            if !leader.is_held() {
+                return;
+            }
+            if observer.told() >= Some(leader.token()) {
+                return me.sometimes(OBSERVED, true);
+            }
+            clock::sleep(me.ttl() / 10).await;
+        }
+        me.wrong("L-EL-9", || {
+            format!("{} leads, and who observes there was told of {:?}", me.name(), observer.told())
+        });
+    }
+}
+
+/// A task that observes.
+struct Observer {
+    told: Arc<Mutex<Option<Token>>>,
+    _task: Task,
+}
+
+impl Observer {
+    /// L-EL-9: terms are told in their order.
+    fn of(me: &Process, client: &Client) -> Self {
+        let told = Arc::new(Mutex::new(None));
+        let (me, latest) = (me.clone(), told.clone());
+        let election = Election::new(client, dir());
+        let task = spawn(async move {
+            loop {
+                let mut values = pin!(election.observe());
+                while let Some(Ok(value)) = values.next().await {
+                    let last =
+                        latest.lock().unwrap_or_else(PoisonError::into_inner).replace(value.token);
+                    if last > Some(value.token) {
+                        me.wrong("L-EL-9", || format!("{} is told after {last:?}", value.token));
+                    }
+                    me.dawdle().await;
+                }
+                clock::sleep(me.ttl() / 4).await;
+            }
+        });
+        Self { told, _task: task }
+    }
+
+    fn told(&self) -> Option<Token> {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What leaders did, as they were told. Clones are the same.
+#[derive(Clone, Default)]
+struct Said(Arc<Mutex<Book>>);
+
+#[derive(Default)]
+struct Book {
+    values: Vec<Value>,
+    wills: Vec<Will>,
+}
+
+/// A proclamation that was told to be done, between these commits.
+struct Value {
+    of: Path,
+    data: String,
+    from: usize,
+    to: usize,
+}
+
+/// A resignation in favour of somebody that was told to be done, between these commits.
+struct Will {
+    of: Path,
+    heir: Path,
+    from: usize,
+    to: usize,
+}
+
+impl Said {
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// L-EL-10: each was written, to the ticket of the lead.
+    fn check_values(&self, truth: &Truth) -> Result<(), String> {
+        for said in &self.lock().values {
+            let written = |entry: &Entry| {
+                entry.changes.iter().any(|change| {
+                    let data = change.node.as_ref().map(|node| &node.data[..]);
+                    change.path == said.of && data == Some(said.data.as_bytes())
+                })
+            };
+            let entries = truth.log.get(said.from..said.to).unwrap_or_default();
+            if !entries.iter().any(written) {
+                return Err(format!("{} was proclaimed by {}, and was not", said.data, said.of));
+            }
+        }
+        Ok(())
+    }
+
+    /// L-EL-12: when a leader who named his heir went, the heir was the first, or was gone.
+    fn check_heirs(&self, truth: &Truth) -> Result<(), String> {
+        let mut line: BTreeSet<(Revision, &Path)> = BTreeSet::new();
+        for (index, entry) in truth.log.iter().enumerate() {
+            let tickets = |it: &&Change| it.path.name().contains("-latch-");
+            for change in entry.changes.iter().filter(tickets) {
+                let stat = change.node.as_ref().and_then(|node| node.stat);
+                match stat.filter(|_| change.kind != Kind::Deleted) {
+                    Some(stat) => drop(line.insert((stat.created, &change.path))),
+                    None => line.retain(|(_, path)| **path != change.path),
+                }
+            }
+            let went = |will: &&Will| {
+                let gone = |it: &Change| it.path == will.of && it.kind == Kind::Deleted;
+                let by_process = matches!(entry.by, By::Process(_));
+                (will.from..will.to).contains(&index)
+                    && by_process
+                    && entry.changes.iter().any(gone)
+            };
+            for will in self.lock().wills.iter().filter(went) {
+                let stands = line.iter().any(|(_, path)| **path == will.heir);
+                let first = line.first().is_some_and(|(_, path)| **path == will.heir);
+                if stands && !first {
+                    return Err(format!("{} went, and {} is not the next", will.of, will.heir));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn dir() -> Path {
+    Path::new("/election").expect("it is one")
+}

@@ -1,0 +1,300 @@
+//! Candidates of a latch who join, lead, are told, and leave.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt as _;
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::ErrorKind;
+use synod_core::path::Path;
+use synod_core::recipe::Token;
+use synod_core::recipe::leader_latch::{Candidacy, Change, LeaderLatch, Leadership};
+use synod_core::store::{Kind, Txn};
+use synod_core::task::{Task, spawn};
+use synod_mem::cluster::{By, Site};
+
+use crate::findings::Truth;
+use crate::process::{DROPPED, Process};
+use crate::setup::Sim;
+use crate::workload::Workload;
+use crate::workload::belief::{Among, Beliefs, LEAD};
+use crate::workload::grant::{Grants, Wants};
+use crate::workload::held::Held;
+use crate::workload::stay::{self, Stay};
+
+/// Three processes stand in a latch, ask all the time whether they lead, listen, and leave in every state.
+pub(super) struct Latches;
+
+const ROUNDS: u64 = 3;
+
+const WAITED: &str = "a candidate waited for the lead";
+const LEFT: &str = "a candidate left while he waited";
+const AGAIN: &str = "a candidate led again after he had lost the lead";
+const FAILED: &str = "a candidate was told that he could not stand";
+
+impl Workload for Latches {
+    fn name(&self) -> &'static str {
+        "latch"
+    }
+
+    fn about(&self) -> &'static str {
+        "three candidates join, ask whether they lead, listen to what happens, and leave"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &[
+            "L-EL-1", "L-EL-2", "L-EL-3", "L-EL-4", "L-EL-5", "L-EL-6", "L-EL-8", "L-EL-10",
+            "L-EL-11", "L-MX-2", "L-MX-11",
+        ]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, WAITED, LEFT, AGAIN, FAILED]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        vec![Site::EventsJoined]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let all = All {
+            beliefs: Beliefs::new(LEAD),
+            grants: Grants::of(dir()),
+            standing: Arc::default(),
+        };
+        let (own, stood) = (all.clone(), all.standing.clone());
+        let sim = sim
+            .given(stay::data(), "0")
+            .aged(dir())
+            .processes(3, move |me| work(me, own.clone()))
+            .must_end("L-EL-5")
+            .check("L-EL-10", stay::guarded_writes_rise)
+            .check("L-MX-11", stay::nobody_removes_another)
+            .check("L-EL-11", move |truth| places_are_kept(truth, &stood));
+        all.grants.watch(sim)
+    }
+}
+
+/// What all processes share.
+#[derive(Clone)]
+struct All {
+    beliefs: Beliefs,
+    grants: Grants,
+    standing: Arc<Mutex<Vec<Stood>>>,
+}
+
+/// For how long somebody stood, by the number of commits: who he was, until he was asked to leave.
+#[derive(Clone, Debug)]
+struct Stood {
+    label: String,
+    until: usize,
+}
+
+async fn work(me: Process, all: All) {
+    let Ok(client) = me.client().await else { return };
+    let candidate = Candidate { me, client, all };
+    for round in 0..candidate.me.rounds(ROUNDS) {
+        candidate.round(round).await;
+        candidate.me.rest(candidate.me.ttl() / 8).await;
+    }
+    stay::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6").await;
+}
+
+struct Candidate {
+    me: Process,
+    client: Client,
+    all: All,
+}
+
+impl Candidate {
+    async fn round(&self, round: u64) {
+        let me = &self.me;
+        let label = format!("{}.{}.{round}", me.name(), me.life());
+        let latch = LeaderLatch::new(&self.client, dir()).label(label.clone());
+        let Some(Ok(candidacy)) = me.perhaps(latch.join()).await else { return };
+        let (before, failures) = (me.suffered(UNHEARD), Failures::of(&candidacy));
+        let listener = Listener::of(me, &candidacy);
+        self.look(&latch).await;
+        let stays = me.pick(4) > 0;
+        if stays {
+            self.leads(&candidacy).await;
+            if me.pick(3) == 0 {
+                // Once more, if the lead was lost meanwhile.
+                let again = self.leads(&candidacy).await;
+                me.sometimes(AGAIN, again);
+            }
+        } else {
+            me.rest(me.ttl() / 4).await;
+            me.sometimes(LEFT, !candidacy.is_leader());
+        }
+        // Who could not draw, for all he knows, takes back what he drew, and says that he failed.
+        if me.suffered(UNHEARD) == before && !failures.any.load(Ordering::Relaxed) {
+            let stood = Stood { label, until: me.committed() };
+            self.all.standing.lock().unwrap_or_else(PoisonError::into_inner).push(stood);
+        }
+        if let Some(leadership) = candidacy.leadership() {
+            self.all.grants.returns(leadership.path());
+        }
+        if me.pick(3) == 0 {
+            drop(candidacy);
+        } else {
+            let closed = me.perhaps(candidacy.close()).await;
+            listener.closed.store(matches!(closed, Some(Ok(()))), Ordering::Relaxed);
+        }
+        me.rest(me.ttl() / 8).await;
+        drop(listener);
+    }
+
+    /// Waits for the lead, and leads for a while. Whether that was another term than the last.
+    async fn leads(&self, candidacy: &Candidacy) -> bool {
+        let Self { me, client, all } = self;
+        let began = me.age();
+        let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
+        me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
+        all.grants.note(me, lead.path(), Wants::All);
+        let leads = Leads { candidacy, lead };
+        let is_new = all.beliefs.entered_anew(me, &leads);
+        Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leads).await;
+        is_new
+    }
+
+    /// L-EL-8: who asks who stands is told, or that the store does not answer.
+    async fn look(&self, latch: &LeaderLatch) {
+        if let Some(Err(error)) = self.me.perhaps(latch.participants()).await
+            && !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost)
+        {
+            self.me.wrong("L-EL-8", || format!("asking who stands: {error}"));
+        }
+    }
+}
+
+/// The lead, as the candidate says whether he has it.
+struct Leads<'a> {
+    candidacy: &'a Candidacy,
+    lead: Leadership,
+}
+
+impl Held for Leads<'_> {
+    fn is_held(&self) -> bool {
+        self.candidacy.leadership().is_some_and(|now| now.path() == self.lead.path())
+    }
+
+    fn token(&self) -> Token {
+        self.lead.token()
+    }
+
+    fn path(&self) -> &Path {
+        self.lead.path()
+    }
+
+    fn txn(&self) -> Txn {
+        self.lead.txn()
+    }
+}
+
+/// The lead, whatever he is told meanwhile; none if he is refused again and again.
+async fn leading(me: &Process, candidacy: &Candidacy) -> Option<Leadership> {
+    let mut refusals = 0;
+    while refusals < 5 {
+        match candidacy.leading().await {
+            Ok(lead) => return Some(lead),
+            Err(error) => {
+                let may_pass =
+                    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
+                refusals += u32::from(!may_pass);
+                clock::sleep(me.ttl() / 4).await;
+            }
+        }
+    }
+    None
+}
+
+/// A task that hears what happens to a candidate.
+struct Listener {
+    closed: Arc<AtomicBool>,
+    _task: Task,
+}
+
+impl Listener {
+    /// L-EL-4: terms are gained and lost in turn, and none is gained after he left.
+    fn of(me: &Process, candidacy: &Candidacy) -> Self {
+        let closed = Arc::new(AtomicBool::new(false));
+        let (me, left, changes) = (me.clone(), closed.clone(), candidacy.changes());
+        let task = spawn(async move {
+            let mut changes = pin!(changes);
+            let mut leads = None;
+            while let Some(change) = changes.next().await {
+                let gained = matches!(change, Change::Gained(_));
+                let in_turn = match (change, leads) {
+                    (Change::Gained(lead), None) => {
+                        leads = Some(lead.token());
+                        true
+                    }
+                    (Change::Lost(token), Some(last)) => {
+                        leads = None;
+                        token == last
+                    }
+                    (Change::Failed(_), _) => {
+                        me.sometimes(FAILED, true);
+                        true
+                    }
+                    _ => false,
+                };
+                if !in_turn || (gained && left.load(Ordering::Relaxed)) {
+                    me.wrong("L-EL-4", || "terms are not told in turn".to_owned());
+                }
+                me.dawdle().await;
+            }
+        });
+        Self { closed, _task: task }
+    }
+}
+
+/// What lets somebody fail who does not hear of it.
+const UNHEARD: &[Site] = &[Site::Refused, Site::Paused, Site::Starved];
+
+/// A task that hears of every failure to stand.
+struct Failures {
+    any: Arc<AtomicBool>,
+    _task: Task,
+}
+
+impl Failures {
+    fn of(candidacy: &Candidacy) -> Self {
+        let any = Arc::new(AtomicBool::new(false));
+        let (failed, changes) = (any.clone(), candidacy.changes());
+        let task = spawn(async move {
+            let mut changes = pin!(changes);
+            while let Some(change) = changes.next().await {
+                failed.fetch_or(matches!(change, Change::Failed(_)), Ordering::Relaxed);
+            }
+        });
+        Self { any, _task: task }
+    }
+}
+
+/// L-EL-11: nobody takes his ticket out of the line while he stands and his session lives.
+fn places_are_kept(truth: &Truth, standing: &Mutex<Vec<Stood>>) -> Result<(), String> {
+    let standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
+    for stood in &*standing {
+        let mut own = Vec::new();
+        for entry in truth.log.iter().take(stood.until) {
+            let By::Process(_) = entry.by else { continue };
+            for change in entry.changes.iter().filter(|it| it.path.parent() == Some(dir())) {
+                let data = change.node.as_ref().map(|node| &node.data[..]);
+                if change.kind == Kind::Created && data == Some(stood.label.as_bytes()) {
+                    own.push(&change.path);
+                } else if change.kind == Kind::Deleted && own.contains(&&change.path) {
+                    return Err(format!("{} stands, and gave up {}", stood.label, change.path));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn dir() -> Path {
+    Path::new("/latch").expect("it is one")
+}

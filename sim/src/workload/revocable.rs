@@ -1,0 +1,155 @@
+//! A lock that is asked back from whoever has it.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex as Cell, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::recipe::inspect::inspect;
+use synod_core::recipe::mutex::{Mutex, MutexGuard};
+use synod_core::recipe::revocable::ask_back;
+use synod_mem::cluster::Site;
+
+use crate::process::{DROPPED, Process};
+use crate::setup::Sim;
+use crate::workload::Workload;
+use crate::workload::belief::{Among, Beliefs, Judge as _, LOCK};
+use crate::workload::grant::{Grants, Wants};
+use crate::workload::stay::{self, Stay};
+
+/// Three processes want one lock, ask whoever has it for it, and give it back when they are asked.
+pub(super) struct Revocables;
+
+const ROUNDS: u64 = 2;
+
+/// The law, which has no number.
+const HEARD: &str = "who is asked back hears of it";
+
+const ASKED: &str = "a holder was asked back, and heard of it";
+
+/// When somebody was first asked back what he holds. Clones are the same.
+type Asked = Arc<Cell<BTreeMap<Path, Duration>>>;
+
+impl Workload for Revocables {
+    fn name(&self) -> &'static str {
+        "revocable"
+    }
+
+    fn about(&self) -> &'static str {
+        "three processes want one lock, and ask it back from whoever has it"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &[HEARD, "L-MX-1", "L-MX-2", "L-MX-3", "L-MX-5", "L-MX-7", "L-MX-8", "L-MX-9", "L-MX-11"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, ASKED]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        vec![Site::SlowReader]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let (beliefs, grants, asked) = (Beliefs::new(LOCK), Grants::of(dir()), Asked::default());
+        let granted = grants.clone();
+        let sim = sim
+            // A stranger who writes over the question takes it back.
+            .rates(|rates| rates.set(Site::Meddled, 0))
+            .given(stay::data(), "0")
+            .aged(dir())
+            .processes(3, move |me| work(me, beliefs.clone(), granted.clone(), asked.clone()))
+            .must_end("L-MX-7")
+            .check("L-MX-5", stay::guarded_writes_rise)
+            .check("L-MX-11", stay::nobody_removes_another);
+        grants.watch(sim)
+    }
+}
+
+async fn work(me: Process, beliefs: Beliefs, grants: Grants, asked: Asked) {
+    let Ok(client) = me.client().await else { return };
+    let worker = Worker { me, client, beliefs, grants, asked };
+    worker.rounds().await;
+    stay::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
+}
+
+struct Worker {
+    me: Process,
+    client: Client,
+    beliefs: Beliefs,
+    grants: Grants,
+    asked: Asked,
+}
+
+impl Worker {
+    async fn rounds(&self) {
+        for _ in 0..self.me.rounds(ROUNDS) {
+            if let Some(Ok(guard)) = self.me.perhaps(self.lock()).await {
+                self.hold(guard).await;
+            }
+            self.me.rest(self.me.ttl() / 8).await;
+        }
+    }
+
+    /// Waits for the lock, and asks for it all the time.
+    async fn lock(&self) -> Result<MutexGuard> {
+        let mutex = Mutex::new(&self.client, dir());
+        let mut locked = pin!(mutex.lock());
+        loop {
+            let wait = pin!(clock::sleep(self.me.ttl() / 4));
+            match select(locked.as_mut(), wait).await {
+                Either::Left((locked, _)) => return locked,
+                Either::Right(_) => self.ask().await,
+            }
+        }
+    }
+
+    async fn ask(&self) {
+        let Ok(line) = inspect(&self.client, &dir()).await else { return };
+        let Some(first) = line.first() else { return };
+        if matches!(ask_back(&self.client, &first.path).await, Ok(true)) {
+            let now = self.me.age();
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            asked.entry(first.path.clone()).or_insert(now);
+        }
+    }
+
+    async fn hold(&self, guard: MutexGuard) {
+        let Self { me, client, beliefs, grants, .. } = self;
+        beliefs.entered(me, &guard, Among::Nobody);
+        grants.note(me, guard.path(), Wants::All);
+        Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
+        if me.pick(2) == 0 {
+            self.listen(&guard).await;
+        }
+        grants.returns(guard.path());
+        drop(me.perhaps(guard.release()).await);
+    }
+
+    /// Holds on until he is asked, or long enough to have been.
+    async fn listen(&self, guard: &MutexGuard) {
+        let me = &self.me;
+        let all: Vec<Site> = Site::all().collect();
+        let suffered = me.suffered(&all);
+        let drawn = me.born(guard.path()).map(|(drawn, _)| drawn);
+        let heard = clock::timeout(me.ttl() * 6, guard.asked_back()).await;
+        me.sometimes(ASKED, matches!(heard, Ok(Ok(()))));
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let long_ago = asked.get(guard.path()).is_some_and(|at| *at + me.ttl() * 4 < me.age());
+        drop(asked);
+        let holds = self.beliefs.believes(me, guard, Among::Nobody, drawn);
+        if heard.is_err() && holds && long_ago && me.suffered(&all) == suffered {
+            me.wrong(HEARD, || format!("{} was asked back, and was not told", guard.path()));
+        }
+    }
+}
+
+fn dir() -> Path {
+    Path::new("/lock").expect("it is one")
+}
