@@ -186,14 +186,18 @@ impl Holder {
         self.tell(&holding);
     }
 
-    /// Whether what he wrote in the end was refused. Who goes by what he remembers does not mind that nobody
-    /// answers, and tries again.
+    /// Whether what he wrote in the end was refused. If that is uncertain because his session ended meanwhile, the
+    /// next one tells. Who goes by what he remembers does not mind that nobody answers, and tries again.
     async fn work<K>(&self, hold: &Hold<K>, writes: bool) -> bool {
         let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
         if writes {
             join(stay, self.write(hold)).await;
+            let tries = if self.lapse == Some(Lapse::RemembersYes) { usize::MAX } else { 2 };
             let mut written = self.write(hold).await;
-            while written.is_none() && self.lapse == Some(Lapse::RemembersYes) {
+            for _ in 1..tries {
+                if written.is_some() {
+                    break;
+                }
                 sleep(GLANCE).await;
                 written = self.write(hold).await;
             }
