@@ -76,12 +76,36 @@ impl Roster {
             return;
         }
         let Some(watched) = self.take(id) else { return };
-        self.by_name.remove(&watched.name);
-        let create = Unsent::Create(watched.name);
-        match self.unsent.iter().position(|unsent| *unsent == create) {
-            Some(place) => drop(self.unsent.remove(place)),
-            None => self.unsent.push_back(Unsent::Cancel(watched.name)),
+        for name in watched.others.into_iter().chain([watched.name]) {
+            self.by_name.remove(&name);
+            let create = Unsent::Create(name);
+            match self.unsent.iter().position(|unsent| *unsent == create) {
+                Some(place) => drop(self.unsent.remove(place)),
+                None => self.unsent.push_back(Unsent::Cancel(name)),
+            }
         }
+    }
+
+    /// What somebody listens to may be told late. The server looks which revision is now, and takes the watch
+    /// then: if it writes in between, the watch begins in the past, and is served by a loop that runs ten
+    /// times a second. So there is another, until the server has written nothing from one to the next: then the
+    /// one before is in time.
+    ///
+    /// Of one key only: whichever watch tells of it first, changes before that have joined.
+    pub(crate) fn double(&mut self, listener: i64) {
+        if let Some(id) = self.by_listener.get(&listener) {
+            self.ask_for_another(*id);
+        }
+    }
+
+    fn ask_for_another(&mut self, id: i64) {
+        let Some(watched) = self.all.get_mut(&id).filter(|watched| watched.may_double()) else {
+            return;
+        };
+        self.last_name += 1;
+        watched.others.push(self.last_name);
+        self.by_name.insert(self.last_name, id);
+        self.unsent.push_back(Unsent::Create(self.last_name));
     }
 
     fn take(&mut self, id: i64) -> Option<Watched> {
@@ -96,6 +120,9 @@ impl Roster {
         self.unsent.clear();
         self.unanswered.clear();
         let ids: Vec<i64> = self.all.keys().copied().collect();
+        for watched in self.all.values_mut() {
+            watched.others.clear();
+        }
         for id in ids {
             self.ask_for(id);
         }
@@ -114,7 +141,7 @@ impl Roster {
         Some(match *self.unsent.front()? {
             Unsent::Cancel(name) => Request::Cancel(name),
             Unsent::Create(name) => {
-                let (key, options) = self.all.get(self.by_name.get(&name)?)?.request();
+                let (key, options) = self.all.get(self.by_name.get(&name)?)?.request(name);
                 Request::Create(key, options)
             }
         })
@@ -161,7 +188,16 @@ impl Roster {
         }
         let Some(id) = self.by_name.get(&name).copied() else { return Heard::Fine };
         let Some(watched) = self.all.get_mut(&id) else { return Heard::Fine };
-        if response.canceled && response.compact_revision > 0 {
+        let revision = response.header.map_or(0, |header| header.revision);
+        let beside = watched.others.contains(&name);
+        if beside && response.canceled {
+            // The other is still there, and told if it must not be.
+            self.by_name.remove(&name);
+        } else if beside && response.created {
+            if watched.doubled(revision) {
+                self.ask_for_another(id);
+            }
+        } else if response.canceled && response.compact_revision > 0 {
             self.by_name.remove(&name);
             watched.miss();
             self.ask_for(id);
@@ -173,7 +209,6 @@ impl Roster {
             watched.refuse(&of_watch(&response.cancel_reason));
             self.take(id);
         } else if response.created {
-            let revision = response.header.map_or(0, |header| header.revision);
             if watched.begun(revision) {
                 return Heard::Behind(revision, id);
             }
@@ -186,7 +221,7 @@ impl Roster {
 
 #[cfg(test)]
 mod tests {
-    use etcd_client::proto::{PbResponseHeader, PbWatchResponse};
+    use etcd_client::proto::{PbEvent, PbKeyValue, PbResponseHeader, PbWatchResponse};
     use synod_core::error::{ErrorKind, Result};
     use synod_core::path::Path;
     use synod_core::store::{Event, Feed, Query, Watch};
@@ -293,6 +328,59 @@ mod tests {
         let _third = listen(&mut roster, 3);
         assert!(matches!(roster.request(), Some(Request::Cancel(1))));
         assert_eq!(send_all(&mut roster), 2, "the end of the one, and another");
+    }
+
+    /// An answer at another revision.
+    fn taken(name: i64, revision: i64) -> WatchResponse {
+        let mut answer = created(name);
+        answer.0.header = Some(PbResponseHeader { revision, ..PbResponseHeader::default() });
+        answer
+    }
+
+    #[test]
+    fn another_watch_tells_what_the_first_is_late_with() {
+        let mut roster = Roster::default();
+        let (mut watch, _opened) = add(&mut roster, 1);
+        assert_eq!(send_all(&mut roster), 1);
+        roster.hear(created(1));
+        roster.double(1);
+        assert_eq!(send_all(&mut roster), 1);
+        roster.hear(created(2));
+        assert_eq!(send_all(&mut roster), 0, "the server wrote nothing meanwhile");
+
+        let gone = |name| {
+            let kv = PbKeyValue { key: b"//n1".to_vec(), mod_revision: 9, ..PbKeyValue::default() };
+            let events = vec![PbEvent { r#type: 1, kv: Some(kv), prev_kv: None }];
+            says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
+        };
+        roster.hear(gone(2));
+        roster.hear(gone(1));
+        let told = [watch.try_next(), watch.try_next()];
+        assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
+
+        roster.remove(1);
+        assert_eq!(send_all(&mut roster), 2, "the end of both");
+    }
+
+    #[test]
+    fn others_are_asked_for_while_the_server_writes_and_not_for_ever() {
+        let mut roster = Roster::default();
+        let _watch = add(&mut roster, 1);
+        send_all(&mut roster);
+        roster.hear(created(1));
+        roster.double(1);
+        for name in 2..=4 {
+            assert_eq!(send_all(&mut roster), 1, "{name}");
+            roster.hear(taken(name, 6 + name));
+        }
+        assert_eq!(send_all(&mut roster), 0);
+
+        let refused = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
+        assert_eq!(roster.hear(says(refused)), Heard::Fine);
+        roster.hang_up();
+        assert_eq!(send_all(&mut roster), 1, "the next stream has none beside");
+        roster.remove(1);
+        assert_eq!(send_all(&mut roster), 1);
     }
 
     #[test]

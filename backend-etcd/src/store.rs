@@ -85,12 +85,17 @@ impl EtcdStore {
     async fn watch(&self, query: Query) -> Result<(View, Watch)> {
         let (opening, watch) = self.watches.open(&query);
         let opening = async { opening.await.map_err(|error| error.at(&query.path)) };
-        let (created, mut view) = try_join(opening, self.reader.read(&query)).await?;
-        let created = created.max(0);
+        let (opened, mut view) = try_join(opening, self.reader.read(&query)).await?;
+        let created = opened.revision.max(0);
+        // What else is written at about this time makes both differ.
+        let busy = view.revision != fetch::revision(created);
         while view.revision < fetch::revision(created) {
             // The read was answered before the watch began.
             self.reader.saw(created);
             view = self.reader.read(&query).await?;
+        }
+        if busy && view.node().is_some() {
+            self.watches.double(&opened);
         }
         let (shown, reader) = (view.revision, self.reader.clone());
         let watch = watch.map(move |event| match event {

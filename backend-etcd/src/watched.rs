@@ -9,6 +9,9 @@ use tokio::sync::oneshot;
 use crate::fetch;
 use crate::key::{self, Range};
 
+/// How many watches stand beside another at most.
+const OTHERS: usize = 3;
+
 /// What of a query's subject is one range.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
@@ -85,12 +88,17 @@ pub(crate) struct Watched {
     held: Vec<PbEvent>,
     /// What this is called on the stream.
     pub(crate) name: i64,
+    /// The same for the watches that stand beside it: see [`Roster::double`](crate::roster::Roster::double).
+    pub(crate) others: Vec<i64>,
+    /// The revision at which the server was when it took the latest of them.
+    taken: i64,
 }
 
 impl Watched {
     pub(crate) fn new(range: Range, listener: Listener) -> Self {
         let listeners = vec![listener];
-        Self { range, listeners, next: 0, missed: false, held: Vec::new(), name: 0 }
+        let (held, others) = (Vec::new(), Vec::new());
+        Self { range, listeners, next: 0, missed: false, held, name: 0, others, taken: 0 }
     }
 
     pub(crate) fn range(&self) -> &Range {
@@ -111,18 +119,33 @@ impl Watched {
         self.listeners.is_empty()
     }
 
-    /// How to ask for it: from now on at first, later from where it broke off.
+    /// Whether one more watch may stand beside it.
+    pub(crate) fn may_double(&self) -> bool {
+        self.is_one() && self.others.len() < OTHERS
+    }
+
+    /// The server took another watch that stands beside it. Says whether it wrote meanwhile.
+    pub(crate) fn doubled(&mut self, revision: i64) -> bool {
+        revision > std::mem::replace(&mut self.taken, revision)
+    }
+
+    /// Whether it is about one key.
+    fn is_one(&self) -> bool {
+        self.range.end.is_empty()
+    }
+
+    /// How to ask for it: from now on at first, later from where it broke off. Others begin now.
     ///
     /// Or rather from the last revision that was told: some servers lose a delete that is the first
     /// thing to be told where all before it is forgotten. If that revision is forgotten, too, they
     /// say so.
-    pub(crate) fn request(&self) -> (Vec<u8>, WatchOptions) {
-        let from = self.next.saturating_sub(1).max(0);
+    pub(crate) fn request(&self, name: i64) -> (Vec<u8>, WatchOptions) {
+        let from = if self.others.contains(&name) { 0 } else { self.next.saturating_sub(1).max(0) };
         // In pieces: what was missed meanwhile comes at once, and may be larger than any message.
         let mut options =
-            WatchOptions::new().with_watch_id(self.name).with_start_revision(from).with_fragment();
+            WatchOptions::new().with_watch_id(name).with_start_revision(from).with_fragment();
         let range = &self.range;
-        if !range.end.is_empty() {
+        if !self.is_one() {
             options = options.with_range(range.end.clone());
         }
         (range.key.clone(), options)
@@ -131,6 +154,7 @@ impl Watched {
     /// etcd tells everything from behind `revision` on. Says whether changes before that are lost.
     pub(crate) fn begun(&mut self, revision: i64) -> bool {
         self.held.clear();
+        self.taken = revision;
         if self.next == 0 {
             self.next = revision.saturating_add(1);
         }

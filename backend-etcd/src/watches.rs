@@ -36,9 +36,17 @@ pub(crate) struct Watches {
     _task: Task,
 }
 
+/// What is watched from now on.
+pub(crate) struct Opened {
+    /// Everything from behind this revision on is told.
+    pub(crate) revision: i64,
+    ids: Vec<i64>,
+}
+
 /// What is asked of the task that holds the stream.
 enum Order {
     Open(Range, Listener),
+    Double(i64),
     Close(i64),
 }
 
@@ -62,9 +70,11 @@ impl Watches {
         Self { orders, life, next: AtomicI64::new(1), _task: task }
     }
 
-    /// Begins to watch what a query is about. The future tells the revision from which on
-    /// everything is told.
-    pub(crate) fn open(&self, query: &Query) -> (impl Future<Output = Result<i64>> + use<>, Watch) {
+    /// Begins to watch what a query is about. The future tells from when on everything is told.
+    pub(crate) fn open(
+        &self,
+        query: &Query,
+    ) -> (impl Future<Output = Result<Opened>> + use<>, Watch) {
         let (feed, watch) = Feed::new(EVENTS);
         let mut ids = Vec::new();
         let mut created = Vec::new();
@@ -79,7 +89,8 @@ impl Watches {
         if let Some(first) = ids.first() {
             self.life.keep(*first, feed);
         }
-        let guard = Unwatch { orders: self.orders.clone(), life: self.life.clone(), ids };
+        let guard =
+            Unwatch { orders: self.orders.clone(), life: self.life.clone(), ids: ids.clone() };
         let limit = self.life.ttl();
         let opening = async move {
             let each = created.into_iter().map(|answer| async move {
@@ -88,9 +99,16 @@ impl Watches {
             });
             let all = timeout(limit, try_join_all(each)).await;
             let all = all.unwrap_or_else(|_elapsed| Err(unanswered("observe")))?;
-            Ok(all.into_iter().max().unwrap_or_default())
+            Ok(Opened { revision: all.into_iter().max().unwrap_or_default(), ids })
         };
         (opening, watch.with_guard(guard))
+    }
+
+    /// The server wrote at about the time at which it was asked to watch this.
+    pub(crate) fn double(&self, opened: &Opened) {
+        for id in &opened.ids {
+            let _sent = self.orders.send(Order::Double(*id)).is_ok();
+        }
     }
 }
 
@@ -171,6 +189,7 @@ impl Watcher {
     fn take(&mut self, order: Order) {
         match order {
             Order::Open(range, listener) => self.roster.add(range, listener),
+            Order::Double(id) => self.roster.double(id),
             Order::Close(id) => self.roster.remove(id),
         }
     }
