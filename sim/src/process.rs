@@ -1,6 +1,7 @@
 //! [`Process`]: what the function of a process is given.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -151,6 +152,18 @@ impl Process {
         self.cluster.with_dice(|dice| {
             let mine = dice.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
             mine.filter(|it| sites.contains(&it.spot.site)).count()
+        })
+    }
+
+    /// How often something went wrong so far for this process, or for the servers: each may have kept it from an
+    /// answer.
+    pub fn harmed(&self) -> usize {
+        /// The numbers of processes. The world is 0, and servers are behind.
+        const PROCESSES: Range<u64> = 1..100;
+
+        self.cluster.with_dice(|dice| {
+            let actors = dice.fired().iter().map(|it| it.spot.actor.get());
+            actors.filter(|actor| *actor == self.actor || !PROCESSES.contains(actor)).count()
         })
     }
 

@@ -163,6 +163,9 @@ impl State {
 
     fn commit_txn(&mut self, request: &Request, session: SessionId, txn: Txn, now: Instant) {
         let paths: Vec<_> = txn.ops.iter().map(|op| op.path().clone()).collect();
+        // What ends now is not the work of whoever asks for something now.
+        self.world.tick(now);
+        self.record(now, By::Store);
         let outcome = self.world.commit(session, txn, now);
         self.record(now, By::Process(request.actor));
         self.note_deaths(now, true);

@@ -168,7 +168,7 @@ impl Worker {
     /// L-X-3: who did not get all has none, soon.
     async fn has_none(&self, both: [usize; 2]) {
         self.me.sometimes(NONE, true);
-        let before = self.me.suffered(&Site::all().collect::<Vec<_>>());
+        let before = self.me.harmed();
         let Ok(session) = self.client.session().await else { return };
         for place in both {
             let Ok(view) = session.read(Query::children(self.rooms[place].dir())).await else {

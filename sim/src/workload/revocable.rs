@@ -135,8 +135,7 @@ impl Worker {
     /// Holds on until he is asked, or long enough to have been.
     async fn listen(&self, guard: &MutexGuard) {
         let me = &self.me;
-        let all: Vec<Site> = Site::all().collect();
-        let suffered = me.suffered(&all);
+        let harmed = me.harmed();
         let drawn = me.born(guard.path()).map(|(drawn, _)| drawn);
         let heard = clock::timeout(me.ttl() * 6, guard.asked_back()).await;
         me.sometimes(ASKED, matches!(heard, Ok(Ok(()))));
@@ -144,7 +143,7 @@ impl Worker {
         let long_ago = asked.get(guard.path()).is_some_and(|at| *at + me.ttl() * 4 < me.age());
         drop(asked);
         let holds = self.beliefs.believes(me, guard, Among::Nobody, drawn);
-        if heard.is_err() && holds && long_ago && me.suffered(&all) == suffered {
+        if heard.is_err() && holds && long_ago && me.harmed() == harmed {
             me.wrong(HEARD, || format!("{} was asked back, and was not told", guard.path()));
         }
     }

@@ -165,7 +165,6 @@ impl Worker {
 
     /// Interrupts now and then, and looks whether anybody stands twice.
     async fn interrupts(&self, selector: &LeaderSelector, label: &str) -> Infallible {
-        let all: Vec<Site> = Site::all().collect();
         loop {
             self.me.rest(self.me.ttl() / 4).await;
             if self.me.pick(4) == 0 {
@@ -179,7 +178,7 @@ impl Worker {
             let Ok(standing) = selector.participants().await else { continue };
             let own = standing.iter().filter(|one| one.label == label).count();
             // What went wrong may leave a ticket to be taken back later.
-            if own > 1 && self.me.suffered(&all) == 0 {
+            if own > 1 && self.me.harmed() == 0 {
                 self.me.wrong("L-EL-7", || format!("{label} stands {own} times"));
             }
         }
