@@ -164,6 +164,8 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     let lock = mutex(&bob);
     let handed = async {
         sent.is(3, "the ticket, the watch of the one ahead, and a look at him").await;
+        // What changes while it is looked at is looked at once more.
+        eventually("he is watched", async || world.cluster.watches() == 1).await;
         held.release().await.expect("answered");
     };
     let (guard, ()) = join(lock.lock(), handed).await;
@@ -181,6 +183,7 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "the lead that nobody has").await;
     let second = latch(&bob).join().await.expect("answered");
     sent.is(3, "a place behind the leader").await;
+    eventually("he is watched", async || world.cluster.watches() == 1).await;
     first.close().await.expect("answered");
     let _lead = second.leading().await.expect("answered");
     sent.is(3, "the leader's leaving, a look at the line, and the end of the watch").await;

@@ -157,7 +157,7 @@ impl Cluster {
         let count = |line: &str| {
             let unary = line.strip_prefix("grpc_server_started_total{")?.split_once('}')?;
             let (labels, number) = unary;
-            labels.contains(r#"grpc_type="unary""#).then(|| number.trim().parse::<u64>().ok())?
+            labels.contains(r#"grpc_type="unary""#).then(|| whole(number))?
         };
         let told = self.each().filter_map(|member| member.ask("/metrics").ok());
         told.map(|told| told.lines().filter_map(count).sum::<u64>()).sum()
@@ -178,7 +178,7 @@ impl Cluster {
         let count = |line: &str| {
             let (labels, number) =
                 line.strip_prefix("grpc_server_msg_received_total{")?.split_once('}')?;
-            wanted(labels).then(|| number.trim().parse::<u64>().ok())?
+            wanted(labels).then(|| whole(number))?
         };
         let told = self.each().map(|member| member.ask("/metrics").ok());
         told.map(|told| Some(told?.lines().filter_map(count).sum::<u64>())).sum()
@@ -202,6 +202,12 @@ impl Cluster {
     fn sum(&self, metric: &str) -> u64 {
         self.each().filter_map(|member| member.metric(metric)).sum()
     }
+}
+
+/// A count as a server tells it: a large one with an exponent.
+fn whole(number: &str) -> Option<u64> {
+    let number: f64 = number.trim().parse().ok()?;
+    format!("{number:.0}").parse().ok()
 }
 
 /// One of etcd's programs: the machine's, or that of the servers that `SYNOD_ETCD` asks for (see
@@ -272,7 +278,7 @@ impl Etcd {
     fn metric(&self, name: &str) -> Option<u64> {
         let told = self.ask("/metrics").ok()?;
         let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
-        line.trim().parse().ok()
+        whole(line)
     }
 
     /// Gets a page from where it tells of itself.
@@ -285,5 +291,17 @@ impl Etcd {
         let mut told = String::new();
         stream.read_to_string(&mut told)?;
         Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_may_be_large() {
+        assert_eq!(whole(" 17"), Some(17));
+        assert_eq!(whole("1.234567e+06\n"), Some(1_234_567));
+        assert_eq!(whole("many"), None);
     }
 }
