@@ -17,8 +17,10 @@ fn durable(size: usize) -> World {
 
 pub(crate) async fn a_leader_that_dies_is_not_missed() {
     let mut world = durable(3);
-    let (ann, bob) =
-        (world.session(Duration::from_secs(4)).await, world.session(Duration::from_secs(4)).await);
+    let (ann, bob) = (
+        world.session(Duration::from_secs(10)).await,
+        world.session(Duration::from_secs(10)).await,
+    );
     create(&*ann, "/e", Lifetime::Session).await;
     create(&*ann, "/n", Lifetime::Persistent).await;
     let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("answered");

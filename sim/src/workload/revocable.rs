@@ -10,6 +10,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::recipe::Token;
 use synod_core::recipe::inspect::inspect;
 use synod_core::recipe::mutex::{Mutex, MutexGuard};
 use synod_core::recipe::revocable::ask_back;
@@ -33,7 +34,7 @@ const HEARD: &str = "who is asked back hears of it";
 const ASKED: &str = "a holder was asked back, and heard of it";
 
 /// When somebody was first asked back what he holds. Clones are the same.
-type Asked = Arc<Cell<BTreeMap<Path, Duration>>>;
+type Asked = Arc<Cell<BTreeMap<(Path, Token), Duration>>>;
 
 impl Workload for Revocables {
     fn name(&self) -> &'static str {
@@ -116,7 +117,7 @@ impl Worker {
         if matches!(ask_back(&self.client, &first.path).await, Ok(true)) {
             let now = self.me.age();
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            asked.entry(first.path.clone()).or_insert(now);
+            asked.entry((first.path.clone(), first.token)).or_insert(now);
         }
     }
 
@@ -140,7 +141,9 @@ impl Worker {
         let heard = clock::timeout(me.ttl() * 6, guard.asked_back()).await;
         me.sometimes(ASKED, matches!(heard, Ok(Ok(()))));
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let long_ago = asked.get(guard.path()).is_some_and(|at| *at + me.ttl() * 4 < me.age());
+        // The path may be that of another ticket before this one.
+        let ticket = (guard.path().clone(), guard.token());
+        let long_ago = asked.get(&ticket).is_some_and(|at| *at + me.ttl() * 4 < me.age());
         drop(asked);
         let holds = self.beliefs.believes(me, guard, Among::Nobody, drawn);
         if heard.is_err() && holds && long_ago && me.harmed() == harmed {
