@@ -163,11 +163,8 @@ impl State {
 
     fn commit_txn(&mut self, request: &Request, session: SessionId, txn: Txn, now: Instant) {
         let paths: Vec<_> = txn.ops.iter().map(|op| op.path().clone()).collect();
-        // What ends now is not the work of whoever asks for something now.
-        self.world.tick(now);
-        self.record(now, By::Store);
-        let outcome = self.world.commit(session, txn, now);
-        self.record(now, By::Process(request.actor));
+        let by = By::Process(request.actor);
+        let outcome = self.on_behalf(by, now, |world| world.commit(session, txn, now));
         self.note_deaths(now, true);
         self.plan_tick();
         let answer = match outcome {
@@ -247,8 +244,9 @@ impl State {
         let link = &self.links[request.link.0];
         let session = link.session.filter(|_| link.epoch == request.epoch);
         if let (Some(session), Ask::Commit(txn)) = (session, &request.ask) {
-            let _either_way = self.world.commit(session, txn.clone(), now).is_ok();
-            self.record(now, By::Process(request.actor));
+            let (by, txn) = (By::Process(request.actor), txn.clone());
+            let _either_way =
+                self.on_behalf(by, now, |world| world.commit(session, txn, now).is_ok());
         }
     }
 

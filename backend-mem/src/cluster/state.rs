@@ -205,6 +205,20 @@ impl State {
         self.agenda.extend(all.into_iter().map(Reverse));
     }
 
+    /// Has the leader do something for somebody. What ends by itself just now is not that one's doing.
+    pub(super) fn on_behalf<T>(
+        &mut self,
+        by: By,
+        now: Instant,
+        act: impl FnOnce(&mut World) -> T,
+    ) -> T {
+        self.world.tick(now);
+        self.record(now, By::Store);
+        let done = act(&mut self.world);
+        self.record(now, by);
+        done
+    }
+
     /// Takes over what the leader did, and plans when the servers follow.
     pub(super) fn record(&mut self, now: Instant, by: By) {
         for (revision, effects) in self.world.take_journal() {

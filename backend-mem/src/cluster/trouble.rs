@@ -133,11 +133,12 @@ impl State {
     }
 
     fn meddle(&mut self, op: Op, now: Instant) {
-        // A stranger has a session too, if only for this.
-        let stranger = self.world.open(Duration::from_secs(1), None, now);
-        let _refused = self.world.commit(stranger, Txn::new().op(op), now).is_err();
-        self.world.end(stranger, now);
-        self.record(now, By::Stranger);
+        self.on_behalf(By::Stranger, now, |world| {
+            // A stranger has a session too, if only for this.
+            let stranger = world.open(Duration::from_secs(1), None, now);
+            let _refused = world.commit(stranger, Txn::new().op(op), now).is_err();
+            world.end(stranger, now);
+        });
     }
 
     /// Nothing goes wrong from now on, and what is wrong is mended.
