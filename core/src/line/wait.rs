@@ -31,8 +31,6 @@ pub(crate) struct Ticket {
     asked: u32,
     /// Tickets that share though their names do not say so.
     sharing: Vec<Path>,
-    /// Whether one ahead wrote to his ticket while it was watched.
-    heard: bool,
     /// What was seen last: whether somebody is behind, and how many permits there are.
     last: Last,
 }
@@ -53,7 +51,7 @@ enum Stop {
 impl Ticket {
     pub(super) fn new(line: Line, stub: Stub, seen: Option<View>) -> Self {
         let (since, sharing, last) = (clock::now(), Vec::new(), Last::default());
-        Self { line, stub, seen, since, asked: 1, sharing, heard: false, last }
+        Self { line, stub, seen, since, asked: 1, sharing, last }
     }
 
     /// Knows that these share.
@@ -263,9 +261,8 @@ impl Ticket {
         if !wants_data {
             query = query.names_only();
         }
-        // Nothing but what is waited for is told of it, unless its owner writes: then one event is not enough.
-        let writes = self.form().talks && self.heard;
-        query.once = (wants_data || !writes) && !blind;
+        // Nothing but what is waited for is told of it, unless its owner likes to write.
+        query.once = (wants_data || !self.form().talks) && !blind;
         let (view, mut watch) = self.observe(query).await?;
         let Some(node) = view.node() else {
             return if blind { self.unless_lost(watch.next()).await.map(drop) } else { Ok(()) };
@@ -279,18 +276,14 @@ impl Ticket {
             return self.until_anything(line).await;
         }
         let wakes = |change: &Change| wants_data || change.kind != Kind::Updated;
-        let mut heard = false;
-        let waited = self.unless_lost(async {
+        self.unless_lost(async {
             while let Some(Event::Changed(change)) = watch.next().await {
                 if wakes(&change) || mutant::is(Mutant::DataWakes) {
                     break;
                 }
-                heard = true;
             }
-        });
-        waited.await?;
-        self.heard |= heard;
-        Ok(())
+        })
+        .await
     }
 
     /// Whether it matters if the one ahead has given up to be alone.
