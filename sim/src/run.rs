@@ -461,6 +461,7 @@ impl Run {
         self.room
             .run_until(|| {
                 self.attend();
+                self.check_turns();
                 self.findings.is_wrong() || is_told()
             })
             .await;
@@ -485,6 +486,7 @@ impl Run {
         self.room
             .run_until(|| {
                 self.attend();
+                self.check_turns();
                 rings.load(Ordering::Relaxed) || self.findings.is_wrong()
             })
             .await;

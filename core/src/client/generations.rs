@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
+use tokio::task::yield_now;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
@@ -137,6 +138,10 @@ impl Generations {
                 .caused_by(why.clone()))),
         });
         let session = found.await?;
+        if mutant::is(Mutant::HandsOutLost) && session.is_lost() {
+            // Whoever asks for another at once, and again, is at least to be seen to.
+            yield_now().await;
+        }
         Ok(if root.is_root() { session } else { session.namespace(root.clone()) })
     }
 

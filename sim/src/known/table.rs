@@ -101,6 +101,8 @@ pub const TABLE: &[Row] = &[
     door(Mutant::OwnersMixedUp, "reentrant", "L-MX-13"),
     door(Mutant::ReentersLost, "reentrant", "L-MX-13"),
     door(Mutant::TurnUncounted, "passing", "L-MX-3"),
+    door(Mutant::PassesFenced, "passing", "L-MX-5").on("etcd"),
+    door(Mutant::PassedForgotten, "passing", "L-MX-9"),
     door(Mutant::UnfairUnlooked, "unfair", "L-MX-1"),
     door(Mutant::QuestionUnheard, "revocable", "who is asked back hears of it"),
     door(Mutant::OldTicketTrusted, "latch", "L-EL-1").as_number("M35"),
