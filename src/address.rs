@@ -132,6 +132,11 @@ impl Scheme {
         }
     }
 
+    /// Whether it talks TLS.
+    pub fn is_secure(self) -> bool {
+        matches!(self, Self::ZooKeeper { tls: true } | Self::Etcd { tls: true })
+    }
+
     /// How it is written.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -15,8 +15,8 @@ use crate::plan::Plan;
 
 /// What is needed to connect: for a config file by serde, or built by hand.
 ///
-/// What may also stand in the URL (`session`, `deadline`, `connect`, the path, user and password)
-/// is said in one place only: twice is an error, not a riddle. Unknown fields and unknown URL
+/// What may also stand in the URL (`session`, `deadline`, `connect`, the path, user and password, and the
+/// files of TLS, `ca`, `certificate` and `key`) is said in one place only: twice is an error, not a riddle. Unknown fields and unknown URL
 /// parameters are errors. No output of any kind shows the password.
 ///
 /// # Examples

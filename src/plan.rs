@@ -37,18 +37,19 @@ pub(crate) struct Target {
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// The durations that may stand in the URL.
+/// What of a config may stand in the URL's parameters.
 #[derive(Default)]
-struct Durations {
+struct Said {
     session: Option<Duration>,
     deadline: Option<Duration>,
     connect: Option<Duration>,
+    tls: Option<Tls>,
 }
 
 impl Plan {
     pub(crate) fn of(config: &Config) -> Result<Self> {
         let url = &config.url;
-        let (said, parameters) = Durations::of(url)?;
+        let (said, parameters) = Said::of(url)?;
         let mut options = ClientOptions::default();
         if let Some(ttl) = once("session", config.session, said.session)? {
             options = options.session(SessionOptions::new(ttl));
@@ -67,7 +68,7 @@ impl Plan {
         let namespace = once("namespace", config.namespace.clone(), path)?;
         let credentials = config.credentials.clone();
         let credentials = once("credentials", credentials, url.credentials().cloned())?;
-        let tls = tls(url.scheme(), config.tls.clone())?;
+        let tls = tls(url.scheme(), once("tls", config.tls.clone(), said.tls)?)?;
         let (scheme, hosts) = (url.scheme(), url.hosts().to_vec());
         let target = Target { scheme, hosts, credentials, tls, parameters };
         Ok(Self { target, options, namespace: namespace.unwrap_or_else(Path::root) })
@@ -101,15 +102,17 @@ impl Target {
     pub(crate) fn no_more_parameters(&self, known: &[&str]) -> Result<()> {
         let unknown = self.parameters.iter().find(|(key, _)| !known.contains(&key.as_str()));
         let Some((key, _)) = unknown else { return Ok(()) };
-        let all = ["session", "deadline", "connect"].iter().chain(known).copied();
+        let files: &[&str] =
+            if self.scheme.is_secure() { &["ca", "certificate", "key"] } else { &[] };
+        let all = ["session", "deadline", "connect"].iter().chain(files).chain(known).copied();
         let all = all.collect::<Vec<_>>().join(", ");
         let scheme = self.scheme.as_str();
         Err(invalid(format!("{scheme}:// knows no parameter {key:?}; it knows {all}")))
     }
 }
 
-impl Durations {
-    /// Those of a URL, and the parameters that are none of them.
+impl Said {
+    /// What a URL says, and the parameters that are for its backend.
     fn of(url: &Address) -> Result<(Self, Vec<(String, String)>)> {
         let (mut said, mut others) = (Self::default(), Vec::new());
         for (key, value) in url.parameters() {
@@ -117,6 +120,9 @@ impl Durations {
                 "session" => said.session = Some(duration(key, value)?),
                 "deadline" => said.deadline = Some(duration(key, value)?),
                 "connect" => said.connect = Some(duration(key, value)?),
+                "ca" => said.tls.get_or_insert_default().ca = Some(value.into()),
+                "certificate" => said.tls.get_or_insert_default().certificate = Some(value.into()),
+                "key" => said.tls.get_or_insert_default().key = Some(value.into()),
                 _ => others.push((key.to_owned(), value.to_owned())),
             }
         }
@@ -144,9 +150,8 @@ fn once<T>(what: &str, config: Option<T>, url: Option<T>) -> Result<Option<T>> {
 }
 
 fn tls(scheme: Scheme, tls: Option<Tls>) -> Result<Tls> {
-    let secure = matches!(scheme, Scheme::ZooKeeper { tls: true } | Scheme::Etcd { tls: true });
     match tls {
-        Some(_) if !secure => Err(invalid(format!(
+        Some(_) if !scheme.is_secure() => Err(invalid(format!(
             "there are TLS files, and {}:// does not use TLS; write zks:// or etcds://",
             scheme.as_str()
         ))),
@@ -199,6 +204,14 @@ mod tests {
     }
 
     #[test]
+    fn the_files_of_a_connection_may_stand_in_the_url() {
+        let said = r#"{ "url": "zks://h?ca=/etc/ca.pem&certificate=me.pem&key=my%20key.pem" }"#;
+        let tls = plan(said).expect("fine").target.tls;
+        let named = [tls.ca, tls.certificate, tls.key].map(|file| file.expect("said"));
+        assert_eq!(named, ["/etc/ca.pem", "me.pem", "my key.pem"].map(std::path::PathBuf::from));
+    }
+
+    #[test]
     fn what_contradicts_itself_is_refused() {
         refused(r#"{ "url": "mem://?session=1s", "session": "1s" }"#, "session is said");
         refused(r#"{ "url": "mem:///a", "namespace": "/b" }"#, "namespace is said");
@@ -208,6 +221,9 @@ mod tests {
         );
         refused(r#"{ "url": "mem://", "tls": {} }"#, "does not use TLS");
         refused(r#"{ "url": "zks://h", "tls": { "key": "k" } }"#, "needs its");
+        refused(r#"{ "url": "etcds://h?key=k" }"#, "needs its");
+        refused(r#"{ "url": "zk://h?ca=c" }"#, "does not use TLS");
+        refused(r#"{ "url": "zks://h?ca=c", "tls": { "ca": "c" } }"#, "tls is said");
     }
 
     #[test]
@@ -227,5 +243,6 @@ mod tests {
         let error = plan.target.no_more_parameters(&[]).expect_err("nobody knows colours");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("\"colour\"; it knows session, deadline, connect"));
+        assert!(!error.to_string().contains("certificate"), "{error}");
     }
 }

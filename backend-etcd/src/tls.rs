@@ -68,7 +68,7 @@ impl Tls {
     #[expect(clippy::unused_self, reason = "with the feature it is used")]
     pub(crate) fn configure(&self, _: Endpoint) -> Result<Endpoint, EtcdError> {
         Err(EtcdError::GRpcStatus(tonic::Status::unimplemented(
-            "built without the feature `tls` of synod-etcd",
+            "this program was built without the feature `tls` of synod",
         )))
     }
 }

@@ -117,12 +117,12 @@ impl ZkOptions {
         }
         if self.tls.is_some() && !cfg!(feature = "tls") {
             return Err(Error::new(ErrorKind::Unsupported, DOING)
-                .because("this program was built without the feature `tls` of synod-zk"));
+                .because("this program was built without the feature `tls` of synod"));
         }
         if self.login == Login::Sasl {
             if !cfg!(feature = "sasl") {
                 return Err(Error::new(ErrorKind::Unsupported, DOING)
-                    .because("this program was built without the feature `sasl` of synod-zk"));
+                    .because("this program was built without the feature `sasl` of synod"));
             }
             if self.credentials.is_none() {
                 return Err(invalid(

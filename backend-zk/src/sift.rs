@@ -24,24 +24,41 @@ pub(crate) fn sequence(name: &str) -> Option<Sequence> {
 pub(crate) fn sift(query: &Query, names: Vec<String>, own: Option<Sequence>) -> Vec<Child> {
     let ours = names.into_iter().filter(|name| is_ours(query.path.as_str(), name));
     let wanted = ours.filter(|name| name.starts_with(&query.prefix));
-    let mut children: Vec<Child> = wanted.map(|name| (sequence(&name), name)).collect();
+    let all = wanted.map(|name| (sequence(&name), name));
     let Some(window) = query.window else {
+        let mut children: Vec<Child> = all.collect();
         children.sort_by(|a, b| a.1.cmp(&b.1));
         return children;
     };
-    children.retain(|(sequence, _)| sequence.is_some());
-    children.sort();
+    let numbered = all.filter(|(sequence, _)| sequence.is_some());
     match window {
-        Window::Oldest { count } => children.truncate(count),
+        Window::Oldest { count } => {
+            let mut children: Vec<Child> = numbered.collect();
+            part(&mut children, count);
+            children.truncate(count);
+            children.sort();
+            children
+        }
         Window::Newest { count, before } => {
-            children.retain(|(sequence, _)| {
-                before.is_none_or(|before| *sequence < Some(before))
-                    && own.is_none_or(|own| *sequence <= Some(own))
-            });
-            children.drain(..children.len().saturating_sub(count));
+            let shown = |sequence: Option<Sequence>| {
+                before.is_none_or(|before| sequence < Some(before))
+                    && own.is_none_or(|own| sequence <= Some(own))
+            };
+            let mut children: Vec<Child> = numbered.filter(|child| shown(child.0)).collect();
+            let cut = children.len().saturating_sub(count);
+            part(&mut children, cut);
+            children.drain(..cut);
+            children.sort();
+            children
         }
     }
-    children
+}
+
+/// Has the first so many stand in front, in any order: of a thousand in a line, two are looked at.
+fn part(children: &mut [Child], first: usize) {
+    if first < children.len() {
+        children.select_nth_unstable(first);
+    }
 }
 
 /// Whether a child is anybody's: the server keeps its own things in `/zookeeper`, and guards are
@@ -89,5 +106,25 @@ mod tests {
         assert_eq!(sifted(query().newest(1), Some(Sequence::new(2))), ["m-0000000002"]);
         assert_eq!(sifted(query().newest_before(9, Sequence::new(2)), None), ["z-0000000001"]);
         assert_eq!(sifted(query().starting_with("m"), None), ["m-0000000002"]);
+    }
+
+    #[test]
+    fn a_window_of_any_size_is_in_order() {
+        // Every number below 31, in an order that is none.
+        let all: Vec<String> = (0..31).map(|n| format!("t{:010}", n * 12 % 31)).collect();
+        let mut sorted = all.clone();
+        sorted.sort();
+        let sifted = |query: Query, own| names(sift(&query, all.clone(), own));
+        let query = || Query::children(Path::new("/d").expect("valid"));
+        for count in 0..=32 {
+            let most = count.min(31);
+            assert_eq!(sifted(query().oldest(count), None), sorted[..most], "{count}");
+            assert_eq!(sifted(query().newest(count), None), sorted[31 - most..], "{count}");
+            let (before, own) = (Sequence::new(20), Some(Sequence::new(9)));
+            let least = 10_usize.saturating_sub(count);
+            assert_eq!(sifted(query().newest(count), own), sorted[least..10], "{count}");
+            let least = 20_usize.saturating_sub(count);
+            assert_eq!(sifted(query().newest_before(count, before), None), sorted[least..20]);
+        }
     }
 }

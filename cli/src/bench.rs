@@ -1,5 +1,7 @@
 //! `bench`: how fast a store is, through synod.
 
+use std::io::{self, Write as _};
+
 use synod::chance::Chance;
 use synod::{Config, Error, Scheme};
 use synod_bench::ours::Ours;
@@ -24,6 +26,11 @@ pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
     // What has no name, each connection has for itself.
     let url = if url == "mem://" { format!("mem://bench-{}", chance.id()) } else { url.to_owned() };
     let cases = chosen(scheme, bench)?;
+    if cfg!(debug_assertions) {
+        let hint =
+            "built without --release: what the client needs is several times what it would be";
+        let _told = writeln!(io::stderr(), "note: {hint}").is_ok();
+    }
     let dir = format!("/synod-bench-{}", chance.id());
     let ours = Progress::waiting("connecting", Ours::open(&url, &dir)).await.map_err(failure)?;
     let mut racers: [Named; 1] = [(OURS.to_owned(), Box::new(ours))];

@@ -34,9 +34,9 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::Stub;
 use crate::line::order::{Claim, Queue, Room, Turn};
 use crate::line::standing::Contender;
+use crate::line::stub::Stub;
 use crate::line::wait::Ticket;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -49,6 +49,8 @@ pub(crate) mod heir;
 pub(crate) mod hold;
 pub(crate) mod order;
 pub(crate) mod standing;
+pub(crate) mod stub;
+pub(crate) mod token;
 pub(crate) mod wait;
 
 mod stand;
@@ -226,7 +228,7 @@ impl Line {
                 outcome => outcome?,
             };
             let mut commit = outcome.required()?;
-            let done = commit.done.pop().ok_or_else(hold::untold)?;
+            let done = commit.done.pop().ok_or_else(stub::untold)?;
             let stub = Stub::new(session, done)?;
             return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
         }

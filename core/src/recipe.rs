@@ -42,4 +42,5 @@ pub mod rwlock;
 pub mod semaphore;
 pub mod unfair;
 
-pub use crate::line::hold::{Hold, Token};
+pub use crate::line::hold::Hold;
+pub use crate::line::token::Token;

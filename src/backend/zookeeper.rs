@@ -35,7 +35,9 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
 
 fn tls(files: &crate::config::Tls) -> Result<Tls> {
     let Some(ca) = &files.ca else {
-        return Err(invalid("zks:// trusts nobody by itself: name who vouches, with tls.ca"));
+        return Err(invalid(
+            "zks:// trusts nobody by itself: name the file of who vouches, as in ?ca=/etc/ssl/ca.pem",
+        ));
     };
     let mut tls = Tls::trusting(read(ca)?);
     if let (Some(certificate), Some(key)) = (&files.certificate, &files.key) {

@@ -152,6 +152,27 @@ fn a_plain_cargo_test_tests_every_crate() {
     assert_eq!(listed, HOUSE.len(), "HOUSE and the workspace have different crates");
 }
 
+#[test]
+fn the_readme_tells_of_every_feature() {
+    let manifest = "[features]\ndefault = [\"a\"]\na = []\nb = []\nmutants = []";
+    assert_eq!(untold("| `a` (default) |\n| `b` |", manifest), [""; 0]);
+    assert_eq!(untold("| `a` (default) |\n`b`", manifest), ["b"]);
+
+    let text = |name| std::fs::read_to_string(root().join(name)).expect("readable");
+    assert_eq!(untold(&text("README.md"), &text("Cargo.toml")), [""; 0]);
+}
+
+/// The features that have no line of their own, but for the one that nobody is to rely on.
+fn untold(readme: &str, manifest: &str) -> Vec<String> {
+    let features = entries(manifest).filter(|entry| entry.table == "features");
+    let names =
+        features.map(|entry| entry.key).filter(|name| !["default", "mutants"].contains(name));
+    let told = |name: &&str| {
+        readme.contains(&format!("\n| `{name}`")) || readme.starts_with(&format!("| `{name}`"))
+    };
+    names.filter(|name| !told(name)).map(Into::into).collect()
+}
+
 /// The name of the package that a manifest is of.
 fn package(file: &File) -> Option<&str> {
     if file.path != "Cargo.toml" && !file.path.ends_with("/Cargo.toml") {

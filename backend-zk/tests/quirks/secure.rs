@@ -70,22 +70,30 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
             "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
             &format!("-Dzookeeper.ssl.keyStore.location={}", keys.at("right-both.pem")),
             &format!("-Dzookeeper.ssl.trustStore.location={}", keys.at("right.pem")),
-            "-Dzookeeper.ssl.clientAuth=none",
+            "-Dzookeeper.ssl.clientAuth=need",
         ],
         &[&format!("secureClientPort={port}")],
     )
     .expect("the other one started, too");
     let host = format!("localhost:{port}");
 
-    let store = open(host.clone(), Some(Tls::trusting(keys.read("right.pem"))), 20).await;
-    let store = store.expect("it is vouched for");
+    let trusting = |whom: &str| Tls::trusting(keys.read(&format!("{whom}.pem")));
+    let known = |tls: Tls, name: &str| {
+        let [certificate, key] =
+            ["pem", "key"].map(|file| keys.read(&format!("{name}-server.{file}")));
+        Some(tls.identity(certificate, key))
+    };
+    let store = open(host.clone(), known(trusting("right"), "right"), 20).await;
+    let store = store.expect("both are vouched for");
     done(&*store, Txn::new().create(path("/secure"), "", Lifetime::Persistent)).await;
     assert!(there(&*store, "/secure").await);
 
-    let right = || Some(Tls::trusting(keys.read("right.pem")));
+    let right = || known(trusting("right"), "right");
     let plain = server().addresses()[0].port();
     for (host, tls, words) in [
-        (host.clone(), Some(Tls::trusting(keys.read("wrong.pem"))), "by whom we trust"),
+        (host.clone(), known(trusting("wrong"), "right"), "by whom we trust"),
+        (host.clone(), known(trusting("right"), "wrong"), "want one of ours"),
+        (host.clone(), Some(trusting("right")), "want one of ours"),
         (format!("127.0.0.1:{port}"), right(), "made out to this name"),
         (host, None, "say zks://"),
         (format!("localhost:{plain}"), right(), "does not speak TLS on this port"),

@@ -11,8 +11,9 @@ use tokio::sync::{oneshot, watch};
 use crate::clock::timeout;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::Line;
-use crate::line::hold::{Hold, Token};
+use crate::line::hold::Hold;
 use crate::line::stand::Stand;
+use crate::line::token::Token;
 use crate::mutant::{self, Mutant};
 use crate::task::{self, Task};
 

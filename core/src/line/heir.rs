@@ -2,8 +2,8 @@
 
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::line::Line;
-use crate::line::hold::Stub;
 use crate::line::standing::Contender;
+use crate::line::stub::Stub;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Expect, Outcome, Txn};

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::hold::Token;
 use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
+use crate::line::token::Token;
 use crate::line::wait::{Ticket, shares};
 use crate::path::Path;
 use crate::store::{Node, Query, SessionId};

@@ -7,9 +7,10 @@ use tracing::Instrument;
 
 use crate::clock::{self, Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::{Hold, Stub};
+use crate::line::hold::Hold;
 use crate::line::meter;
 use crate::line::order::{Claim, POSTED, Queue, Room, Turn, turn};
+use crate::line::stub::Stub;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;

@@ -10,7 +10,8 @@ use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::hold::{Hold, Token};
+use crate::line::hold::Hold;
+use crate::line::token::Token;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::{Hold, Stub};
+use crate::line::hold::Hold;
+use crate::line::stub::Stub;
 use crate::line::wait::SHARES;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};

@@ -1,0 +1,209 @@
+//! [`Stub`]: the node of a ticket, which goes when it is dropped, and how its loss is heard of.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use futures_util::future::{pending, select};
+
+use crate::clock::{self, Instant, sleep};
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::token::Token;
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::session::Session;
+use crate::store::{Done, Event, Expect, Kind, Outcome, Query, Revision, Sequence, Txn, Watch};
+
+/// The node of a ticket, which goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    session: Session,
+    node: Done,
+    token: Token,
+    sequence: Sequence,
+    /// Whether the node is given back already, or handed on.
+    spent: AtomicBool,
+    /// Whether somebody removed it.
+    gone: AtomicBool,
+    drawn: Instant,
+    /// The watch on it, while nobody waits with it.
+    watch: Mutex<Option<Watch>>,
+}
+
+impl Stub {
+    /// The ticket that the session drew.
+    pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
+        let (stat, sequence) = (node.stat, node.sequence);
+        let mut stub = Self {
+            session,
+            node,
+            token: Token::new(Revision::ZERO),
+            sequence: Sequence::new(0),
+            spent: AtomicBool::new(false),
+            gone: AtomicBool::new(false),
+            drawn: clock::now(),
+            watch: Mutex::default(),
+        };
+        // From here on it goes when it is dropped.
+        let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
+        let is_own = stat.owner == Some(stub.session.info().id);
+        if !is_own && !mutant::is(Mutant::OldTicketTrusted) {
+            return Err(untold());
+        }
+        stub.sequence = sequence;
+        stub.token = Token::new(stat.created);
+        if mutant::is(Mutant::TokenIsSequence) {
+            stub.token = Token::new(Revision::new(sequence.get()));
+        }
+        Ok(stub)
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.node.path
+    }
+
+    pub(crate) fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.token
+    }
+
+    /// The same ticket, in other hands of this process.
+    pub(crate) fn pass_on(&mut self) {
+        self.token = self.token.next_turn();
+    }
+
+    /// Adds the check that the node is there. Nobody else ever has its path.
+    pub(crate) fn check(&self, txn: Txn) -> Txn {
+        if mutant::is(Mutant::TxnUnguarded) {
+            return txn;
+        }
+        txn.check(self.path().clone(), Expect::Any)
+    }
+
+    /// Writes what others see of it.
+    pub(crate) async fn write(&self, data: Bytes) -> Result<()> {
+        let path = self.path().clone();
+        match self.session.commit(Txn::new().set(path.clone(), data, Expect::Any)).await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
+            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                .at(&path)
+                .because("the lead was lost before")),
+        }
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn was_lost(&self) -> Error {
+        Error::new(ErrorKind::SessionLost, "holding on")
+            .at(self.path())
+            .because("it was lost before")
+    }
+
+    /// Removes the node, and tells when it is gone.
+    pub(crate) async fn remove(&self) -> Result<()> {
+        self.spend();
+        self.session.remove(&self.node).await
+    }
+
+    /// Removes the node in the background, unless that was done before.
+    pub(crate) fn give_up(&self) {
+        if mutant::is(Mutant::DroppedTicketStays) {
+            return;
+        }
+        if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
+            self.session.abandon(&self.node);
+        }
+    }
+
+    /// Takes note that the node is given back.
+    pub(crate) fn spend(&self) {
+        self.spent.store(true, Ordering::Relaxed);
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until it is lost: its session is, or somebody removed the node.
+    pub(crate) async fn lost(&self) {
+        let _either = select(pin!(self.session.lost()), pin!(self.removed())).await;
+    }
+
+    /// Waits until somebody removed the node. Never tells of the end of the session.
+    ///
+    /// Most tickets are given back before they are of any age: those are not watched.
+    async fn removed(&self) {
+        if mutant::is(Mutant::RemovalUnnoticed) {
+            return pending().await;
+        }
+        let age = clock::elapsed(self.drawn);
+        sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
+        let mut delays = self.session.delays();
+        let mut lent = Lent { stub: self, watch: self.kept().take() };
+        let mut node = Query::node(self.path().clone()).names_only().local().once();
+        while !self.is_gone() {
+            if let Some(watch) = &mut lent.watch {
+                // What was written once may be written often.
+                node.once &= !until_more_than_data(watch).await;
+                lent.watch = None;
+            }
+            match self.session.observe(node.clone()).await {
+                Ok((view, watch)) if view.node().is_some() => lent.watch = Some(watch),
+                Ok(_) => self.gone.store(true, Ordering::Relaxed),
+                Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
+                Err(_) => sleep(delays.next().unwrap_or_default()).await,
+            }
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Option<Watch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Stub {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}
+
+/// The watch of a [`Stub`], which is put back when this is dropped.
+struct Lent<'a> {
+    stub: &'a Stub,
+    watch: Option<Watch>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        if let Some(watch) = self.watch.take()
+            && !mutant::is(Mutant::WatchesAgain)
+        {
+            self.stub.kept().get_or_insert(watch);
+        }
+    }
+}
+
+/// Waits for anything but that a node holds other data. Whether that happened, too.
+async fn until_more_than_data(watch: &mut Watch) -> bool {
+    let mut written = false;
+    while let Some(Event::Changed(change)) = watch.next().await
+        && change.kind == Kind::Updated
+    {
+        written = true;
+    }
+    written
+}
+
+/// A store always tells what a transaction of one operation made.
+pub(crate) fn untold() -> Error {
+    Error::new(ErrorKind::Backend, "drawing a ticket")
+        .because("the store did not tell what it made, or gave it to another session")
+}
