@@ -228,6 +228,12 @@ impl Cluster {
         true
     }
 
+    /// How many servers hear a process and are heard by it: what it would learn if it asked each for a sign of
+    /// life.
+    pub fn reaches(&self, actor: u64) -> usize {
+        self.state().reaches(actor, clock::true_now())
+    }
+
     /// How many commits there are so far.
     pub fn committed(&self) -> usize {
         self.state().log.len()

@@ -237,6 +237,12 @@ pub(crate) enum SimCommand {
         /// From so many beginnings
         #[arg(long, value_name = "N", default_value_t = 4)]
         seeds: u64,
+        /// Go every way with up to so many faults, of ten kinds, instead
+        #[arg(long, value_name = "N")]
+        faults: Option<usize>,
+        /// Stop after so many histories in each world
+        #[arg(long, value_name = "N", requires = "faults")]
+        most: Option<u64>,
     },
     /// Make known mistakes, and tell how soon each is found
     Mutants {

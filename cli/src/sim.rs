@@ -44,8 +44,12 @@ fn asked_for(common: &Common, asked: &Sim) -> Result<(), Failure> {
             let asked = mutants::Asked { only, seeds: *seeds, first: *first, keep };
             mutants::run(common, &asked, *faults, *all)
         }
-        (Some(SimCommand::Sweep { only, seeds }), _) => {
-            sweep::run(common, only.as_deref().unwrap_or_default(), *seeds)
+        (Some(SimCommand::Sweep { only, seeds, faults, most }), _) => {
+            let only = only.as_deref().unwrap_or_default();
+            match faults {
+                Some(faults) => sweep::every_way(common, only, *seeds, *faults, *most),
+                None => sweep::run(common, only, *seeds),
+            }
         }
         (Some(replay), _) => replay::run(common, replay),
         (None, None) => list(common),

@@ -74,6 +74,8 @@ enum Source<S> {
     /// These faults with these sizes; all else by the seed.
     Recorded(u64, Arc<BTreeMap<Spot<S>, u64>>),
     Taped(Tape),
+    /// Faults by a tape; what is picked, by the seed.
+    Swept(u64, Tape),
 }
 
 impl<S: Place> Choice<S> {
@@ -95,6 +97,12 @@ impl<S: Place> Choice<S> {
     /// By a tape: every way in turn, or by bytes that somebody else chooses.
     pub fn taped(tape: Tape) -> Self {
         Self::of(Source::Taped(tape))
+    }
+
+    /// Which faults fire, and how large they are, by a tape; what is picked, by this seed. Whatever comes of it,
+    /// [`Choice::recorded`] gives it again from what fired.
+    pub fn swept(seed: u64, tape: Tape) -> Self {
+        Self::of(Source::Swept(seed, tape))
     }
 
     fn of(source: Source<S>) -> Self {
@@ -120,7 +128,7 @@ impl<S: Place> Choice<S> {
             Source::Never => false,
             Source::Seeded(seed) => draw(*seed, spot, 0) % 1_000 < u64::from(permille),
             Source::Recorded(_, faults) => faults.contains_key(&spot),
-            Source::Taped(tape) => permille > 0 && tape.fires(),
+            Source::Taped(tape) | Source::Swept(_, tape) => permille > 0 && tape.fires(),
         }
     }
 
@@ -138,7 +146,7 @@ impl<S: Place> Choice<S> {
             Source::Recorded(seed, faults) => {
                 faults.get(&spot).copied().unwrap_or_else(|| size(*seed, spot, most))
             }
-            Source::Taped(tape) => [most.max(1), 1][tape.next(2)],
+            Source::Taped(tape) | Source::Swept(_, tape) => tape.size(most),
         }
     }
 
@@ -149,7 +157,9 @@ impl<S: Place> Choice<S> {
         }
         match &self.source {
             Source::Never => 0,
-            Source::Seeded(seed) | Source::Recorded(seed, _) => draw(*seed, spot, 3) % n.max(1),
+            Source::Seeded(seed) | Source::Recorded(seed, _) | Source::Swept(seed, _) => {
+                draw(*seed, spot, 3) % n.max(1)
+            }
             Source::Taped(tape) => {
                 usize::try_from(n).map_or(0, |n| tape.next(n)).try_into().unwrap_or(0)
             }

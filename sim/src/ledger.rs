@@ -11,6 +11,7 @@ use synod_mem::cluster::{By, Personality};
 
 use crate::findings::Truth;
 use crate::process::Process;
+use crate::slip::Slip;
 
 /// Writes, each with data that no other has, and what became of them. Clones are the same ledger.
 #[derive(Clone, Debug, Default)]
@@ -64,11 +65,15 @@ impl Ledger {
         let (data, called) = (data.to_string(), me.committed());
         let line = Line { called, returned: usize::MAX, told: Told::Unknown };
         self.lock().insert(data.clone(), line);
-        let result = me.perhaps(call).await?;
-        if let Some(line) = self.lock().get_mut(&data) {
-            (line.returned, line.told) = (me.committed(), Told::of(&result));
+        let result = me.perhaps(call).await;
+        if result.is_none() && !me.slips(Slip::DropMeansUnsent) {
+            return None;
         }
-        Some(result)
+        if let Some(line) = self.lock().get_mut(&data) {
+            let told = result.as_ref().map_or(Told::Failed, Told::of);
+            (line.returned, line.told) = (me.committed(), told);
+        }
+        result
     }
 
     /// L-OUT-1 to L-OUT-3: what failed never happened; what was answered happened once, during the

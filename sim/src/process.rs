@@ -31,6 +31,8 @@ pub struct Process {
     pub(crate) actor: u64,
     pub(crate) name: Arc<str>,
     pub(crate) life: u32,
+    /// The first of its lives since it crashed: what it kept in memory is from there on.
+    pub(crate) since: u32,
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) ttl: Duration,
@@ -113,7 +115,8 @@ impl Process {
     /// The options of [`Process::client`], for whoever wants others.
     pub fn options(&self) -> ClientOptions {
         let again = self.slips(Slip::SameIdsAgain);
-        let lives = if again { 0 } else { u64::from(self.life) << 32 };
+        // What it has in memory it loses when it crashes, and not when its user's task dies.
+        let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
         ClientOptions::default()
             .session(SessionOptions::new(self.ttl))
             .deadline(self.ttl * 3)

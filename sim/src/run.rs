@@ -57,6 +57,8 @@ struct Person {
     name: Arc<str>,
     body: Body,
     life: u32,
+    /// The first of its lives since it crashed.
+    since: u32,
     main: Option<Task>,
     done: Arc<AtomicBool>,
     frozen: bool,
@@ -152,6 +154,7 @@ impl Run {
             name: name.into(),
             body,
             life: 0,
+            since: 0,
             main: None,
             done: Arc::new(AtomicBool::new(sim.absent.contains(&actor))),
             frozen: false,
@@ -237,13 +240,13 @@ impl Run {
         }
     }
 
-    fn process(&self, actor: u64, name: Arc<str>, life: u32) -> Process {
+    fn process(&self, actor: u64, name: Arc<str>, (life, since): (u32, u32)) -> Process {
         let mut inner: Arc<dyn Backend> = Arc::new(self.cluster.backend(actor));
         if let Some(around) = &self.around {
             inner = around(inner);
         }
         if let Some(slip) = self.slip {
-            inner = slip.around(inner);
+            inner = slip.around(inner, &self.cluster, actor);
         }
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let watcher = Watcher {
@@ -261,6 +264,7 @@ impl Run {
             actor,
             name,
             life,
+            since,
             seed,
             rounds,
             ttl,
@@ -277,7 +281,7 @@ impl Run {
     fn start(&self, place: usize) {
         let actor = place as u64 + 1;
         let person = &mut self.people.borrow_mut()[place];
-        let me = self.process(actor, person.name.clone(), person.life);
+        let me = self.process(actor, person.name.clone(), (person.life, person.since));
         person.life += 1;
         let (body, done) = (person.body.clone(), person.done.clone());
         let (kept, life) = (self.kept.clone(), (actor, me.life));
@@ -372,7 +376,12 @@ impl Run {
         let Some(place) = self.place(actor) else { return };
         self.cluster.bury(actor);
         self.room.kill(actor);
-        drop(self.people.borrow_mut()[place].main.take());
+        let main = {
+            let person = &mut self.people.borrow_mut()[place];
+            person.since = person.life;
+            person.main.take()
+        };
+        drop(main);
         self.start_later(place);
     }
 
@@ -396,7 +405,7 @@ impl Run {
         let rest = self.cluster.with_dice(|dice| dice.pick(Site::Way, actor, millis));
         let (me, body, done) = {
             let person = &mut self.people.borrow_mut()[place];
-            let me = self.process(actor, person.name.clone(), person.life);
+            let me = self.process(actor, person.name.clone(), (person.life, person.since));
             person.life += 1;
             (me, person.body.clone(), person.done.clone())
         };
@@ -440,7 +449,7 @@ impl Run {
 
     async fn hope(&self, law: &str, hope: Hope) {
         let actor = self.people.borrow().len() as u64 + 1;
-        let me = self.process(actor, "auditor".into(), 0);
+        let me = self.process(actor, "auditor".into(), (0, 0));
         let told = Arc::new(std::sync::Mutex::new(None));
         let (tell, work) = (told.clone(), hope(me));
         let task = self.room.spawn_as(actor, async move {
@@ -452,6 +461,7 @@ impl Run {
         self.room
             .run_until(|| {
                 self.attend();
+                self.check_turns();
                 self.findings.is_wrong() || is_told()
             })
             .await;
@@ -476,6 +486,7 @@ impl Run {
         self.room
             .run_until(|| {
                 self.attend();
+                self.check_turns();
                 rings.load(Ordering::Relaxed) || self.findings.is_wrong()
             })
             .await;

@@ -1,30 +1,41 @@
 //! [`Slip`]: what users of a store get wrong, and the way of a client to it, for the tests of the tests.
 
+mod alone;
+
 use std::fmt;
+use std::future::pending;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::future::{Either, select};
 use synod_core::client::Client;
-use synod_core::clock;
+use synod_core::clock::{self, Instant};
 use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::store::{
     Backend, Event, Op, Outcome, Query, Rejected, SessionInfo, SessionOptions, Status, Store, Txn,
-    View, Watch, Why,
+    View, Watch, Why, certain_until,
 };
+use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
+
+use alone::Alone;
 
 synod_core::mistakes! {
     /// A mistake of those who use a store, or of their way to it.
     pub enum Slip {
         BreakMeansUnsent = "takes a write whose connection broke at once for one that was not sent",
         AbsentMeansUnsent = "takes a lost write that is not to be seen for one that will never be",
+        StuckMeansUnsent = "takes a write for unsent while heartbeats are answered and nothing else is",
+        DropMeansUnsent = "takes a write that it gave up waiting for for one that does nothing",
+        AloneMeansOutage = "takes it for an outage of the store when no server answers it",
         ResyncUntold = "does not tell that a watch cannot go on where it was",
         RefusedMeansOutrun = "takes a write that the store refuses for one that lost its race",
-        SameIdsAgain = "draws the same ids again when its process starts again",
+        SameIdsAgain = "draws the same ids again when its process crashed and starts again",
         KindTrusted = "goes by the kind of a change where its copy knows better",
         OldCheckTrusted = "checks its session, lets others go on, and acts",
-        WatchdogTrusted = "goes by what another of its tasks found last",
+        WatchdogTrusted = "is certain of its session as long as its task of heartbeats finds nothing else",
         ClosesAtItsEnd = "lets go of its client when its work ends, and not when that is dropped",
         WallClockTrusted = "goes by its own wall clock, and what others wrote by theirs",
     }
@@ -32,8 +43,13 @@ synod_core::mistakes! {
 
 impl Slip {
     /// Puts the mistake into the way to a store, if it is made there.
-    pub(crate) fn around(self, inner: Arc<dyn Backend>) -> Arc<dyn Backend> {
-        Arc::new(Slippery { inner, slip: self })
+    pub(crate) fn around(
+        self,
+        inner: Arc<dyn Backend>,
+        cluster: &Cluster,
+        actor: u64,
+    ) -> Arc<dyn Backend> {
+        Arc::new(Slippery { inner, slip: self, cluster: cluster.clone(), actor })
     }
 }
 
@@ -67,19 +83,24 @@ impl Kept {
 struct Slippery {
     inner: Arc<dyn Backend>,
     slip: Slip,
+    cluster: Cluster,
+    actor: u64,
 }
 
 /// A session, with a mistake in its way.
 struct SlipperyStore {
     inner: Box<dyn Store>,
     slip: Slip,
+    alone: Option<Alone>,
 }
 
 #[async_trait]
 impl Backend for Slippery {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let inner = self.inner.open(options).await?;
-        Ok(Box::new(SlipperyStore { inner, slip: self.slip }))
+        let alone = (self.slip == Slip::AloneMeansOutage)
+            .then(|| Alone::new(&*inner, self.cluster.clone(), self.actor));
+        Ok(Box::new(SlipperyStore { inner, slip: self.slip, alone }))
     }
 }
 
@@ -90,7 +111,7 @@ impl Store for SlipperyStore {
     }
 
     fn status(&self) -> watch::Receiver<Status> {
-        self.inner.status()
+        self.alone.as_ref().map_or_else(|| self.inner.status(), Alone::status)
     }
 
     async fn read(&self, query: Query) -> Result<View> {
@@ -108,7 +129,10 @@ impl Store for SlipperyStore {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         let (sent, copy) = (clock::now(), txn.clone());
-        let outcome = self.inner.commit(txn).await;
+        let answer = pin!(self.inner.commit(txn));
+        let Either::Left((outcome, _)) = select(answer, pin!(self.is_stuck(sent))).await else {
+            return Err(unsent_error());
+        };
         let Err(error) = outcome else { return outcome };
         let refused = matches!(error.kind(), ErrorKind::Backend | ErrorKind::Denied);
         if let (Slip::RefusedMeansOutrun, true, Some(op)) = (self.slip, refused, copy.ops.first()) {
@@ -121,7 +145,7 @@ impl Store for SlipperyStore {
             _ => false,
         };
         if unsent {
-            return Err(Error::new(ErrorKind::Unreachable, "commit").because("it was not sent"));
+            return Err(unsent_error());
         }
         Err(error)
     }
@@ -137,7 +161,33 @@ const SOON: Duration = Duration::from_millis(10);
 /// How long it takes to connect again when nothing else is wrong.
 const BACK: Duration = Duration::from_millis(40);
 
+fn unsent_error() -> Error {
+    Error::new(ErrorKind::Unreachable, "commit").because("it was not sent")
+}
+
 impl SlipperyStore {
+    /// Waits until a heartbeat that was sent later than `sent` is answered, and what was asked since then is
+    /// not: for ever, if that is not the mistake that is made.
+    async fn is_stuck(&self, sent: Instant) {
+        if self.slip != Slip::StuckMeansUnsent {
+            pending::<()>().await;
+        }
+        let asked = self.inner.read(Query::node(synod_core::path::Path::root()).local());
+        let answered = async {
+            let later = certain_until(sent, self.inner.session().ttl, Duration::ZERO);
+            let mut status = self.inner.status();
+            while status.borrow_and_update().until().is_some_and(|until| until < later) {
+                if status.changed().await.is_err() {
+                    return pending().await;
+                }
+            }
+            clock::sleep(BACK).await;
+        };
+        if let Either::Left(_) = select(pin!(asked), pin!(answered)).await {
+            pending::<()>().await;
+        }
+    }
+
     /// Whether the store answers again as if nothing had been.
     async fn is_back_soon(&self) -> bool {
         let until = clock::now() + BACK;

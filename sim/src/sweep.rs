@@ -13,6 +13,7 @@
 use synod_core::choice::{Actor, Choice, Spot, Tape};
 use synod_mem::cluster::{Rates, Site};
 
+use crate::case::{Case, Shrunk};
 use crate::process::DROPPED;
 use crate::report::Report;
 use crate::setup::Sim;
@@ -37,8 +38,12 @@ pub struct Scope {
     pub sites: Vec<Site>,
     /// How many times in one history.
     pub faults: usize,
-    /// What else every way of is gone: which server, say, or how long a message takes.
+    /// What else every way of is gone: which server, say, or how long a message takes. All that is not among
+    /// them is the first of its ways.
     pub picks: Vec<Site>,
+    /// Whether no pick is gone every way of, and all are by the seed, so that each history is a
+    /// [`Swept::case`].
+    pub by_seed: bool,
     /// How many histories at most.
     pub histories: u64,
 }
@@ -58,12 +63,24 @@ impl Scope {
             Site::CallDropped,
             Site::Crashed,
         ];
-        Self { sites, faults: 1, picks: Vec::new(), histories: u64::MAX }
+        Self { sites, faults: 1, picks: Vec::new(), by_seed: false, histories: u64::MAX }
     }
 
     /// As [`Scope::one_fault`], and two of them.
     pub fn two_faults() -> Self {
-        Self { faults: 2, ..Self::one_fault() }
+        Self::one_fault().faults(2)
+    }
+
+    /// Up to so many of them in one history.
+    pub fn faults(mut self, most: usize) -> Self {
+        self.faults = most;
+        self
+    }
+
+    /// What is picked is by the seed, and not the first.
+    pub fn by_seed(mut self) -> Self {
+        self.by_seed = true;
+        self
     }
 
     /// Stops after so many histories.
@@ -120,11 +137,13 @@ pub fn exhaust(scope: &Scope, make: impl Fn() -> Sim) -> Swept {
     let mut swept = Swept::default();
     let rates = scope.sites.iter().fold(Rates::none(), |rates, site| rates.set(*site, 1_000));
     while swept.histories < scope.histories {
-        let sim = make()
-            .rates(|_| rates.clone())
-            .steady()
-            .choice(Choice::taped(tape.clone()))
-            .picking(scope.picks.iter().copied());
+        let sim = make().rates(|_| rates.clone()).steady();
+        let seed = sim.seed;
+        let sim = if scope.by_seed {
+            sim.choice(Choice::swept(seed, tape.clone()))
+        } else {
+            sim.choice(Choice::taped(tape.clone())).picking(scope.picks.iter().copied())
+        };
         if swept.add(sim.run()).is_none() {
             return swept;
         }
@@ -144,6 +163,21 @@ fn with(make: impl Fn() -> Sim, spot: Spot<Site>, size: u64) -> Report {
 }
 
 impl Swept {
+    /// What it takes to repeat the history in which something was broken, if that was one of a world of
+    /// [`SMALL`](crate::workload::SMALL) with picks by the seed.
+    pub fn case(&self, workload: &str) -> Option<Case> {
+        let report = self.broken.as_ref()?;
+        let mut case = Case::new(workload, report.personality, report.seed);
+        case.shrunk = Some(Shrunk {
+            faults: report.fired.iter().map(|it| (it.spot, it.size)).collect(),
+            absent: vec![3],
+            rounds: Some(1),
+            steady: true,
+            ..Shrunk::default()
+        });
+        Some(case)
+    }
+
     /// Counts a history. `None` if something was broken in it.
     fn add(&mut self, report: Report) -> Option<Report> {
         self.histories += 1;

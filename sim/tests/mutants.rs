@@ -1,13 +1,15 @@
 //! The workloads notice what is wrong: each known mistake here is caught, by this workload, within so
 //! many seeds.
 
+use synod_core::mutant::{self, Mutant};
 use synod_sim::known::Known;
-use synod_sim::{Personality, Sim, workload};
+use synod_sim::sweep::{self, Scope};
+use synod_sim::{Personality, Report, Sim, Site, workload};
 
 const SEEDS: u64 = 400;
 
 #[rustfmt::skip]
-const CAUGHT: [(&str, &str, &str); 34] = [
+const CAUGHT: [(&str, &str, &str); 38] = [
     ("CasIgnoresVersion",        "registers", "L-KV-1"),
     ("CasInTwoSteps",            "registers", "L-KV-1"),
     ("RevisionFalls",            "registers", "L-KV-1"),
@@ -41,6 +43,10 @@ const CAUGHT: [(&str, &str, &str); 34] = [
     ("NoRateMargin",             "tickets",   "L-SES-2"),
     ("LeaseExtendedByHope",      "tickets",   "L-SES-2"),
     ("CloseKeepsEphemerals",     "sessions",  "L-SES-7"),
+    ("StuckMeansUnsent",         "transfers", "L-OUT-1"),
+    ("DropMeansUnsent",          "transfers", "L-OUT-1"),
+    ("AloneMeansOutage",         "registers", "L-SES-2"),
+    ("SameIdsAgain",             "tickets",   "L-SEQ-8"),
     ("BlindRepeat",              "tickets",   "L-OUT-2 L-OUT-3 L-SEQ-8 L-SEQ-10"),
 ];
 
@@ -78,4 +84,29 @@ fn what_the_wrapper_does_without_a_mistake_breaks_nothing() {
             assert_eq!(caught, None, "{name} in {}", workload.name());
         }
     }
+}
+
+#[test]
+fn what_a_sweep_finds_is_a_case_that_can_be_repeated() {
+    let small = &workload::SMALL[0];
+    let mut scope = Scope::two_faults().by_seed();
+    scope.sites = vec![Site::ReplyLost, Site::Behind];
+    let swept = mutant::with(Mutant::LooksWithoutSync, || {
+        let swept = |seed| {
+            let make = || small.prepare(Sim::new(seed).personality(Personality::Zk));
+            Some(sweep::exhaust(&scope, make)).filter(|swept| swept.broken.is_some())
+        };
+        (0..8).find_map(swept)
+    });
+    let swept = swept.expect("it is found");
+    let law = |report: &Report| report.violation.as_ref().map(|it| it.law.clone());
+    let broken = law(swept.broken.as_ref().expect("it is found"));
+    let mut case = swept.case(small.name()).expect("it can be repeated");
+    assert_eq!(
+        law(&case.run(false).expect("it runs")),
+        None,
+        "nothing is wrong without the mistake"
+    );
+    case.mutant = Some(Mutant::LooksWithoutSync.to_string());
+    assert_eq!(law(&case.run(false).expect("it runs")), broken);
 }

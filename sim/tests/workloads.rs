@@ -3,7 +3,7 @@
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Lifetime;
-use synod_sim::{Mending, Personality, Sim, sweep, workload};
+use synod_sim::{Mending, Personality, Process, Sim, Site, sweep, workload};
 
 const SEEDS: u64 = 60;
 
@@ -92,6 +92,29 @@ fn every_way_through_a_small_world_with_one_fault_is_clean() {
             assert!(swept.histories > 50, "only {} ways", swept.histories);
         }
     }
+}
+
+#[test]
+fn what_needs_two_faults_is_found_by_every_way_with_two_and_by_none_with_one() {
+    // Who is dropped tries again, once.
+    let reads = |me: Process| async move {
+        let Ok(client) = me.client().await else { return };
+        let path = Path::new("/p").expect("valid");
+        let mut answered = false;
+        for _ in 0..2 {
+            answered = answered || me.perhaps(client.get(&path)).await.is_some();
+        }
+        me.always("one of two reads comes to its end", answered);
+    };
+    let swept = |faults| {
+        let scope = sweep::Scope::one_fault().faults(faults).by_seed();
+        sweep::exhaust(&scope, || Sim::new(1).processes(2, reads))
+    };
+    let one = swept(1);
+    assert!(one.complete && one.histories > 50, "{one:?}");
+    let broken = swept(2).broken.expect("two are enough");
+    let sites: Vec<_> = broken.fired.iter().map(|it| it.spot.site).collect();
+    assert_eq!(sites, [Site::CallDropped; 2], "{broken}");
 }
 
 #[test]

@@ -369,6 +369,13 @@ impl State {
         self.cuts.entry(actor).or_insert(Cuts::NONE)
     }
 
+    /// How many servers hear a process and are heard by it.
+    pub(super) fn reaches(&self, actor: u64, now: Instant) -> usize {
+        let Some(cuts) = self.cuts.get(&actor) else { return COUNT };
+        let cut = |until: Option<Instant>| until.is_some_and(|until| until > now);
+        (0..COUNT).filter(|server| !cut(cuts.there[*server]) && !cut(cuts.back[*server])).count()
+    }
+
     fn is_buried(&self, id: LinkId) -> bool {
         let link = &self.links[id.0];
         self.buried.get(&link.actor).is_some_and(|count| id.0 < *count)

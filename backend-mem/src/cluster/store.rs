@@ -315,7 +315,8 @@ async fn rest(way: &Way, life: &Life, until: Instant) {
 
 async fn rest_a_little(life: &Life) {
     lose_in_time(life);
-    clock::sleep(REST).await;
+    let until = clock::now() + REST;
+    clock::sleep_until(life.until().map_or(until, |certain| until.min(certain))).await;
     lose_in_time(life);
 }
 

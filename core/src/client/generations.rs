@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
+use tokio::task::yield_now;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
@@ -144,7 +145,12 @@ impl Generations {
                 .because("the client is closed")
                 .caused_by(why.clone()))),
         });
-        Ok(found.await?.below(root))
+        let session = found.await?;
+        if mutant::is(Mutant::HandsOutLost) && session.is_lost() {
+            // Whoever asks for another at once, and again, is at least to be seen to.
+            yield_now().await;
+        }
+        Ok(session.below(root))
     }
 
     /// Waits until there will be no other session.

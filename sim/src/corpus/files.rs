@@ -2,6 +2,48 @@
 
 /// Each file's name and its text.
 pub(super) const FILES: &[(&str, &str)] = &[
+    ("election-zk-HeirByHope-0.json", include_str!("../../corpus/election-zk-HeirByHope-0.json")),
+    (
+        "election-zk-ObserverStopsWithTerm-0.json",
+        include_str!("../../corpus/election-zk-ObserverStopsWithTerm-0.json"),
+    ),
+    (
+        "election-zk-ProclaimsUnguarded-2.json",
+        include_str!("../../corpus/election-zk-ProclaimsUnguarded-2.json"),
+    ),
+    (
+        "election-zk-VanishedIsError-2.json",
+        include_str!("../../corpus/election-zk-VanishedIsError-2.json"),
+    ),
+    (
+        "latch-zk-CloseForgetsDraw-0.json",
+        include_str!("../../corpus/latch-zk-CloseForgetsDraw-0.json"),
+    ),
+    (
+        "latch-zk-FailureEndsCandidacy-4.json",
+        include_str!("../../corpus/latch-zk-FailureEndsCandidacy-4.json"),
+    ),
+    (
+        "latch-zk-LeadByCallback-21.json",
+        include_str!("../../corpus/latch-zk-LeadByCallback-21.json"),
+    ),
+    (
+        "latch-zk-LossUntoldToLatch-1.json",
+        include_str!("../../corpus/latch-zk-LossUntoldToLatch-1.json"),
+    ),
+    (
+        "latch-zk-OldTicketTrusted-e7.json",
+        include_str!("../../corpus/latch-zk-OldTicketTrusted-e7.json"),
+    ),
+    (
+        "latch-zk-ReconnectResets-4.json",
+        include_str!("../../corpus/latch-zk-ReconnectResets-4.json"),
+    ),
+    (
+        "multi-zk-LocksInAnyOrder-8b.json",
+        include_str!("../../corpus/multi-zk-LocksInAnyOrder-8b.json"),
+    ),
+    ("multi-zk-SomeKept-5.json", include_str!("../../corpus/multi-zk-SomeKept-5.json")),
     (
         "mutex-etcd-AdoptsStranger-101e.json",
         include_str!("../../corpus/mutex-etcd-AdoptsStranger-101e.json"),
@@ -19,6 +61,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "mutex-etcd-WaitsForTheAbsent-c.json",
         include_str!("../../corpus/mutex-etcd-WaitsForTheAbsent-c.json"),
     ),
+    ("mutex-zk-BlindRepeat-15.json", include_str!("../../corpus/mutex-zk-BlindRepeat-15.json")),
     (
         "mutex-zk-CertainUntilTold-1.json",
         include_str!("../../corpus/mutex-zk-CertainUntilTold-1.json"),
@@ -33,6 +76,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
     (
+        "mutex-zk-LooksWithoutSync-1ba.json",
+        include_str!("../../corpus/mutex-zk-LooksWithoutSync-1ba.json"),
+    ),
+    (
         "mutex-zk-LostReadIsEmpty-11.json",
         include_str!("../../corpus/mutex-zk-LostReadIsEmpty-11.json"),
     ),
@@ -40,6 +87,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "mutex-zk-PredecessorGoneIsTurn-1.json",
         include_str!("../../corpus/mutex-zk-PredecessorGoneIsTurn-1.json"),
     ),
+    ("mutex-zk-RemovalGivesUp-f.json", include_str!("../../corpus/mutex-zk-RemovalGivesUp-f.json")),
     ("mutex-zk-SortsByName-3.json", include_str!("../../corpus/mutex-zk-SortsByName-3.json")),
     (
         "mutex-zk-TicketPerSession-498.json",
@@ -50,9 +98,34 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-zk-TokenIsSequence-9.json"),
     ),
     ("mutex-zk-TxnUnguarded-1.json", include_str!("../../corpus/mutex-zk-TxnUnguarded-1.json")),
+    ("mutex-zk-WatchesFirst-0.json", include_str!("../../corpus/mutex-zk-WatchesFirst-0.json")),
     (
         "mutex-zk-WatchesInTwoCalls-32.json",
         include_str!("../../corpus/mutex-zk-WatchesInTwoCalls-32.json"),
+    ),
+    (
+        "passing-etcd-PassesFenced-3da.json",
+        include_str!("../../corpus/passing-etcd-PassesFenced-3da.json"),
+    ),
+    (
+        "passing-zk-PassedForgotten-16.json",
+        include_str!("../../corpus/passing-zk-PassedForgotten-16.json"),
+    ),
+    (
+        "passing-zk-TurnUncounted-0.json",
+        include_str!("../../corpus/passing-zk-TurnUncounted-0.json"),
+    ),
+    (
+        "reentrant-zk-OwnersMixedUp-0.json",
+        include_str!("../../corpus/reentrant-zk-OwnersMixedUp-0.json"),
+    ),
+    (
+        "reentrant-zk-ReentersLost-1.json",
+        include_str!("../../corpus/reentrant-zk-ReentersLost-1.json"),
+    ),
+    (
+        "registers-etcd-AloneMeansOutage-4.json",
+        include_str!("../../corpus/registers-etcd-AloneMeansOutage-4.json"),
     ),
     (
         "registers-zk-AmbiguousRepeated-9.json",
@@ -67,6 +140,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/registers-zk-CasInTwoSteps-0.json"),
     ),
     (
+        "registers-zk-ClosesAtItsEnd-41.json",
+        include_str!("../../corpus/registers-zk-ClosesAtItsEnd-41.json"),
+    ),
+    (
         "registers-zk-KeeperStays-0.json",
         include_str!("../../corpus/registers-zk-KeeperStays-0.json"),
     ),
@@ -75,6 +152,78 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/registers-zk-LastDropForgotten-0.json"),
     ),
     ("registers-zk-LatestLags-7.json", include_str!("../../corpus/registers-zk-LatestLags-7.json")),
+    (
+        "registers-zk-RefusedMeansOutrun-4.json",
+        include_str!("../../corpus/registers-zk-RefusedMeansOutrun-4.json"),
+    ),
+    (
+        "revocable-zk-QuestionUnheard-8.json",
+        include_str!("../../corpus/revocable-zk-QuestionUnheard-8.json"),
+    ),
+    (
+        "rwlock-zk-DowngradeQueuesAnew-0.json",
+        include_str!("../../corpus/rwlock-zk-DowngradeQueuesAnew-0.json"),
+    ),
+    (
+        "rwlock-zk-PredecessorGoneIsTurn-1.json",
+        include_str!("../../corpus/rwlock-zk-PredecessorGoneIsTurn-1.json"),
+    ),
+    (
+        "rwlock-zk-ReaderPassesWriters-1.json",
+        include_str!("../../corpus/rwlock-zk-ReaderPassesWriters-1.json"),
+    ),
+    (
+        "rwlock-zk-WriterPassesReaders-0.json",
+        include_str!("../../corpus/rwlock-zk-WriterPassesReaders-0.json"),
+    ),
+    (
+        "selector-zk-LeadKeptAfterWork-0.json",
+        include_str!("../../corpus/selector-zk-LeadKeptAfterWork-0.json"),
+    ),
+    (
+        "selector-zk-RequeuesTwice-1.json",
+        include_str!("../../corpus/selector-zk-RequeuesTwice-1.json"),
+    ),
+    (
+        "selector-zk-WorkOutlivesLead-1.json",
+        include_str!("../../corpus/selector-zk-WorkOutlivesLead-1.json"),
+    ),
+    (
+        "semaphore-zk-BlindRepeat-2.json",
+        include_str!("../../corpus/semaphore-zk-BlindRepeat-2.json"),
+    ),
+    (
+        "semaphore-zk-ImpossibleAwaited-9.json",
+        include_str!("../../corpus/semaphore-zk-ImpossibleAwaited-9.json"),
+    ),
+    (
+        "semaphore-zk-LimitRemembered-1c.json",
+        include_str!("../../corpus/semaphore-zk-LimitRemembered-1c.json"),
+    ),
+    (
+        "semaphore-zk-PermitsBarge-a.json",
+        include_str!("../../corpus/semaphore-zk-PermitsBarge-a.json"),
+    ),
+    (
+        "semaphore-zk-PermitsMiscounted-0.json",
+        include_str!("../../corpus/semaphore-zk-PermitsMiscounted-0.json"),
+    ),
+    (
+        "sessions-etcd-CutMeansGone-51.json",
+        include_str!("../../corpus/sessions-etcd-CutMeansGone-51.json"),
+    ),
+    (
+        "sessions-etcd-ElectedRepeats-67.json",
+        include_str!("../../corpus/sessions-etcd-ElectedRepeats-67.json"),
+    ),
+    (
+        "sessions-etcd-OutageKeepsSessions-df.json",
+        include_str!("../../corpus/sessions-etcd-OutageKeepsSessions-df.json"),
+    ),
+    (
+        "sessions-etcd-WatchdogTrusted-23.json",
+        include_str!("../../corpus/sessions-etcd-WatchdogTrusted-23.json"),
+    ),
     (
         "sessions-zk-AppliesTwice-0.json",
         include_str!("../../corpus/sessions-zk-AppliesTwice-0.json"),
@@ -88,6 +237,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-ClosesByForgetting-2.json"),
     ),
     (
+        "sessions-zk-DeadBeatAnswered-1d4.json",
+        include_str!("../../corpus/sessions-zk-DeadBeatAnswered-1d4.json"),
+    ),
+    (
         "sessions-zk-LateWriteAfterSessionEnd-23.json",
         include_str!("../../corpus/sessions-zk-LateWriteAfterSessionEnd-23.json"),
     ),
@@ -98,6 +251,14 @@ pub(super) const FILES: &[(&str, &str)] = &[
     (
         "sessions-zk-LostTakenBack-0.json",
         include_str!("../../corpus/sessions-zk-LostTakenBack-0.json"),
+    ),
+    (
+        "sessions-zk-OldCheckTrusted-1.json",
+        include_str!("../../corpus/sessions-zk-OldCheckTrusted-1.json"),
+    ),
+    (
+        "sessions-zk-WallClockTrusted-2.json",
+        include_str!("../../corpus/sessions-zk-WallClockTrusted-2.json"),
     ),
     (
         "tickets-etcd-DroppedTicketForgotten-3.json",
@@ -137,8 +298,16 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/tickets-zk-RemovalGivesUp-e.json"),
     ),
     (
+        "tickets-zk-RemovalNeedsItsCaller-559.json",
+        include_str!("../../corpus/tickets-zk-RemovalNeedsItsCaller-559.json"),
+    ),
+    (
         "tickets-zk-RetriesBlindly-1.json",
         include_str!("../../corpus/tickets-zk-RetriesBlindly-1.json"),
+    ),
+    (
+        "tickets-zk-SameIdsAgain-83.json",
+        include_str!("../../corpus/tickets-zk-SameIdsAgain-83.json"),
     ),
     (
         "tickets-zk-SequenceWraps-9.json",
@@ -149,12 +318,40 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/tickets-zk-SequentialTwice-0.json"),
     ),
     (
+        "transfers-etcd-AbsentMeansUnsent-b9.json",
+        include_str!("../../corpus/transfers-etcd-AbsentMeansUnsent-b9.json"),
+    ),
+    (
+        "transfers-etcd-StuckMeansUnsent-32.json",
+        include_str!("../../corpus/transfers-etcd-StuckMeansUnsent-32.json"),
+    ),
+    (
         "transfers-zk-AppliesOneByOne-3.json",
         include_str!("../../corpus/transfers-zk-AppliesOneByOne-3.json"),
     ),
     (
+        "transfers-zk-BreakMeansUnsent-9.json",
+        include_str!("../../corpus/transfers-zk-BreakMeansUnsent-9.json"),
+    ),
+    (
+        "transfers-zk-DropMeansUnsent-2b.json",
+        include_str!("../../corpus/transfers-zk-DropMeansUnsent-2b.json"),
+    ),
+    (
+        "unfair-zk-UnfairUnlooked-1.json",
+        include_str!("../../corpus/unfair-zk-UnfairUnlooked-1.json"),
+    ),
+    (
+        "watchers-etcd-KindTrusted-24.json",
+        include_str!("../../corpus/watchers-etcd-KindTrusted-24.json"),
+    ),
+    (
         "watchers-etcd-RecreationUntold-12f.json",
         include_str!("../../corpus/watchers-etcd-RecreationUntold-12f.json"),
+    ),
+    (
+        "watchers-etcd-ResyncUntold-1a.json",
+        include_str!("../../corpus/watchers-etcd-ResyncUntold-1a.json"),
     ),
     (
         "watchers-zk-EventDropped-0.json",

@@ -1,14 +1,18 @@
 //! The mutex's kin: locks that may be locked again, that are passed on within a process, and that are had in no
 //! order. Some want the same lock as a plain mutex.
 
-use futures_util::future::join3;
+use std::pin::pin;
+
+use futures_util::future::{Either, join3, select};
 use synod_core::client::Client;
+use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::passing::PassingMutex;
+use synod_core::recipe::passing::{PassingGuard, PassingMutex};
 use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
 use synod_core::recipe::unfair::UnfairLock;
 use synod_mem::cluster::Site;
+use tokio::sync::Notify;
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
@@ -115,7 +119,7 @@ async fn work(me: Process, kind: Kind, beliefs: Beliefs, grants: Grants) {
         passing: PassingMutex::new(&client, dir(), std::num::NonZeroU32::MIN.saturating_add(1)),
         unfair: UnfairLock::new(&client, dir()),
     };
-    let worker = Worker { me, client, kind, locks, beliefs, grants };
+    let worker = Worker { me, client, kind, locks, beliefs, grants, done: Notify::new() };
     if worker.me.number() == 1 {
         let [one, two, three] = [(); 3].map(|()| worker.rounds());
         Box::pin(join3(one, two, three)).await;
@@ -140,6 +144,8 @@ struct Worker {
     locks: Locks,
     beliefs: Beliefs,
     grants: Grants,
+    /// Rings when one task is done with a lock that is passed on.
+    done: Notify,
 }
 
 impl Worker {
@@ -186,9 +192,10 @@ impl Worker {
     }
 
     async fn passed_on(&self) {
-        let Some(Ok(guard)) = self.me.perhaps(self.locks.passing.lock()).await else { return };
-        self.me.sometimes(PASSED, guard.token().turn() > 0);
-        if self.me.pick(3) == 0 {
+        let Some(Ok(guard)) = self.waits_to_be_passed_it().await else { return };
+        let passed = guard.token().turn() > 0;
+        self.me.sometimes(PASSED, passed);
+        if passed || self.me.pick(3) == 0 {
             self.enters(&guard).await;
         } else {
             // Without a transaction, after which it would not be passed on.
@@ -198,6 +205,19 @@ impl Worker {
         match self.me.pick(3) {
             0 => drop(guard),
             _ => drop(self.me.perhaps(guard.release()).await),
+        }
+        self.done.notify_waiters();
+    }
+
+    /// Some are content when another here is done, and look no more whether it was passed on to them.
+    async fn waits_to_be_passed_it(&self) -> Option<Result<PassingGuard>> {
+        let lock = self.me.perhaps(self.locks.passing.lock());
+        if self.me.pick(3) > 0 {
+            return lock.await;
+        }
+        match select(pin!(self.done.notified()), pin!(lock)).await {
+            Either::Left(_) => None,
+            Either::Right((answer, _)) => answer,
         }
     }
 

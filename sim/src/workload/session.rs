@@ -2,20 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
-use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures_util::future::select;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Expect, Kind, Lifetime, Query, SessionId, Txn};
 use synod_core::sweep::stop_at;
-use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Death, Site};
 
 use crate::findings::Truth;
@@ -110,12 +105,12 @@ async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
 
 /// L-SES-2: asks again and again whether the session certainly lives, up to its end and beyond.
 async fn probe(me: &Process, session: &Session) {
-    let (lost_before, watchdog) = (session.is_lost(), Watchdog::of(me, session));
+    let lost_before = session.is_lost();
     for _ in 0..me.pick(30) {
         let id = session.info().id;
         // What was ended by force nobody can know before a heartbeat is due that is not answered; what
         // ended in silence is looked at elsewhere too.
-        let certain = seems_certain(me, session, &watchdog).await;
+        let certain = seems_certain(me, session).await;
         let known = me.ended_in_silence(id) || me.over_for(id).is_some_and(|it| it > me.ttl());
         if certain && known {
             me.wrong("L-SES-2", || {
@@ -186,9 +181,10 @@ async fn remove_what_looks_left(me: &Process, session: &Session) {
 }
 
 /// Whether a session lives, as its process sees it.
-async fn seems_certain(me: &Process, session: &Session, watchdog: &Watchdog) -> bool {
+async fn seems_certain(me: &Process, session: &Session) -> bool {
     if me.slips(Slip::WatchdogTrusted) {
-        return watchdog.says(me).await;
+        ran_on(me).await;
+        return !session.is_lost();
     }
     let certain = session.is_certain();
     if me.slips(Slip::OldCheckTrusted) {
@@ -197,39 +193,14 @@ async fn seems_certain(me: &Process, session: &Session, watchdog: &Watchdog) -> 
     certain
 }
 
-/// A task that keeps a flag: only there where that is the mistake that is made.
-struct Watchdog {
-    certain: Arc<AtomicBool>,
-    _task: Option<Task>,
-}
-
-impl Watchdog {
-    fn of(me: &Process, session: &Session) -> Self {
-        let certain = Arc::new(AtomicBool::new(session.is_certain()));
-        let (flag, session) = (certain.clone(), session.clone());
-        let work = async move {
-            let mut status = session.status();
-            loop {
-                let until = status.borrow_and_update().until();
-                let certain = session.is_certain();
-                flag.store(certain, Ordering::Relaxed);
-                let Some(until) = until.filter(|_| certain) else { return };
-                let _first = select(pin!(clock::sleep_until(until)), pin!(status.changed())).await;
-            }
-        };
-        let task = me.slips(Slip::WatchdogTrusted).then(|| spawn(work));
-        Self { certain, _task: task }
-    }
-
-    /// What it found last. Whether the whole process was held up in between is noticed.
-    async fn says(&self, me: &Process) -> bool {
-        let milli = Duration::from_millis(1);
-        loop {
-            let before = me.age();
-            clock::sleep(milli).await;
-            if me.age().saturating_sub(before) < milli * 5 {
-                return self.certain.load(Ordering::Relaxed);
-            }
+/// Waits until the whole process was not held up for a moment.
+async fn ran_on(me: &Process) {
+    let milli = Duration::from_millis(1);
+    loop {
+        let before = me.age();
+        clock::sleep(milli).await;
+        if me.age().saturating_sub(before) < milli * 5 {
+            return;
         }
     }
 }
