@@ -79,18 +79,28 @@ impl Committing<'_> {
 
     /// Deletes, and goes by how many keys that were.
     async fn delete(&self, path: &Path) -> Result<Outcome> {
-        let is_ticket = self.tickets.has(path);
+        let endpoints = &self.reader.endpoints;
+        if self.tickets.take(path) {
+            let asking = |link: Arc<Link>| {
+                let key = key::of(path);
+                async move { plain(&link, key).await }
+            };
+            let deleted = endpoints.call(self.call, asking).await?;
+            if deleted.count != Some(0) {
+                return self.deleted(path, deleted).await;
+            }
+            // Somebody else deleted it, and may have put something below its path.
+        }
         let asking = |link: Arc<Link>| {
             let key = key::of(path);
-            async move {
-                if is_ticket { plain(&link, key).await } else { childless(&link, key, path).await }
-            }
+            async move { childless(&link, key, path).await }
         };
-        let Deleted { at, count } = self.reader.endpoints.call(self.call, asking).await?;
+        let deleted = endpoints.call(self.call, asking).await?;
+        self.deleted(path, deleted).await
+    }
+
+    async fn deleted(&self, path: &Path, Deleted { at, count }: Deleted) -> Result<Outcome> {
         self.reader.saw(at);
-        if is_ticket {
-            self.tickets.remove(path);
-        }
         match count {
             // A container with children, too.
             None => Ok(refused(path, Why::HasChildren)),

@@ -24,14 +24,9 @@ impl Tickets {
         }
     }
 
-    /// Whether this is one of them.
-    pub(crate) fn has(&self, path: &Path) -> bool {
-        self.all().contains(path)
-    }
-
-    /// This one is gone.
-    pub(crate) fn remove(&self, path: &Path) {
-        self.all().remove(path);
+    /// Whether this was one of them: it is about to be deleted.
+    pub(crate) fn take(&self, path: &Path) -> bool {
+        self.all().remove(path)
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeSet<Path>> {
@@ -50,9 +45,9 @@ mod tests {
         for number in 0..=MOST {
             tickets.add(&path(number));
         }
-        assert!(tickets.has(&path(0)) && !tickets.has(&path(MOST)));
-        tickets.remove(&path(0));
+        assert!(!tickets.take(&path(MOST)));
+        assert!(tickets.take(&path(0)) && !tickets.take(&path(0)), "it is deleted once");
         tickets.add(&path(MOST));
-        assert!(tickets.has(&path(MOST)) && !tickets.has(&path(0)));
+        assert!(tickets.take(&path(MOST)));
     }
 }

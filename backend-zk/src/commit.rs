@@ -1,23 +1,21 @@
 //! Writing: a [`Plan`] is sent, and what the server refuses is either final or mended (`mend.rs`).
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
 
 use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{
-    Commit, Done, Freshness, Lifetime, Op, Outcome, Query, Rejected, Sequence, Txn, View,
-};
+use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Rejected, Txn};
 use tokio::time::Instant;
-use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult, Stat as ZkStat};
+use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult};
 
 use crate::container;
 use crate::error::{Sort, Trouble};
+use crate::lone::{Got, lone, remember, request, send_lone, tell};
+use crate::look::Look;
 use crate::mend::{Writing, unsent};
 use crate::plan::{Act, Facts, Plan, Role, Step};
-use crate::read::{self, translate};
-use crate::sift::sequence;
+use crate::read::translate;
 use crate::wire::Wire;
 
 /// How often a transaction is planned again while others change what it stands on; and as often as it
@@ -27,26 +25,17 @@ const ATTEMPTS: usize = 40;
 /// Applies a transaction that was validated.
 pub(crate) async fn commit(wire: &Wire, txn: &Txn) -> Result<Outcome> {
     let client = wire.client("commit")?;
-    let facts = Facts { vacated: vacated(wire, txn), ..Facts::default() };
-    let mut writing = Writing { wire, client: &client, txn, facts };
-    // On the heap: most transactions need nothing of it, and should not carry its state.
-    if writing.may_meet_ghosts() {
-        Box::pin(writing.find_ghosts()).await.map_err(unsent)?;
-    }
-    for _ in 0..ATTEMPTS + txn.ops.len() {
-        let plan = Plan::new(&txn.ops, &writing.facts, wire.access)?;
-        match writing.send(&plan).await? {
-            Sent::Done(commit) => return Ok(Outcome::Committed(commit)),
-            Sent::Refused(step, said) => {
-                if let Some(why) = Box::pin(writing.mend(step, said)).await? {
-                    let path = txn.ops[step.index].path().clone();
-                    return Ok(Outcome::Rejected(Rejected::new(step.index, path, why)));
-                }
-            }
+    let vacated = vacated(wire, txn);
+    let mut refused = None;
+    if let Some(op) = lone(txn, &vacated) {
+        match send_lone(wire, &client, op, Look::of(wire, &client, txn)).await? {
+            Ok(commit) => return Ok(Outcome::Committed(commit)),
+            Err(said) => refused = Some(said),
         }
     }
-    Err(Error::new(ErrorKind::Unreachable, "commit")
-        .because("what the transaction stands on kept changing"))
+    let facts = Facts { vacated, ..Facts::default() };
+    // On the heap: most transactions need nothing of it, and should not carry its state.
+    Box::pin(Writing { wire, client: &client, txn, facts }.commit(refused)).await
 }
 
 /// The operations that make what stays where the session has just removed a container.
@@ -67,19 +56,36 @@ enum Sent<'a> {
     Refused(&'a Step, ZkError),
 }
 
-/// What a step that was done gave back.
-enum Got {
-    Nothing,
-    Stat(ZkStat),
-    Made(String, ZkStat),
-}
-
 /// The answer to a request: everything was done, or the step at this place was refused.
 type Answer = Result<Vec<Got>, (usize, ZkError)>;
 
 impl<'a> Writing<'a> {
+    /// Plans and sends until it is done or refused for good. It may have been sent unplanned, and `refused`.
+    async fn commit(mut self, mut refused: Option<ZkError>) -> Result<Outcome> {
+        if self.may_meet_ghosts() {
+            Box::pin(self.find_ghosts()).await.map_err(unsent)?;
+        }
+        for _ in 0..ATTEMPTS + self.txn.ops.len() {
+            let plan = Plan::new(&self.txn.ops, &self.facts, self.wire.access)?;
+            let sent = match (refused.take(), plan.steps.last()) {
+                (Some(said), Some(own)) => Sent::Refused(own, said),
+                _ => self.send(&plan).await?,
+            };
+            match sent {
+                Sent::Done(commit) => return Ok(Outcome::Committed(commit)),
+                Sent::Refused(step, said) => {
+                    if let Some(why) = Box::pin(self.mend(step, said)).await? {
+                        let path = self.txn.ops[step.index].path().clone();
+                        return Ok(Outcome::Rejected(Rejected::new(step.index, path, why)));
+                    }
+                }
+            }
+        }
+        Err(Error::new(ErrorKind::Unreachable, "commit")
+            .because("what the transaction stands on kept changing"))
+    }
+
     async fn send<'p>(&self, plan: &'p Plan) -> Result<Sent<'p>> {
-        let own = OnceLock::new();
         // Whatever becomes of the request.
         for step in plan.steps.iter().filter(|step| step.role == Role::Guard) {
             self.wire.guards.add(step.act.path(), Instant::now());
@@ -87,20 +93,19 @@ impl<'a> Writing<'a> {
         for container in self.facts.hollow.values().flat_map(|hollow| &hollow.containers) {
             self.wire.vacated.add(container, Instant::now());
         }
+        let mut look = Look::of(self.wire, self.client, self.txn);
         let request = async {
             let answer = if is_plain(self.txn, plan) {
                 self.send_plain(&plan.steps).await
             } else {
                 Box::pin(self.send_multi(&plan.steps)).await
             };
-            if let Ok(Ok(got)) = &answer {
-                self.note_own(&plan.steps, got, &own);
+            if let (Ok(Ok(got)), Some(look)) = (&answer, &look) {
+                self.note_own(&plan.steps, got, look);
             }
             answer
         };
-        let query = self.txn.look.clone().map(Query::local);
-        let look: OptionFuture<_> =
-            query.as_ref().map(|query| read::read(self.wire, self.client, query, &own)).into();
+        let asked: OptionFuture<_> = look.as_ref().map(Look::ask).into();
         let witness = async {
             match self.witness(plan) {
                 Some(path) => self.wire.answer(self.client.check_stat(path)).await.ok().flatten(),
@@ -108,7 +113,7 @@ impl<'a> Writing<'a> {
             }
         };
         // All leave before any is answered.
-        let (answer, witness, look) = join3(request, witness, look).await;
+        let (answer, witness, seen) = join3(request, witness, asked).await;
         let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
             Ok(got) => got,
             Err((step, said)) => return Ok(Sent::Refused(&plan.steps[step], said)),
@@ -119,14 +124,8 @@ impl<'a> Writing<'a> {
         {
             commit.revision = Some(translate(&stat).created);
         }
-        if let Some(look) = look {
-            let mut view = match look {
-                Ok((view, _)) => view,
-                Err(_) => Box::pin(self.look_again(&own)).await?,
-            };
-            // What was read behind a commit reflects it.
-            view.revision = view.revision.max(commit.revision.unwrap_or_default());
-            commit.look = Some(view);
+        if let (Some(look), Some(seen)) = (&mut look, seen) {
+            commit.look = Some(look.told(seen, commit.revision).await?);
         }
         Ok(Sent::Done(commit))
     }
@@ -147,25 +146,11 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// The transaction was done, and its look got lost.
-    async fn look_again(&self, own: &OnceLock<Sequence>) -> Result<View> {
-        let Some(mut query) = self.txn.look.clone() else { return Ok(View::default()) };
-        query.freshness = Freshness::Latest;
-        let again = read::read(self.wire, self.client, &query, own).await;
-        let (view, _) = again.map_err(|trouble| trouble.translate("commit", Sort::Write))?;
-        Ok(view)
-    }
-
     /// Tells the look which ticket is its own.
-    fn note_own(&self, steps: &[Step], got: &[Got], own: &OnceLock<Sequence>) {
-        let Some(look) = &self.txn.look else { return };
+    fn note_own(&self, steps: &[Step], got: &[Got], look: &Look<'_>) {
         for (step, got) in steps.iter().zip(got) {
-            let op = &self.txn.ops[step.index];
-            if let (Got::Made(path, _), true) = (got, op.is_sequential() && step.role == Role::Own)
-                && op.path().parent_str() == Some(look.path.as_str())
-                && let Some(sequence) = sequence(path)
-            {
-                let _first = own.set(sequence).is_ok();
+            if let (Got::Made(Some(path), _), Role::Own) = (got, &step.role) {
+                look.note(&self.txn.ops[step.index], path);
             }
         }
     }
@@ -177,8 +162,8 @@ impl<'a> Writing<'a> {
             // Once for many: on the heap.
             return Box::pin(self.send_below(ancestors, own)).await;
         }
-        let request = self.request(&own.act);
-        let answer = async { definite(request.await, 0) };
+        let op = &self.txn.ops[own.index];
+        let answer = async { definite(request(self.wire, self.client, op).await, 0) };
         Ok(self.wire.answer(answer).await?.map(|got| vec![got]))
     }
 
@@ -194,7 +179,7 @@ impl<'a> Writing<'a> {
             _ => None.into(),
         };
         let last = ancestors.len();
-        let request = self.request(&own.act);
+        let request = request(self.wire, self.client, &self.txn.ops[own.index]);
         let answers = async {
             let (made, _used, request) = join3(join_all(made), used, request).await;
             let made = made.into_iter().enumerate();
@@ -226,34 +211,6 @@ impl<'a> Writing<'a> {
         }
     }
 
-    fn request<'s>(&'s self, act: &'s Act) -> impl Future<Output = Result<Got, ZkError>> + 's {
-        use futures_util::future::Either;
-        match act {
-            Act::Create { path, data, options } => {
-                let made = self.client.create(path, data, options);
-                Either::Left(Either::Left(async move {
-                    let (stat, sequence) = made.await?;
-                    let path = match sequence.into_i64() {
-                        -1 => path.clone(),
-                        _ => format!("{path}{sequence}"),
-                    };
-                    Ok(Got::Made(path, stat))
-                }))
-            }
-            Act::Set { path, data, version } => {
-                let set = self.client.set_data(path, data, *version);
-                Either::Left(Either::Right(async move { Ok(Got::Stat(set.await?)) }))
-            }
-            Act::Delete { path, version } => {
-                let deleted = self.client.delete(path, *version);
-                Either::Right(Either::Left(async move { deleted.await.map(|()| Got::Nothing) }))
-            }
-            Act::Check { .. } => {
-                Either::Right(Either::Right(async { Err(ZkError::Unimplemented) }))
-            }
-        }
-    }
-
     async fn send_multi(&self, steps: &[Step]) -> Result<Answer, Trouble> {
         let mut writer = self.client.new_multi_writer();
         for step in steps {
@@ -273,7 +230,7 @@ impl<'a> Writing<'a> {
                     if !stat.is_invalid() {
                         self.wire.hear_births();
                     }
-                    Got::Made(path, stat)
+                    Got::Made(Some(path), stat)
                 }
                 MultiWriteResult::SetData { stat } => Got::Stat(stat),
                 _ => Got::Nothing,
@@ -289,31 +246,17 @@ impl<'a> Writing<'a> {
         let mut revision = None;
         for (step, got) in steps.iter().zip(got) {
             let (op, done) = (&self.txn.ops[step.index], &mut done[step.index]);
-            let stat = match got {
-                Got::Stat(stat) if matches!(step.role, Role::Own | Role::Again) => stat,
-                Got::Made(path, stat) if step.role == Role::Own => {
-                    if op.is_sequential() {
-                        done.path = Path::new(&path)?;
-                        done.sequence = Some(sequence(&path).ok_or_else(exhausted)?);
-                    }
-                    stat
-                }
-                _ => continue,
+            let counts = match &got {
+                Got::Nothing => false,
+                Got::Stat(_) => matches!(step.role, Role::Own | Role::Again),
+                Got::Made(..) => step.role == Role::Own,
             };
-            // Some servers do not tell it of creates among others (ZOOKEEPER-4026).
-            if !stat.is_invalid() {
-                self.wire.see(&stat);
-                let stat = translate(&stat);
-                revision = Some(stat.modified);
-                done.stat = Some(stat);
+            if counts && let Some(when) = tell(self.wire, op, got, done)? {
+                revision = Some(when);
             }
         }
         for (op, done) in self.txn.ops.iter().zip(&done) {
-            match op {
-                Op::Create { sequential: true, .. } => self.wire.know(&done.path),
-                Op::Delete { path, .. } => self.wire.forget(path),
-                _ => {}
-            }
+            remember(self.wire, op, done);
         }
         Ok(Commit::new(revision, done, None))
     }
@@ -338,11 +281,4 @@ fn is_plain(txn: &Txn, plan: &Plan) -> bool {
         && own.role == Role::Own
         && !matches!(own.act, Act::Check { .. })
         && ancestors.iter().all(|step| matches!(step.role, Role::Ancestor(_)))
-}
-
-/// The server's counter has overflowed, and the node that it was written on was made.
-fn exhausted() -> Error {
-    Error::new(ErrorKind::Backend, "commit")
-        .because("the directory ran out of sequence numbers; use another")
-        .with_unknown_effect()
 }

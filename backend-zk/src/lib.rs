@@ -9,7 +9,8 @@
 //! Containers are ZooKeeper's own, with a mark in their data by which this backend tells them from
 //! nodes: see `container.rs`.
 //!
-//! Read `options.rs`, `backend.rs`, `session.rs`; then `commit.rs` with `plan.rs` and `mend.rs`, and `hub.rs`.
+//! Read `options.rs`, `backend.rs`, `session.rs`; then `lone.rs`, `commit.rs` with
+//! `plan.rs` and `mend.rs`, and `hub.rs`.
 
 mod backend;
 mod commit;
@@ -18,6 +19,8 @@ mod error;
 mod guard;
 mod hub;
 mod keep;
+mod lone;
+mod look;
 mod mend;
 mod news;
 mod nodelay;

@@ -282,14 +282,19 @@ fn text(path: &Path) -> String {
 
 /// The server's number of an expected version. One that no node can have is never sent as `-1`,
 /// which means any.
-fn version(expect: Expect) -> Option<i32> {
+pub(crate) fn version(expect: Expect) -> Option<i32> {
     match expect {
         Expect::Version(version) => Some(i32::try_from(version.get()).unwrap_or(i32::MAX)),
         Expect::Any | Expect::Absent => None,
     }
 }
 
-fn create_options(lifetime: Lifetime, sequential: bool, access: Access) -> CreateOptions<'static> {
+/// How a node of this kind is made.
+pub(crate) fn create_options(
+    lifetime: Lifetime,
+    sequential: bool,
+    access: Access,
+) -> CreateOptions<'static> {
     let mode = match (lifetime, sequential) {
         (Lifetime::Session, false) => CreateMode::Ephemeral,
         (Lifetime::Session, true) => CreateMode::EphemeralSequential,

@@ -62,7 +62,7 @@ impl Server {
     /// program that `dev/bench` built.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let peers: &[&str] = match self {
-            Self::Zookeeper => &["curator", "kazoo"],
+            Self::Zookeeper => &["same", "curator", "kazoo"],
             Self::Etcd => &["same", "go"],
         };
         ["ours", "plain", "floor", "bare"].iter().chain(peers).copied()

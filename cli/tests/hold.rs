@@ -1,4 +1,4 @@
-//! `synod lock`, `synod elect` and `synod inspect` as a person types them, on a real server.
+//! `synod lock`, `synod elect` and `synod inspect` as a person types them, on real servers.
 
 #![cfg(unix)]
 
@@ -11,32 +11,78 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::required;
+use synod_conformance::server::zookeeper::{Ensemble, TICK};
 
-static ETCD: LazyLock<Result<Cluster, String>> = LazyLock::new(|| Cluster::start(1));
+static ZOOKEEPER: LazyLock<Result<Server, String>> =
+    LazyLock::new(|| Ensemble::start(1).map(Server::ZooKeeper));
+static ETCD: LazyLock<Result<Server, String>> =
+    LazyLock::new(|| Cluster::start(1).map(Server::Etcd));
 
 /// How often something is looked for before it is taken for not there.
 const LOOKS: usize = 3_000;
 
-fn url(cluster: &Cluster) -> String {
-    format!("etcd://{}?session=2s", cluster.addresses()[0])
+/// A store that runs.
+enum Server {
+    ZooKeeper(Ensemble),
+    Etcd(Cluster),
 }
 
-fn synod(arguments: &[&str]) -> Command {
-    // Who starts the tests may have signals ignored, as `nohup` has, and what is started heeds that.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_synod")]);
-    let cluster = ETCD.as_ref().expect("it runs");
-    command.env("SYNOD_STORE", url(cluster)).args(arguments);
-    command
-}
+impl Server {
+    /// Another one of the kind.
+    fn another(&self) -> Self {
+        let another = match self {
+            Self::ZooKeeper(_) => Ensemble::start(1).map(Self::ZooKeeper),
+            Self::Etcd(_) => Cluster::start(1).map(Self::Etcd),
+        };
+        another.expect("there is one already")
+    }
 
-fn output(arguments: &[&str]) -> Output {
-    synod(arguments).output().expect("it starts")
-}
+    fn kill(&mut self) {
+        let killed = match self {
+            Self::ZooKeeper(servers) => servers.kill(0),
+            Self::Etcd(servers) => servers.kill(0),
+        };
+        killed.expect("it runs");
+    }
 
-/// The exit code of a command that runs to its end.
-fn code(arguments: &[&str]) -> Option<i32> {
-    output(arguments).status.code()
+    fn url(&self) -> String {
+        match self {
+            Self::ZooKeeper(servers) => {
+                let (address, tick) = (servers.addresses()[0], TICK.as_millis());
+                format!("zk://{address}?acl=open&session=2s&tick={tick}ms")
+            }
+            Self::Etcd(servers) => format!("etcd://{}?session=2s", servers.addresses()[0]),
+        }
+    }
+
+    fn synod(&self, arguments: &[&str]) -> Command {
+        // Who starts the tests may have signals ignored, as `nohup` has, and what is started heeds that.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_synod")]);
+        command.env("SYNOD_STORE", self.url()).args(arguments);
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.synod(arguments).output().expect("it starts")
+    }
+
+    /// The exit code of a command that runs to its end.
+    fn code(&self, arguments: &[&str]) -> Option<i32> {
+        self.output(arguments).status.code()
+    }
+
+    /// A command that holds something until its input ends.
+    fn holds(&self, words: &[&str]) -> Running {
+        let mut held = Running::start(&mut self.synod(&[words, &["--"], HOLD].concat()));
+        assert_eq!(held.line(), "in");
+        held
+    }
+
+    /// How many stand in line at a path.
+    fn standing(&self, path: &str) -> usize {
+        text(&self.output(&["inspect", "--json", path]).stdout).lines().count()
+    }
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -108,64 +154,53 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     panic!("{what}: not so in the end");
 }
 
-/// How many stand in line at a path.
-fn standing(path: &str) -> usize {
-    text(&output(&["inspect", "--json", path]).stdout).lines().count()
-}
-
 const HOLD: &[&str] = &["sh", "-c", "echo in; exec cat >/dev/null"];
 
-fn holds(words: &[&str]) -> Running {
-    let mut held = Running::start(&mut synod(&[words, &["--"], HOLD].concat()));
-    assert_eq!(held.line(), "in");
-    held
-}
-
-fn two_exclude_each_other() {
-    let held = holds(&["lock", "/two"]);
-    assert_eq!(code(&["lock", "--try", "/two", "--", "echo", "x"]), Some(75));
-    assert_eq!(code(&["lock", "--try", "-E", "3", "/two", "--", "true"]), Some(3));
-    let late = output(&["lock", "--timeout", "200ms", "/two", "--", "echo", "x"]);
+fn two_exclude_each_other(on: &Server) {
+    let held = on.holds(&["lock", "/two"]);
+    assert_eq!(on.code(&["lock", "--try", "/two", "--", "echo", "x"]), Some(75));
+    assert_eq!(on.code(&["lock", "--try", "-E", "3", "/two", "--", "true"]), Some(3));
+    let late = on.output(&["lock", "--timeout", "200ms", "/two", "--", "echo", "x"]);
     assert_eq!((late.status.code(), text(&late.stdout)), (Some(75), String::new()));
     assert!(text(&late.stderr).contains("/two was not to be had within 200ms"));
-    let mut next = Running::start(&mut synod(&["lock", "/two", "--", "echo", "entered"]));
-    eventually("the next one waits", || standing("/two") == 2);
+    let mut next = Running::start(&mut on.synod(&["lock", "/two", "--", "echo", "entered"]));
+    eventually("the next one waits", || on.standing("/two") == 2);
     held.ends_with(0);
     assert_eq!(next.line(), "entered");
     next.ends_with(0);
-    eventually("it is free", || standing("/two") == 0);
+    eventually("it is free", || on.standing("/two") == 0);
 }
 
-fn the_exit_code_is_that_of_the_command() {
-    assert_eq!(code(&["lock", "/code", "--", "sh", "-c", "exit 7"]), Some(7));
-    assert_eq!(code(&["lock", "/code", "--", "sh", "-c", "kill -9 $$"]), Some(137));
-    assert_eq!(code(&["lock", "/code", "--", "/no/such/command"]), Some(127));
-    assert_eq!(code(&["lock", "/code", "--", "/dev/null"]), Some(126));
-    let refused = output(&["lock", "/code", "--grace", "5s", "--", "true"]);
+fn the_exit_code_is_that_of_the_command(on: &Server) {
+    assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "kill -9 $$"]), Some(137));
+    assert_eq!(on.code(&["lock", "/code", "--", "/no/such/command"]), Some(127));
+    assert_eq!(on.code(&["lock", "/code", "--", "/dev/null"]), Some(126));
+    let refused = on.output(&["lock", "/code", "--grace", "5s", "--", "true"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("say less, or ?session=TIME"));
-    assert_eq!(standing("/code"), 0);
+    assert_eq!(on.standing("/code"), 0);
 }
 
-fn the_command_is_told_its_token_and_reads_its_input() {
+fn the_command_is_told_its_token_and_reads_its_input(on: &Server) {
     let mut last = 0;
     for _ in 0..3 {
-        let told = output(&["lock", "/env", "--", "sh", "-c", "echo $SYNOD_TOKEN $SYNOD_PATH"]);
+        let told = on.output(&["lock", "/env", "--", "sh", "-c", "echo $SYNOD_TOKEN $SYNOD_PATH"]);
         let said = text(&told.stdout);
         let (token, path) = said.split_once(' ').expect("two words");
         let token: u64 = token.parse().expect("a number");
         assert!(token > last && path == "/env", "{said}");
         last = token;
     }
-    let mut cat = Running::start(&mut synod(&["lock", "/env", "--", "cat"]));
+    let mut cat = Running::start(&mut on.synod(&["lock", "/env", "--", "cat"]));
     cat.child.stdin.take().expect("piped").write_all(b"through\n").expect("it reads");
     assert_eq!(cat.line(), "through");
     cat.ends_with(0);
 }
 
-fn signals_are_passed_on() {
+fn signals_are_passed_on(on: &Server) {
     let script = "trap 'echo got; exit 3' USR1; echo in; while :; do sleep 0.05; done";
-    let mut traps = Running::start(&mut synod(&["lock", "/signal", "--", "sh", "-c", script]));
+    let mut traps = Running::start(&mut on.synod(&["lock", "/signal", "--", "sh", "-c", script]));
     assert_eq!(traps.line(), "in");
     traps.signal("USR1");
     assert_eq!(traps.line(), "got");
@@ -173,87 +208,89 @@ fn signals_are_passed_on() {
 
     // The whole group is told, and killed if it does not listen.
     let script = "sleep 1000 & echo $!; wait";
-    let mut listens = Running::start(&mut synod(&["lock", "/signal", "--", "sh", "-c", script]));
+    let mut listens = Running::start(&mut on.synod(&["lock", "/signal", "--", "sh", "-c", script]));
     let grandchild = listens.number();
     listens.signal("TERM");
     listens.ends_with(143);
     assert!(!runs(grandchild));
     let script = "trap '' TERM; sh -c 'echo $$; exec sleep 1000'; sleep 1000";
-    let mut deaf = Running::start(&mut synod(&["lock", "/signal", "--", "sh", "-c", script]));
+    let mut deaf = Running::start(&mut on.synod(&["lock", "/signal", "--", "sh", "-c", script]));
     let grandchild = deaf.number();
     deaf.signal("TERM");
     deaf.ends_with(137);
     eventually("it was killed", || !runs(grandchild));
-    assert_eq!(standing("/signal"), 0);
+    assert_eq!(on.standing("/signal"), 0);
 }
 
-fn who_is_interrupted_while_waiting_leaves_the_line() {
-    let held = holds(&["lock", "/wait"]);
+fn who_is_interrupted_while_waiting_leaves_the_line(on: &Server) {
+    let held = on.holds(&["lock", "/wait"]);
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-        let waits = Running::start(&mut synod(&["lock", "/wait", "--", "echo", "x"]));
-        eventually("he waits", || standing("/wait") == 2);
+        let waits = Running::start(&mut on.synod(&["lock", "/wait", "--", "echo", "x"]));
+        eventually("he waits", || on.standing("/wait") == 2);
         waits.signal(name);
         waits.ends_with(code);
-        assert_eq!(standing("/wait"), 1);
+        assert_eq!(on.standing("/wait"), 1);
     }
     held.ends_with(0);
 }
 
-fn a_command_does_not_outlive_what_was_killed() {
+fn a_command_does_not_outlive_what_was_killed(on: &Server) {
     let script = "trap '' TERM; sh -c 'echo $$; exec sleep 1000' & echo $$; wait";
-    let mut held = Running::start(&mut synod(&["lock", "/killed", "--", "sh", "-c", script]));
+    let mut held = Running::start(&mut on.synod(&["lock", "/killed", "--", "sh", "-c", script]));
     let (one, two) = (held.number(), held.number());
     assert!(runs(one) && runs(two));
     held.signal("KILL");
     eventually("its command is gone", || !runs(one) && !runs(two));
-    eventually("it is free", || standing("/killed") == 0);
+    eventually("it is free", || on.standing("/killed") == 0);
 }
 
-fn a_command_is_ended_when_the_lock_is_lost() {
+fn a_command_is_ended_when_the_lock_is_lost(on: &Server) {
     // Somebody removes it.
     let mut held =
-        Running::start(&mut synod(&["lock", "/lost", "--", "sh", "-c", "echo $$; sleep 1000"]));
+        Running::start(&mut on.synod(&["lock", "/lost", "--", "sh", "-c", "echo $$; sleep 1000"]));
     let process = held.number();
-    let told = text(&output(&["inspect", "--json", "/lost"]).stdout);
+    let told = text(&on.output(&["inspect", "--json", "/lost"]).stdout);
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(code(&["delete", told["path"].as_str().expect("a path")]), Some(0));
+    assert_eq!(on.code(&["delete", told["path"].as_str().expect("a path")]), Some(0));
     held.ends_with(76);
     assert!(!runs(process));
 
     // The store is gone: the command ends before its session can have.
-    let mut own = Cluster::start(1).expect("there is one already");
+    let mut own = on.another();
     let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
-    command.env("SYNOD_STORE", url(&own)).args(["lock", "/lost", "--"]);
+    command.env("SYNOD_STORE", own.url()).args(["lock", "/lost", "--"]);
     let script = "trap '' TERM; sh -c 'echo $$; exec sleep 1000' & echo $$; wait";
     let mut held = Running::start(command.args(["sh", "-c", script]));
     let (one, two) = (held.number(), held.number());
-    own.kill(0).expect("it runs");
+    own.kill();
     held.ends_with(76);
     assert!(!runs(one));
     // Nobody waits for the child of a command: it was killed, and may be on its way.
     eventually("its child is gone", || !runs(two));
 }
 
-fn some_share() {
-    let (one, two) = (holds(&["lock", "--shared", "/shared"]), holds(&["lock", "-s", "/shared"]));
-    assert_eq!(code(&["lock", "--try", "/shared", "--", "true"]), Some(75));
+fn some_share(on: &Server) {
+    let (one, two) =
+        (on.holds(&["lock", "--shared", "/shared"]), on.holds(&["lock", "-s", "/shared"]));
+    assert_eq!(on.code(&["lock", "--try", "/shared", "--", "true"]), Some(75));
     one.ends_with(0);
     two.ends_with(0);
     let (one, two) =
-        (holds(&["lock", "-n", "2", "/some"]), holds(&["lock", "--permits", "2", "/some"]));
-    assert_eq!(code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(75));
+        (on.holds(&["lock", "-n", "2", "/some"]), on.holds(&["lock", "--permits", "2", "/some"]));
+    assert_eq!(on.code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(75));
     one.ends_with(0);
-    assert_eq!(code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(0));
+    assert_eq!(on.code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(0));
     two.ends_with(0);
 }
 
-fn one_leads_and_the_next_after_him() {
-    let leads = holds(&["elect", "--label", "one", "/elect"]);
-    assert_eq!(code(&["elect", "--try", "/elect", "--", "true"]), Some(75));
-    let mut next =
-        Running::start(&mut synod(&[&["elect", "--label", "two", "/elect", "--"], HOLD].concat()));
-    eventually("the next one waits", || standing("/elect") == 2);
-    let told = text(&output(&["inspect", "/elect"]).stdout);
+fn one_leads_and_the_next_after_him(on: &Server) {
+    let leads = on.holds(&["elect", "--label", "one", "/elect"]);
+    assert_eq!(on.code(&["elect", "--try", "/elect", "--", "true"]), Some(75));
+    let mut next = Running::start(
+        &mut on.synod(&[&["elect", "--label", "two", "/elect", "--"], HOLD].concat()),
+    );
+    eventually("the next one waits", || on.standing("/elect") == 2);
+    let told = text(&on.output(&["inspect", "/elect"]).stdout);
     let lines: Vec<&str> = told.lines().collect();
     assert_eq!(lines[0], "/elect: 1 holds, 1 waits");
     assert!(lines[1].contains("holds") && lines[1].ends_with("one"), "{told}");
@@ -261,7 +298,7 @@ fn one_leads_and_the_next_after_him() {
     leads.ends_with(0);
     assert_eq!(next.line(), "in");
     next.ends_with(0);
-    assert_eq!(text(&output(&["inspect", "/elect"]).stdout), "/elect: free");
+    assert_eq!(text(&on.output(&["inspect", "/elect"]).stdout), "/elect: free");
 }
 
 /// Types into a terminal of its own: a line for the command to read, then Ctrl-C.
@@ -282,10 +319,10 @@ _, status = os.waitpid(pid, 0)
 print(os.waitstatus_to_exitcode(status))
 "#;
 
-fn a_command_has_the_terminal() {
+fn a_command_has_the_terminal(on: &Server) {
     let script = "echo asks; read -r word; echo got $word; sleep 1000";
     let mut python = Command::new("python3");
-    python.env("SYNOD_STORE", url(ETCD.as_ref().expect("it runs")));
+    python.env("SYNOD_STORE", on.url());
     python.args([
         "-c",
         TYPIST,
@@ -304,10 +341,10 @@ fn a_command_has_the_terminal() {
     assert!(child.wait().expect("it was started").success());
     // The interrupt is the command's; what it ends with is passed on.
     assert_eq!(typed.trim(), "130");
-    assert_eq!(standing("/tty"), 0);
+    assert_eq!(on.standing("/tty"), 0);
 }
 
-type Scene = (&'static str, fn());
+type Scene = (&'static str, fn(&Server));
 
 const SCENES: &[Scene] = &[
     ("two_exclude_each_other", two_exclude_each_other),
@@ -328,24 +365,33 @@ const SCENES: &[Scene] = &[
     ("a_command_has_the_terminal", a_command_has_the_terminal),
 ];
 
-fn main() -> ExitCode {
-    let missing = if cfg!(feature = "etcd") {
-        ETCD.as_ref().err().cloned()
+type Stand = &'static LazyLock<Result<Server, String>>;
+
+/// The scenes on one of the servers.
+fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
+    let missing = if compiled {
+        server.as_ref().err().cloned()
     } else {
-        Some("etcd is not compiled in".into())
+        Some(format!("{name} is not compiled in"))
     };
-    let trial = |(name, scene): &Scene| {
-        let scene = *scene;
-        let trial = Trial::test(*name, move || {
-            scene();
+    let trial = |(scene, play): &Scene| {
+        let play = *play;
+        let trial = Trial::test(format!("{name}::{scene}"), move || {
+            play(server.as_ref().map_err(Clone::clone)?);
             Ok::<(), Failed>(())
         });
         match &missing {
-            Some(why) if !required() || !cfg!(feature = "etcd") => {
+            Some(why) if !required() || !compiled => {
                 trial.with_ignored_flag(true).with_kind(why.clone())
             }
             _ => trial,
         }
     };
-    libtest_mimic::run(&Arguments::from_args(), SCENES.iter().map(trial).collect()).exit_code()
+    SCENES.iter().map(trial).collect()
+}
+
+fn main() -> ExitCode {
+    let mut all = trials("zookeeper", cfg!(feature = "zookeeper"), &ZOOKEEPER);
+    all.extend(trials("etcd", cfg!(feature = "etcd"), &ETCD));
+    libtest_mimic::run(&Arguments::from_args(), all).exit_code()
 }

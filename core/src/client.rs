@@ -152,6 +152,9 @@ impl Client {
     }
 
     async fn session_by(&self, deadline: Deadline) -> Result<Session> {
+        if let Some(session) = self.generations.live(&self.root) {
+            return Ok(session);
+        }
         let session = self.generations.session(&self.root);
         match select(pin!(session), pin!(deadline.passed())).await {
             Either::Left((session, _)) => session,

@@ -113,6 +113,11 @@ pub(crate) fn check_segment(segment: &str) -> Result<(), (usize, &'static str)> 
         "." | ".." => return Err((0, "a name is not . or ..")),
         _ => {}
     }
+    // What most names are made of, byte by byte.
+    let plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'/';
+    if segment.len() <= MAX_NAME_BYTES && segment.bytes().all(plain) {
+        return Ok(());
+    }
     for (at, c) in segment.char_indices() {
         if c == '/' {
             return Err((at, "a name holds no /"));

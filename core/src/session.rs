@@ -92,6 +92,11 @@ impl Session {
         Self { reach: Reach { store, ..self.reach.clone() }, jobs: self.jobs.clone() }
     }
 
+    /// [`Session::namespace`], for whom the root may be the store's own.
+    pub(crate) fn below(&self, root: &Path) -> Self {
+        if root.is_root() { self.clone() } else { self.namespace(root.clone()) }
+    }
+
     /// Who this session is, and what its store can and cannot do.
     pub fn info(&self) -> &SessionInfo {
         self.reach.store.session()

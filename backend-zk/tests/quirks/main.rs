@@ -70,6 +70,7 @@ use trips::{
     a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
     an_idle_session_gives_signs_of_life_only, one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need, two_requests_of_one_call_take_one_round_trip,
+    who_waits_for_the_lead_asks_for_little,
 };
 use wide::{
     a_parent_that_the_transaction_makes_itself_is_made_once,
@@ -98,6 +99,7 @@ quirks![
     a_call_asks_for_all_it_needs_at_once,
     one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need,
+    who_waits_for_the_lead_asks_for_little,
     an_idle_session_gives_signs_of_life_only,
     a_narrow_link_takes_its_time,
     empty_containers_do_not_keep_a_node_from_being_deleted,

@@ -9,6 +9,7 @@ use synod_conformance::harness::Link;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::verb::Verb;
 use synod_core::client::{Client, ClientOptions};
+use synod_core::recipe::election::Election;
 use synod_core::recipe::leader_latch::LeaderLatch;
 use synod_core::recipe::mutex::Mutex;
 use synod_core::recipe::semaphore::Semaphore;
@@ -198,6 +199,34 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     let _lead = second.leading().await.expect("answers");
     asks_for(&links, bobs, &[Verb::List]).await;
     second.close().await.expect("answers");
+    asks_for(&links, bobs, &[Verb::Delete]).await;
+}
+
+/// What a leader proclaims wakes nobody who waits: he watches in a way that lasts.
+pub(super) async fn who_waits_for_the_lead_asks_for_little() {
+    let links = Links::start(&server().addresses()).expect("there are ports");
+    let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
+    let election = |client: &Client| Election::new(client, path("/counted/lead"));
+    // The directory is there.
+    let stays = bob.create(&path("/counted/lead/x"), "", Lifetime::Persistent).await;
+    assert!(stays.expect("answers").committed().is_some());
+    let _before = (links.take_requests(anns), links.take_requests(bobs));
+
+    let leader = election(&ann).campaign("ann").await.expect("answers");
+    asks_for(&links, anns, &[Verb::Create, Verb::List]).await;
+    let resigned = async {
+        asks_for(&links, bobs, &[Verb::Create, Verb::List, Verb::Watch, Verb::Get]).await;
+        for _ in 0..3 {
+            leader.proclaim("again").await.expect("answers");
+            asks_for(&links, anns, &[Verb::Set]).await;
+        }
+        leader.resign().await.expect("answers");
+        asks_for(&links, anns, &[Verb::Delete]).await;
+    };
+    let next = election(&bob);
+    let (led, ()) = join(next.campaign("bob"), resigned).await;
+    asks_for(&links, bobs, &[Verb::List, Verb::Unwatch]).await;
+    led.expect("answers").resign().await.expect("answers");
     asks_for(&links, bobs, &[Verb::Delete]).await;
 }
 

@@ -1,5 +1,6 @@
-//! [`Bare`]: `zookeeper-client`.
+//! [`Bare`]: `zookeeper-client`; and [`Same`], which asks what ours asks.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,6 +20,14 @@ const DIR: &str = "/bare-bench";
 pub struct Bare {
     address: String,
     clients: Vec<Client>,
+}
+
+/// The same crate, which asks for a lock that nobody else wants exactly what ours asks.
+#[derive(Debug)]
+pub struct Same {
+    bare: Bare,
+    /// How many tickets there were: each has a name of its own.
+    drawn: Cell<u64>,
 }
 
 impl Bare {
@@ -109,6 +118,51 @@ impl Bare {
             set.await?;
         }
         Ok(stopwatch.stop(laps))
+    }
+}
+
+impl Same {
+    /// Works on the server at the address.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub async fn connect(address: &str) -> Result<Self, Failure> {
+        Ok(Self { bare: Bare::connect(address).await?, drawn: Cell::default() })
+    }
+
+    /// Draws a ticket with a look at the line behind it, and deletes it.
+    async fn locks(&self, task: &Task) -> Result<Report, Failure> {
+        let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
+        for lane in 0..task.clients {
+            self.bare.clients[0].mkdir(&format!("{DIR}/locks/same-{lane}"), &open).await?;
+        }
+        let lanes = (0..task.clients).map(|lane| {
+            let (client, drawn) = (self.bare.clients[0].clone(), &self.drawn);
+            let dir = format!("{DIR}/locks/same-{lane}");
+            let ticket = CreateMode::EphemeralSequential.with_acls(Acls::anyone_all());
+            async move || {
+                drawn.set(drawn.get() + 1);
+                let name = format!("{dir}/_c_{lane:08x}-0000-0000-0000-{:012x}-lock-", drawn.get());
+                // Both leave before either is answered.
+                let (made, line) = (client.create(&name, b"", &ticket), client.get_children(&dir));
+                let (_stat, sequence) = made.await?;
+                let (_names, _stat) = line.await?;
+                client.delete(&format!("{name}{sequence}"), None).await?;
+                Ok(())
+            }
+        });
+        drive(task, lanes.collect()).await
+    }
+}
+
+#[async_trait(?Send)]
+impl Racer for Same {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::Lock => self.locks(task).await.map(Some),
+            _ => Ok(None),
+        }
     }
 }
 

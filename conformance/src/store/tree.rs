@@ -18,6 +18,7 @@ cases![
     "C-TREE-2" catches [ParentGoesWithLastChild] => a_node_stays_when_its_last_child_goes,
     "C-TREE-3" catches [DeleteIgnoresChildren] => a_node_with_children_is_not_deleted,
     "C-TREE-3" catches [ContainerDeletesItsChildren] => a_container_with_children_is_not_deleted,
+    "C-TREE-3" catches [ContainerDeletesItsChildren] => nor_is_one_where_a_ticket_was,
     "C-TREE-4" catches [EphemeralMayHaveChildren] => nothing_is_created_below_an_ephemeral_node,
     "C-TREE-4" catches [EphemeralMayHaveGrandchildren] => nothing_is_created_far_below_an_ephemeral_node,
     "L-KV-16" catches [NoImplicitParents] => a_deep_create_beside_deletes_never_misses_a_parent,
@@ -166,6 +167,23 @@ async fn a_container_with_children_is_not_deleted(world: World) {
 
     assert_eq!(no.why, Why::HasChildren);
     assert!(ann.exists(&child).await);
+}
+
+async fn nor_is_one_where_a_ticket_was(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    // However it went: with the owner's knowledge, or without.
+    for (round, deleter) in [&ann, &bob].into_iter().enumerate() {
+        let drawn = ann.draw(&world.at(&format!("d/{round}-")), Lifetime::Session).await;
+        let version = drawn.stat.expect("a create alone tells what the node is").version;
+        deleter.commit(Txn::new().delete(&drawn.path, Expect::Version(version))).await;
+        let child = drawn.path.join("child").expect("valid");
+        bob.create(&child, "").await;
+
+        let no = ann.rejected(Txn::new().delete(&drawn.path, Expect::Any)).await;
+
+        assert_eq!((&no.path, no.why), (&drawn.path, Why::HasChildren));
+        assert!(bob.exists(&child).await);
+    }
 }
 
 async fn nothing_is_created_below_an_ephemeral_node(world: World) {

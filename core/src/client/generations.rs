@@ -126,6 +126,14 @@ impl Generations {
         self.state.send_replace(Connection::Closed);
     }
 
+    /// The session, if it is not lost, as seen from below `root`: what nobody has to wait for.
+    pub(super) fn live(&self, root: &Path) -> Option<Session> {
+        match &*self.lock() {
+            Current::Live(session) if !session.is_lost() => Some(session.below(root)),
+            _ => None,
+        }
+    }
+
     /// Waits for a session that is not lost, and gives it as seen from below `root`.
     pub(super) async fn session(&self, root: &Path) -> Result<Session> {
         let found = self.until(|current| match current {
@@ -142,7 +150,7 @@ impl Generations {
             // Whoever asks for another at once, and again, is at least to be seen to.
             yield_now().await;
         }
-        Ok(if root.is_root() { session } else { session.namespace(root.clone()) })
+        Ok(session.below(root))
     }
 
     /// Waits until there will be no other session.

@@ -182,9 +182,8 @@ impl Standing {
     pub(crate) fn of(node: &Node) -> Option<Self> {
         let sequence = node.sequence?;
         let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
-        let digits = format!("{:010}", sequence.get());
         // Where the store adds no digits, only what is named as we name it is a ticket.
-        let stem = name.strip_suffix(&digits).or(name.starts_with("_c_").then_some(name));
+        let stem = without_digits(name, sequence).or(name.starts_with("_c_").then_some(name));
         let claim = stem.and_then(claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
             (is_owners || mutant::is(Mutant::StrangersCount)).then_some(Claim::Alone)
@@ -197,6 +196,17 @@ impl Standing {
             order: sequence,
         })
     }
+}
+
+/// A name without the digits that the store added: the sequence, as ten of them or more.
+fn without_digits(name: &str, sequence: Sequence) -> Option<&str> {
+    let (mut stem, mut left, mut digits) = (name, sequence.get(), 0);
+    while digits < 10 || left > 0 {
+        let digit = char::from_digit(u32::try_from(left % 10).ok()?, 10)?;
+        stem = stem.strip_suffix(digit)?;
+        (left, digits) = (left / 10, digits + 1);
+    }
+    Some(stem)
 }
 
 /// What a ticket wants whose name, without the digits of the store, is this.

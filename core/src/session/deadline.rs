@@ -39,4 +39,13 @@ impl Deadline {
         Error::new(ErrorKind::Unreachable, doing)
             .because(format!("no answer within {:?}", self.limit))
     }
+
+    /// [`Deadline::error`], when the store answers nobody in this session.
+    pub(crate) fn error_suspended(self, doing: &'static str) -> Error {
+        Error::new(ErrorKind::Unreachable, doing).because(format!(
+            "no answer within {:?}; the session is suspended, and goes on if a server answers before its \
+             time to live is over: are the servers running, and is the way to them open?",
+            self.limit
+        ))
+    }
 }

@@ -50,6 +50,10 @@ impl Life {
 
     /// The status as of this very moment.
     pub(crate) fn now(&self) -> Status {
+        let (told, store) = (*self.told.borrow(), *self.store.borrow());
+        if told == store {
+            return told;
+        }
         self.change(|told| {
             let store = *self.store.borrow();
             (!told.is_lost() || mutant::is(Mutant::LostTakenBack)).then_some(store)

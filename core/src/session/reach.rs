@@ -15,7 +15,7 @@ use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
-use crate::store::{Loss, Store};
+use crate::store::{Loss, Status, Store};
 
 /// How a session's calls behave.
 #[derive(Clone, Debug)]
@@ -36,14 +36,15 @@ pub(super) struct Reach {
 /// Why a call ends that did not come to its end.
 pub(super) enum Stop {
     Lost(Loss),
-    Late,
+    Late { suspended: bool },
 }
 
 impl Stop {
     pub(super) fn error(&self, doing: &'static str, deadline: Deadline) -> Error {
         match self {
             Self::Lost(why) => over(*why, doing),
-            Self::Late => deadline.error(doing),
+            Self::Late { suspended: false } => deadline.error(doing),
+            Self::Late { suspended: true } => deadline.error_suspended(doing),
         }
     }
 }
@@ -64,11 +65,13 @@ impl Reach {
     pub(super) async fn stopped(&self, deadline: Deadline) -> Stop {
         if mutant::is(Mutant::CallOutlivesSession) {
             deadline.passed().await;
-            return Stop::Late;
+            return Stop::Late { suspended: false };
         }
         match select(pin!(self.life.lost()), pin!(deadline.passed())).await {
             Either::Left((why, _)) => Stop::Lost(why),
-            Either::Right(_) => Stop::Late,
+            Either::Right(_) => {
+                Stop::Late { suspended: matches!(self.life.now(), Status::Suspended { .. }) }
+            }
         }
     }
 

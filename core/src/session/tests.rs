@@ -321,6 +321,24 @@ async fn one_deadline_covers_all_repetitions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_waits_in_a_suspended_session_is_told_so() {
+    let (script, session) = opened().await;
+    script.reads([Fault::Refused; 400]);
+    script.commits([Fault::Refused; 400]);
+    let read = || async { session.read(Query::node(path("/a"))).await.expect_err("refused") };
+    assert!(!read().await.to_string().contains("suspended"));
+
+    script.say(1, Status::Suspended { until: clock::now() + 10 * LIMIT });
+    let set = Txn::new().set(path("/a"), "x", Expect::Any);
+    let write = session.commit(set).await.expect_err("refused");
+    for error in [read().await, write] {
+        let told = error.to_string();
+        assert!(told.contains("no answer within 5s; the session is suspended"), "{told}");
+        assert!(told.contains("are the servers running"), "{told}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_write_that_is_not_answered_may_have_happened() {
     let (script, session) = opened().await;
     script.commits([Fault::SlowReply(LIMIT * 2), Fault::SlowReply(LIMIT * 2)]);

@@ -29,9 +29,9 @@ const DOING: &str = "commit";
 /// Its call, retries included, is one future of its own. When whoever waits for it stops waiting,
 /// in whatever way, and something may have been sent, the session's sweeper goes on with it, and
 /// then takes back what it created.
-pub(super) struct Write {
-    reach: Reach,
-    jobs: mpsc::UnboundedSender<Job>,
+pub(super) struct Write<'a> {
+    reach: &'a Reach,
+    jobs: &'a mpsc::UnboundedSender<Job>,
     flight: Arc<Flight>,
     call: Option<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
     undo: Undo,
@@ -61,8 +61,8 @@ struct Made {
     ephemeral: bool,
 }
 
-impl Write {
-    pub(super) fn new(reach: &Reach, jobs: &mpsc::UnboundedSender<Job>, txn: Txn) -> Self {
+impl<'a> Write<'a> {
+    pub(super) fn new(reach: &'a Reach, jobs: &'a mpsc::UnboundedSender<Job>, txn: Txn) -> Self {
         let flight = Arc::<Flight>::default();
         let undo = Undo::of(&txn, reach);
         let (driven, seen) = (reach.clone(), flight.clone());
@@ -70,7 +70,7 @@ impl Write {
             Some(sequential) => Box::pin(create(driven, sequential, seen)),
             None => Box::pin(commit(driven, txn, seen)),
         };
-        Self { reach: reach.clone(), jobs: jobs.clone(), flight, call: Some(call), undo }
+        Self { reach, jobs, flight, call: Some(call), undo }
     }
 
     /// Waits for its end, no longer than the session lives and the deadline allows.
@@ -142,7 +142,7 @@ impl Write {
     }
 }
 
-impl Drop for Write {
+impl Drop for Write<'_> {
     fn drop(&mut self) {
         self.hand_over(true);
     }

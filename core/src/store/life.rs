@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::Instant;
 use crate::store::session::{Loss, Status, certain_until};
@@ -20,6 +20,8 @@ pub struct Life<K = u64> {
     ttl: Duration,
     slack: Duration,
     status: watch::Sender<Status>,
+    /// Woken when it is lost. Each call waits for that, and few for the status.
+    ended: Notify,
     feeds: Mutex<BTreeMap<K, Feed>>,
 }
 
@@ -28,7 +30,7 @@ impl<K: Ord> Life<K> {
     /// `slack`: see [`certain_until`].
     pub fn new(ttl: Duration, sent: Instant, slack: Duration) -> Self {
         let status = watch::Sender::new(Status::Live { until: certain_until(sent, ttl, slack) });
-        Self { ttl, slack, status, feeds: Mutex::default() }
+        Self { ttl, slack, status, ended: Notify::new(), feeds: Mutex::default() }
     }
 
     /// How long the session outlives its last sign of life.
@@ -60,13 +62,13 @@ impl<K: Ord> Life<K> {
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) -> Loss {
-        let mut status = self.status.subscribe();
         loop {
-            if let Status::Lost { why } = *status.borrow_and_update() {
+            // Listens from here on, so that an end between the look and the wait wakes too.
+            let ended = self.ended.notified();
+            if let Some(why) = self.loss() {
                 return why;
             }
-            // The sender is here, so waiting can only end with a change.
-            let _changed = status.changed().await.is_ok();
+            ended.await;
         }
     }
 
@@ -85,6 +87,7 @@ impl<K: Ord> Life<K> {
     /// is told.
     pub fn lose(&self, why: Loss) {
         self.change(|_| Status::Lost { why });
+        self.ended.notify_waiters();
         let why = self.loss().unwrap_or(why);
         for feed in std::mem::take(&mut *self.feeds()).into_values() {
             feed.end(End::SessionOver(why));

@@ -1,0 +1,154 @@
+//! One operation by itself, sent as the plain call. Most transactions are nothing else, so this is short.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::join;
+use synod_core::error::{Error, Result};
+use synod_core::path::Path;
+use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn};
+use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
+
+use crate::error::Sort;
+use crate::look::Look;
+use crate::plan::{create_options, version};
+use crate::read::translate;
+use crate::sift::sequence;
+use crate::wire::Wire;
+
+/// What an operation that was done gave back.
+pub(crate) enum Got {
+    Nothing,
+    Stat(ZkStat),
+    /// With its path, unless that is the one that was asked for.
+    Made(Option<String>, ZkStat),
+}
+
+/// The only operation of a transaction, if it has a plain call and nothing is known for which it would
+/// have to be planned.
+pub(crate) fn lone<'t>(txn: &'t Txn, vacated: &BTreeSet<usize>) -> Option<&'t Op> {
+    match &txn.ops[..] {
+        [Op::Check { .. } | Op::Create { lifetime: Lifetime::Container, .. }] => None,
+        [op] if vacated.is_empty() => Some(op),
+        _ => None,
+    }
+}
+
+/// Sends one operation and the look behind it. What was validated fits into a request.
+///
+/// # Errors
+///
+/// If there is no definite answer. A refusal is one.
+pub(crate) async fn send_lone(
+    wire: &Wire,
+    client: &Client,
+    op: &Op,
+    look: Option<Look<'_>>,
+) -> Result<Result<Commit, ZkError>> {
+    let request = async { definite(request(wire, client, op).await) };
+    let Some(mut look) = look else {
+        let answer = wire.answer(request).await;
+        return match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
+            Ok(got) => Ok(Ok(done(wire, op, got)?)),
+            Err(said) => Ok(Err(said)),
+        };
+    };
+    // On the heap: others should not carry its state.
+    let both = Box::pin(async {
+        let request = async {
+            let answer = wire.answer(request).await;
+            if let Ok(Ok(Got::Made(Some(path), _))) = &answer {
+                look.note(op, path);
+            }
+            answer
+        };
+        // Both leave before either is answered.
+        join(request, look.ask()).await
+    });
+    let (answer, seen) = both.await;
+    let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
+        Ok(got) => got,
+        Err(said) => return Ok(Err(said)),
+    };
+    let mut commit = done(wire, op, got)?;
+    commit.look = Some(look.told(seen, commit.revision).await?);
+    Ok(Ok(commit))
+}
+
+/// Sends the plain call for an operation, and waits for what the crate says.
+pub(crate) async fn request(wire: &Wire, client: &Client, op: &Op) -> Result<Got, ZkError> {
+    let path = op.path().as_str();
+    match op {
+        Op::Create { data, lifetime, sequential, .. } => {
+            let options = create_options(*lifetime, *sequential, wire.access);
+            let (stat, sequence) = client.create(path, data, &options).await?;
+            let named = sequential.then(|| format!("{path}{sequence}"));
+            Ok(Got::Made(named, stat))
+        }
+        Op::Set { data, expect, .. } => {
+            Ok(Got::Stat(client.set_data(path, data, version(*expect)).await?))
+        }
+        Op::Delete { expect, .. } => {
+            client.delete(path, version(*expect)).await?;
+            Ok(Got::Nothing)
+        }
+        Op::Check { .. } => Err(ZkError::Unimplemented),
+    }
+}
+
+/// What is no definite answer to this very request is the trouble of the connection.
+fn definite(answer: Result<Got, ZkError>) -> Result<Result<Got, ZkError>, ZkError> {
+    match answer {
+        Err(said) if !crate::error::is_definite(&said) => Err(said),
+        answer => Ok(answer),
+    }
+}
+
+fn done(wire: &Wire, op: &Op, got: Got) -> Result<Commit> {
+    let mut done = Done::new(op.path().clone());
+    let revision = tell(wire, op, got, &mut done)?;
+    remember(wire, op, &done);
+    Ok(Commit::new(revision, vec![done], None))
+}
+
+/// Tells what an operation gave back, and when it was done if that is known.
+///
+/// # Errors
+///
+/// If the server's counter of sequential names has overflowed.
+pub(crate) fn tell(wire: &Wire, op: &Op, got: Got, done: &mut Done) -> Result<Option<Revision>> {
+    let stat = match got {
+        Got::Nothing => return Ok(None),
+        Got::Stat(stat) => stat,
+        Got::Made(path, stat) => {
+            if let (true, Some(path)) = (op.is_sequential(), path) {
+                done.path = Path::new(&path)?;
+                done.sequence = Some(sequence(&path).ok_or_else(exhausted)?);
+            }
+            stat
+        }
+    };
+    // Some servers do not tell it of creates among others (ZOOKEEPER-4026).
+    if stat.is_invalid() {
+        return Ok(None);
+    }
+    wire.see(&stat);
+    let stat = translate(&stat);
+    done.stat = Some(stat);
+    Ok(Some(stat.modified))
+}
+
+/// Keeps in mind which tickets there are.
+pub(crate) fn remember(wire: &Wire, op: &Op, done: &Done) {
+    match op {
+        Op::Create { sequential: true, .. } => wire.know(&done.path),
+        Op::Delete { path, .. } => wire.forget(path),
+        _ => {}
+    }
+}
+
+/// The server's counter has overflowed, and the node that it was written on was made.
+fn exhausted() -> Error {
+    Error::new(synod_core::error::ErrorKind::Backend, "commit")
+        .because("the directory ran out of sequence numbers; use another")
+        .with_unknown_effect()
+}
