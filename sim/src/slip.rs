@@ -32,6 +32,7 @@ synod_core::mistakes! {
         AloneMeansOutage = "takes it for an outage of the store when no server answers it",
         ResyncUntold = "does not tell that a watch cannot go on where it was",
         RefusedMeansOutrun = "takes a write that the store refuses for one that lost its race",
+        NameEndTrusted = "takes whatever stands beside its ticket for one, by the end of its name",
         SameIdsAgain = "draws the same ids again when its process crashed and starts again",
         KindTrusted = "goes by the kind of a change where its copy knows better",
         OldCheckTrusted = "checks its session, lets others go on, and acts",

@@ -294,6 +294,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/tickets-zk-LooksWithoutSync-4.json"),
     ),
     (
+        "tickets-zk-NameEndTrusted-12.json",
+        include_str!("../../corpus/tickets-zk-NameEndTrusted-12.json"),
+    ),
+    (
         "tickets-zk-RemovalGivesUp-e.json",
         include_str!("../../corpus/tickets-zk-RemovalGivesUp-e.json"),
     ),

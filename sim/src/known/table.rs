@@ -157,6 +157,7 @@ pub const TABLE: &[Row] = &[
     user(Slip::AloneMeansOutage, "registers", "L-SES-2").on("etcd"),
     user(Slip::ResyncUntold, "watchers", "L-WAT-6").on("etcd"),
     user(Slip::RefusedMeansOutrun, "registers", "L-KV-1"),
+    user(Slip::NameEndTrusted, "tickets", "L-SEQ-2"),
     user(Slip::SameIdsAgain, "tickets", "L-SEQ-8"),
     user(Slip::KindTrusted, "watchers", "L-WAT-6").on("etcd"),
     user(Slip::OldCheckTrusted, "sessions", "L-SES-2"),

@@ -15,6 +15,7 @@ use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
+use crate::slip::Slip;
 use crate::workload::{WATCHED, Workload};
 
 /// Clients draw tickets in one directory, drop some calls half-way, and give others back.
@@ -121,7 +122,10 @@ impl Drawer {
         self.seen.note(done.stat.map(|stat| stat.created), done.sequence);
         if let Some(Ok(view)) = self.me.perhaps(session.read(Query::children(dir()))).await {
             for node in &view.nodes {
-                self.seen.note(node.stat.map(|stat| stat.created), node.sequence);
+                let end = || node.path.name().rsplit('-').next()?.parse().ok().map(Sequence::new);
+                let trusted = self.me.slips(Slip::NameEndTrusted);
+                let sequence = if trusted { end() } else { node.sequence };
+                self.seen.note(node.stat.map(|stat| stat.created), sequence);
             }
         }
         let way = self.me.pick(3);
