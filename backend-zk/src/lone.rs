@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use futures_util::future::join;
-use synod_core::error::{Error, Result};
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
@@ -148,7 +148,7 @@ pub(crate) fn remember(wire: &Wire, op: &Op, done: &Done) {
 
 /// The server's counter has overflowed, and the node that it was written on was made.
 fn exhausted() -> Error {
-    Error::new(synod_core::error::ErrorKind::Backend, "commit")
+    Error::new(ErrorKind::Backend, "commit")
         .because("the directory ran out of sequence numbers; use another")
         .with_unknown_effect()
 }
