@@ -29,7 +29,7 @@ pub(crate) struct Target {
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<Credentials>,
     #[cfg_attr(
-        not(any(feature = "etcd", feature = "zookeeper")),
+        not(any(feature = "etcd", feature = "zookeeper", test)),
         expect(dead_code, reason = "for backends beyond this process, and there are none")
     )]
     pub(crate) tls: Tls,
