@@ -233,7 +233,12 @@ impl<'a> Writing<'a> {
             let stays_missing =
                 |above: &Path| missing.contains(above) && !self.makes_at_or_below(index, above);
             // The last of them is the highest.
-            if let Some(highest) = op.path().ancestors().filter(stays_missing).last() {
+            let Some(highest) = op.path().ancestors().filter(stays_missing).last() else {
+                continue;
+            };
+            // What was found to go with what the transaction itself removes is higher, and still will.
+            let higher = self.facts.absent.get(&index).is_some_and(|above| highest.is_below(above));
+            if !higher {
                 self.facts.absent.insert(index, highest);
             }
         }

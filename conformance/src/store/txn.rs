@@ -15,6 +15,7 @@ cases![
     "L-KV-10 C-WRITE-2" catches [RejectedWithoutPlace] => a_rejection_names_the_place_of_its_operation,
     "C-WRITE-1" catches [OpsBlindToEachOther] => operations_see_those_before_them,
     "C-WRITE-1" catches [OpsBlindToEachOther] => children_of_what_goes_before_are_gone,
+    "C-WRITE-1" catches [OpsBlindToEachOther] => nothing_is_far_below_what_goes_before,
     "C-WRITE-1" catches [AnswerLeavesOutChecks] => the_answer_has_one_entry_for_each_operation,
     "C-WRITE-1" catches [StatOfBefore] => a_write_is_answered_with_what_the_node_is_now,
     "C-WRITE-1" catches [LookBeforeCommit] => a_look_reflects_its_own_commit,
@@ -169,6 +170,22 @@ async fn children_of_what_goes_before_are_gone(world: World) {
 
     let _gone = ann.commit(upwards()).await;
     assert!(!ann.exists(&parent).await && !ann.exists(&child).await);
+}
+
+async fn nothing_is_far_below_what_goes_before(world: World) {
+    let ann = world.ann().await;
+    let [node, child] = ["a", "a/child"].map(|name| world.at(name));
+    ann.create(&node, "").await;
+    ann.create(&child, "").await;
+
+    let mut txn = Txn::new().delete(&child, Expect::Any).delete(&node, Expect::Any);
+    for absent in ["a/b/x", "a/b/y", "a/c/d/x", "a/child/x", "a/b/z"] {
+        txn = txn.check(world.at(absent), Expect::Absent);
+    }
+    ann.commit(txn).await;
+
+    assert!(!ann.exists(&node).await);
+    assert_eq!(ann.names(&node).await, Vec::<String>::new());
 }
 
 async fn the_answer_has_one_entry_for_each_operation(world: World) {
