@@ -5,6 +5,7 @@ use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::recipe::mutex::Mutex;
 use synod_core::retry::Retry;
+use synod_core::store::{Expect, Lifetime, Txn};
 use synod_core::sweep::stop_at;
 
 use crate::door::gate::Way;
@@ -14,6 +15,7 @@ use crate::world::World;
 
 cases![
     "L-MX-6 L-WAT-1" breaks [WaitsForTheAbsent] => who_goes_before_he_is_watched_is_not_waited_for,
+    "L-MX-6" breaks [WaitsForTheAbsent] => who_goes_and_comes_again_is_behind,
     "L-MX-6 L-WAT-2" breaks [WatchesInTwoCalls] => who_goes_while_he_is_looked_at_is_not_waited_for,
     "L-MX-14 L-X-7" breaks [WatchesFirst] => a_release_wakes_one_who_asks_once,
     "L-MX-1 L-MX-8" breaks [LostReadIsEmpty] => a_line_that_cannot_be_read_is_not_empty,
@@ -40,6 +42,22 @@ async fn who_goes_before_he_is_watched_is_not_waited_for(world: World) {
     gate.set(Way::Open);
 
     let _guard = waits.gets(&world, "the lock of who went").await;
+}
+
+/// As a draw does that is repeated when its answer was lost, and its ticket was removed.
+async fn who_goes_and_comes_again_is_behind(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let name = world.at("lock/_c_00000000-0000-0000-0000-000000000001-lock-");
+    let draw = || Txn::new().create_sequential(name.clone(), "", Lifetime::Session);
+    let drawn = answer(ann.transaction(draw()).await).committed().expect("nobody has it");
+    let place = answer(mutex(&world, &bob).enqueue().await);
+
+    // He has seen ann ahead of him, and looks at her ticket next.
+    answer(ann.delete(&drawn.done[0].path, Expect::Any).await).committed().expect("it is there");
+    answer(ann.transaction(draw()).await).committed().expect("nobody has it");
+
+    let waits = Waiting::new(async move { place.wait().await });
+    let _guard = waits.gets(&world, "the lock, as the first").await;
 }
 
 async fn who_goes_while_he_is_looked_at_is_not_waited_for(world: World) {

@@ -10,7 +10,7 @@ use crate::line::order::{Queue, Standing};
 use crate::line::standing::Contender;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{End, Event, Kind, Query};
+use crate::store::{End, Event, Kind, Node, Query};
 
 /// Somebody who observes, between two values.
 struct Observer {
@@ -71,8 +71,11 @@ impl Observer {
     async fn look(&mut self) -> Result<Option<Contender>> {
         let Some(first) = self.first().await? else { return Ok(None) };
         let (view, watch) = self.client.watch(Query::node(first.path.clone())).await?;
-        // He may have left meanwhile.
-        let Some(node) = view.into_node() else { return Ok(None) };
+        // He may have left meanwhile, and may even have come again.
+        let is_same = |node: &Node| {
+            first.created.is_none() || node.stat.map(|it| it.created) == first.created
+        };
+        let Some(node) = view.into_node().filter(is_same) else { return Ok(None) };
         let found = Contender::of(&first, &node, Some(true));
         (self.first, self.watch) = (Some(first), Some(watch));
         Ok(found)

@@ -264,7 +264,7 @@ impl Ticket {
         // Nothing but what is waited for is told of it, unless its owner likes to write.
         query.once = (wants_data || !self.form().talks) && !blind;
         let (view, mut watch) = self.observe(query).await?;
-        let Some(node) = view.node() else {
+        let Some(node) = view.node().filter(|node| self.is_ahead(node)) else {
             return if blind { self.unless_lost(watch.next()).await.map(drop) } else { Ok(()) };
         };
         if self.may_share() && shares(node) {
@@ -284,6 +284,12 @@ impl Ticket {
             }
         })
         .await
+    }
+
+    /// Whether a ticket came before the own one. A draw whose answer was lost is repeated under its name if
+    /// somebody removed what it had made: then it stands behind, and waits itself.
+    fn is_ahead(&self, node: &Node) -> bool {
+        node.sequence.is_none_or(|sequence| sequence < self.stub.sequence())
     }
 
     /// Whether it matters if the one ahead has given up to be alone.
@@ -375,8 +381,8 @@ impl Ticket {
     }
 }
 
-/// Whether somebody came, or wrote to his ticket: nobody has less ahead of him for that. No ticket is ever
-/// made again, so this hides nothing.
+/// Whether somebody came, or wrote to his ticket: nobody has less ahead of him for that. A ticket that is made
+/// again went before, of which the watch tells, too.
 fn is_arrival(change: &Change) -> bool {
     let is_ticket = !change.path.name().starts_with(POSTED);
     is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)
