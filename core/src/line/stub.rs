@@ -67,6 +67,11 @@ impl Stub {
         &self.node.path
     }
 
+    /// When the node was made.
+    pub(crate) fn created(&self) -> Option<Revision> {
+        self.node.stat.map(|stat| stat.created)
+    }
+
     pub(crate) fn sequence(&self) -> Sequence {
         self.sequence
     }

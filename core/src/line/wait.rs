@@ -289,7 +289,7 @@ impl Ticket {
     /// Whether a ticket came before the own one. A draw whose answer was lost is repeated under its name if
     /// somebody removed what it had made: then it stands behind, and waits itself.
     fn is_ahead(&self, node: &Node) -> bool {
-        node.sequence.is_none_or(|sequence| sequence < self.stub.sequence())
+        node.stat.is_none_or(|stat| self.stub.created().is_none_or(|own| stat.created < own))
     }
 
     /// Whether it matters if the one ahead has given up to be alone.
