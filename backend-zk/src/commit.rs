@@ -11,7 +11,7 @@ use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult};
 
 use crate::container;
 use crate::error::{Sort, Trouble};
-use crate::lone::{Got, lone, remember, request, send_lone, tell};
+use crate::lone::{Got, definite, lone, remember, request, send_lone, tell};
 use crate::look::Look;
 use crate::mend::{Writing, unsent};
 use crate::plan::{Act, Facts, Plan, Role, Step};
@@ -163,8 +163,8 @@ impl<'a> Writing<'a> {
             return Box::pin(self.send_below(ancestors, own)).await;
         }
         let op = &self.txn.ops[own.index];
-        let answer = async { definite(request(self.wire, self.client, op).await, 0) };
-        Ok(self.wire.answer(answer).await?.map(|got| vec![got]))
+        let answer = async { definite(request(self.wire, self.client, op).await) };
+        Ok(self.wire.answer(answer).await?.map(|got| vec![got]).map_err(|said| (0, said)))
     }
 
     async fn send_below(&self, ancestors: &[Step], own: &Step) -> Result<Answer, Trouble> {
@@ -187,7 +187,7 @@ impl<'a> Writing<'a> {
             let mut refused = refused.filter(|(_, said)| *said != ZkError::NodeExists);
             match request {
                 Err(ZkError::NoNode) => Ok(Err(refused.next().unwrap_or((last, ZkError::NoNode)))),
-                answer => definite(answer, last),
+                answer => Ok(definite(answer)?.map_err(|said| (last, said))),
             }
         };
         Ok(self.wire.answer(answers).await?.map(|got| {
@@ -259,18 +259,6 @@ impl<'a> Writing<'a> {
             remember(self.wire, op, done);
         }
         Ok(Commit::new(revision, done, None))
-    }
-}
-
-/// What is no definite answer to this very step is the trouble of the whole request.
-fn definite(
-    answer: Result<Got, ZkError>,
-    step: usize,
-) -> Result<Result<Got, (usize, ZkError)>, ZkError> {
-    match answer {
-        Ok(got) => Ok(Ok(got)),
-        Err(said) if crate::error::is_definite(&said) => Ok(Err((step, said))),
-        Err(said) => Err(said),
     }
 }
 

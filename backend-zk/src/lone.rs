@@ -96,7 +96,7 @@ pub(crate) async fn request(wire: &Wire, client: &Client, op: &Op) -> Result<Got
 }
 
 /// What is no definite answer to this very request is the trouble of the connection.
-fn definite(answer: Result<Got, ZkError>) -> Result<Result<Got, ZkError>, ZkError> {
+pub(crate) fn definite(answer: Result<Got, ZkError>) -> Result<Result<Got, ZkError>, ZkError> {
     match answer {
         Err(said) if !crate::error::is_definite(&said) => Err(said),
         answer => Ok(answer),
