@@ -70,6 +70,13 @@ impl<K> Hold<K> {
         self.stub.told_path()
     }
 
+    /// [`Hold::path`] for who only looks on, and neither keeps it nor sends anything by it: a later ticket may
+    /// have it, too.
+    #[doc(hidden)]
+    pub fn seen_path(&self) -> &Path {
+        self.stub.path()
+    }
+
     /// Whether it is certainly held at this moment. False as soon as nobody can know, before anybody is
     /// told.
     pub fn is_held(&self) -> bool {
