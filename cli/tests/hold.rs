@@ -295,6 +295,7 @@ fn one_leads_and_the_next_after_him(on: &Server) {
     assert_eq!(lines[0], "/elect: 1 holds, 1 waits");
     assert!(lines[1].contains("holds") && lines[1].ends_with("one"), "{told}");
     assert!(lines[2].contains("waits") && lines[2].ends_with("two"), "{told}");
+    assert!(lines[1..].iter().all(|line| line.contains("token ") && line.contains("since 20")));
     leads.ends_with(0);
     assert_eq!(next.line(), "in");
     next.ends_with(0);

@@ -33,6 +33,7 @@
 use bytes::Bytes;
 
 use crate::client::Client;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::order::{Claim, Queue, Room, Turn};
 use crate::line::standing::Contender;
@@ -53,6 +54,7 @@ pub(crate) mod stub;
 pub(crate) mod token;
 pub(crate) mod wait;
 
+mod since;
 mod stand;
 
 #[cfg(feature = "metrics")]
@@ -256,11 +258,8 @@ impl Line {
         if mutant::is(Mutant::TicketWithoutId) {
             return mark.clone();
         }
-        let mut id = session.id();
-        for place in [20, 16, 12, 8] {
-            id.insert(place, '-');
-        }
-        format!("_c_{id}-{mark}")
+        let now = clock::date().filter(|_| !mutant::is(Mutant::SinceUntold));
+        format!("_c_{}-{mark}", since::dated(&session.id(), now))
     }
 
     /// What is looked at as the ticket is drawn.

@@ -147,12 +147,9 @@ async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Fai
     }
 }
 
-/// What this process is to others who look, and since when.
+/// What this process is to others who look.
 fn whoami() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    #[expect(clippy::disallowed_methods, reason = "for a person who looks; nothing depends on it")]
-    let now = std::time::SystemTime::now();
-    let now = humantime::format_rfc3339_seconds(now);
     let host = host.unwrap_or_else(|| "some host".to_owned());
-    format!("{host} pid {} since {now}", std::process::id())
+    format!("{host} pid {}", std::process::id())
 }

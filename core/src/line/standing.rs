@@ -1,10 +1,13 @@
 //! [`Contender`]: somebody who stands in a line, for who looks at it from outside.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
 use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
+use crate::line::since::since;
 use crate::line::token::Token;
 use crate::line::wait::{Ticket, shares};
 use crate::path::Path;
@@ -23,6 +26,8 @@ pub struct Contender {
     pub holds: Option<bool>,
     /// The token that goes with it.
     pub token: Token,
+    /// Since when he stands here, by the clock of his own host. `None` of programs of other kinds.
+    pub since: Option<SystemTime>,
     /// The session that it hangs on.
     pub owner: Option<SessionId>,
     /// What he said of himself.
@@ -38,6 +43,7 @@ impl Contender {
             claim: one.claim,
             holds,
             token: Token::new(stat.created),
+            since: since(one.path.name()),
             owner: stat.owner,
             label: node.data.clone(),
         })
