@@ -223,7 +223,9 @@ impl Judge for Pools<'_> {
         if !held.is_held() {
             return false;
         }
-        let Some(drawn) = drawn.filter(|_| !is_exception(me, held.path())) else { return true };
+        let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held.path(), *drawn)) else {
+            return true;
+        };
         let (too_many, beside) = self.pool.believe(drawn, self.permits);
         me.sometimes(BESIDE, beside);
         if let Some(many) = too_many {
