@@ -96,7 +96,7 @@ impl Form {
 
     /// So many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        Self { recipe, mark: order::permits_mark(permits), room, whole: true, talks: false }
+        Self { recipe, mark: order::permits_mark(permits, room), room, whole: true, talks: false }
     }
 
     /// Everybody alone, in order: under this mark.

@@ -21,8 +21,8 @@ pub struct Contender {
     pub path: Path,
     /// What he wants.
     pub claim: Claim,
-    /// Whether he has it. `None` where that depends on a number that only he knows: how many permits a
-    /// semaphore has that was not told so by a node.
+    /// Whether he has it. `None` where that depends on a number that only he knows: how many permits there are, of
+    /// semaphores of programs of other kinds.
     pub holds: Option<bool>,
     /// The token that goes with it.
     pub token: Token,
@@ -77,6 +77,10 @@ impl Ticket {
 }
 
 fn holds(queue: &Queue, one: &Standing, room: Room) -> Option<bool> {
-    let counts = matches!(one.claim, Claim::Permits(_));
-    (!counts || room != Room::One).then(|| turn(queue, &one.path, room) == Turn::Now)
+    let room = match (one.claim, one.all) {
+        (Claim::Permits(_), Some(all)) if room == Room::One => Room::Permits(all),
+        (Claim::Permits(_), None) if room == Room::One => return None,
+        _ => room,
+    };
+    Some(turn(queue, &one.path, room) == Turn::Now)
 }
