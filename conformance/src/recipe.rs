@@ -16,6 +16,7 @@ use crate::door::answer;
 use crate::world::World;
 
 mod election;
+mod guard;
 mod handing;
 mod latch;
 mod leading;
@@ -34,6 +35,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     ticket::CASES,
     losing::CASES,
     handing::CASES,
+    guard::CASES,
     rwlock::CASES,
     semaphore::CASES,
     latch::CASES,
