@@ -6,6 +6,7 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::recipe::inspect::Claim;
 use synod_core::recipe::semaphore::{Permit, Semaphore};
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 use tokio::time::timeout;
@@ -18,6 +19,7 @@ cases![
     "L-SEM-1 L-SEM-3" breaks [PermitsMiscounted] => no_more_enter_than_there_are_permits,
     "L-SEM-6 L-SEM-3" breaks [PermitsBarge] => who_asks_for_many_is_not_passed,
     "L-SEM-6 L-MX-7" breaks [CallUntold] => any_permit_given_back_lets_the_next_one_in,
+    "L-MX-8 L-SEM-1" breaks [PermitsMiscounted] => who_holds_permits_and_who_waits_is_told,
     "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
@@ -133,6 +135,30 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
         inside.push(next.gets(&world, "the permit that was given back").await);
     }
     assert!(inside.iter().all(Permit::is_held));
+}
+
+async fn who_holds_permits_and_who_waits_is_told(world: World) {
+    let client = world.client().await;
+    for shared in [false, true] {
+        let pool = if shared {
+            let pool = Semaphore::shared(&client, world.at("pool"));
+            answer(pool.set_permits(3).await);
+            pool
+        } else {
+            semaphore(&world, &client, 3)
+        };
+        let held = answer(pool.acquire(many(2)).await);
+        let waits = queued(&world, &client, (pool.clone(), 2), 2).await;
+        let waits_too = queued(&world, &client, (pool.clone(), 1), 3).await;
+
+        let told = line(&client, &world.at("pool")).await;
+
+        let told: Vec<_> = told.iter().map(|one| (one.claim, one.holds)).collect();
+        let [two, one] = [2, 1].map(Claim::Permits);
+        assert_eq!(told, [(two, Some(true)), (two, Some(false)), (one, Some(false))], "{shared}");
+        drop((waits, waits_too, held));
+        world.stand(&client, &world.at("pool"), 0).await;
+    }
 }
 
 async fn more_than_there_are_is_refused(world: World) {

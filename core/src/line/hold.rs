@@ -78,7 +78,7 @@ impl<K> Hold<K> {
     }
 
     /// Whether it is certainly held at this moment. False as soon as nobody can know, before anybody is
-    /// told.
+    /// told. That somebody removed its node is heard only while [`Hold::lost`] or [`Hold::run`] is waited for.
     pub fn is_held(&self) -> bool {
         self.stub.session().is_certain() && !self.stub.is_gone()
     }

@@ -82,7 +82,8 @@ impl Wants {
         }
         let (before, _) = name.rsplit_once("lease-")?;
         let many = before.strip_suffix('-').and_then(|rest| rest.rsplit_once("-x"));
-        Some(Self::Permits(many.and_then(|(_, many)| many.parse().ok()).unwrap_or(1)))
+        let many = many.map(|(_, many)| many.split_once("of").map_or(many, |(many, _)| many));
+        Some(Self::Permits(many.and_then(|many| many.parse().ok()).unwrap_or(1)))
     }
 
     fn permits(self) -> u32 {
@@ -282,6 +283,7 @@ mod tests {
         assert_eq!(told(&["_c_1-__WRIT__1", "_c_2-__READ__2"], None), Err(Why::Writer));
         assert_eq!(told(&["_c_1-lease-1", "_c_2-lease-2"], Some(2)), Ok(()));
         assert_eq!(told(&["_c_1-x2-lease-1", "_c_2-lease-2"], Some(2)), Err(Why::Full));
+        assert_eq!(told(&["_c_1-x2of2-lease-1", "_c_2-x1of2-lease-2"], Some(2)), Err(Why::Full));
         assert_eq!(
             told(&["_c_1-lease-1", "_c_2-x3-lease-2", "_c_3-lease-3"], Some(3)),
             Err(Why::Passed)
