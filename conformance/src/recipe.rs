@@ -23,6 +23,7 @@ mod leading;
 mod losing;
 mod multi;
 mod mutex;
+mod naming;
 mod passing;
 mod reentrant;
 mod rwlock;
@@ -32,6 +33,7 @@ mod ticket;
 
 pub(crate) const ALL: &[&[Case]] = &[
     mutex::CASES,
+    naming::CASES,
     ticket::CASES,
     losing::CASES,
     handing::CASES,

@@ -77,6 +77,8 @@ pub(crate) struct Form {
     pub(crate) whole: bool,
     /// Whether a ticket is written again and again, which means nothing to who is behind.
     pub(crate) talks: bool,
+    /// Whether a ticket may have the name of one that is gone, where the store adds nothing to it.
+    pub(crate) renews: bool,
 }
 
 /// A directory of tickets, as one recipe sees it. Costs nothing to make.
@@ -91,22 +93,42 @@ pub(crate) struct Line {
 impl Form {
     /// To share, or not, with whoever else comes.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: true, talks: false }
+        Self {
+            recipe,
+            mark: mark.to_owned(),
+            room: Room::One,
+            whole: true,
+            talks: false,
+            renews: false,
+        }
     }
 
     /// So many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        Self { recipe, mark: order::permits_mark(permits, room), room, whole: true, talks: false }
+        let mark = order::permits_mark(permits, room);
+        Self { recipe, mark, room, whole: true, talks: false, renews: false }
     }
 
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false, talks: false }
+        Self {
+            recipe,
+            mark: mark.to_owned(),
+            room: Room::One,
+            whole: false,
+            talks: false,
+            renews: false,
+        }
     }
 
     /// Tickets of this form are written again and again.
     pub(crate) fn talking(self) -> Self {
         Self { talks: true, ..self }
+    }
+
+    /// Tickets of this form may have the names of those that are gone.
+    pub(crate) fn renewing(self) -> Self {
+        Self { renews: true, ..self }
     }
 }
 
@@ -219,19 +241,29 @@ impl Line {
             if adopts && let Some(stub) = self.drawn_before(&session).await? {
                 return Ok((stub, None));
             }
-            let path = self.dir.join(&self.name(&session))?;
+            let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
+            let (path, used) = match used.flatten() {
+                Some(path) => (path, true),
+                None => (self.dir.join(&self.name(&session))?, false),
+            };
             let txn = Txn::new()
-                .create_sequential(path, self.label.clone(), Lifetime::Session)
+                .create_sequential(path.clone(), self.label.clone(), Lifetime::Session)
                 .look(self.first_look());
-            let outcome = match session.commit(txn).await {
+            let (outcome, once) = match session.draw(txn).await {
                 // What it made, if anything, goes with the session.
                 Err(error) if error.kind() == ErrorKind::SessionLost => continue,
                 Err(_) if mutant::is(Mutant::RefusalSwallowed) => continue,
                 outcome => outcome?,
             };
+            if used && outcome.rejected().is_some() {
+                continue;
+            }
             let mut commit = outcome.required()?;
             let done = commit.done.pop().ok_or_else(stub::untold)?;
-            let stub = Stub::new(session, done)?;
+            let mut stub = Stub::new(session, done)?;
+            if self.form.renews && once && *stub.path() == path {
+                stub = stub.renewable();
+            }
             return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
         }
     }

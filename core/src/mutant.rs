@@ -110,6 +110,9 @@ mistakes! {
         SinceUntold = "draws tickets that do not tell since when they are there",
         LookIgnored = "draws a ticket, then looks at the line in another call",
         TokenIsSequence = "takes a ticket's sequence for its token",
+        NameFreedInDoubt =
+            "gives a ticket the name of one that a request may still be on its way to remove",
+        ToldNameUsedAgain = "gives a ticket the name of one that others may have been told",
         TxnUnguarded = "leaves the check out of a guarded transaction",
         DroppedTicketStays = "leaves a ticket in the line when its owner goes",
         SortsByName = "sorts tickets by their whole names",

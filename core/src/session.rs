@@ -17,6 +17,7 @@ use crate::path::Path;
 use crate::retry::{Backoff, Delays, Retry};
 use crate::session::deadline::Deadline;
 use crate::session::life::{Life, over};
+use crate::session::names::Names;
 use crate::session::reach::{Reach, Tuning};
 use crate::session::removal::Own;
 use crate::session::sweeper::{Job, Sweeper};
@@ -28,6 +29,7 @@ use crate::task;
 
 pub(crate) mod deadline;
 pub(crate) mod life;
+mod names;
 pub(crate) mod reach;
 mod removal;
 mod sequential;
@@ -69,6 +71,7 @@ mod tests;
 pub struct Session {
     reach: Reach,
     jobs: mpsc::UnboundedSender<Job>,
+    names: Arc<Names>,
 }
 
 impl Session {
@@ -82,14 +85,14 @@ impl Session {
         let sweeper = Sweeper { store: store.clone(), life: life.clone(), jobs: queue, grace };
         // It ends by itself: when the session is over, or nobody holds it any more.
         task::spawn(sweeper.run()).let_go();
-        Self { reach: Reach { store, life, tuning }, jobs }
+        Self { reach: Reach { store, life, tuning }, jobs, names: Arc::default() }
     }
 
     /// This session as seen from below `root`: below `/app`, what it calls `/x` is `/app/x` here, and it cannot
     /// name anything outside. It counts as a clone of this one.
     pub fn namespace(&self, root: Path) -> Self {
         let store = Arc::new(Namespaced::new(self.reach.store.clone(), root));
-        Self { reach: Reach { store, ..self.reach.clone() }, jobs: self.jobs.clone() }
+        Self { reach: Reach { store, ..self.reach.clone() }, ..self.clone() }
     }
 
     /// [`Session::namespace`], for whom the root may be the store's own.
@@ -212,6 +215,11 @@ impl Session {
     ///
     /// A dropped call goes on in the background: the node is removed.
     pub async fn remove(&self, node: &Done) -> Result<()> {
+        self.settle_removal(node).await.map(drop)
+    }
+
+    /// [`Session::remove`]; and whether the first request did it, so that none is on its way that might.
+    async fn settle_removal(&self, node: &Done) -> Result<bool> {
         const DOING: &str = "removing a node";
         let (own, reach, deadline) = (Own::of(node)?, self.reach.clone(), self.deadline());
         if mutant::is(Mutant::RemovalNeedsItsCaller) {
@@ -282,6 +290,26 @@ impl Session {
         Deadline::within(self.reach.tuning.deadline)
     }
 
+    /// Applies the transaction that draws a ticket; and tells whether it was sent only once, so that it cannot
+    /// happen again.
+    pub(crate) async fn draw(&self, txn: Txn) -> Result<(Outcome, bool)> {
+        self.settle(txn, self.deadline()).await
+    }
+
+    /// The name of a ticket that is gone, for the next one.
+    pub(crate) fn take_name(&self, dir: &Path, mark: &str) -> Option<Path> {
+        self.names.take(dir, mark)
+    }
+
+    /// [`Session::remove`] of a ticket whose name may be used again, if the store wrote nothing to it: it is,
+    /// once nothing is on its way any more that was said of this one.
+    pub(crate) async fn remove_for_next(&self, ticket: &Done) -> Result<()> {
+        if self.settle_removal(ticket).await? || mutant::is(Mutant::NameFreedInDoubt) {
+            self.names.give(&ticket.path);
+        }
+        Ok(())
+    }
+
     /// An id that nobody else has.
     pub(crate) fn id(&self) -> String {
         self.reach.tuning.chance.id()
@@ -317,12 +345,21 @@ impl Session {
     }
 
     pub(crate) async fn commit_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
+        self.settle(txn, deadline).await.map(|(outcome, _once)| outcome)
+    }
+
+    /// Applies a transaction, and tells whether it was sent only once and answered.
+    async fn settle(&self, txn: Txn, deadline: Deadline) -> Result<(Outcome, bool)> {
         let path = txn.ops.first().map(|op| op.path().clone());
-        let result = Write::new(&self.reach, &self.jobs, txn).ended(deadline).await;
-        result.map_err(|error| match (error.path(), path) {
-            (None, Some(path)) if !mutant::is(Mutant::PathUntold) => error.at(&path),
-            _ => error,
-        })
+        let write = Write::new(&self.reach, &self.jobs, txn);
+        let flight = write.flight();
+        match write.ended(deadline).await {
+            Ok(outcome) => Ok((outcome, !flight.is_unsure())),
+            Err(error) => Err(match (error.path(), path) {
+                (None, Some(path)) if !mutant::is(Mutant::PathUntold) => error.at(&path),
+                _ => error,
+            }),
+        }
     }
 
     fn send(&self, job: Job) {

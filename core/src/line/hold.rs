@@ -67,6 +67,13 @@ impl<K> Hold<K> {
 
     /// The node that stands for it.
     pub fn path(&self) -> &Path {
+        self.stub.told_path()
+    }
+
+    /// [`Hold::path`] for who only looks on, and neither keeps it nor sends anything by it: a later ticket may
+    /// have it, too.
+    #[doc(hidden)]
+    pub fn seen_path(&self) -> &Path {
         self.stub.path()
     }
 
@@ -123,7 +130,7 @@ impl<K> Hold<K> {
         match select(pin!(work), pin!(self.lost())).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under a lock")
-                .at(self.path())
+                .at(self.stub.path())
                 .because("it was lost; what was done under it was stopped")),
         }
     }
@@ -161,7 +168,7 @@ impl<K> fmt::Debug for Hold<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
             .field("recipe", &self.stay.recipe)
-            .field("path", self.path())
+            .field("path", self.stub.path())
             .field("token", &self.token())
             .field("held", &self.is_held())
             .finish_non_exhaustive()

@@ -26,6 +26,8 @@ pub(crate) struct Stub {
     spent: AtomicBool,
     /// Whether somebody removed it.
     gone: AtomicBool,
+    /// Whether the next ticket may have its name.
+    renewable: AtomicBool,
     drawn: Instant,
     /// The watch on it, while nobody waits with it.
     watch: Mutex<Option<Watch>>,
@@ -42,6 +44,7 @@ impl Stub {
             sequence: Sequence::new(0),
             spent: AtomicBool::new(false),
             gone: AtomicBool::new(false),
+            renewable: AtomicBool::new(false),
             drawn: clock::now(),
             watch: Mutex::default(),
         };
@@ -57,6 +60,12 @@ impl Stub {
             stub.token = Token::new(Revision::new(sequence.get()));
         }
         Ok(stub)
+    }
+
+    /// The next ticket may have the name of this one, as long as nobody outside is told it.
+    pub(super) fn renewable(self) -> Self {
+        self.renewable.store(true, Ordering::Relaxed);
+        self
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -85,12 +94,20 @@ impl Stub {
         self.token = self.token.next_turn();
     }
 
+    /// The path, for the outside, where it may be kept for long: no other ticket ever has it.
+    pub(crate) fn told_path(&self) -> &Path {
+        if !mutant::is(Mutant::ToldNameUsedAgain) {
+            self.renewable.store(false, Ordering::Relaxed);
+        }
+        self.path()
+    }
+
     /// Adds the check that the node is there. Nobody else ever has its path.
     pub(crate) fn check(&self, txn: Txn) -> Txn {
         if mutant::is(Mutant::TxnUnguarded) {
             return txn;
         }
-        txn.check(self.path().clone(), Expect::Any)
+        txn.check(self.told_path().clone(), Expect::Any)
     }
 
     /// Writes what others see of it.
@@ -118,6 +135,9 @@ impl Stub {
     /// Removes the node, and tells when it is gone.
     pub(crate) async fn remove(&self) -> Result<()> {
         self.spend();
+        if self.renewable.load(Ordering::Relaxed) {
+            return self.session.remove_for_next(&self.node).await;
+        }
         self.session.remove(&self.node).await
     }
 

@@ -64,7 +64,7 @@ impl MultiLock {
             return Err(Error::new(ErrorKind::Invalid, "naming several locks")
                 .because("at least one path, and none of them twice"));
         }
-        let form = Form::alone("multi lock", "lock-");
+        let form = Form::alone("multi lock", "lock-").renewing();
         let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
         Ok(Self { lines: lines.collect() })
     }

@@ -63,7 +63,7 @@ pub struct MutexTicket {
 impl Mutex {
     /// The lock at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("mutex", "lock-")) }
+        Self { line: Line::new(client, path, Form::alone("mutex", "lock-").renewing()) }
     }
 
     /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who lock through this.

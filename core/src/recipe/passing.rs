@@ -78,7 +78,7 @@ struct Waits<'a>(&'a Here);
 impl PassingMutex {
     /// The lock at `path`, passed on up to `most` times in a row.
     pub fn new(client: &Client, path: Path, most: NonZeroU32) -> Self {
-        let line = Line::new(client, path, Form::alone("passing mutex", "lock-"));
+        let line = Line::new(client, path, Form::alone("passing mutex", "lock-").renewing());
         Self { line, most: most.get(), here: Arc::default() }
     }
 
@@ -138,6 +138,11 @@ impl PassingGuard {
     /// The node that stands for it.
     pub fn path(&self) -> &Path {
         self.held().path()
+    }
+
+    #[doc(hidden)]
+    pub fn seen_path(&self) -> &Path {
+        self.held().seen_path()
     }
 
     /// Whether it is certainly held at this moment. See [`Hold::is_held`].

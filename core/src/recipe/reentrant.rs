@@ -79,7 +79,7 @@ impl Default for Owner {
 impl ReentrantMutex {
     /// The lock at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
-        let line = Line::new(client, path, Form::alone("reentrant mutex", "lock-"));
+        let line = Line::new(client, path, Form::alone("reentrant mutex", "lock-").renewing());
         Self { line, owners: Arc::default() }
     }
 

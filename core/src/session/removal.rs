@@ -23,6 +23,14 @@ pub(super) struct Own {
     ephemeral: bool,
 }
 
+/// What came of a try to remove a node.
+enum Tried {
+    Removed,
+    Missing,
+    /// It was written meanwhile.
+    Changed,
+}
+
 /// How to find the node of a sequential create of which nobody knows whether it happened.
 #[derive(Clone)]
 pub(super) struct Trail {
@@ -61,44 +69,46 @@ impl Own {
         }
     }
 
-    /// [`Own::remove`] for whoever wants to know.
-    pub(super) async fn try_until_gone(self, reach: &Reach) -> Result<()> {
+    /// [`Own::remove`] for whoever wants to know; and whether the first request removed it.
+    pub(super) async fn try_until_gone(self, reach: &Reach) -> Result<bool> {
         let mut delays = Retry::forever().delays(&reach.tuning.chance);
+        let mut first = true;
         loop {
             if reach.life.is_gone() || (self.ephemeral && reach.life.loss().is_some()) {
                 // It goes with its session, or nothing can be done about it.
-                return Ok(());
+                return Ok(false);
             }
             match self.remove_once(reach).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => {}
-                Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(()),
+                Ok(Tried::Removed) => return Ok(first),
+                Ok(Tried::Missing) => return Ok(false),
+                Ok(Tried::Changed) => {}
+                Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(false),
                 Err(error) if error.kind() != ErrorKind::Unreachable => return Err(error),
                 Err(error) if mutant::is(Mutant::RemovalGivesUp) => return Err(error),
                 Err(error) => {
                     tracing::debug!(path = %self.path, %error, "trying again to remove a node");
                 }
             }
+            first = false;
             if let Some(delay) = delays.next() {
                 reach.rest(delay).await;
             }
         }
     }
 
-    /// Whether it is gone; `false` if it changed meanwhile.
-    async fn remove_once(&self, reach: &Reach) -> Result<bool> {
+    async fn remove_once(&self, reach: &Reach) -> Result<Tried> {
         let expect = match self.created {
             None => Expect::Any,
             Some(_) if mutant::is(Mutant::RemovesByPath) => Expect::Any,
             Some(created) => match self.version(reach, created).await? {
                 Some(version) => Expect::Version(version),
-                None => return Ok(true),
+                None => return Ok(Tried::Missing),
             },
         };
         match reach.store.commit(Txn::new().delete(self.path.clone(), expect)).await? {
-            Outcome::Committed(_) => Ok(true),
-            Outcome::Rejected(no) if no.why == Why::Missing => Ok(true),
-            Outcome::Rejected(no) if no.why == Why::OtherVersion => Ok(false),
+            Outcome::Committed(_) => Ok(Tried::Removed),
+            Outcome::Rejected(no) if no.why == Why::Missing => Ok(Tried::Missing),
+            Outcome::Rejected(no) if no.why == Why::OtherVersion => Ok(Tried::Changed),
             Outcome::Rejected(no) => {
                 Err(Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string()))
             }

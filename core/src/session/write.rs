@@ -73,6 +73,11 @@ impl<'a> Write<'a> {
         Self { reach, jobs, flight, call: Some(call), undo }
     }
 
+    /// What is known of it, also when it has ended.
+    pub(super) fn flight(&self) -> Arc<Flight> {
+        self.flight.clone()
+    }
+
     /// Waits for its end, no longer than the session lives and the deadline allows.
     pub(super) async fn ended(mut self, deadline: Deadline) -> Result<Outcome> {
         if let Some(why) = self.reach.life.loss() {

@@ -153,13 +153,13 @@ impl Worker {
         if !permit.is_held() {
             me.wrong("L-MX-2", || format!("{} entered, and is not certain of it", permit.path()));
         }
-        grants.note(me, permit.path(), Wants::Permits(permit.permits().get()));
+        grants.note(me, permit.seen_path(), Wants::Permits(permit.permits().get()));
         let judge = Pools { pool, permits: permit.permits().get() };
         Stay { me, client, judge: &judge, among: Among::Sharing }.pass(&permit).await;
         if me.pick(3) == 0 {
             drop(permit);
         } else {
-            grants.returns(permit.path());
+            grants.returns(permit.seen_path());
             drop(me.perhaps(permit.release()).await);
         }
     }

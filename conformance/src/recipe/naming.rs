@@ -1,0 +1,62 @@
+//! Whoever comes again may do so under the name that he had: nothing that was said of the first time
+//! happens to the second.
+
+use synod_core::client::Client;
+use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::recipe::mutex::Mutex;
+use synod_core::store::{Expect, Lifetime};
+
+use crate::door::answer;
+use crate::recipe::line;
+use crate::world::World;
+
+cases![
+    "L-MX-5" breaks [ToldNameUsedAgain] => what_an_earlier_guard_sends_does_not_happen_under_a_later_one,
+    "L-OUT-1 L-MX-1" breaks [NameFreedInDoubt] => a_removal_that_comes_late_removes_no_later_ticket,
+];
+
+fn mutex(world: &World, client: &Client) -> Mutex {
+    Mutex::new(client, world.at("lock"))
+}
+
+async fn what_an_earlier_guard_sends_does_not_happen_under_a_later_one(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let data = world.at("data");
+    answer(ann.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
+    let earlier = answer(mutex(&world, &ann).lock().await);
+    let late = earlier.txn().set(data.clone(), "late", Expect::Any);
+    answer(earlier.release().await);
+    let between = answer(mutex(&world, &bob).lock().await);
+    let write = between.txn().set(data.clone(), "bob's", Expect::Any);
+    answer(bob.transaction(write).await).committed().expect("he holds it");
+    answer(between.release().await);
+
+    let later = answer(mutex(&world, &ann).lock().await);
+    let outcome = answer(ann.transaction(late).await);
+
+    assert!(outcome.committed().is_none(), "it belongs to a guard of before bob's");
+    assert!(later.is_held());
+    let node = answer(ann.get(&data).await).expect("it is there");
+    assert_eq!(node.data, "bob's");
+}
+
+async fn a_removal_that_comes_late_removes_no_later_ticket(world: World) {
+    let (client, plan) = world.scripted([]).await;
+    let other = world.client().await;
+    for site in [Site::Unsent, Site::RequestLost, Site::ReplyLost] {
+        let guard = answer(mutex(&world, &client).lock().await);
+        let first = line(&other, &world.at("lock")).await.remove(0).path;
+        plan.cue(Cue::new(site).of(Verb::Delete));
+        answer(world.in_time("the release", guard.release()).await);
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+
+        let later = answer(mutex(&world, &client).lock().await);
+        // What was sent first, and found no answer, arrives.
+        let late = answer(other.delete(&first, Expect::Any).await);
+
+        assert!(late.committed().is_none(), "{site:?}: the ticket of before is gone");
+        let standing = line(&other, &world.at("lock")).await;
+        assert_eq!(standing.len(), 1, "{site:?}: {standing:?}");
+        answer(later.release().await);
+    }
+}
