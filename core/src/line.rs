@@ -242,7 +242,9 @@ impl Line {
                 return Ok((stub, None));
             }
             let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
-            let (path, used) = match used.flatten() {
+            // It says since when he stands there, who has it.
+            let used = used.flatten().filter(|path| since::tells(path.name(), clock::date()));
+            let (path, used) = match used {
                 Some(path) => (path, true),
                 None => (self.dir.join(&self.name(&session))?, false),
             };

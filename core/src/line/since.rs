@@ -32,6 +32,13 @@ pub(crate) fn since(name: &str) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
+/// Whether the name of a ticket tells this time, to the second. What tells none is not wrong about it.
+pub(super) fn tells(name: &str, now: Option<SystemTime>) -> bool {
+    const SECOND: Duration = Duration::from_secs(1);
+    let (Some(since), Some(now)) = (since(name), now) else { return true };
+    now.duration_since(since).is_ok_and(|age| age < SECOND)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,6 +56,15 @@ mod tests {
             assert_eq!(since(&format!("_c_{id}-lock-0000000007")), Some(time), "{id}");
         }
         assert_eq!(dated(ID, Some(at(0xabc))), "01234567-89ab-8def-a123-000000000abc");
+    }
+
+    #[test]
+    fn a_name_is_of_its_own_second() {
+        let name = format!("_c_{}-lock-", dated(ID, Some(at(5_000))));
+        for (now, tells_it) in [(4_999, false), (5_000, true), (5_999, true), (6_000, false)] {
+            assert_eq!(tells(&name, Some(at(now))), tells_it, "{now}");
+        }
+        assert!(tells(&name, None) && tells("lock-0000000007", Some(at(0))));
     }
 
     #[test]

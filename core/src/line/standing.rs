@@ -26,7 +26,7 @@ pub struct Contender {
     pub holds: Option<bool>,
     /// The token that goes with it.
     pub token: Token,
-    /// Since when he stands here, by the clock of his own host. `None` of programs of other kinds.
+    /// Since when he stands here, to the second, by the clock of his own host. `None` of programs of other kinds.
     pub since: Option<SystemTime>,
     /// The session that it hangs on.
     pub owner: Option<SessionId>,
