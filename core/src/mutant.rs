@@ -85,6 +85,8 @@ mistakes! {
         PathUntold = "leaves the path out of the errors of writes",
         AdoptsStranger = "takes any node beside its ticket for it",
         DroppedTicketForgotten = "does not look for what a dropped create of unknown effect made",
+        OneLateComerExpected =
+            "takes back what one sending of a create made, and not what the next one makes then",
         CloseNeedsItsCaller = "does not close when its caller does not wait for it",
         RemovalNeedsItsCaller = "removes a node only while its caller waits for it",
         RemovesByPath = "removes whatever stands where its node was",

@@ -1,5 +1,8 @@
 //! Calls that are dropped at any of their awaits, and what they leave behind.
 
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
 use synod_core::client::Connection;
 use synod_core::error::Result;
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
@@ -13,6 +16,7 @@ use crate::world::World;
 cases![
     "L-SEQ-10 L-X-1 D-DROP" breaks [DroppedCreateStays] => a_ticket_dropped_at_any_await_is_gone,
     "L-SEQ-10 L-X-1" breaks [DroppedTicketForgotten] => a_ticket_dropped_while_it_is_looked_for_is_gone,
+    "L-SEQ-10 L-OUT-2" breaks [OneLateComerExpected] => a_dropped_ticket_that_is_made_twice_is_gone_twice,
     "L-X-1 D-DROP" breaks [DroppedCreateStays] => a_create_dropped_at_any_await_is_gone,
     "L-X-1 D-DROP" breaks [DroppedWriteAborted] => a_write_dropped_at_any_await_happens,
     "L-X-1 L-SEQ-10" breaks [DroppedCreateStays] => whatever_is_created_together_goes_together,
@@ -57,6 +61,27 @@ async fn a_ticket_dropped_while_it_is_looked_for_is_gone(world: World) {
     assert!(drops.await > 4, "nothing was dropped");
     assert!(plan.fired().len() > 4, "nothing was lost");
     emptied(&world, "what was dropped is gone").await;
+}
+
+async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
+    let plan = Plan::scripted([(); 2].map(|()| Cue::new(Site::RequestLost).of(Verb::Create)));
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
+    let client = world.client_on(faulty, world.unhurried()).await;
+    let session = answer(client.session().await);
+    let path = answer(session.unique(&world.at("t-")));
+    let draw = || Txn::new().create_sequential(path.clone(), "", Lifetime::Persistent);
+
+    let sent_twice = world.eventually("it was sent twice", async || plan.pending() == 0);
+    if let Either::Left(_) = select(Box::pin(session.commit(draw())), pin!(sent_twice)).await {
+        panic!("the second sending was answered");
+    }
+
+    // Both arrive after all, the second when nothing is left of the first.
+    let other = world.client().await;
+    for _ in 0..2 {
+        answer(other.transaction(draw()).await).committed().expect("there is none");
+        emptied(&world, "what was dropped is gone").await;
+    }
 }
 
 async fn a_create_dropped_at_any_await_is_gone(world: World) {

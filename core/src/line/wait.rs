@@ -154,9 +154,12 @@ impl Ticket {
     }
 
     async fn called_in_session(&mut self) -> Result<(), Stop> {
-        let mut line = None;
+        let (mut line, mut spent) = (None, None);
         loop {
-            match self.turn().await? {
+            let turn = self.turn().await?;
+            // What it was waited with goes behind the look, which is in a hurry.
+            drop(spent.take());
+            match turn {
                 Turn::Now if self.is_certain() => {
                     self.tell_those_behind();
                     return Ok(());
@@ -164,7 +167,7 @@ impl Ticket {
                 Turn::Now => self.rest().await,
                 Turn::Gone => return Err(Stop::Gone),
                 Turn::After(ahead) => {
-                    self.until_gone(&ahead, &mut line).await?;
+                    spent = self.until_gone(&ahead, &mut line).await?;
                     if mutant::is(Mutant::PredecessorGoneIsTurn) {
                         return Ok(());
                     }
@@ -245,13 +248,17 @@ impl Ticket {
         }
     }
 
-    /// Waits until it may be worth to look again, as the one ahead went or was called.
-    async fn until_gone(&mut self, ahead: &Path, line: &mut Option<Watch>) -> Result<(), Stop> {
+    /// Waits until it may be worth to look again, as the one ahead went or was called; and with what it waited.
+    async fn until_gone(
+        &mut self,
+        ahead: &Path,
+        line: &mut Option<Watch>,
+    ) -> Result<Option<Watch>, Stop> {
         if mutant::is(Mutant::WatchesInTwoCalls) {
             let session = self.stub.session().clone();
             let there = Query::node(ahead.clone()).names_only();
             if self.insist(|| session.read(there.clone())).await?.node().is_none() {
-                return Ok(());
+                return Ok(None);
             }
         }
         // What one writes to his ticket matters where others may come in beside him.
@@ -265,15 +272,19 @@ impl Ticket {
         query.once = (wants_data || !self.form().talks) && !blind;
         let (view, mut watch) = self.observe(query).await?;
         let Some(node) = view.node().filter(|node| self.is_ahead(node)) else {
-            return if blind { self.unless_lost(watch.next()).await.map(drop) } else { Ok(()) };
+            if blind {
+                self.unless_lost(watch.next()).await?;
+            }
+            return Ok(Some(watch));
         };
         if self.may_share() && shares(node) {
             self.sharing.push(ahead.clone());
-            return Ok(());
+            return Ok(Some(watch));
         }
         if self.form().room != Room::One && !self.will_tell(node).await? {
             drop(watch);
-            return self.until_anything(line).await;
+            self.until_anything(line).await?;
+            return Ok(None);
         }
         let wakes = |change: &Change| wants_data || change.kind != Kind::Updated;
         self.unless_lost(async {
@@ -283,7 +294,8 @@ impl Ticket {
                 }
             }
         })
-        .await
+        .await?;
+        Ok(Some(watch))
     }
 
     /// Whether a ticket came before the own one. A draw whose answer was lost is repeated under its name if

@@ -166,21 +166,28 @@ impl Trail {
         })
     }
 
-    /// Removes what the first of two sendings makes after all, when that of the second, `created` then,
-    /// was removed again already. Nobody would know of it.
+    /// Removes what other sendings make after all, when that of one, `created` then, was removed again already.
+    /// Nobody would know of it.
     pub(super) async fn guard(self, created: Revision, reach: Reach) {
-        if let Some(late) = self.comes_late(Some(created), &reach).await
+        while let Some(late) = self.comes_late(Some(created), &reach).await
             && let Some(stat) = late.stat
         {
             let ephemeral = self.owner.is_some();
             Own::incarnation(late.path, stat.created, ephemeral).remove(&reach).await;
+            if mutant::is(Mutant::OneLateComerExpected) {
+                return;
+            }
         }
     }
 
-    /// Removes the node, and goes on looking for a while if it is not there: it may come late.
-    pub(super) async fn erase(self, reach: Reach) {
-        if let Some(late) = self.comes_late(None, &reach).await {
+    /// Removes the node, and goes on looking for a while if it is not there: it may come late. If it was sent
+    /// more than once, each of them may make one, the second when the first is removed.
+    pub(super) async fn erase(self, repeated: bool, reach: Reach) {
+        while let Some(late) = self.comes_late(None, &reach).await {
             Own::unique(late.path, self.owner.is_some()).remove(&reach).await;
+            if !repeated || mutant::is(Mutant::OneLateComerExpected) {
+                return;
+            }
         }
     }
 

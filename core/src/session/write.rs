@@ -109,10 +109,11 @@ impl<'a> Write<'a> {
         if let (Err(error), Some(trail)) = (&result, &self.undo.trail)
             && error.is_ambiguous()
         {
-            self.send(Box::pin(trail.clone().erase(self.reach.clone())));
+            let repeated = self.flight.is_repeated();
+            self.send(Box::pin(trail.clone().erase(repeated, self.reach.clone())));
         }
         if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
-            && self.flight.repeated.load(Ordering::Relaxed)
+            && self.flight.is_repeated()
             && !mutant::is(Mutant::BlindRepeat)
             && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
             && let Some(stat) = made.stat
@@ -173,6 +174,11 @@ impl Flight {
         self.sending.load(Ordering::Relaxed) || self.unsure.load(Ordering::Relaxed)
     }
 
+    /// Whether it was sent again when nobody knew what became of it.
+    fn is_repeated(&self) -> bool {
+        self.repeated.load(Ordering::Relaxed)
+    }
+
     /// Whether nobody waits for the outcome any more.
     pub(super) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
@@ -214,7 +220,7 @@ impl Undo {
             && flight.is_unsure()
             && !mutant::is(Mutant::DroppedTicketForgotten)
         {
-            trail.erase(reach).await;
+            trail.erase(flight.is_repeated(), reach).await;
         }
     }
 }
