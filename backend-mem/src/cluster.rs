@@ -212,9 +212,9 @@ impl Cluster {
         self.state().born(path)
     }
 
-    /// Who removed a path that is not there any more.
-    pub fn removed_by(&self, path: &Path) -> Option<By> {
-        self.state().removed_by(path)
+    /// Who removed the node of this path that was created then, if somebody did.
+    pub fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
+        self.state().removed_by(path, created)
     }
 
     /// No heartbeat of a process arrives for so long, if that is what goes wrong. Whether it is.

@@ -307,7 +307,7 @@ pub(crate) struct Lock {
     #[arg(long, short, conflicts_with = "permits")]
     pub(crate) shared: bool,
     /// Let so many hold it at once; everybody must say the same number
-    #[arg(long, short = 'n', value_name = "N")]
+    #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
     pub(crate) permits: Option<NonZeroU32>,
     /// What it is to others who look: host and process by default
     #[arg(long, value_name = "TEXT")]
@@ -333,8 +333,8 @@ pub(crate) struct Elect {
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Running {
-    /// Give up if it is not to be had within this time, like 30s
-    #[arg(long, short = 'w', value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "try")]
+    /// Give up if it is not to be had within this time, like 30s; 30 is seconds, too
+    #[arg(long, short = 'w', value_name = "TIME", value_parser = time, conflicts_with = "try")]
     pub(crate) timeout: Option<Duration>,
     /// Give up at once if somebody has it
     #[arg(long)]
@@ -344,22 +344,40 @@ pub(crate) struct Running {
     pub(crate) conflict_exit_code: u8,
     /// How long the command may take to end when it must: 2s, or a quarter of the session's time to live if
     /// that is less
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
-    /// The command and its arguments, behind --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments; behind -- if it begins with a hyphen
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// A time as people write it; a plain number is seconds, as it is to flock.
+#[cfg(unix)]
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time; say 30, 30s, 1.5 or 2m");
+    match text.parse::<f64>() {
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
+        Err(_) => humantime::parse_duration(text).map_err(|_| wrong()),
+    }
+}
+
+#[cfg(unix)]
+fn permits(text: &str) -> Result<NonZeroU32, String> {
+    text.parse().map_err(|_| format!("`{text}` is no number of permits; there is at least one"))
 }
 
 #[cfg(unix)]
 const EXIT_CODES: &str = "\
-The command finds the number that proves its turn in SYNOD_TOKEN (larger for whoever comes later), and the path in
-SYNOD_PATH. It runs in a process group of its own; signals that synod gets are passed on to that. When what is held is
-lost, or the store has not answered for so long that it will be, the group gets SIGTERM, and SIGKILL after --grace.
+The command finds the number that proves its turn in SYNOD_TOKEN (larger for
+whoever comes later), and the path in SYNOD_PATH. It runs in a process group of
+its own; signals that synod gets are passed on to that. When what is held is
+lost, or the store has not answered for so long that it will be, the group gets
+SIGTERM, and SIGKILL after --grace.
 
 Exit codes:
   that of the command, or 128 + N if signal N ended it
-  75   somebody else has it (--try) or had it for too long (--timeout); -E names another
+  75   somebody else has it (--try) or had it for too long (--timeout);
+       -E names another
   76   it was lost while the command ran, which was ended
   126  the command cannot be run    127  there is no such command
   1    anything else, with a line that says what";

@@ -40,6 +40,28 @@ fn a_wrong_url_is_told_with_what_is_right() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn who_waits_for_a_lock_waits_no_longer_for_the_store() {
+    let late = ["lock", "-w", "0.3", "--store", "etcd://127.0.0.1:1", "/a", "true"];
+    let (told, missing) = (failing(&late), "etcd:// is not compiled in");
+    assert!(told.contains("did not answer within 300ms") || told.contains(missing), "{told}");
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_lock_cannot_be_asked_is_told_with_what_it_can() {
+    let said = |arguments: &[&str]| {
+        let output = synod(&[&["lock", "--store", "mem://", "/a"], arguments, &["true"]].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        text(&output.stderr)
+    };
+    assert!(said(&["--permits", "0"]).contains("there is at least one"));
+    assert!(said(&["--timeout", "soon"]).contains("say 30, 30s, 1.5 or 2m"));
+    assert!(said(&["--grace", "1e99"]).contains("is no time"));
+    assert!(said(&["--bogus"]).contains("--bogus"));
+}
+
 #[test]
 fn a_password_is_in_no_output() {
     let urls = [

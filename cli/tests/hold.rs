@@ -160,6 +160,9 @@ fn two_exclude_each_other(on: &Server) {
     let held = on.holds(&["lock", "/two"]);
     assert_eq!(on.code(&["lock", "--try", "/two", "--", "echo", "x"]), Some(75));
     assert_eq!(on.code(&["lock", "--try", "-E", "3", "/two", "--", "true"]), Some(3));
+    let none = on.output(&["lock", "-w", "0", "/two", "true"]);
+    assert_eq!(none.status.code(), Some(75));
+    assert!(text(&none.stderr).contains("somebody has /two"), "no time is a try");
     let late = on.output(&["lock", "--timeout", "200ms", "/two", "--", "echo", "x"]);
     assert_eq!((late.status.code(), text(&late.stdout)), (Some(75), String::new()));
     assert!(text(&late.stderr).contains("/two was not to be had within 200ms"));
@@ -173,6 +176,9 @@ fn two_exclude_each_other(on: &Server) {
 
 fn the_exit_code_is_that_of_the_command(on: &Server) {
     assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "exit 7"]), Some(7));
+    // As to flock: what follows the lock is the command, with what it is given.
+    assert_eq!(on.code(&["lock", "/code", "sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(text(&on.output(&["lock", "/code", "-w", "60", "echo", "--json"]).stdout), "--json");
     assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "kill -9 $$"]), Some(137));
     assert_eq!(on.code(&["lock", "/code", "--", "/no/such/command"]), Some(127));
     assert_eq!(on.code(&["lock", "/code", "--", "/dev/null"]), Some(126));
@@ -278,6 +284,7 @@ fn some_share(on: &Server) {
     let (one, two) =
         (on.holds(&["lock", "-n", "2", "/some"]), on.holds(&["lock", "--permits", "2", "/some"]));
     assert_eq!(on.code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(75));
+    assert!(text(&on.output(&["inspect", "/some"]).stdout).starts_with("/some: 2 hold\n"));
     one.ends_with(0);
     assert_eq!(on.code(&["lock", "--try", "-n", "2", "/some", "--", "true"]), Some(0));
     two.ends_with(0);
@@ -295,6 +302,7 @@ fn one_leads_and_the_next_after_him(on: &Server) {
     assert_eq!(lines[0], "/elect: 1 holds, 1 waits");
     assert!(lines[1].contains("holds") && lines[1].ends_with("one"), "{told}");
     assert!(lines[2].contains("waits") && lines[2].ends_with("two"), "{told}");
+    assert!(lines[1..].iter().all(|line| line.contains("token ") && line.contains("since 20")));
     leads.ends_with(0);
     assert_eq!(next.line(), "in");
     next.ends_with(0);

@@ -16,6 +16,7 @@ use crate::door::answer;
 use crate::world::World;
 
 mod election;
+mod guard;
 mod handing;
 mod latch;
 mod leading;
@@ -36,6 +37,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     ticket::CASES,
     losing::CASES,
     handing::CASES,
+    guard::CASES,
     rwlock::CASES,
     semaphore::CASES,
     latch::CASES,

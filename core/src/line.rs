@@ -33,6 +33,7 @@
 use bytes::Bytes;
 
 use crate::client::Client;
+use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::order::{Claim, Queue, Room, Turn};
 use crate::line::standing::Contender;
@@ -53,6 +54,7 @@ pub(crate) mod stub;
 pub(crate) mod token;
 pub(crate) mod wait;
 
+mod since;
 mod stand;
 
 #[cfg(feature = "metrics")]
@@ -91,17 +93,32 @@ pub(crate) struct Line {
 impl Form {
     /// To share, or not, with whoever else comes.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: true, talks: false, renews: false }
+        Self {
+            recipe,
+            mark: mark.to_owned(),
+            room: Room::One,
+            whole: true,
+            talks: false,
+            renews: false,
+        }
     }
 
     /// So many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        Self { recipe, mark: order::permits_mark(permits), room, whole: true, talks: false, renews: false }
+        let mark = order::permits_mark(permits, room);
+        Self { recipe, mark, room, whole: true, talks: false, renews: false }
     }
 
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self { recipe, mark: mark.to_owned(), room: Room::One, whole: false, talks: false, renews: false }
+        Self {
+            recipe,
+            mark: mark.to_owned(),
+            room: Room::One,
+            whole: false,
+            talks: false,
+            renews: false,
+        }
     }
 
     /// Tickets of this form are written again and again.
@@ -225,7 +242,9 @@ impl Line {
                 return Ok((stub, None));
             }
             let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
-            let (path, used) = match used.flatten() {
+            // It says since when he stands there, who has it.
+            let used = used.flatten().filter(|path| since::tells(path.name(), clock::date()));
+            let (path, used) = match used {
                 Some(path) => (path, true),
                 None => (self.dir.join(&self.name(&session))?, false),
             };
@@ -273,11 +292,8 @@ impl Line {
         if mutant::is(Mutant::TicketWithoutId) {
             return mark.clone();
         }
-        let mut id = session.id();
-        for place in [20, 16, 12, 8] {
-            id.insert(place, '-');
-        }
-        format!("_c_{id}-{mark}")
+        let now = clock::date().filter(|_| !mutant::is(Mutant::SinceUntold));
+        format!("_c_{}-{mark}", since::dated(&session.id(), now))
     }
 
     /// What is looked at as the ticket is drawn.

@@ -107,6 +107,7 @@ mistakes! {
         TicketWithoutId = "draws tickets whose names others may get again",
         TicketPerSession = "has one ticket a session, for all who lock in it",
         StrangersCount = "takes whatever lies in the line for a ticket",
+        SinceUntold = "draws tickets that do not tell since when they are there",
         LookIgnored = "draws a ticket, then looks at the line in another call",
         TokenIsSequence = "takes a ticket's sequence for its token",
         NameFreedInDoubt =

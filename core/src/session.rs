@@ -29,8 +29,8 @@ use crate::task;
 
 pub(crate) mod deadline;
 pub(crate) mod life;
-pub(crate) mod reach;
 mod names;
+pub(crate) mod reach;
 mod removal;
 mod sequential;
 mod sweeper;

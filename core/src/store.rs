@@ -36,8 +36,9 @@
 //!   was changed.
 //! - An error with [`Effect::None`](crate::error::Effect::None) means that the write never happens,
 //!   [`Effect::Unknown`](crate::error::Effect::Unknown) that it happens at most once, now or later.
-//! - **Sequential creates**: the caller gives a path that no other call gives (it ends in an id of
-//!   its own choosing). The store may add to the name, and gives the node a [`Sequence`]. Once
+//! - **Sequential creates**: the caller gives a path that no other caller gives (it ends in an id of
+//!   its own choosing), and gives it again at most when all that it sent about the first node has come
+//!   to its end. The store may add to the name, and gives the node a [`Sequence`]. Once
 //!   anybody saw a sequence, no lower one appears in that directory while the directory lives; there
 //!   may be gaps. After a directory was empty its sequences may start again. When a store runs out
 //!   of sequences it says [`Why::SequenceExhausted`], and goes on saying so.

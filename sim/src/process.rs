@@ -269,9 +269,9 @@ impl Process {
         self.cluster.born(path)
     }
 
-    /// Who removed a path that is not there any more: what no real process can know.
-    pub fn removed_by(&self, path: &Path) -> Option<By> {
-        self.cluster.removed_by(path)
+    /// Who removed the node of this path that was created then, if somebody did: what no real process can know.
+    pub fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
+        self.cluster.removed_by(path, created)
     }
 
     /// Whether no heartbeat of this process arrives for so long from now on: for who would look closely at

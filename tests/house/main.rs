@@ -6,4 +6,5 @@
 mod arrows;
 mod crates;
 mod manners;
+mod traps;
 mod tree;

@@ -1,14 +1,18 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-// `release`. It answers `in` and `out`, and ends with its input.
+// `release`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`. It answers `in` and `out`, and ends with its input.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.util.concurrent.CountDownLatch;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
+import org.apache.curator.framework.recipes.leader.LeaderSelector;
+import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.RetryForever;
 
 public final class Curator {
@@ -21,10 +25,18 @@ public final class Curator {
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         InterProcessLock held = null;
         LeaderLatch latch = null;
+        LeaderSelector selector = null;
+        CountDownLatch enough = new CountDownLatch(1);
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
             switch (words[0]) {
                 case "mutex" -> held = enter(new InterProcessMutex(client, words[1]));
+                case "revocable" -> {
+                    InterProcessMutex lock = new InterProcessMutex(client, words[1]);
+                    lock.makeRevocable(asked -> say("asked"));
+                    held = enter(lock);
+                }
+                case "ask" -> Revoker.attemptRevoke(client, words[1]);
                 case "read" -> held = enter(new InterProcessReadWriteLock(client, words[1]).readLock());
                 case "write" -> held = enter(new InterProcessReadWriteLock(client, words[1]).writeLock());
                 case "release" -> {
@@ -36,6 +48,22 @@ public final class Curator {
                     latch.start();
                     latch.await();
                     say("in");
+                }
+                case "select" -> {
+                    selector = new LeaderSelector(client, words[1], new LeaderSelectorListenerAdapter() {
+                        @Override
+                        public void takeLeadership(CuratorFramework led) throws InterruptedException {
+                            say("in");
+                            enough.await();
+                        }
+                    });
+                    selector.setId(words[2]);
+                    selector.start();
+                }
+                case "yield" -> {
+                    enough.countDown();
+                    selector.close();
+                    say("out");
                 }
                 case "leave" -> {
                     latch.close();

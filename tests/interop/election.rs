@@ -1,23 +1,37 @@
 //! Elections of ours and of others on the same path: Curator's `LeaderLatch` on ZooKeeper, `etcdctl elect` on etcd.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use futures_util::StreamExt as _;
 use synod::recipe::election::{Election, Leader};
 use synod::recipe::leader_latch::LeaderLatch;
+use synod::recipe::leader_selector::{LeaderSelector, Leadership, Term};
 use synod::{Client, Path};
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::timeout;
 
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, gets, stand};
 
-pub(crate) const SCENES: [(&str, &[Kind], Scene); 4] = [
+/// For how long nothing happens that must not.
+const SHORT: Duration = Duration::from_millis(300);
+
+pub(crate) const SCENES: [(&str, &[Kind], Scene); 6] = [
     ("an_election_is_shared_in_order", &[Kind::Curator, Kind::Etcdctl], |kind, path| {
         Box::pin(an_election_is_shared_in_order(kind, path))
     }),
     ("a_leader_who_dies_is_followed", &[Kind::Curator], |kind, path| {
         Box::pin(a_leader_who_dies_is_followed(kind, path))
     }),
+    ("a_leader_of_ours_who_is_gone_is_followed", &[Kind::Etcdctl], |kind, path| {
+        Box::pin(a_leader_of_ours_who_is_gone_is_followed(kind, path))
+    }),
     ("a_latch_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_latch_is_shared(kind, path))),
+    ("a_selector_is_shared", &[Kind::Curator], |kind, path| {
+        Box::pin(a_selector_is_shared(kind, path))
+    }),
     ("values_are_heard_both_ways", &[Kind::Etcdctl], |kind, path| {
         Box::pin(values_are_heard_both_ways(kind, path))
     }),
@@ -94,6 +108,22 @@ async fn a_leader_who_dies_is_followed(kind: Kind, path: Path) {
     leads(kind, &mut next).await;
 }
 
+/// The other way takes a minute: so long lives the lease of `etcdctl elect`, and nobody can say otherwise.
+async fn a_leader_of_ours_who_is_gone_is_followed(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let leader = Election::new(&client, path.clone()).campaign("ours").await.expect("free");
+    let mut theirs = campaigns(kind, &path).await;
+    stand(&client, &path, 2).await;
+    theirs.keeps_silent().await;
+    assert!(leader.is_held());
+
+    client.close().await.expect("reachable");
+
+    leads(kind, &mut theirs).await;
+    assert!(!leader.is_held());
+    leaves(kind, &mut theirs);
+}
+
 async fn a_latch_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
     let latch = LeaderLatch::new(&client, path.clone()).label("ours");
@@ -113,6 +143,51 @@ async fn a_latch_is_shared(kind: Kind, path: Path) {
     assert!(lead.is_held());
     candidacy.close().await.expect("reachable");
     leads(kind, &mut next).await;
+}
+
+async fn a_selector_is_shared(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let selects = async || {
+        let mut peer = Peer::curator(&kind.server()).await;
+        peer.told(&format!("select {path} theirs"));
+        peer
+    };
+    let mut theirs = selects().await;
+    theirs.says("in").await;
+    let (began, stop) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let selector = LeaderSelector::new(&client, path.clone()).label("ours");
+    let leading = spawn_local({
+        let (selector, began, stop) = (selector.clone(), began.clone(), stop.clone());
+        async move {
+            let work = |lead: Leadership| async move {
+                began.notify_one();
+                stop.notified().await;
+                lead.is_held()
+            };
+            selector.lead(work).await.expect("reachable")
+        }
+    });
+    stand(&client, &path, 2).await;
+    let participants = selector.participants().await.expect("reachable");
+    let labels: Vec<_> = participants.iter().map(|one| one.label.as_ref()).collect();
+    assert_eq!(labels, [&b"theirs"[..], b"ours"]);
+    assert!(timeout(SHORT, began.notified()).await.is_err(), "they lead");
+
+    theirs.told("yield");
+    theirs.says("out").await;
+    timeout(PATIENCE, began.notified()).await.expect("the lead, in time");
+    let mut next = selects().await;
+    stand(&client, &path, 2).await;
+    next.keeps_silent().await;
+    stop.notify_one();
+    assert_eq!(gets(leading).await, Term::Done(true));
+    next.says("in").await;
+
+    // And when theirs dies.
+    let ours = campaign(&client, &path, "ours");
+    stand(&client, &path, 2).await;
+    next.kill();
+    assert!(gets(ours).await.is_held());
 }
 
 async fn values_are_heard_both_ways(kind: Kind, path: Path) {

@@ -10,6 +10,7 @@ use std::sync::LazyLock;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::recipe::inspect::inspect;
 use synod::recipe::mutex::{Mutex, MutexGuard};
+use synod::recipe::revocable::ask_back;
 use synod::recipe::rwlock::RwLock;
 use synod::{Client, Path};
 use synod_conformance::server::etcd::Cluster;
@@ -50,11 +51,12 @@ impl Kind {
 
     async fn client(self) -> Client {
         let server = self.server();
+        // Ours live as long as they may, as peers take the processor for seconds when they start.
         let url = match self {
             Self::Curator | Self::Kazoo => {
-                format!("zk://{server}?acl=open&session=2s&tick={}ms", TICK.as_millis())
+                format!("zk://{server}?acl=open&session=20s&tick={}ms", TICK.as_millis())
             }
-            Self::Etcdctl => format!("etcd://{server}?session=2s"),
+            Self::Etcdctl => format!("etcd://{server}?session=20s"),
         };
         synod::connect(&url).await.expect("a server runs")
     }
@@ -69,6 +71,18 @@ impl Kind {
             Self::Etcdctl => return Peer::etcdctl(&server, &format!("{path}/")),
         };
         peer.told(&format!("mutex {path}"));
+        peer
+    }
+
+    /// A peer that asks for something else at `path`.
+    async fn asks_for(self, what: &str, path: &Path) -> Peer {
+        let server = self.server();
+        let mut peer = if self == Self::Kazoo {
+            Peer::kazoo(&server).await
+        } else {
+            Peer::curator(&server).await
+        };
+        peer.told(&format!("{what} {path}"));
         peer
     }
 
@@ -159,16 +173,7 @@ async fn who_dies_gives_way(kind: Kind, path: Path) {
 async fn a_read_write_lock_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
     let lock = RwLock::new(&client, path.clone());
-    let ask = async |what: &str| {
-        let server = kind.server();
-        let mut peer = if kind == Kind::Kazoo {
-            Peer::kazoo(&server).await
-        } else {
-            Peer::curator(&server).await
-        };
-        peer.told(&format!("{what} {path}"));
-        peer
-    };
+    let ask = async |what: &str| kind.asks_for(what, &path).await;
     let reading = lock.read().await.expect("free");
     let mut reads = ask("read").await;
     reads.says("in").await;
@@ -216,6 +221,47 @@ async fn who_goes_on_reading_keeps_his_place(kind: Kind, path: Path) {
     theirs.says("in").await;
 }
 
+async fn a_writer_who_dies_gives_way(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let lock = RwLock::new(&client, path.clone());
+    let mut theirs = kind.asks_for("write", &path).await;
+    theirs.says("in").await;
+    let reads = spawn_local({
+        let lock = lock.clone();
+        async move { lock.read().await.expect("reachable") }
+    });
+    stand(&client, &path, 2).await;
+
+    theirs.kill();
+    let reading = gets(reads).await;
+
+    let mut next = kind.asks_for("write", &path).await;
+    stand(&client, &path, 2).await;
+    next.keeps_silent().await;
+    assert!(reading.is_held());
+    client.close().await.expect("reachable");
+    next.says("in").await;
+}
+
+async fn a_lock_is_asked_back(kind: Kind, path: Path) {
+    let client = kind.client().await;
+    let held = Mutex::new(&client, path.clone()).lock().await.expect("free");
+    let mut theirs = kind.asks_for("revocable", &path).await;
+    stand(&client, &path, 2).await;
+    let mut asks = Peer::curator(&kind.server()).await;
+    asks.told(&format!("ask {}", held.path()));
+    timeout(PATIENCE, held.asked_back()).await.expect("in time").expect("it is held");
+    assert!(held.is_held(), "whether to give it back is for him to decide");
+    held.release().await.expect("reachable");
+
+    theirs.says("in").await;
+    let line = inspect(&client, &path).await.expect("reachable");
+    assert!(ask_back(&client, &line[0].path).await.expect("reachable"));
+    theirs.says("asked").await;
+    theirs.told("release");
+    theirs.says("out").await;
+}
+
 type Scene = fn(Kind, Path) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
 fn play(name: &str, kind: Kind, scene: Scene) -> Result<(), Failed> {
@@ -228,7 +274,7 @@ fn play(name: &str, kind: Kind, scene: Scene) -> Result<(), Failed> {
 
 fn main() -> ExitCode {
     use Kind::{Curator, Etcdctl, Kazoo};
-    let scenes: [(&str, &[Kind], Scene); 4] = [
+    let scenes: [(&str, &[Kind], Scene); 6] = [
         ("a_mutex_is_shared_in_order", &[Curator, Kazoo, Etcdctl], |kind, path| {
             Box::pin(a_mutex_is_shared_in_order(kind, path))
         }),
@@ -240,6 +286,12 @@ fn main() -> ExitCode {
         }),
         ("who_goes_on_reading_keeps_his_place", &[Curator], |kind, path| {
             Box::pin(who_goes_on_reading_keeps_his_place(kind, path))
+        }),
+        ("a_writer_who_dies_gives_way", &[Curator, Kazoo], |kind, path| {
+            Box::pin(a_writer_who_dies_gives_way(kind, path))
+        }),
+        ("a_lock_is_asked_back", &[Curator], |kind, path| {
+            Box::pin(a_lock_is_asked_back(kind, path))
         }),
     ];
     let mut trials = Vec::new();

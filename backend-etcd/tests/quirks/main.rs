@@ -13,6 +13,7 @@ mod certificates;
 mod failover;
 mod foreign;
 mod listing;
+mod names;
 mod outage;
 mod prompt;
 mod secure;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
             a_node_with_a_time_to_live_needs_more;
         prompt: watches_have_nothing_to_catch_up_with
             a_change_is_heard_of_when_it_is_answered;
+        names: who_locks_again_does_it_under_the_same_name;
         outage: what_etcd_forgot_is_told_as_a_resync
             a_delete_right_at_the_edge_of_what_etcd_forgot_is_told
             a_watch_goes_on_where_it_broke_off

@@ -280,13 +280,14 @@ impl State {
         Some((body.stat.created, body.stat.owner))
     }
 
-    /// Who removed what is not there any more.
-    pub(super) fn removed_by(&self, path: &Path) -> Option<By> {
-        let last = self.log.iter().rev().find_map(|logged| {
-            let effect = logged.effects.iter().rev().find(|it| it.path == *path)?;
-            Some((effect.body.is_none(), logged.by))
+    /// Who removed the node of this path that was created then. A late create may have made another one since.
+    pub(super) fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
+        let effects = self.log.iter().flat_map(|logged| {
+            let here = logged.effects.iter().filter(|it| it.path == *path);
+            here.map(|it| (it.body.as_ref().map(|body| body.stat.created), logged.by))
         });
-        last.filter(|(is_gone, _)| *is_gone).map(|(_, by)| by)
+        let mut since = effects.skip_while(|(made, _)| *made != Some(created));
+        since.find(|(made, _)| made.is_none()).map(|(_, by)| by)
     }
 
     pub(super) fn lives(&self, session: SessionId) -> bool {

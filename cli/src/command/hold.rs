@@ -1,6 +1,7 @@
 //! `lock` and `elect`: a command that runs while something is held.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::pin::pin;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use synod::recipe::election::Election;
 use synod::recipe::mutex::Mutex;
 use synod::recipe::rwlock::RwLock;
 use synod::recipe::semaphore::Semaphore;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};
 use crate::command::connect;
@@ -29,11 +30,41 @@ const LOST: u8 = 76;
 /// How long the store is told at the end that nothing is held any more, before its sessions see to that.
 const FAREWELL: Duration = Duration::from_secs(2);
 
+/// The time in which to enter.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    limit: Duration,
+    /// What is left of it.
+    left: Duration,
+    /// Whether there is none.
+    tries: bool,
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        humantime::format_duration(self.limit).fmt(f)
+    }
+}
+
+/// A client, for which a store that does not answer has no longer than whoever has the lock.
+async fn connected(common: &Common, running: &Running) -> Result<(Client, Time), Failure> {
+    let tries = running.r#try || running.timeout == Some(Duration::ZERO);
+    let limit = running.timeout.filter(|_| !tries).unwrap_or(Duration::MAX);
+    let (began, mut time) = (Instant::now(), Time { limit, left: limit, tries });
+    let Ok(client) = timeout(limit, connect(common)).await else {
+        return Err(Failure::plain(format!(
+            "the store did not answer within {time}; is it running, and is --store right?"
+        )));
+    };
+    time.left = limit.saturating_sub(began.elapsed());
+    Ok((client?, time))
+}
+
 pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
-    let client = connect(common).await?;
     let (path, label) = (lock.path, lock.label.unwrap_or_else(whoami));
     let running = lock.running;
-    let tries = running.r#try;
+    let (client, time) = connected(common, &running).await?;
+    let tries = time.tries;
     if let Some(permits) = lock.permits {
         let semaphore = Semaphore::new(&client, path.clone(), permits).label(label);
         let one = NonZeroU32::MIN;
@@ -44,24 +75,24 @@ pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
                 semaphore.acquire(one).await.map(Some)
             }
         };
-        return hold(&client, &path, entering, running).await;
+        return hold(&client, &path, entering, (running, time)).await;
     }
     if lock.shared {
         let shared = RwLock::new(&client, path.clone()).label(label);
         let entering =
             async { if tries { shared.try_read().await } else { shared.read().await.map(Some) } };
-        return hold(&client, &path, entering, running).await;
+        return hold(&client, &path, entering, (running, time)).await;
     }
     let mutex = Mutex::new(&client, path.clone()).label(label);
     let entering =
         async { if tries { mutex.try_lock().await } else { mutex.lock().await.map(Some) } };
-    hold(&client, &path, entering, running).await
+    hold(&client, &path, entering, (running, time)).await
 }
 
 pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> {
-    let client = connect(common).await?;
     let (path, value) = (elect.path, elect.label.unwrap_or_else(whoami));
-    let (election, tries) = (Election::new(&client, path.clone()), elect.running.r#try);
+    let (client, time) = connected(common, &elect.running).await?;
+    let (election, tries) = (Election::new(&client, path.clone()), time.tries);
     let entering = async {
         if tries {
             election.try_campaign(value).await
@@ -69,7 +100,7 @@ pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> 
             election.campaign(value).await.map(Some)
         }
     };
-    hold(&client, &path, entering, elect.running).await
+    hold(&client, &path, entering, (elect.running, time)).await
 }
 
 /// Enters, runs the command, and leaves. Whatever happens, the store is told that it is over.
@@ -77,9 +108,9 @@ async fn hold<K>(
     client: &Client,
     path: &Path,
     entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
-    running: Running,
+    (running, time): (Running, Time),
 ) -> Result<(), Failure> {
-    let done = hold_open(client, path, entering, running).await;
+    let done = hold_open(client, path, entering, (running, time)).await;
     let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
     done
 }
@@ -88,13 +119,12 @@ async fn hold_open<K>(
     client: &Client,
     path: &Path,
     entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
-    running: Running,
+    (running, time): (Running, Time),
 ) -> Result<(), Failure> {
     let grace = grace(client, running.grace).await?;
     let mut signals = Signals::listen()?;
-    let limit = running.timeout.unwrap_or(Duration::MAX);
     let entered = {
-        let entering = Progress::waiting("waiting", timeout(limit, entering));
+        let entering = Progress::waiting("waiting", timeout(time.left, entering));
         let (entering, interrupted) = (pin!(entering), pin!(signals.fatal()));
         match select(entering, interrupted).await {
             Either::Left((entered, _)) => entered,
@@ -106,10 +136,7 @@ async fn hold_open<K>(
         Ok(Ok(Some(held))) => held,
         Ok(Ok(None)) => return given_up(format!("somebody has {path}")),
         Ok(Err(error)) => return Err(error.into()),
-        Err(_late) => {
-            let limit = humantime::format_duration(limit);
-            return given_up(format!("{path} was not to be had within {limit}"));
-        }
+        Err(_late) => return given_up(format!("{path} was not to be had within {time}")),
     };
     let job = Job { command: running.command, environment: environment(path, &held), grace };
     let ended = job.run_while(client, &held, &mut signals).await;
@@ -147,12 +174,9 @@ async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Fai
     }
 }
 
-/// What this process is to others who look, and since when.
+/// What this process is to others who look.
 fn whoami() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    #[expect(clippy::disallowed_methods, reason = "for a person who looks; nothing depends on it")]
-    let now = std::time::SystemTime::now();
-    let now = humantime::format_rfc3339_seconds(now);
     let host = host.unwrap_or_else(|| "some host".to_owned());
-    format!("{host} pid {} since {now}", std::process::id())
+    format!("{host} pid {}", std::process::id())
 }

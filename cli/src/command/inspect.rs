@@ -1,5 +1,8 @@
 //! `inspect`: who holds, and who waits.
 
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
 use serde_json::{Value, json};
 use synod::path::Path;
 use synod::recipe::inspect::{Claim, Contender, inspect};
@@ -43,9 +46,9 @@ fn told(path: &Path, line: &[Contender]) -> String {
         let some = count(None);
         summary.push(format!("{some} for permits, of which there are as many as they know"));
     }
-    let rows: Vec<[String; 5]> = line.iter().map(row).collect();
+    let rows: Vec<[String; 6]> = line.iter().map(row).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..4).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..5).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = format!("{path}: {}", summary.join(", "));
     for row in &rows {
         text.push('\n');
@@ -57,7 +60,7 @@ fn told(path: &Path, line: &[Contender]) -> String {
     text
 }
 
-fn row(one: &Contender) -> [String; 5] {
+fn row(one: &Contender) -> [String; 6] {
     let session = one.owner.map_or_else(|| "no session".to_owned(), |id| format!("session {id}"));
     let claim = match one.claim {
         Claim::Alone => "alone".to_owned(),
@@ -70,7 +73,16 @@ fn row(one: &Contender) -> [String; 5] {
         label if label.is_empty() => name(&one.path),
         label => label,
     };
-    [state(one).to_owned(), format!("token {}", one.token), claim, session, label]
+    let since = one.since.and_then(date).unwrap_or_else(|| "?".to_owned());
+    let (token, since) = (format!("token {}", one.token), format!("since {since}"));
+    [state(one).to_owned(), token, since, claim, session, label]
+}
+
+/// A date as people write it, if it is one: others say what they like.
+fn date(since: SystemTime) -> Option<String> {
+    let mut text = String::new();
+    let written = write!(text, "{}", humantime::format_rfc3339_seconds(since));
+    written.is_ok().then_some(text)
 }
 
 fn state(one: &Contender) -> &'static str {
@@ -95,8 +107,24 @@ fn object(one: &Contender) -> Value {
         "claim": claim,
         "permits": permits,
         "token": one.token.to_string(),
+        "since": one.since.and_then(date),
         "path": one.path.as_str(),
         "session": one.owner.map(|owner| owner.to_string()),
         key.replace("data", "label"): label,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_date_is_not_told_as_one() {
+        let at = |seconds| date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(1_795_301_389).as_deref(), Some("2026-11-21T22:49:49Z"));
+        // The largest that a ticket can tell is in the year 10889.
+        assert_eq!(at((1 << 48) / 1000), None);
+    }
 }

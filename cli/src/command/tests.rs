@@ -1,7 +1,7 @@
 //! Commands one after the other on one store, which lives as long as somebody holds it.
 
 use synod::path::Path;
-use synod::{Client, Lifetime};
+use synod::{Client, Lifetime, Query};
 
 use crate::args::{Common, Create};
 use crate::command::{create, delete, list, node, tree, watch};
@@ -84,6 +84,37 @@ async fn a_tree_is_listed_drawn_and_removed_whole() {
     assert!(client.children(&path("/t")).await.expect("answered").iter().all(|n| n.stat.is_none()));
     assert!(held(&client, "/tx").await.is_some(), "only what is below");
     assert!(refused(delete::tree(&common, &path("/t")).await).contains("nothing at /t"));
+    client.close().await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn two_remove_one_tree_and_a_third_adds_to_it() {
+    let (client, common) = store("two-remove").await;
+    let make = async |from: u32| {
+        for number in from..from + 60 {
+            let at = path(&format!("/t/{}/{}/{number}", number % 3, number % 7));
+            let made = client.create(&at, "x", Lifetime::Persistent).await;
+            made.expect("answered").required().expect("it is new");
+        }
+    };
+    make(0).await;
+    let root = path("/t");
+    let (one, other, ()) = futures_util::future::join3(
+        delete::tree(&common, &root),
+        delete::tree(&common, &root),
+        make(1_000),
+    )
+    .await;
+    for done in [one, other] {
+        // Whoever was too late to remove anything is told so.
+        if done.is_err() {
+            assert!(refused(done).contains("nothing at /t"));
+        }
+    }
+    // What came behind both is there still, and goes.
+    let _rest = delete::tree(&common, &root).await;
+    let left = client.read(Query::subtree(root)).await.expect("answered").nodes;
+    assert!(left.iter().all(|node| node.stat.is_none()), "but for containers: {left:?}");
     client.close().await.expect("memory answers");
 }
 

@@ -73,15 +73,23 @@ async fn nobody_enters_because_the_one_ahead_gave_up(world: World) {
 
 async fn two_tasks_of_one_client_exclude_each_other(world: World) {
     let client = world.client().await;
-    let held = answer(mutex(&world, &client).lock().await);
-
-    assert!(answer(mutex(&world, &client).try_lock().await).is_none(), "another task has it");
     let lock = mutex(&world, &client);
-    let mut waits = Waiting::new(async move { lock.lock().await });
+    let held = answer(lock.lock().await);
+
+    // Whether they share the value, or come by another of the same path.
+    assert!(answer(lock.try_lock().await).is_none(), "another task has it");
+    let (same, other) = (lock.clone(), mutex(&world, &client));
+    let mut waits = Waiting::new(async move { same.lock().await });
     waits.waits_for(world.brief(), "another task has it").await;
+    world.stand(&client, &world.at("lock"), 2).await;
+    let mut waits_too = Waiting::new(async move { other.lock().await });
+    waits_too.waits_for(world.brief(), "another task has it").await;
 
     answer(held.release().await);
-    let _guard = waits.gets(&world, "the lock").await;
+    let guard = waits.gets(&world, "the lock").await;
+    waits_too.waits_for(world.brief(), "another task has it").await;
+    answer(guard.release().await);
+    let _guard = waits_too.gets(&world, "the lock").await;
 }
 
 async fn a_crowd_is_let_in_one_by_one(world: World) {

@@ -8,6 +8,7 @@ use synod_core::error::ErrorKind;
 use synod_core::layer::fault::Verb;
 use synod_core::recipe::Token;
 use synod_core::recipe::rwlock::{ReadGuard, RwLock, WriteGuard};
+use synod_core::store::Expect;
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -27,6 +28,7 @@ cases![
     "L-MX-14 L-RW-2" breaks [WatchesFirst] => readers_are_woken_by_the_nearest_writer_alone,
     "L-X-1 L-MX-9" breaks [DroppedTicketStays] => a_read_or_write_dropped_at_any_await_leaves_nothing,
     "L-MX-6 L-RW-6" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_reader_lets_the_writer_in,
+    "L-MX-7 L-MX-9" breaks [RemovalUnnoticed] => a_reader_who_loses_his_place_takes_another,
     "L-X-7" breaks [LookIgnored] => a_free_read_write_lock_is_one_call,
 ];
 
@@ -282,6 +284,26 @@ async fn an_expired_reader_lets_the_writer_in(world: World) {
     let writing = writes.gets(&world, "the lock of a session that expired").await;
     world.in_time("word of the loss", stale.lost()).await;
     assert!(!stale.is_held() && writing.is_held());
+}
+
+async fn a_reader_who_loses_his_place_takes_another(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let writing = answer(lock(&world, &ann).write().await);
+    let mut reads = reader(&world, &bob, 2).await;
+    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+
+    let removed = answer(ann.delete(&first.path, Expect::Any).await);
+
+    assert!(removed.committed().is_some());
+    let again = async || {
+        let last = line(&ann, &world.at("lock")).await.pop();
+        last.is_some_and(|last| last.token > first.token)
+    };
+    world.eventually("he stands in line again", again).await;
+    reads.waits_for(world.brief(), "ann writes").await;
+    answer(writing.release().await);
+    let reading = reads.gets(&world, "the lock").await;
+    assert!(reading.token() > first.token);
 }
 
 async fn a_free_read_write_lock_is_one_call(world: World) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::recipe::inspect::Claim;
 use synod_core::recipe::semaphore::{Permit, Semaphore};
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 use tokio::time::timeout;
@@ -18,6 +19,7 @@ cases![
     "L-SEM-1 L-SEM-3" breaks [PermitsMiscounted] => no_more_enter_than_there_are_permits,
     "L-SEM-6 L-SEM-3" breaks [PermitsBarge] => who_asks_for_many_is_not_passed,
     "L-SEM-6 L-MX-7" breaks [CallUntold] => any_permit_given_back_lets_the_next_one_in,
+    "L-MX-8 L-SEM-1" breaks [PermitsMiscounted] => who_holds_permits_and_who_waits_is_told,
     "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
@@ -135,6 +137,30 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
     assert!(inside.iter().all(Permit::is_held));
 }
 
+async fn who_holds_permits_and_who_waits_is_told(world: World) {
+    let client = world.client().await;
+    for shared in [false, true] {
+        let pool = if shared {
+            let pool = Semaphore::shared(&client, world.at("pool"));
+            answer(pool.set_permits(3).await);
+            pool
+        } else {
+            semaphore(&world, &client, 3)
+        };
+        let held = answer(pool.acquire(many(2)).await);
+        let waits = queued(&world, &client, (pool.clone(), 2), 2).await;
+        let waits_too = queued(&world, &client, (pool.clone(), 1), 3).await;
+
+        let told = line(&client, &world.at("pool")).await;
+
+        let told: Vec<_> = told.iter().map(|one| (one.claim, one.holds)).collect();
+        let [two, one] = [2, 1].map(Claim::Permits);
+        assert_eq!(told, [(two, Some(true)), (two, Some(false)), (one, Some(false))], "{shared}");
+        drop((waits, waits_too, held));
+        world.stand(&client, &world.at("pool"), 0).await;
+    }
+}
+
 async fn more_than_there_are_is_refused(world: World) {
     let client = world.client().await;
     let pool = semaphore(&world, &client, 3);
@@ -198,14 +224,16 @@ async fn who_failed_on_the_way_holds_no_permit(world: World) {
     let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
     let held = answer(semaphore(&world, &ann, 1).acquire(many(1)).await);
     plan.cue(Cue::new(Site::Denied).of(Verb::Observe));
+    // To give up what was drawn fails, too, at first: what is told is why there are no permits.
+    plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete));
 
     let theirs = semaphore(&world, &bob, 1);
     let failed = world.in_time("the failure", theirs.acquire(many(1))).await;
     let failed = failure(failed, "an acquire that is denied");
 
     assert_eq!(failed.kind(), ErrorKind::Denied);
-    assert_eq!(plan.pending(), 0);
     world.stand(&ann, &world.at("pool"), 1).await;
+    assert_eq!(plan.pending(), 0);
     answer(held.release().await);
     let _permit = answer(world.in_time("the permit", theirs.acquire(many(1))).await);
 }

@@ -1,10 +1,12 @@
 //! Places in a line: taken, looked at, given up, taken away.
 
+use std::time::{Duration, SystemTime};
+
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::recipe::mutex::Mutex;
-use synod_core::store::Expect;
+use synod_core::store::{Expect, Lifetime};
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 use tokio::time::timeout;
 
@@ -23,6 +25,7 @@ cases![
     "L-MX-11" breaks [TicketWithoutId] => a_release_removes_its_own_ticket_alone,
     "L-MX-7 L-MX-9" breaks [RemovalUnnoticed] => who_loses_his_place_takes_another,
     "L-MX-1 L-MX-2" breaks [MissingIsFirst] => who_has_no_place_any_more_is_not_called,
+    "L-MX-8" breaks [SinceUntold] => who_stands_in_line_tells_since_when,
     "L-MX-8" breaks [SortsByName] => who_stands_in_line_is_told_in_order,
 ];
 
@@ -221,4 +224,24 @@ async fn who_stands_in_line_is_told_in_order(world: World) {
     assert!(all.is_sorted_by_key(|one| one.token));
     let owners = [answer(ann.session().await), answer(bob.session().await)].map(|it| it.info().id);
     assert_eq!([all[0].owner, all[1].owner], owners.map(Some));
+}
+
+async fn who_stands_in_line_tells_since_when(world: World) {
+    // Another's clock may be wrong; this is one host, and nobody sets its clock by that much meanwhile.
+    const LONG: Duration = Duration::from_secs(3600);
+    #[expect(clippy::disallowed_methods, reason = "what is told is told by this clock")]
+    let now = SystemTime::now();
+    let (client, bob) = (world.client().await, world.bob().await);
+    let held = answer(mutex(&world, &client).lock().await);
+    let place = answer(mutex(&world, &client).enqueue().await);
+    bob.draw(&world.at("lock/strange-lock-"), Lifetime::Session).await;
+
+    let all = line(&client, &world.at("lock")).await;
+
+    for own in &all[..2] {
+        let since = own.since.expect("ours tell it");
+        assert!(since > now - LONG && since < now + LONG, "{since:?}");
+    }
+    assert!(all[2..].iter().all(|strange| strange.since.is_none()));
+    drop((held, place));
 }

@@ -70,8 +70,15 @@ impl<K> Hold<K> {
         self.stub.told_path()
     }
 
+    /// [`Hold::path`] for who only looks on, and neither keeps it nor sends anything by it: a later ticket may
+    /// have it, too.
+    #[doc(hidden)]
+    pub fn seen_path(&self) -> &Path {
+        self.stub.path()
+    }
+
     /// Whether it is certainly held at this moment. False as soon as nobody can know, before anybody is
-    /// told.
+    /// told. That somebody removed its node is heard only while [`Hold::lost`] or [`Hold::run`] is waited for.
     pub fn is_held(&self) -> bool {
         self.stub.session().is_certain() && !self.stub.is_gone()
     }

@@ -8,7 +8,8 @@
 //! | `lock-`, `latch-` | Curator's mutex and leader latch, and ours | all of it |
 //! | `__WRIT__`, `__READ__` | Curator's read-write lock, and ours | all of it, to share it |
 //! | `__lock__`, `__rlock__` | kazoo's locks | all of it, to share it |
-//! | `lease-`, `x3-lease-` | Curator's semaphore, and ours | one permit, three |
+//! | `lease-` | Curator's semaphore, and ours | one permit |
+//! | `x3-lease-`, `x3of5-lease-` | ours | three permits; of five, as its owner believes |
 //! | the session's id and nothing else | etcd's own locks and elections | all of it |
 //!
 //! What has none of these names stands in no line: it is ignored.
@@ -60,6 +61,8 @@ pub(crate) struct Standing {
     pub(crate) claim: Claim,
     pub(crate) created: Option<Revision>,
     pub(crate) owner: Option<SessionId>,
+    /// How many permits there are, as he believes who wants some of them.
+    pub(crate) all: Option<u32>,
     order: Sequence,
 }
 
@@ -184,6 +187,7 @@ impl Standing {
         let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
         // Where the store adds no digits, only what is named as we name it is a ticket.
         let stem = without_digits(name, sequence).or(name.starts_with("_c_").then_some(name));
+        let all = stem.and_then(|stem| permits(stem.strip_suffix("lease-")?).1);
         let claim = stem.and_then(claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
             (is_owners || mutant::is(Mutant::StrangersCount)).then_some(Claim::Alone)
@@ -193,6 +197,7 @@ impl Standing {
             claim,
             created: node.stat.map(|stat| stat.created),
             owner,
+            all,
             order: sequence,
         })
     }
@@ -219,19 +224,24 @@ fn claim(stem: &str) -> Option<Claim> {
     if let Some((_, claim)) = MARKS.iter().find(|(mark, _)| is_marked(mark)) {
         return Some(*claim);
     }
-    stem.strip_suffix("lease-").map(|before| Claim::Permits(permits(before)))
+    stem.strip_suffix("lease-").map(|before| Claim::Permits(permits(before).0))
 }
 
 /// The mark of a ticket for so many permits.
-pub(crate) fn permits_mark(permits: u32) -> String {
-    if permits == 1 { "lease-".to_owned() } else { format!("x{permits}-lease-") }
+pub(crate) fn permits_mark(permits: u32, room: Room) -> String {
+    match room {
+        Room::Permits(all) => format!("x{permits}of{all}-lease-"),
+        _ if permits == 1 => "lease-".to_owned(),
+        _ => format!("x{permits}-lease-"),
+    }
 }
 
-/// Of `...-x3-`, three; of anything else, one.
-fn permits(before: &str) -> u32 {
+/// Of `...-x3of5-`, three, and that there are five; of `...-x3-`, three; of anything else, one.
+fn permits(before: &str) -> (u32, Option<u32>) {
     let part = before.strip_suffix('-').and_then(|rest| rest.rsplit_once('-'));
-    let number = part.and_then(|(_, part)| part.strip_prefix('x')?.parse().ok());
-    number.unwrap_or(1)
+    let Some(told) = part.and_then(|(_, part)| part.strip_prefix('x')) else { return (1, None) };
+    let (wanted, all) = told.split_once("of").map_or((told, None), |(it, all)| (it, Some(all)));
+    (wanted.parse().unwrap_or(1), all.and_then(|all| all.parse().ok()))
 }
 
 /// Decides, from the line as it was seen, what whoever holds the ticket `me` does next.

@@ -1,10 +1,13 @@
 //! [`Contender`]: somebody who stands in a line, for who looks at it from outside.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
 use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
+use crate::line::since::since;
 use crate::line::token::Token;
 use crate::line::wait::{Ticket, shares};
 use crate::path::Path;
@@ -18,11 +21,13 @@ pub struct Contender {
     pub path: Path,
     /// What he wants.
     pub claim: Claim,
-    /// Whether he has it. `None` where that depends on a number that only he knows: how many permits a
-    /// semaphore has that was not told so by a node.
+    /// Whether he has it. `None` where that depends on a number that only he knows: how many permits there are, of
+    /// semaphores of programs of other kinds.
     pub holds: Option<bool>,
     /// The token that goes with it.
     pub token: Token,
+    /// Since when he stands here, to the second, by the clock of his own host. `None` of programs of other kinds.
+    pub since: Option<SystemTime>,
     /// The session that it hangs on.
     pub owner: Option<SessionId>,
     /// What he said of himself.
@@ -38,6 +43,7 @@ impl Contender {
             claim: one.claim,
             holds,
             token: Token::new(stat.created),
+            since: since(one.path.name()),
             owner: stat.owner,
             label: node.data.clone(),
         })
@@ -71,6 +77,10 @@ impl Ticket {
 }
 
 fn holds(queue: &Queue, one: &Standing, room: Room) -> Option<bool> {
-    let counts = matches!(one.claim, Claim::Permits(_));
-    (!counts || room != Room::One).then(|| turn(queue, &one.path, room) == Turn::Now)
+    let room = match (one.claim, one.all) {
+        (Claim::Permits(_), Some(all)) if room == Room::One => Room::Permits(all),
+        (Claim::Permits(_), None) if room == Room::One => return None,
+        _ => room,
+    };
+    Some(turn(queue, &one.path, room) == Turn::Now)
 }

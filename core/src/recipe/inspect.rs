@@ -13,7 +13,7 @@ pub use crate::line::standing::Contender;
 /// one moment, by one question to the store.
 ///
 /// It works for whatever stands in line: locks, semaphores, elections, also those of other programs on the
-/// same path. Stores do not tell since when; [`Contender::label`] is what each said of himself.
+/// same path. [`Contender::since`] is when each came, and [`Contender::label`] what he said of himself.
 ///
 /// # Errors
 ///

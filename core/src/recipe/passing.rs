@@ -140,6 +140,11 @@ impl PassingGuard {
         self.held().path()
     }
 
+    #[doc(hidden)]
+    pub fn seen_path(&self) -> &Path {
+        self.held().seen_path()
+    }
+
     /// Whether it is certainly held at this moment. See [`Hold::is_held`].
     pub fn is_held(&self) -> bool {
         self.held().is_held()

@@ -45,12 +45,16 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     ("multi-zk-SomeKept-5.json", include_str!("../../corpus/multi-zk-SomeKept-5.json")),
     (
-        "mutex-etcd-AdoptsStranger-101e.json",
-        include_str!("../../corpus/mutex-etcd-AdoptsStranger-101e.json"),
+        "mutex-etcd-AdoptsStranger-d8.json",
+        include_str!("../../corpus/mutex-etcd-AdoptsStranger-d8.json"),
     ),
     (
-        "mutex-etcd-MissingIsFirst-4e7.json",
-        include_str!("../../corpus/mutex-etcd-MissingIsFirst-4e7.json"),
+        "mutex-etcd-MissingIsFirst-507.json",
+        include_str!("../../corpus/mutex-etcd-MissingIsFirst-507.json"),
+    ),
+    (
+        "mutex-etcd-NameFreedInDoubt-581f.json",
+        include_str!("../../corpus/mutex-etcd-NameFreedInDoubt-581f.json"),
     ),
     ("mutex-etcd-NoRateMargin-7.json", include_str!("../../corpus/mutex-etcd-NoRateMargin-7.json")),
     (
@@ -58,10 +62,14 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-etcd-TicketWithoutId-2.json"),
     ),
     (
+        "mutex-etcd-ToldNameUsedAgain-50.json",
+        include_str!("../../corpus/mutex-etcd-ToldNameUsedAgain-50.json"),
+    ),
+    (
         "mutex-etcd-WaitsForTheAbsent-c.json",
         include_str!("../../corpus/mutex-etcd-WaitsForTheAbsent-c.json"),
     ),
-    ("mutex-zk-BlindRepeat-15.json", include_str!("../../corpus/mutex-zk-BlindRepeat-15.json")),
+    ("mutex-zk-BlindRepeat-8.json", include_str!("../../corpus/mutex-zk-BlindRepeat-8.json")),
     (
         "mutex-zk-CertainUntilTold-1.json",
         include_str!("../../corpus/mutex-zk-CertainUntilTold-1.json"),
@@ -71,13 +79,13 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-zk-DroppedTicketStays-d.json"),
     ),
     (
-        "mutex-zk-GrantsUncertain-83.json",
-        include_str!("../../corpus/mutex-zk-GrantsUncertain-83.json"),
+        "mutex-zk-GrantsUncertain-12.json",
+        include_str!("../../corpus/mutex-zk-GrantsUncertain-12.json"),
     ),
     ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
     (
-        "mutex-zk-LooksWithoutSync-1ba.json",
-        include_str!("../../corpus/mutex-zk-LooksWithoutSync-1ba.json"),
+        "mutex-zk-LooksWithoutSync-6a0.json",
+        include_str!("../../corpus/mutex-zk-LooksWithoutSync-6a0.json"),
     ),
     (
         "mutex-zk-LostReadIsEmpty-11.json",
@@ -87,11 +95,11 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "mutex-zk-PredecessorGoneIsTurn-1.json",
         include_str!("../../corpus/mutex-zk-PredecessorGoneIsTurn-1.json"),
     ),
-    ("mutex-zk-RemovalGivesUp-f.json", include_str!("../../corpus/mutex-zk-RemovalGivesUp-f.json")),
+    ("mutex-zk-RemovalGivesUp-1.json", include_str!("../../corpus/mutex-zk-RemovalGivesUp-1.json")),
     ("mutex-zk-SortsByName-3.json", include_str!("../../corpus/mutex-zk-SortsByName-3.json")),
     (
-        "mutex-zk-TicketPerSession-498.json",
-        include_str!("../../corpus/mutex-zk-TicketPerSession-498.json"),
+        "mutex-zk-TicketPerSession-0.json",
+        include_str!("../../corpus/mutex-zk-TicketPerSession-0.json"),
     ),
     (
         "mutex-zk-TokenIsSequence-9.json",
@@ -100,8 +108,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("mutex-zk-TxnUnguarded-1.json", include_str!("../../corpus/mutex-zk-TxnUnguarded-1.json")),
     ("mutex-zk-WatchesFirst-0.json", include_str!("../../corpus/mutex-zk-WatchesFirst-0.json")),
     (
-        "mutex-zk-WatchesInTwoCalls-32.json",
-        include_str!("../../corpus/mutex-zk-WatchesInTwoCalls-32.json"),
+        "mutex-zk-WatchesInTwoCalls-116.json",
+        include_str!("../../corpus/mutex-zk-WatchesInTwoCalls-116.json"),
     ),
     (
         "passing-etcd-PassesFenced-3da.json",

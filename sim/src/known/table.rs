@@ -74,6 +74,8 @@ pub const TABLE: &[Row] = &[
     door(Mutant::TicketPerSession, "mutex", "L-MX-12").as_number("M19"),
     door(Mutant::TokenIsSequence, "mutex", "L-MX-3").as_number("M10"),
     door(Mutant::TxnUnguarded, "mutex", "L-MX-5"),
+    door(Mutant::ToldNameUsedAgain, "mutex", "L-MX-5").on("etcd"),
+    door(Mutant::NameFreedInDoubt, "mutex", "L-MX-1").on("etcd"),
     door(Mutant::DroppedTicketStays, "mutex", "L-MX-9").as_number("M12"),
     door(Mutant::SortsByName, "mutex", "L-MX-8").as_number("M4"),
     door(Mutant::MissingIsFirst, "mutex", "L-MX-1").on("etcd").as_number("M15"),

@@ -134,7 +134,7 @@ impl Beliefs {
             me.wrong(self.laws.certain, what);
         }
         let Some((drawn, _)) = me.born(held.path()) else { return };
-        if is_exception(me, held.path()) {
+        if is_exception(me, held.path(), drawn) {
             return;
         }
         let (place, token) = ((drawn, held.token().turn()), held.token());
@@ -208,7 +208,7 @@ impl Judge for Beliefs {
         let Some(drawn) = drawn else { return true };
         let place = (drawn, held.token().turn());
         if let Some((_, who, law)) = self.believe(me, place, among) {
-            if !is_exception(me, held.path()) {
+            if !is_exception(me, held.path(), drawn) {
                 // Of two laws that fit, the one that says more.
                 me.wrong(self.laws.overlap.max(law), || {
                     format!("{} believes to be in, and {who} was since", me.name())
@@ -226,8 +226,9 @@ impl Judge for Beliefs {
     }
 }
 
-/// Whether nobody could know that a ticket is gone.
-pub(super) fn is_exception(me: &Process, ticket: &Path) -> bool {
+/// Whether nobody could know that a ticket, drawn then, is gone.
+pub(super) fn is_exception(me: &Process, ticket: &Path, drawn: Revision) -> bool {
     let ended = me.born(ticket).and_then(|(_, owner)| owner);
-    me.removed_by(ticket) == Some(By::Stranger) || ended.is_some_and(|id| me.ended_by_force(id))
+    me.removed_by(ticket, drawn) == Some(By::Stranger)
+        || ended.is_some_and(|id| me.ended_by_force(id))
 }

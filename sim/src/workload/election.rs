@@ -122,11 +122,11 @@ impl Candidate {
     async fn leads(&self, leader: Leader, value: &str) {
         let Self { me, client, all } = self;
         all.beliefs.entered(me, &leader, Among::Nobody);
-        all.grants.note(me, leader.path(), Wants::All);
+        all.grants.note(me, leader.seen_path(), Wants::All);
         self.proclaims(&leader, &format!("{value}.new")).await;
         Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leader).await;
         self.proclaims(&leader, &format!("{value}.last")).await;
-        all.grants.returns(leader.path());
+        all.grants.returns(leader.seen_path());
         match me.pick(4) {
             0 => drop(leader),
             1 => drop(me.perhaps(leader.resign()).await),

@@ -34,6 +34,8 @@ pub(super) struct Grants {
 #[derive(Clone, Debug)]
 struct Granted {
     ticket: Path,
+    /// When it was drawn: others may have had its name.
+    drawn: Option<Revision>,
     wants: Wants,
     /// How many commits there were when he knew.
     by: usize,
@@ -80,7 +82,8 @@ impl Wants {
         }
         let (before, _) = name.rsplit_once("lease-")?;
         let many = before.strip_suffix('-').and_then(|rest| rest.rsplit_once("-x"));
-        Some(Self::Permits(many.and_then(|(_, many)| many.parse().ok()).unwrap_or(1)))
+        let many = many.map(|(_, many)| many.split_once("of").map_or(many, |(many, _)| many));
+        Some(Self::Permits(many.and_then(|many| many.parse().ok()).unwrap_or(1)))
     }
 
     fn permits(self) -> u32 {
@@ -101,17 +104,19 @@ impl Grants {
 
     /// Somebody knows that he is in.
     pub(super) fn note(&self, me: &Process, ticket: &Path, wants: Wants) {
-        self.lock().push(Granted { ticket: ticket.clone(), wants, by: me.committed() });
+        let (ticket, drawn) = (ticket.clone(), me.born(ticket).map(|(drawn, _)| drawn));
+        self.returned().remove(&ticket);
+        self.lock().push(Granted { ticket, drawn, wants, by: me.committed() });
     }
 
     /// Somebody gives back what he is in with.
     pub(super) fn returns(&self, ticket: &Path) {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner).insert(ticket.clone());
+        self.returned().insert(ticket.clone());
     }
 
     /// Whether somebody gave this back.
     pub(super) fn was_returned(&self, ticket: &Path) -> bool {
-        self.returned.lock().unwrap_or_else(PoisonError::into_inner).contains(ticket)
+        self.returned().contains(ticket)
     }
 
     /// The line.
@@ -154,6 +159,10 @@ impl Grants {
             Some(one) => Err(one.unentitled(why.get(&one.ticket))),
             None => Ok(()),
         }
+    }
+
+    fn returned(&self) -> MutexGuard<'_, BTreeSet<Path>> {
+        self.returned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Granted>> {
@@ -207,7 +216,10 @@ impl Line {
 
     /// Whether it is the turn of one, by the line as it is now.
     fn entitles(&self, one: &Granted, room: Option<u32>) -> Result<(), Why> {
-        let own = self.tickets.iter().find(|(_, ticket)| ticket.path == one.ticket);
+        let is_own = |(drawn, ticket): &(&Revision, &Ticket)| {
+            ticket.path == one.ticket && one.drawn.is_none_or(|own| own == **drawn)
+        };
+        let own = self.tickets.iter().find(is_own);
         let Some((place, _)) = own else { return Err(Why::Gone) };
         let ahead = self.tickets.range(..place).map(|(_, ticket)| ticket.wants);
         let Wants::Permits(wanted) = one.wants else {
@@ -254,7 +266,9 @@ mod tests {
             let at = Revision::new(at);
             let node = Node::new(path.clone()).with_stat(Stat::new(at, at, Version::new(0), None));
             line.apply(&dir(), Kind::Created, &path, Some(&node));
-            last = Wants::of(name).map(|wants| Granted { ticket: path, wants, by: 0 }).or(last);
+            last = Wants::of(name)
+                .map(|wants| Granted { ticket: path, drawn: Some(at), wants, by: 0 })
+                .or(last);
         }
         line.entitles(&last.expect("there is one"), room)
     }
@@ -269,6 +283,7 @@ mod tests {
         assert_eq!(told(&["_c_1-__WRIT__1", "_c_2-__READ__2"], None), Err(Why::Writer));
         assert_eq!(told(&["_c_1-lease-1", "_c_2-lease-2"], Some(2)), Ok(()));
         assert_eq!(told(&["_c_1-x2-lease-1", "_c_2-lease-2"], Some(2)), Err(Why::Full));
+        assert_eq!(told(&["_c_1-x2of2-lease-1", "_c_2-x1of2-lease-2"], Some(2)), Err(Why::Full));
         assert_eq!(
             told(&["_c_1-lease-1", "_c_2-x3-lease-2", "_c_3-lease-3"], Some(3)),
             Err(Why::Passed)

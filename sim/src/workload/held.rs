@@ -26,7 +26,7 @@ impl<K: Send + Sync> Held for Hold<K> {
     }
 
     fn path(&self) -> &Path {
-        Self::path(self)
+        Self::seen_path(self)
     }
 
     fn txn(&self) -> Txn {
@@ -44,7 +44,7 @@ impl Held for Arc<Hold> {
     }
 
     fn path(&self) -> &Path {
-        Hold::path(self)
+        Hold::seen_path(self)
     }
 
     fn txn(&self) -> Txn {
@@ -62,7 +62,7 @@ impl Held for ReentrantGuard {
     }
 
     fn path(&self) -> &Path {
-        self.hold().path()
+        self.hold().seen_path()
     }
 
     fn txn(&self) -> Txn {
@@ -80,7 +80,7 @@ impl Held for PassingGuard {
     }
 
     fn path(&self) -> &Path {
-        Self::path(self)
+        Self::seen_path(self)
     }
 
     fn txn(&self) -> Txn {

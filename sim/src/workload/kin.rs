@@ -165,7 +165,7 @@ impl Worker {
     async fn plain(&self) {
         if let Some(Ok(guard)) = self.me.perhaps(self.locks.mutex.lock()).await {
             self.enters(&guard).await;
-            self.grants.returns(guard.path());
+            self.grants.returns(guard.seen_path());
             drop(self.me.perhaps(guard.release()).await);
         }
     }
@@ -186,7 +186,7 @@ impl Worker {
         if me.pick(2) == 0 {
             drop(inner);
         } else {
-            self.grants.returns(inner.hold().path());
+            self.grants.returns(inner.hold().seen_path());
             drop(me.perhaps(inner.release()).await);
         }
     }
@@ -232,7 +232,7 @@ impl Worker {
         };
         if let Some(guard) = guard {
             self.enters(&guard).await;
-            self.grants.returns(guard.path());
+            self.grants.returns(guard.seen_path());
             drop(me.perhaps(guard.release()).await);
         }
     }

@@ -135,7 +135,7 @@ impl Candidate {
             self.all.standing.lock().unwrap_or_else(PoisonError::into_inner).push(stood);
         }
         if let Some(leadership) = candidacy.leadership() {
-            self.all.grants.returns(leadership.path());
+            self.all.grants.returns(leadership.seen_path());
         }
         if me.pick(3) == 0 {
             drop(candidacy);
@@ -153,7 +153,7 @@ impl Candidate {
         let began = me.age();
         let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
         me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
-        all.grants.note(me, lead.path(), Wants::All);
+        all.grants.note(me, lead.seen_path(), Wants::All);
         let leads = Leads { candidacy, lead };
         let is_new = all.beliefs.entered_anew(me, &leads);
         Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leads).await;

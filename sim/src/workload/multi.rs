@@ -132,9 +132,9 @@ impl Worker {
             return;
         };
         room.beliefs.entered(me, &guard, Among::Nobody);
-        room.grants.note(me, guard.path(), Wants::All);
+        room.grants.note(me, guard.seen_path(), Wants::All);
         Stay { me, client, judge: &room.beliefs, among: Among::Nobody }.linger(&guard).await;
-        room.grants.returns(guard.path());
+        room.grants.returns(guard.seen_path());
         drop(me.perhaps(guard.release()).await);
     }
 
@@ -144,7 +144,7 @@ impl Worker {
         for hold in guard.holds() {
             let room = self.room(hold);
             room.beliefs.entered(me, hold, Among::Nobody);
-            room.grants.note(me, hold.path(), Wants::All);
+            room.grants.note(me, hold.seen_path(), Wants::All);
         }
         for hold in guard.holds() {
             let judge = &self.room(hold).beliefs;
@@ -160,7 +160,7 @@ impl Worker {
             return drop(guard);
         }
         for hold in guard.holds() {
-            self.room(hold).grants.returns(hold.path());
+            self.room(hold).grants.returns(hold.seen_path());
         }
         drop(me.perhaps(guard.release()).await);
     }

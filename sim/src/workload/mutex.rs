@@ -120,12 +120,18 @@ impl Worker {
     async fn hold(&self, guard: MutexGuard) {
         let Self { me, client, beliefs, grants } = self;
         beliefs.entered(me, &guard, Among::Nobody);
-        grants.note(me, guard.path(), Wants::All);
-        Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
+        grants.note(me, guard.seen_path(), Wants::All);
+        let stay = Stay { me, client, judge: beliefs, among: Among::Nobody };
+        if guard.token().revision().get() % 2 == 0 {
+            stay.pass(&guard).await;
+        } else {
+            // Nothing was sent of it that might come late, so that the next ticket may have its name.
+            stay.linger(&guard).await;
+        }
         if me.pick(3) == 0 {
             drop(guard);
         } else {
-            grants.returns(guard.path());
+            grants.returns(guard.seen_path());
             drop(me.perhaps(guard.release()).await);
         }
     }

@@ -128,7 +128,7 @@ impl Worker {
 
     async fn reads(&self, guard: ReadGuard) {
         self.beliefs.entered(&self.me, &guard, Among::Sharing);
-        self.grants.note(&self.me, guard.path(), Wants::Share);
+        self.grants.note(&self.me, guard.seen_path(), Wants::Share);
         self.stays_reading(guard, &self.beliefs).await;
     }
 
@@ -144,7 +144,7 @@ impl Worker {
         if me.pick(3) == 0 {
             drop(guard);
         } else {
-            grants.returns(guard.path());
+            grants.returns(guard.seen_path());
             drop(me.perhaps(guard.release()).await);
         }
     }
@@ -152,12 +152,12 @@ impl Worker {
     async fn writes(&self, guard: WriteGuard) {
         let Self { me, client, beliefs, grants, .. } = self;
         beliefs.entered(me, &guard, Among::Nobody);
-        grants.note(me, guard.path(), Wants::All);
+        grants.note(me, guard.seen_path(), Wants::All);
         Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
         match me.pick(4) {
             0 => drop(guard),
             1 => {
-                grants.returns(guard.path());
+                grants.returns(guard.seen_path());
                 drop(me.perhaps(guard.release()).await);
             }
             _ => {

@@ -155,7 +155,7 @@ impl Worker {
         }
         let _at_work = AtWork(&self.at_work);
         beliefs.entered(me, &lead, Among::Nobody);
-        grants.note(me, lead.path(), Wants::All);
+        grants.note(me, lead.seen_path(), Wants::All);
         let watched = Watched { worker: self, lead: &lead, number };
         Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&watched).await;
         let fails = me.pick(4) == 0;

@@ -153,13 +153,13 @@ impl Worker {
         if !permit.is_held() {
             me.wrong("L-MX-2", || format!("{} entered, and is not certain of it", permit.path()));
         }
-        grants.note(me, permit.path(), Wants::Permits(permit.permits().get()));
+        grants.note(me, permit.seen_path(), Wants::Permits(permit.permits().get()));
         let judge = Pools { pool, permits: permit.permits().get() };
         Stay { me, client, judge: &judge, among: Among::Sharing }.pass(&permit).await;
         if me.pick(3) == 0 {
             drop(permit);
         } else {
-            grants.returns(permit.path());
+            grants.returns(permit.seen_path());
             drop(me.perhaps(permit.release()).await);
         }
     }
@@ -223,7 +223,9 @@ impl Judge for Pools<'_> {
         if !held.is_held() {
             return false;
         }
-        let Some(drawn) = drawn.filter(|_| !is_exception(me, held.path())) else { return true };
+        let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held.path(), *drawn)) else {
+            return true;
+        };
         let (too_many, beside) = self.pool.believe(drawn, self.permits);
         me.sometimes(BESIDE, beside);
         if let Some(many) = too_many {

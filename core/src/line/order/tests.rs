@@ -49,6 +49,7 @@ fn a_ticket_is_told_by_what_its_name_ends_in() {
         (ticket(&format!("{uuid}__WRIT__"), 7), Some(Claim::Alone)),
         (ticket(&format!("{uuid}lease-"), 7), Some(Claim::Permits(1))),
         (ticket(&format!("{uuid}x3-lease-"), 7), Some(Claim::Permits(3))),
+        (ticket(&format!("{uuid}x3of5-lease-"), 7), Some(Claim::Permits(3))),
         (ticket("_c_01234567-89ab-cdef-0123-x67890123456-lease-", 7), Some(Claim::Permits(1))),
         (owned("694d8e3a", 7, 0x694d_8e3a), Some(Claim::Alone)),
         (owned("694d8e3b", 7, 0x694d_8e3a), None),
@@ -67,6 +68,20 @@ fn a_ticket_is_told_by_what_its_name_ends_in() {
     for (node, claim) in table {
         assert_eq!(Standing::of(&node).map(|one| one.claim), claim, "{}", node.path);
     }
+}
+
+#[test]
+fn a_ticket_for_permits_tells_how_many_there_are() {
+    let all = |mark: &str| {
+        let one = Standing::of(&ticket(&format!("_c_a-{mark}"), 7)).expect("it is a ticket");
+        (one.claim, one.all)
+    };
+    for (permits, room) in [(1, Room::Permits(1)), (3, Room::Permits(5)), (7, Room::Posted)] {
+        let known = if let Room::Permits(all) = room { Some(all) } else { None };
+        assert_eq!(all(&permits_mark(permits, room)), (Claim::Permits(permits), known));
+    }
+    assert_eq!(all("lease-"), (Claim::Permits(1), None));
+    assert_eq!(all("x3ofmany-lease-"), (Claim::Permits(3), None));
 }
 
 #[test]

@@ -1,0 +1,57 @@
+//! Which names tickets have: the server keeps each that there ever was.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use synod_core::client::{Client, ClientOptions};
+use synod_core::path::Path;
+use synod_core::recipe::inspect::inspect;
+use synod_core::recipe::mutex::{Mutex, MutexGuard};
+use synod_core::store::SessionOptions;
+use synod_etcd::EtcdBackend;
+
+use crate::world::{World, path};
+
+const TTL: Duration = Duration::from_secs(10);
+
+/// The name of the only ticket, as others see it.
+async fn name(client: &Client, lock: &Path) -> Path {
+    let line = inspect(client, lock).await.expect("answered");
+    assert_eq!(line.len(), 1, "{line:?}");
+    line[0].path.clone()
+}
+
+pub(crate) async fn who_locks_again_does_it_under_the_same_name() {
+    let world = World::alone();
+    let client = async || {
+        let options = ClientOptions::default().session(SessionOptions::new(TTL));
+        let backend = EtcdBackend::new(world.options()).expect("valid");
+        Client::open(backend, options).await.expect("a server runs")
+    };
+    let (ann, bob) = (client().await, client().await);
+    let lock = path("/named/lock");
+    let lock_of = async |client: &Client| -> MutexGuard {
+        Mutex::new(client, lock.clone()).lock().await.expect("answered")
+    };
+
+    let mut names = BTreeSet::new();
+    let mut tokens = Vec::new();
+    for _ in 0..20 {
+        for client in [&ann, &bob] {
+            let guard = lock_of(client).await;
+            names.insert(name(client, &lock).await);
+            tokens.push(guard.token());
+            guard.release().await.expect("answered");
+        }
+    }
+    assert_eq!(names.len(), 2, "one of each: {names:?}");
+    assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
+
+    // Whoever was told it may act on it later.
+    let told = lock_of(&ann).await;
+    let earlier = told.path().clone();
+    told.release().await.expect("answered");
+    let later = lock_of(&ann).await;
+    assert_ne!(name(&ann, &lock).await, earlier);
+    later.release().await.expect("answered");
+}

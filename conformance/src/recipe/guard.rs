@@ -1,0 +1,213 @@
+//! What every guard can do, whatever its recipe: check itself in a transaction, and hear of its loss.
+
+use std::future::pending;
+use std::num::NonZeroU32;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use synod_core::client::Client;
+use synod_core::error::{ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::recipe::Hold;
+use synod_core::recipe::election::Election;
+use synod_core::recipe::leader_latch::LeaderLatch;
+use synod_core::recipe::leader_selector::{LeaderSelector, Term};
+use synod_core::recipe::multi::MultiLock;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::passing::PassingMutex;
+use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
+use synod_core::recipe::rwlock::RwLock;
+use synod_core::recipe::semaphore::Semaphore;
+use synod_core::recipe::unfair::UnfairLock;
+use synod_core::store::{Expect, Lifetime, Txn};
+use tokio::sync::oneshot;
+
+use crate::door::{answer, failure};
+use crate::recipe::Waiting;
+use crate::world::World;
+
+cases![
+    "L-MX-5 L-EL-10" breaks [TxnUnguarded] => a_transaction_under_any_guard_needs_what_it_stands_for,
+    "L-MX-1 L-EL-2 L-EL-7" breaks [RemovalUnnoticed] => any_guard_is_told_when_its_ticket_is_taken_away,
+];
+
+/// How a guard comes to its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It is given back.
+    Back,
+    /// It is lost, and so is the work under it.
+    Lost,
+}
+
+/// A guard, of whatever recipe.
+struct Guard {
+    recipe: &'static str,
+    path: Path,
+    txns: [Txn; 2],
+    end: Box<dyn FnOnce(End) -> BoxFuture<'static, Result<()>> + Send>,
+}
+
+impl Guard {
+    fn of<K: Send + Sync + 'static>(recipe: &'static str, hold: Hold<K>) -> Self {
+        let (path, txns) = (hold.path().clone(), [hold.txn(), hold.txn()]);
+        let end = |end| async move {
+            if end == End::Back {
+                return hold.release().await;
+            }
+            loses(&hold).await
+        };
+        Self { recipe, path, txns, end: Box::new(|how| end(how).boxed()) }
+    }
+}
+
+/// What work under it comes to, which has no end of its own, once that is lost.
+async fn loses<K>(hold: &Hold<K>) -> Result<()> {
+    let stopped = hold.run(pending()).await;
+    hold.lost().await;
+    assert!(!hold.is_held(), "it is lost");
+    stopped
+}
+
+/// One of each, each at a path of its own.
+async fn all(world: &World, client: &Client) -> Vec<Guard> {
+    let at = |name| world.at(name);
+    let lock = RwLock::new(client, at("rwlock"));
+    let writing = answer(RwLock::new(client, at("downgraded")).write().await);
+    let semaphore = Semaphore::new(client, at("semaphore"), NonZeroU32::MIN);
+    let mut all = vec![
+        Guard::of("mutex", answer(Mutex::new(client, at("mutex")).lock().await)),
+        Guard::of(
+            "try_lock",
+            answer(Mutex::new(client, at("try")).try_lock().await).expect("free"),
+        ),
+        Guard::of("read", answer(lock.read().await)),
+        Guard::of("write", answer(RwLock::new(client, at("write")).write().await)),
+        Guard::of("downgraded", answer(writing.downgrade().await)),
+        Guard::of("semaphore", answer(semaphore.acquire(NonZeroU32::MIN).await)),
+        Guard::of("unfair", answer(UnfairLock::new(client, at("unfair")).lock().await)),
+        Guard::of("election", answer(Election::new(client, at("election")).campaign("").await)),
+    ];
+    all.push(passing(world, client).await);
+    all.push(reentrant(world, client).await);
+    all.push(multi(world, client).await);
+    all.push(latch(world, client).await);
+    all.push(selector(world, client).await);
+    all
+}
+
+async fn passing(world: &World, client: &Client) -> Guard {
+    let mutex = PassingMutex::new(client, world.at("passing"), NonZeroU32::MIN);
+    let guard = answer(mutex.lock().await);
+    let (path, txns) = (guard.path().clone(), [guard.txn(), guard.txn()]);
+    let end = |end| async move {
+        if end == End::Back {
+            return guard.release().await;
+        }
+        let stopped = guard.run(pending()).await;
+        guard.lost().await;
+        assert!(!guard.is_held(), "it is lost");
+        stopped
+    };
+    Guard { recipe: "passing", path, txns, end: Box::new(|how| end(how).boxed()) }
+}
+
+async fn reentrant(world: &World, client: &Client) -> Guard {
+    let (mutex, me) = (ReentrantMutex::new(client, world.at("reentrant")), Owner::new());
+    let (outer, inner) = (answer(mutex.lock(&me).await), answer(mutex.lock(&me).await));
+    let txns = [outer.hold().txn(), inner.hold().txn()];
+    let path = inner.hold().path().clone();
+    let end = |end| async move {
+        if end == End::Back {
+            outer.release().await?;
+            return inner.release().await;
+        }
+        loses(inner.hold()).await.inspect_err(|_| assert!(!outer.hold().is_held()))
+    };
+    Guard { recipe: "reentrant", path, txns, end: Box::new(|how| end(how).boxed()) }
+}
+
+async fn multi(world: &World, client: &Client) -> Guard {
+    let several = MultiLock::new(client, [world.at("multi/a"), world.at("multi/b")]);
+    let guard = answer(answer(several).lock().await);
+    let (path, txns) = (guard.holds()[1].path().clone(), [guard.txn(), guard.txn()]);
+    let end = |end| async move {
+        if end == End::Back {
+            return guard.release().await;
+        }
+        let stopped = guard.run(pending()).await;
+        guard.lost().await;
+        assert!(!guard.is_held(), "one is lost");
+        stopped
+    };
+    Guard { recipe: "multi", path, txns, end: Box::new(|how| end(how).boxed()) }
+}
+
+async fn latch(world: &World, client: &Client) -> Guard {
+    let candidacy = answer(LeaderLatch::new(client, world.at("latch")).join().await);
+    let lead = answer(candidacy.leading().await);
+    let (path, txns) = (lead.path().clone(), [lead.txn(), lead.txn()]);
+    let end = |end| async move {
+        if end == End::Back {
+            return candidacy.close().await;
+        }
+        loses(&lead).await
+    };
+    Guard { recipe: "latch", path, txns, end: Box::new(|how| end(how).boxed()) }
+}
+
+async fn selector(world: &World, client: &Client) -> Guard {
+    let selector = LeaderSelector::new(client, world.at("selector"));
+    let ((tell, told), (stop, stopped)) = (oneshot::channel(), oneshot::channel::<()>());
+    let leading = Waiting::new(async move {
+        let work = async |lead| {
+            let _heard = tell.send(lead).is_ok();
+            let _stops = stopped.await;
+        };
+        selector.lead(work).await
+    });
+    let lead = told.await.expect("nobody else leads");
+    let (path, txns) = (lead.path().clone(), [lead.txn(), lead.txn()]);
+    let end = |end| async move {
+        let Waiting { told, _task } = leading;
+        if end == End::Lost {
+            let lost = loses(&lead).await;
+            assert_eq!(answer(told.await.expect("it does not panic")), Term::Lost);
+            return lost;
+        }
+        let _told = stop.send(()).is_ok();
+        told.await.expect("it does not panic").map(|term| assert_eq!(term, Term::Done(())))
+    };
+    Guard { recipe: "selector", path, txns, end: Box::new(|how| end(how).boxed()) }
+}
+
+async fn a_transaction_under_any_guard_needs_what_it_stands_for(world: World) {
+    let client = world.client().await;
+    for guard in all(&world, &client).await {
+        let (recipe, data) = (guard.recipe, world.at(&format!("data-{}", guard.recipe)));
+        answer(answer(client.create(&data, "0", Lifetime::Persistent).await).required());
+        let [good, late] = guard.txns.map(|txn| txn.set(data.clone(), "1", Expect::Any));
+
+        let written = answer(client.transaction(good).await);
+        assert!(written.committed().is_some(), "{recipe}: it is held");
+        answer(world.in_time("the end of a guard", (guard.end)(End::Back)).await);
+        let refused = answer(client.transaction(late).await);
+
+        assert!(refused.rejected().is_some(), "{recipe}: it was given back");
+    }
+}
+
+async fn any_guard_is_told_when_its_ticket_is_taken_away(world: World) {
+    let (client, eve) = (world.client().await, world.client().await);
+    for guard in all(&world, &client).await {
+        let (recipe, data) = (guard.recipe, world.at(&format!("data-{}", guard.recipe)));
+
+        let removed = answer(eve.delete(&guard.path, Expect::Any).await);
+        assert!(removed.committed().is_some(), "{recipe} has a ticket");
+
+        let [late, _] = guard.txns.map(|txn| txn.create(data.clone(), "", Lifetime::Persistent));
+        assert!(answer(client.transaction(late).await).rejected().is_some(), "{recipe}");
+        let lost = world.in_time("word of the loss", (guard.end)(End::Lost)).await;
+        assert_eq!(failure(lost, "work under what is lost").kind(), ErrorKind::SessionLost);
+    }
+}

@@ -1,0 +1,91 @@
+//! Since when somebody stands in a line, as the name of his ticket tells it.
+//!
+//! Not every store keeps the time at which a node was made, and what a ticket holds is its owner's. So the id in its
+//! name, which is of the form of a UUID, is one of version 8 (RFC 9562: whatever its maker means by it): its last 48
+//! bits are the milliseconds since 1970. The others are chance, and come first, so that the order of names means nothing.
+
+use std::time::{Duration, SystemTime};
+
+/// The sign of those ids that tell the time, where a UUID has its version; [`UNTOLD`] is what those have that do not.
+const TOLD: char = '8';
+const UNTOLD: char = '4';
+
+/// An id of 32 digits as a UUID that tells the time, if there is one to tell.
+pub(super) fn dated(id: &str, now: Option<SystemTime>) -> String {
+    let since_1970 = now.and_then(|now| now.duration_since(SystemTime::UNIX_EPOCH).ok());
+    let millis = since_1970.and_then(|time| u64::try_from(time.as_millis()).ok());
+    let (version, last) = match millis.filter(|millis| millis >> 48 == 0) {
+        Some(millis) => (TOLD, format!("{millis:012x}")),
+        None => (UNTOLD, id[20..].to_owned()),
+    };
+    format!("{}-{}-{version}{}-a{}-{last}", &id[..8], &id[8..12], &id[13..16], &id[17..20])
+}
+
+/// What the name of a ticket tells, by the clock of whoever drew it; `None` if it was drawn by a program that does
+/// not tell it so.
+pub(crate) fn since(name: &str) -> Option<SystemTime> {
+    let id = name.strip_prefix("_c_")?.get(..36)?;
+    let mut parts = id.split('-');
+    let lengths = [8, 4, 4, 4, 12].map(|length| parts.next().filter(|part| part.len() == length));
+    let [Some(_), Some(_), Some(version), Some(_), Some(last)] = lengths else { return None };
+    let millis = version.starts_with(TOLD).then(|| u64::from_str_radix(last, 16).ok())??;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))
+}
+
+/// Whether the name of a ticket tells this time, to the second. What tells none is not wrong about it.
+pub(super) fn tells(name: &str, now: Option<SystemTime>) -> bool {
+    const SECOND: Duration = Duration::from_secs(1);
+    let (Some(since), Some(now)) = (since(name), now) else { return true };
+    now.duration_since(since).is_ok_and(|age| age < SECOND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "0123456789abcdef0123456789abcdef";
+
+    fn at(millis: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn a_name_tells_when_it_was_given() {
+        for time in [at(0), at(1_795_301_389_123), at((1 << 48) - 1)] {
+            let id = dated(ID, Some(time));
+            assert_eq!(since(&format!("_c_{id}-lock-0000000007")), Some(time), "{id}");
+        }
+        assert_eq!(dated(ID, Some(at(0xabc))), "01234567-89ab-8def-a123-000000000abc");
+    }
+
+    #[test]
+    fn a_name_is_of_its_own_second() {
+        let name = format!("_c_{}-lock-", dated(ID, Some(at(5_000))));
+        for (now, tells_it) in [(4_999, false), (5_000, true), (5_999, true), (6_000, false)] {
+            assert_eq!(tells(&name, Some(at(now))), tells_it, "{now}");
+        }
+        assert!(tells(&name, None) && tells("lock-0000000007", Some(at(0))));
+    }
+
+    #[test]
+    fn what_tells_no_time_is_not_taken_for_one() {
+        let long_ago = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        for untold in [None, Some(long_ago), Some(at(1 << 48))] {
+            let id = dated(ID, untold);
+            assert_eq!(id, "01234567-89ab-4def-a123-456789abcdef");
+            assert_eq!(since(&format!("_c_{id}-lock-")), None);
+        }
+        for strange in [
+            "",
+            "_c_",
+            "lock-0000000007",
+            "_c_0123456789abcdef0123456789abcdef-lock-",
+            "_c_01234567-89ab-8def-a123-00000000zabc-lock-",
+            "_c_0123456789-ab-8def-a123-000000000abc-lock-",
+            "_c_01234567-89ab-8def-a123-0000000ä-lock-",
+            "01234567-89ab-8def-a123-000000000abc-lock-",
+        ] {
+            assert_eq!(since(strange), None, "{strange}");
+        }
+    }
+}

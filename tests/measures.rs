@@ -1,0 +1,177 @@
+//! What the recipes tell of themselves: each wait and each hold is measured, and each wait is a span.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex as Plain};
+use std::time::Duration;
+
+use futures_util::future::join;
+use metrics::{
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+};
+use synod::recipe::election::Election;
+use synod::recipe::leader_latch::LeaderLatch;
+use synod::recipe::leader_selector::LeaderSelector;
+use synod::recipe::multi::MultiLock;
+use synod::recipe::mutex::Mutex;
+use synod::recipe::passing::PassingMutex;
+use synod::recipe::reentrant::{Owner, ReentrantMutex};
+use synod::recipe::rwlock::RwLock;
+use synod::recipe::semaphore::Semaphore;
+use synod::recipe::unfair::UnfairLock;
+use synod::{Client, Path};
+use tokio::time::sleep;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::FmtSpan;
+
+/// What was measured, by the metric and the recipe.
+#[derive(Clone, Debug, Default)]
+struct Measured(Arc<Plain<BTreeMap<String, Vec<f64>>>>);
+
+struct Series(Measured, String);
+
+impl Measured {
+    #[track_caller]
+    fn of(&self, metric: &str, recipe: &str) -> Vec<f64> {
+        let all = self.0.lock().expect("nobody panicked");
+        let found = all.get(&format!("{metric} {recipe}")).cloned();
+        found.unwrap_or_else(|| panic!("no {metric} of {recipe}: {all:?}"))
+    }
+}
+
+impl HistogramFn for Series {
+    fn record(&self, value: f64) {
+        let mut all = self.0.0.lock().expect("nobody panicked");
+        all.entry(self.1.clone()).or_default().push(value);
+    }
+}
+
+impl Recorder for Measured {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+        Counter::noop()
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        let recipe: String = key.labels().map(metrics::Label::value).collect();
+        let series = Series(self.clone(), format!("{} {recipe}", key.name()));
+        Histogram::from_arc(Arc::new(series))
+    }
+}
+
+/// Keeps everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Plain<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+fn path(name: &str) -> Path {
+    Path::new(&format!("/{name}")).expect("valid")
+}
+
+/// Each recipe is held once.
+async fn hold_each(client: &Client) -> synod::Result<()> {
+    let one = NonZeroU32::MIN;
+    let rwlock = RwLock::new(client, path("rwlock"));
+    rwlock.read().await?.release().await?;
+    rwlock.write().await?.release().await?;
+    Semaphore::new(client, path("semaphore"), one).acquire(one).await?.release().await?;
+    UnfairLock::new(client, path("unfair")).lock().await?.release().await?;
+    PassingMutex::new(client, path("passing"), one).lock().await?.release().await?;
+    let reentrant = ReentrantMutex::new(client, path("reentrant"));
+    reentrant.lock(&Owner::new()).await?.release().await?;
+    MultiLock::new(client, [path("multi")])?.lock().await?.release().await?;
+    Election::new(client, path("election")).campaign("").await?.resign().await?;
+    let candidacy = LeaderLatch::new(client, path("latch")).join().await?;
+    drop(candidacy.leading().await?);
+    candidacy.close().await?;
+    let work = |_lead| async { ControlFlow::Break(()) };
+    LeaderSelector::new(client, path("selector")).keep_leading(work).await
+}
+
+const RECIPES: [&str; 10] = [
+    "rwlock read",
+    "rwlock write",
+    "semaphore",
+    "unfair lock",
+    "passing mutex",
+    "reentrant mutex",
+    "multi lock",
+    "election",
+    "leader_latch",
+    "leader_selector",
+];
+
+#[tokio::test(start_paused = true)]
+async fn waits_and_holds_are_measured_and_waits_are_spans() {
+    const LONG: Duration = Duration::from_secs(3);
+    let (measured, log) = (Measured::default(), Log::default());
+    let _recording = metrics::set_default_local_recorder(&measured);
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_span_events(FmtSpan::CLOSE)
+        .with_ansi(false)
+        .with_writer(log.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let client = synod::connect("mem://measures").await.expect("memory is always there");
+    let mutex = Mutex::new(&client, path("mutex"));
+
+    // One holds for so long, and another waits meanwhile.
+    let held = mutex.lock().await.expect("free");
+    let holds = async {
+        sleep(LONG).await;
+        held.release().await.expect("held");
+    };
+    let (next, ()) = join(mutex.lock(), holds).await;
+    drop(next.expect("given back"));
+    hold_each(&client).await.expect("nobody else wants them");
+    client.close().await.expect("memory answers");
+
+    let waits = measured.of("synod_wait_seconds", "mutex");
+    assert!(waits[0] < 1.0 && (waits[1] - LONG.as_secs_f64()).abs() < 1.0, "{waits:?}");
+    let holds = measured.of("synod_hold_seconds", "mutex");
+    assert!((holds[0] - LONG.as_secs_f64()).abs() < 1.0 && holds[1] < 1.0, "{holds:?}");
+    // The draw alone, with what was seen then; and two more to wait: the watch, and a look when it goes.
+    let calls = measured.of("synod_wait_calls", "mutex");
+    assert_eq!((calls[0], calls.len()), (1.0, 2));
+    assert!(calls[1] >= 3.0, "{calls:?}");
+    for recipe in RECIPES {
+        let calls = measured.of("synod_wait_calls", recipe);
+        assert_eq!(calls, [1.0], "{recipe} was free");
+        for metric in ["synod_wait_seconds", "synod_hold_seconds"] {
+            assert_eq!(measured.of(metric, recipe).len(), 1, "{metric} of {recipe}");
+        }
+    }
+    let told = String::from_utf8(log.0.lock().expect("nobody panicked").clone()).expect("text");
+    for span in ["waiting in line{recipe=\"mutex\" path=/mutex}", "leading{path=/selector/"] {
+        assert!(told.contains(span), "no {span} in\n{told}");
+    }
+}
