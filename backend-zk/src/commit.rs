@@ -1,6 +1,7 @@
 //! Writing: a [`Plan`] is sent, and what the server refuses is either final or mended (`mend.rs`).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
@@ -11,6 +12,7 @@ use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult};
 
 use crate::container;
 use crate::error::{Sort, Trouble};
+use crate::hub::Hub;
 use crate::lone::{Got, definite, lone, remember, request, send_lone, tell};
 use crate::look::Look;
 use crate::mend::{Writing, unsent};
@@ -23,19 +25,20 @@ use crate::wire::Wire;
 const ATTEMPTS: usize = 40;
 
 /// Applies a transaction that was validated.
-pub(crate) async fn commit(wire: &Wire, txn: &Txn) -> Result<Outcome> {
+pub(crate) async fn commit(hub: &Arc<Hub>, txn: &Txn) -> Result<Outcome> {
+    let wire = &*hub.wire;
     let client = wire.client("commit")?;
     let vacated = vacated(wire, txn);
     let mut refused = None;
     if let Some(op) = lone(txn, &vacated) {
-        match send_lone(wire, &client, op, Look::of(wire, &client, txn)).await? {
+        match send_lone(hub, &client, op, Look::of(hub, &client, txn)).await? {
             Ok(commit) => return Ok(Outcome::Committed(commit)),
             Err(said) => refused = Some(said),
         }
     }
     let facts = Facts { vacated, ..Facts::default() };
     // On the heap: most transactions need nothing of it, and should not carry its state.
-    Box::pin(Writing { wire, client: &client, txn, facts }.commit(refused)).await
+    Box::pin(Writing { hub, wire, client: &client, txn, facts }.commit(refused)).await
 }
 
 /// The operations that make what stays where the session has just removed a container.
@@ -93,7 +96,7 @@ impl<'a> Writing<'a> {
         for container in self.facts.hollow.values().flat_map(|hollow| &hollow.containers) {
             self.wire.vacated.add(container, Instant::now());
         }
-        let mut look = Look::of(self.wire, self.client, self.txn);
+        let mut look = Look::of(self.hub, self.client, self.txn);
         let request = async {
             let answer = if is_plain(self.txn, plan) {
                 self.send_plain(&plan.steps).await
@@ -125,7 +128,7 @@ impl<'a> Writing<'a> {
             commit.revision = Some(translate(&stat).created);
         }
         if let (Some(look), Some(seen)) = (&mut look, seen) {
-            commit.look = Some(look.told(seen, commit.revision).await?);
+            commit.look = Some(look.told(seen, &commit).await?);
         }
         Ok(Sent::Done(commit))
     }
@@ -256,7 +259,7 @@ impl<'a> Writing<'a> {
             }
         }
         for (op, done) in self.txn.ops.iter().zip(&done) {
-            remember(self.wire, op, done);
+            remember(self.hub, op, done);
         }
         Ok(Commit::new(revision, done, None))
     }

@@ -19,15 +19,17 @@ use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Detail, End, Feed, Kind, Loss, Query, Scope, View, Watch};
 use synod_core::task::{Task, spawn};
-use zookeeper_client::AddWatchMode;
+use zookeeper_client::{AddWatchMode, StateWatcher};
 
+use crate::alone::Coming;
 use crate::error::Sort;
-use crate::hub::once::Coming;
+use crate::hub::draw::Draws;
 use crate::keep::{Proof, keep};
 use crate::news::{News, told};
 use crate::read::read_through;
 use crate::wire::Wire;
 
+mod draw;
 mod once;
 
 /// How many events a watch keeps for a reader who is slow.
@@ -35,16 +37,16 @@ const EVENTS: usize = 4_096;
 
 /// Everything that one session observes.
 pub(crate) struct Hub {
-    wire: Arc<Wire>,
+    pub(crate) wire: Arc<Wire>,
     state: Mutex<State>,
 }
 
-#[derive(Default)]
 struct State {
     places: BTreeMap<Path, Place>,
     /// Who waits for one event.
     once: BTreeMap<u64, Feed>,
     watches: Watches,
+    draws: Draws,
     next: u64,
 }
 
@@ -95,8 +97,15 @@ struct Unwatch {
 }
 
 impl Hub {
-    pub(crate) fn new(wire: Arc<Wire>) -> Arc<Self> {
-        Arc::new(Self { wire, state: Mutex::default() })
+    pub(crate) fn new(wire: Arc<Wire>, states: StateWatcher) -> Arc<Self> {
+        let state = State {
+            places: BTreeMap::new(),
+            once: BTreeMap::new(),
+            watches: Watches::default(),
+            draws: Draws::new(states),
+            next: 0,
+        };
+        Arc::new(Self { wire, state: Mutex::new(state) })
     }
 
     /// Watches and reads as one step: the watch leaves ahead of the read.
@@ -137,6 +146,7 @@ impl Hub {
         if let Some(resync) = resync {
             let keeper = self.keeper(&by, recursive, resync);
             state.watches.add(&by, recursive, keeper);
+            state.leave_to_hub(&by);
         }
         if let Some(watched) = state.watches.by_path.get_mut(&by) {
             watched.places.insert(query.path.clone());
@@ -181,9 +191,9 @@ impl Hub {
     pub(crate) fn end(&self, why: Loss) {
         let mut state = self.state();
         let (places, watches) = (take(&mut state.places), take(&mut state.watches));
-        let once = take(&mut state.once);
+        let (once, alone) = (take(&mut state.once), take(&mut state.draws.alone));
         drop(state);
-        drop(watches);
+        drop((watches, alone));
         for feed in once.into_values() {
             feed.end(End::SessionOver(why));
         }
@@ -282,6 +292,14 @@ impl Watches {
         self.bytes += path.as_str().len();
         let watched = Watched { recursive, places, _keeper: keeper, retired };
         self.by_path.insert(path.clone(), watched);
+    }
+
+    /// Keeps a watch for one event, of which nobody wants to know any more, as long as the one for good.
+    fn retire(&mut self, path: &Path, coming: Coming) {
+        match self.by_path.get_mut(path) {
+            Some(watched) => watched.retired.push(coming),
+            None => drop(coming),
+        }
     }
 
     fn remove(&mut self, path: &Path) -> Option<Watched> {

@@ -10,8 +10,9 @@
 //! nodes: see `container.rs`.
 //!
 //! Read `options.rs`, `backend.rs`, `session.rs`; then `lone.rs`, `commit.rs` with
-//! `plan.rs` and `mend.rs`, and `hub.rs`.
+//! `plan.rs` and `mend.rs`, `alone.rs`, and `hub.rs`.
 
+mod alone;
 mod backend;
 mod commit;
 mod container;

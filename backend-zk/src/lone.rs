@@ -1,6 +1,7 @@
 //! One operation by itself, sent as the plain call. Most transactions are nothing else, so this is short.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
@@ -9,6 +10,7 @@ use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
 use crate::error::Sort;
+use crate::hub::Hub;
 use crate::look::Look;
 use crate::plan::{create_options, version};
 use crate::read::translate;
@@ -33,44 +35,51 @@ pub(crate) fn lone<'t>(txn: &'t Txn, vacated: &BTreeSet<usize>) -> Option<&'t Op
     }
 }
 
-/// Sends one operation and the look behind it. What was validated fits into a request.
+/// Sends one operation and the look behind it, if that is needed. What was validated fits into a request.
 ///
 /// # Errors
 ///
 /// If there is no definite answer. A refusal is one.
 pub(crate) async fn send_lone(
-    wire: &Wire,
-    client: &Client,
+    hub: &Arc<Hub>,
+    client: &Arc<Client>,
     op: &Op,
-    look: Option<Look<'_>>,
+    mut look: Option<Look<'_>>,
 ) -> Result<Result<Commit, ZkError>> {
+    let wire = &*hub.wire;
+    let behind = look.take_if(|look| !look.may_be_known(op));
     let request = async { definite(request(wire, client, op).await) };
-    let Some(mut look) = look else {
+    let Some(mut behind) = behind else {
         let answer = wire.answer(request).await;
-        return match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
-            Ok(got) => Ok(Ok(done(wire, op, got)?)),
-            Err(said) => Ok(Err(said)),
+        let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
+            Ok(got) => got,
+            Err(said) => return Ok(Err(said)),
         };
+        let mut commit = done(hub, op, got)?;
+        if let Some(look) = look {
+            commit.look = Some(look.late(&commit).await?);
+        }
+        return Ok(Ok(commit));
     };
     // On the heap: others should not carry its state.
     let both = Box::pin(async {
         let request = async {
             let answer = wire.answer(request).await;
             if let Ok(Ok(Got::Made(Some(path), _))) = &answer {
-                look.note(op, path);
+                behind.note(op, path);
             }
             answer
         };
         // Both leave before either is answered.
-        join(request, look.ask()).await
+        join(request, behind.ask()).await
     });
     let (answer, seen) = both.await;
     let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
         Ok(got) => got,
         Err(said) => return Ok(Err(said)),
     };
-    let mut commit = done(wire, op, got)?;
-    commit.look = Some(look.told(seen, commit.revision).await?);
+    let mut commit = done(hub, op, got)?;
+    commit.look = Some(behind.told(seen, &commit).await?);
     Ok(Ok(commit))
 }
 
@@ -103,10 +112,10 @@ pub(crate) fn definite(answer: Result<Got, ZkError>) -> Result<Result<Got, ZkErr
     }
 }
 
-fn done(wire: &Wire, op: &Op, got: Got) -> Result<Commit> {
+fn done(hub: &Hub, op: &Op, got: Got) -> Result<Commit> {
     let mut done = Done::new(op.path().clone());
-    let revision = tell(wire, op, got, &mut done)?;
-    remember(wire, op, &done);
+    let revision = tell(&hub.wire, op, got, &mut done)?;
+    remember(hub, op, &done);
     Ok(Commit::new(revision, vec![done], None))
 }
 
@@ -138,10 +147,13 @@ pub(crate) fn tell(wire: &Wire, op: &Op, got: Got, done: &mut Done) -> Result<Op
 }
 
 /// Keeps in mind which tickets there are.
-pub(crate) fn remember(wire: &Wire, op: &Op, done: &Done) {
+pub(crate) fn remember(hub: &Hub, op: &Op, done: &Done) {
     match op {
-        Op::Create { sequential: true, .. } => wire.know(&done.path),
-        Op::Delete { path, .. } => wire.forget(path),
+        Op::Create { sequential: true, .. } => hub.wire.know(&done.path),
+        Op::Delete { path, .. } => {
+            hub.wire.forget(path);
+            hub.deleted(path);
+        }
         _ => {}
     }
 }

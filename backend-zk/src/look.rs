@@ -1,53 +1,107 @@
-//! [`Look`]: the query that a transaction ends with, sent right behind it.
+//! [`Look`]: the query that a transaction ends with, sent right behind it; or not at all, if its answer is known.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Freshness, Op, Query, Revision, Sequence, Txn, View};
+use synod_core::store::{Commit, Detail, Freshness, Op, Query, Scope, Sequence, Txn, View};
 use zookeeper_client::Client;
 
+use crate::alone::Draw;
 use crate::error::{Sort, Trouble};
-use crate::read::read;
+use crate::hub::Hub;
+use crate::read::{listed, named, read};
 use crate::sift::sequence;
-use crate::wire::Wire;
 
 /// The query of a transaction that is on its way.
 pub(crate) struct Look<'a> {
-    wire: &'a Wire,
-    client: &'a Client,
+    hub: &'a Arc<Hub>,
+    client: &'a Arc<Client>,
     query: Query,
     /// The ticket above which nothing is shown; known when the transaction is answered.
     own: OnceLock<Sequence>,
+    /// The ticket whose directory may be known.
+    draw: Option<Draw>,
+    /// The only child, if there was only one, and when its directory was made.
+    only: OnceLock<(String, i64)>,
 }
 
 impl<'a> Look<'a> {
-    pub(crate) fn of(wire: &'a Wire, client: &'a Client, txn: &Txn) -> Option<Self> {
+    pub(crate) fn of(hub: &'a Arc<Hub>, client: &'a Arc<Client>, txn: &Txn) -> Option<Self> {
         // Behind the transaction, it needs no sync.
         let query = txn.look.clone()?.local();
-        Some(Self { wire, client, query, own: OnceLock::new() })
+        Some(Self { hub, client, query, own: OnceLock::new(), draw: None, only: OnceLock::new() })
+    }
+
+    /// The transaction is this operation alone, sent next. `true` if it needs no look, unless [`Self::late`] finds
+    /// otherwise.
+    pub(crate) fn may_be_known(&mut self, op: &Op) -> bool {
+        let names = (self.query.scope, self.query.detail) == (Scope::Children, Detail::Names);
+        if names && self.is_among(op) {
+            self.draw = self.hub.draw(self.client, &self.query.path);
+        }
+        self.draw.as_ref().is_some_and(|draw| draw.bet)
+    }
+
+    /// Whether it makes a sequential child where is looked.
+    fn is_among(&self, op: &Op) -> bool {
+        op.is_sequential() && op.path().parent_str() == Some(self.query.path.as_str())
     }
 
     /// The transaction made this.
     pub(crate) fn note(&self, op: &Op, made: &str) {
-        if op.is_sequential()
-            && op.path().parent_str() == Some(self.query.path.as_str())
+        if self.is_among(op)
             && let Some(sequence) = sequence(made)
         {
             let _first = self.own.set(sequence).is_ok();
         }
     }
 
+    /// What there was to see when the only operation was done, with no look behind it: known, or looked up now.
+    pub(crate) async fn late(mut self, commit: &Commit) -> Result<View> {
+        if let Some(view) = self.known(commit) {
+            return Ok(view);
+        }
+        // On the heap: mostly it is known.
+        Box::pin(async {
+            let seen = self.ask().await;
+            self.told(seen, commit).await
+        })
+        .await
+    }
+
+    fn known(&mut self, commit: &Commit) -> Option<View> {
+        let done = commit.done.first()?;
+        let own = done.sequence?;
+        let _first = self.own.set(own).is_ok();
+        let known = self.hub.won(&self.query.path, self.draw.as_mut()?, done);
+        let then = commit.revision.filter(|_| known)?;
+        Some(named(&self.query, vec![done.path.name().to_owned()], Some(own), then))
+    }
+
     /// Asks; to be polled behind the transaction.
     pub(crate) async fn ask(&self) -> Result<(View, Vec<Path>), Trouble> {
-        read(self.wire, self.client, &self.query, &self.own).await
+        let wire = &self.hub.wire;
+        if self.draw.is_none() {
+            return read(wire, self.client, &self.query, &self.own).await;
+        }
+        let (seen, sync) = (wire.seen(), self.query.freshness == Freshness::Latest);
+        let (names, stat) = listed(wire, self.client, &self.query, sync).await?;
+        let mut revision = seen;
+        if let Some(stat) = &stat {
+            revision = wire.see(stat).max(seen);
+            if let [only] = &names[..] {
+                let _first = self.only.set((only.clone(), stat.czxid)).is_ok();
+            }
+        }
+        Ok((named(&self.query, names, self.own.get().copied(), revision), vec![]))
     }
 
     /// What is told of the answer, now that the transaction was done.
     pub(crate) async fn told(
         &mut self,
         mut answer: Result<(View, Vec<Path>), Trouble>,
-        committed: Option<Revision>,
+        commit: &Commit,
     ) -> Result<View> {
         if answer.is_err() {
             // It got lost.
@@ -56,7 +110,11 @@ impl<'a> Look<'a> {
         }
         let (mut view, _) = answer.map_err(|trouble| trouble.translate("commit", Sort::Write))?;
         // What was read behind a commit reflects it.
-        view.revision = view.revision.max(committed.unwrap_or_default());
+        view.revision = view.revision.max(commit.revision.unwrap_or_default());
+        if let (Some(draw), [done]) = (&self.draw, &commit.done[..]) {
+            let only = self.only.get().filter(|(only, _)| only == done.path.name());
+            self.hub.looked(&self.query.path, draw, done, only.map(|(_, birth)| *birth));
+        }
         Ok(view)
     }
 }

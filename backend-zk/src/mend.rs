@@ -1,6 +1,7 @@
 //! What is found out about the tree for a transaction: before it is sent, and when it was refused.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use futures_util::future::join_all;
 use synod_core::error::{Error, Result};
@@ -10,13 +11,15 @@ use zookeeper_client::{Client, Error as ZkError};
 
 use crate::container::{self, Standing, standing, standing_below};
 use crate::error::{Sort, Trouble};
+use crate::hub::Hub;
 use crate::plan::{Facts, Role, Step};
 use crate::wire::Wire;
 
 /// A transaction on its way, and what was found out for it so far.
 pub(crate) struct Writing<'a> {
+    pub(crate) hub: &'a Arc<Hub>,
     pub(crate) wire: &'a Wire,
-    pub(crate) client: &'a Client,
+    pub(crate) client: &'a Arc<Client>,
     pub(crate) txn: &'a Txn,
     pub(crate) facts: Facts,
 }

@@ -139,18 +139,39 @@ async fn names(
     own: &OnceLock<Sequence>,
 ) -> Result<(View, Vec<Path>), Trouble> {
     let seen = wire.seen();
+    let (names, stat) = listed(wire, client, query, sync).await?;
+    let revision = stat.map_or(seen, |stat| wire.see(&stat).max(seen));
+    Ok((named(query, names, own.get().copied(), revision), vec![]))
+}
+
+/// All children, as the server lists them, and what their directory is like, if it is there.
+pub(crate) async fn listed(
+    wire: &Wire,
+    client: &Client,
+    query: &Query,
+    sync: bool,
+) -> Result<(Vec<String>, Option<ZkStat>), Trouble> {
     let ahead = sync.then(|| client.sync("/"));
     let children = client.get_children(query.path.as_str());
-    let (names, revision) = match wire.answer(behind(ahead, children)).await {
-        Ok((names, stat)) => (names, wire.see(&stat).max(seen)),
-        Err(Trouble::Said(ZkError::NoNode)) => (Vec::new(), seen),
-        Err(trouble) => return Err(trouble),
-    };
-    let children = sift(query, names, own.get().copied()).into_iter();
+    match wire.answer(behind(ahead, children)).await {
+        Ok((names, stat)) => Ok((names, Some(stat))),
+        Err(Trouble::Said(ZkError::NoNode)) => Ok((Vec::new(), None)),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// What a query about names is told of all children.
+pub(crate) fn named(
+    query: &Query,
+    names: Vec<String>,
+    own: Option<Sequence>,
+    revision: Revision,
+) -> View {
+    let children = sift(query, names, own).into_iter();
     let nodes = children.filter_map(|(sequence, name)| {
         Some(Node::new(query.path.join(&name).ok()?).with_sequence(sequence))
     });
-    Ok((View::new(revision, nodes.collect()), vec![]))
+    View::new(revision, nodes.collect())
 }
 
 /// Waits for the request that was sent ahead, then for the one behind it.

@@ -31,7 +31,7 @@ pub(crate) struct ZkStore {
 
 impl ZkStore {
     pub(crate) fn start(info: SessionInfo, wire: Arc<Wire>, states: StateWatcher) -> Self {
-        let hub = Hub::new(wire.clone());
+        let hub = Hub::new(wire.clone(), states.clone());
         let heart = Some(spawn(beat(wire.clone(), hub.clone(), states.clone())));
         Self { info, wire, hub, states, heart, closing: Mutex::default() }
     }
@@ -74,7 +74,7 @@ impl Store for ZkStore {
             ErrorKind::Unsupported => error.because(NO_TTL_NODES),
             _ => error,
         })?;
-        commit(&self.wire, &txn).await.map_err(|error| match (&txn.ops[..], error.path()) {
+        commit(&self.hub, &txn).await.map_err(|error| match (&txn.ops[..], error.path()) {
             ([alone], None) => error.at(alone.path()),
             _ => error,
         })

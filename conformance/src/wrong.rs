@@ -68,6 +68,8 @@ pub(crate) struct Books {
     /// Tickets that the store does not know as such.
     tickets: BTreeMap<Path, Sequence>,
     counters: BTreeMap<Path, u64>,
+    /// Where a session's ticket was the only child when it was looked at.
+    alone: BTreeSet<(SessionId, Path)>,
     /// Nodes that were made with a time to live.
     mortal: BTreeSet<Path>,
     /// The revisions of all that was asked for.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
 use futures_util::FutureExt as _;
-use futures_util::future::{BoxFuture, Either, select};
+use futures_util::future::{Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{End, Feed, Kind, Query, View, Watch};
@@ -17,14 +17,12 @@ use synod_core::task::spawn;
 use tokio::sync::oneshot;
 use zookeeper_client::{StateWatcher, WatchedEvent};
 
+use crate::alone::Coming;
 use crate::error::Sort;
 use crate::hub::{Hub, Watches};
 use crate::news::{News, told};
 use crate::read::node_watched;
 use crate::wire::Wire;
-
-/// The event that is waited for. Dropping it takes the watch away.
-pub(super) type Coming = BoxFuture<'static, WatchedEvent>;
 
 /// One observation for one event.
 struct Once {
@@ -93,11 +91,7 @@ impl Hub {
 
     /// Nobody waits for it any more.
     fn retire(&self, path: &Path, coming: Coming) {
-        let mut state = self.state();
-        match state.watches.by_path.get_mut(path) {
-            Some(watched) => watched.retired.push(coming),
-            None => drop(coming),
-        }
+        self.state().watches.retire(path, coming);
     }
 }
 
@@ -141,7 +135,7 @@ impl Once {
             Either::Left((event, _)) => say(&event, states, &query, &feed),
             Either::Right((_, coming)) => {
                 if let Some(hub) = hub.upgrade() {
-                    hub.retire(&query.path, coming);
+                    hub.retire(&query.path, coming.map(|_told| ()).boxed());
                 }
             }
         }

@@ -33,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const TTL: Duration = Duration::from_secs(20);
 
 mod advice;
+mod alone;
 mod hollow;
 mod judged;
 mod many;
@@ -48,6 +49,12 @@ use advice::{
     a_server_that_only_lets_read_is_named_as_such, a_server_with_a_full_disk_acknowledges_nothing,
     who_cannot_reach_a_server_is_told_why, who_has_the_wrong_password_is_told_so,
     who_reaches_no_majority_is_told_so,
+};
+use alone::{
+    a_directory_that_was_made_again_is_looked_at,
+    a_watch_for_good_and_one_for_the_lock_live_on_one_path,
+    locks_exclude_while_their_directories_are_made_again, who_is_alone_locks_with_one_request,
+    who_is_alone_looks_no_more, who_may_not_be_alone_looks, who_takes_turns_looks,
 };
 use hollow::{
     a_check_for_absence_is_told_to_nobody, a_node_without_data_that_others_made_is_a_node,
@@ -102,6 +109,13 @@ quirks![
     who_waits_for_the_lead_asks_for_little,
     an_idle_session_gives_signs_of_life_only,
     a_narrow_link_takes_its_time,
+    who_is_alone_looks_no_more,
+    who_is_alone_locks_with_one_request,
+    who_may_not_be_alone_looks,
+    who_takes_turns_looks,
+    a_directory_that_was_made_again_is_looked_at,
+    a_watch_for_good_and_one_for_the_lock_live_on_one_path,
+    locks_exclude_while_their_directories_are_made_again,
     empty_containers_do_not_keep_a_node_from_being_deleted,
     an_empty_container_gives_way_to_all_of_a_transaction,
     of_many_who_replace_an_empty_container_one_wins,

@@ -127,7 +127,7 @@ pub(super) async fn one_event_takes_one_request() {
 }
 
 /// A client whose requests are counted. Nobody waits for so long that he looks after his own ticket.
-async fn counted(links: &Links) -> (Client, SessionId) {
+pub(super) async fn counted(links: &Links) -> (Client, SessionId) {
     let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));
     let options = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(60)));
     let client = Client::open(backend.expect("valid"), options).await.expect("a server runs");
@@ -136,7 +136,7 @@ async fn counted(links: &Links) -> (Client, SessionId) {
 }
 
 /// Holds that a session asks for these things next, in whatever order, and for nothing besides.
-async fn asks_for(links: &Links, session: SessionId, expected: &[Verb]) {
+pub(super) async fn asks_for(links: &Links, session: SessionId, expected: &[Verb]) {
     let mut asked = Vec::new();
     let all = async {
         while asked.len() < expected.len() {

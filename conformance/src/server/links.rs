@@ -343,7 +343,10 @@ impl Connection {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         match way {
             Way::There => {
-                if self.shared.loses(*self.session.borrow(), Verb::of(code)) {
+                if self
+                    .shared
+                    .loses(*self.session.borrow(), Verb::of(code, message.last().copied()))
+                {
                     lost.insert(xid);
                 }
                 true

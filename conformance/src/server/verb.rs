@@ -10,6 +10,8 @@ pub enum Verb {
     Delete,
     /// Whether a node is there.
     Exists,
+    /// The same, and a watch for one event.
+    ExistsWatch,
     /// The data of a node.
     Get,
     /// A set.
@@ -39,11 +41,12 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// By the number that it has on the wire.
-    pub(crate) fn of(code: i32) -> Self {
+    /// By the number that it has on the wire, and the byte that it ends with.
+    pub(crate) fn of(code: i32, end: Option<u8>) -> Self {
         match code {
             1 | 15 | 19 | 21 => Self::Create,
             2 => Self::Delete,
+            3 if end == Some(1) => Self::ExistsWatch,
             3 => Self::Exists,
             4 => Self::Get,
             5 => Self::Set,

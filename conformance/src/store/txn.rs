@@ -2,9 +2,9 @@
 
 use futures_util::future::{join, join_all};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Query, Rejected, Txn, Why};
+use synod_core::store::{Done, Expect, Lifetime, Query, Rejected, Txn, Why};
 
-use crate::actor::{names, text};
+use crate::actor::{Actor, names, text};
 use crate::world::World;
 
 cases![
@@ -21,6 +21,8 @@ cases![
     "C-WRITE-1" catches [LookBeforeCommit] => a_look_reflects_its_own_commit,
     "C-WRITE-1" catches [LookShowsLater] => a_look_shows_nothing_above_its_own_ticket,
     "C-WRITE-1" catches [LookIgnoresPrefix] => a_look_is_narrowed_as_a_read_is,
+    "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_who_came_since_the_last_one,
+    "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_who_came_to_a_directory_that_was_made_again,
     "C-WRITE-1" catches [CheckWrites] => a_transaction_of_checks_changes_nothing,
 ];
 
@@ -282,6 +284,82 @@ async fn a_look_is_narrowed_as_a_read_is(world: World) {
         let view = ann.commit(check.look(query.clone())).await.look.expect("it was asked for");
         let shown: Vec<_> = view.nodes.iter().map(|node| &node.path).collect();
         assert_eq!(shown, [&found.path], "{query:?}");
+    }
+}
+
+/// Draws a ticket in a line, and looks at it.
+async fn draw_and_look(actor: &Actor, line: &Path) -> (Done, Vec<Path>) {
+    let ticket = line.join("t-").expect("valid");
+    let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);
+    let commit = actor.commit(txn.look(Query::children(line).names_only())).await;
+    let view = commit.look.expect("a look was asked for");
+    let seen = view.nodes.into_iter().map(|node| node.path).collect();
+    (commit.done.into_iter().next().expect("one operation"), seen)
+}
+
+/// Draws tickets where nobody else does, and tells of the last one.
+async fn draw_alone(actor: &Actor, line: &Path) -> Done {
+    let mut last = None;
+    for _ in 0..4 {
+        let (done, seen) = draw_and_look(actor, line).await;
+        assert_eq!(seen, std::slice::from_ref(&done.path), "nobody else is there");
+        actor.delete(&done.path).await;
+        last = Some(done);
+    }
+    last.expect("some were drawn")
+}
+
+async fn a_look_shows_who_came_since_the_last_one(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let line = world.at("line");
+    ann.create(&line, "").await;
+    for round in 0..6 {
+        draw_alone(&ann, &line).await;
+        let other = line.join("a-plain-one").expect("valid");
+        let other = if round % 2 == 0 {
+            bob.draw(&line.join("s-").expect("valid"), Lifetime::Session).await.path
+        } else {
+            bob.ephemeral(&other).await;
+            other
+        };
+
+        let (done, mut seen) = draw_and_look(&ann, &line).await;
+
+        seen.sort();
+        let mut both = [other.clone(), done.path.clone()];
+        both.sort();
+        assert_eq!(seen, both, "{round}");
+        bob.delete(&other).await;
+        ann.delete(&done.path).await;
+    }
+}
+
+/// With as many children as the old one had, where a store counts them.
+async fn a_look_shows_who_came_to_a_directory_that_was_made_again(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let line = world.at("line");
+    for round in 0..3 {
+        ann.create(&line, "").await;
+        let last = draw_alone(&ann, &line).await;
+        bob.delete(&line).await;
+        bob.create(&line, "").await;
+        let other = loop {
+            let drawn = bob.draw(&line.join("t-").expect("valid"), Lifetime::Session).await;
+            if drawn.sequence >= last.sequence {
+                break drawn.path;
+            }
+            bob.delete(&drawn.path).await;
+        };
+
+        let (done, mut seen) = draw_and_look(&ann, &line).await;
+
+        seen.sort();
+        let mut both = [other.clone(), done.path.clone()];
+        both.sort();
+        assert_eq!(seen, both, "{round}");
+        for node in [&other, &done.path, &line] {
+            ann.delete(node).await;
+        }
     }
 }
 

@@ -40,6 +40,7 @@ synod_core::mistakes! {
         LookBeforeCommit = "looks before it commits",
         LookShowsLater = "looks in another call than it commits in",
         LookIgnoresPrefix = "looks at all children whatever prefix was asked for",
+        LookTakenAsRead = "leaves all others out of a look where there was nobody the last time",
         CheckWrites = "checks a node by writing it",
         AppliesTwice = "sends every set twice, to be sure",
         RetriesBlindly = "sends a write again when its answer was lost",

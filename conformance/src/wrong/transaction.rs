@@ -40,6 +40,9 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
             txn.look.iter_mut().for_each(|query| query.prefix.clear());
             tree::commit(store, txn).await
         }
+        Some(Mistake::LookTakenAsRead) => {
+            Ok(tree::commit(store, txn).await?.map(|commit| taken_as_read(store, commit)))
+        }
         Some(Mistake::LookBeforeCommit) => {
             let look = looked(store, txn.look.take()).await?;
             Ok(tree::commit(store, txn).await?.map(|commit| with_look(commit, look)))
@@ -57,6 +60,24 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
 
 fn with_look(commit: Commit, look: Option<View>) -> Commit {
     Commit::new(commit.revision, commit.done, look)
+}
+
+fn taken_as_read(store: &WrongStore, mut commit: Commit) -> Commit {
+    let [done] = &commit.done[..] else { return commit };
+    let (Some(view), Some(dir), true) =
+        (&mut commit.look, done.path.parent(), done.sequence.is_some())
+    else {
+        return commit;
+    };
+    let here = (store.info.id, dir);
+    let mut books = store.shared.books();
+    if books.alone.contains(&here) {
+        view.nodes.retain(|node| node.path == done.path);
+    } else if view.nodes.len() == 1 {
+        books.alone.insert(here);
+    }
+    drop(books);
+    commit
 }
 
 async fn looked(store: &WrongStore, query: Option<Query>) -> Result<Option<View>> {

@@ -1,0 +1,127 @@
+//! Drawing tickets where the session knows that nobody else is: see [`Alone`]. What it knows, and the watches on
+//! which that rests, are under the lock of the hub: these watches are of the same kind as those of
+//! [`once`](super::once), and where the hub watches for good there is none of them.
+
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::FutureExt as _;
+use synod_core::path::Path;
+use synod_core::store::Done;
+use synod_core::task::spawn;
+use zookeeper_client::{Client, OneshotWatcher, Stat as ZkStat, StateWatcher};
+
+use crate::alone::{Alone, Coming, Draw, Drawn};
+use crate::error::Trouble;
+use crate::hub::{Hub, State};
+
+/// What the session knows of where it draws tickets.
+pub(super) struct Draws {
+    pub(super) alone: Alone,
+    states: StateWatcher,
+    /// How often the connection was seen to change.
+    connection: u64,
+}
+
+impl Draws {
+    pub(super) fn new(mut states: StateWatcher) -> Self {
+        let _as_it_is = states.state();
+        Self { alone: Alone::default(), states, connection: 0 }
+    }
+
+    /// Which connection it is. The crate tells that one was lost before it answers by the next.
+    fn connection(&mut self) -> u64 {
+        if self.states.changed().now_or_never().is_some() {
+            self.connection += 1;
+        }
+        self.connection
+    }
+}
+
+/// The watch on a directory, and what that was like.
+type Asked = Result<(Option<ZkStat>, OneshotWatcher), Trouble>;
+
+impl Hub {
+    /// A ticket is about to be drawn here. If the directory is to be watched, that request has left when this returns.
+    pub(crate) fn draw(self: &Arc<Self>, client: &Arc<Client>, dir: &Path) -> Option<Draw> {
+        let mut state = self.state();
+        let connection = state.draws.connection();
+        let mut draw = state.draws.alone.draw(dir, connection)?;
+        if draw.wants_watch
+            && !state.watches.by_path.contains_key(dir)
+            && state.draws.alone.ask(dir, &mut draw)
+        {
+            self.watch_dir(&mut state, client.clone(), dir.clone());
+        }
+        Some(draw)
+    }
+
+    fn watch_dir(self: &Arc<Self>, state: &mut State, client: Arc<Client>, dir: Path) {
+        let (wire, watched) = (self.wire.clone(), dir.clone());
+        let mut asked =
+            Box::pin(
+                async move { wire.answer(client.check_and_watch_stat(watched.as_str())).await },
+            );
+        match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => state.keep_watch(&dir, answer),
+            Poll::Pending => {
+                let hub = Arc::downgrade(self);
+                spawn(async move { keep_watch(&hub, &dir, asked.await) }).let_go();
+            }
+        }
+    }
+
+    /// A ticket was drawn, and nobody looked: whether it is known to be the only child.
+    pub(crate) fn won(&self, dir: &Path, draw: &mut Draw, done: &Done) -> bool {
+        let mut state = self.state();
+        let connection = state.draws.connection();
+        let Some(sequence) = done.sequence else { return false };
+        let drawn = Drawn { ticket: &done.path, sequence, connection };
+        state.draws.alone.won(dir, draw, &drawn)
+    }
+
+    /// A ticket was drawn, and looked after: whether it was the only child, of a directory made then.
+    pub(crate) fn looked(&self, dir: &Path, draw: &Draw, done: &Done, alone: Option<i64>) {
+        let mut state = self.state();
+        let connection = state.draws.connection();
+        let Some(sequence) = done.sequence else { return };
+        let drawn = Drawn { ticket: &done.path, sequence, connection };
+        state.draws.alone.looked(dir, draw, &drawn, alone);
+    }
+
+    /// The session deleted a node.
+    pub(crate) fn deleted(&self, node: &Path) {
+        self.state().draws.alone.deleted(node);
+    }
+}
+
+impl State {
+    /// A directory is watched now, or is not.
+    fn keep_watch(&mut self, dir: &Path, answer: Asked) {
+        let watch = match answer {
+            Ok((Some(stat), watcher)) => Some((stat.czxid, coming(watcher))),
+            // It is not there. What watches for its birth is let go.
+            Ok((None, _)) | Err(_) => None,
+        };
+        if let Some(coming) = self.draws.alone.watched(dir, watch) {
+            self.watches.retire(dir, coming);
+        }
+    }
+
+    /// Makes room for a watch for good.
+    pub(super) fn leave_to_hub(&mut self, dir: &Path) {
+        if let Some(coming) = self.draws.alone.leave(dir) {
+            self.watches.retire(dir, coming);
+        }
+    }
+}
+
+fn keep_watch(hub: &Weak<Hub>, dir: &Path, answer: Asked) {
+    if let Some(hub) = hub.upgrade() {
+        hub.state().keep_watch(dir, answer);
+    }
+}
+
+fn coming(watcher: OneshotWatcher) -> Coming {
+    watcher.changed().map(|_told| ()).boxed()
+}
