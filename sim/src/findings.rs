@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_conformance::law;
-use synod_core::path::Path;
 use synod_mem::cluster::{Death, Entry, Personality};
+
+use crate::watched::Gone;
 
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub struct Truth {
     /// Every session that is over.
     pub deaths: Vec<Death>,
     /// How many who watched one node, in sessions that lived, were told of the end of each.
-    pub woken: BTreeMap<Path, u32>,
+    pub woken: BTreeMap<Gone, u32>,
     /// Whose habits the store had.
     pub personality: Personality,
     /// How long it took.

@@ -29,18 +29,21 @@ impl Sessions {
     }
 }
 
+/// The end of a node: its path, and when that was if the store tells. Another may have the path later.
+pub(crate) type Gone = (Path, Option<Revision>);
+
 /// How many readers in sessions that lived were told of the end of each node. Clones are the same.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Woken(Arc<Mutex<BTreeMap<Path, u32>>>);
+pub(crate) struct Woken(Arc<Mutex<BTreeMap<Gone, u32>>>);
 
 impl Woken {
-    pub(crate) fn take(&self) -> BTreeMap<Path, u32> {
+    pub(crate) fn take(&self) -> BTreeMap<Gone, u32> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn add(&self, path: &Path) {
+    fn add(&self, gone: Gone) {
         let mut woken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        *woken.entry(path.clone()).or_default() += 1;
+        *woken.entry(gone).or_default() += 1;
     }
 }
 
@@ -138,7 +141,7 @@ impl Store for WatchedStore {
                 known.seen = known.seen.max(change.revision.unwrap_or_default());
                 if change.kind == Kind::Deleted && !woken && watcher.cluster.lives(session) {
                     woken = true;
-                    watcher.woken.add(&change.path);
+                    watcher.woken.add((change.path.clone(), change.revision));
                 }
             }
             Some(event)

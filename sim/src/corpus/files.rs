@@ -52,6 +52,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "mutex-etcd-MissingIsFirst-507.json",
         include_str!("../../corpus/mutex-etcd-MissingIsFirst-507.json"),
     ),
+    (
+        "mutex-etcd-NameFreedInDoubt-581f.json",
+        include_str!("../../corpus/mutex-etcd-NameFreedInDoubt-581f.json"),
+    ),
     ("mutex-etcd-NoRateMargin-7.json", include_str!("../../corpus/mutex-etcd-NoRateMargin-7.json")),
     (
         "mutex-etcd-TicketWithoutId-2.json",

@@ -148,7 +148,7 @@ pub(super) fn few_are_woken(truth: &Truth) -> Result<(), String> {
         matches!(entry.by, By::Stranger) && entry.changes.iter().any(|it| it.kind == Kind::Deleted)
     };
     match truth.woken.iter().find(|(_, many)| **many > 2) {
-        Some((path, many)) if !truth.log.iter().any(removes) => {
+        Some(((path, _), many)) if !truth.log.iter().any(removes) => {
             Err(format!("{many} are woken as {path} goes"))
         }
         _ => Ok(()),
