@@ -18,7 +18,8 @@ pub use crate::line::sharing::{ReadGuard, Reading, WriteGuard, Writing};
 /// check that he made before he was paused. It is fair: who came first enters first, so that readers who come
 /// behind a writer wait for him, and he is not starved.
 ///
-/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`] and [`Hold::token`]. The token of
+/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::recipe::Hold::txn) and
+/// [`Hold::token`](crate::recipe::Hold::token). The token of
 /// a writer is larger than all before it; readers who read together have theirs in no order that matters.
 ///
 /// A reader does not become a writer: see [`ReadGuard::upgrade`].
