@@ -1,18 +1,16 @@
 //! [`MultiLock`]: several locks as one, all or none.
 
 use std::fmt;
-use std::pin::pin;
 
 use bytes::Bytes;
-use futures_util::future::{Either, select, select_all};
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::Hold;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::Txn;
+
+pub use crate::line::several::MultiGuard;
 
 /// The [mutexes](crate::recipe::mutex::Mutex) at several paths, locked together: all of them, or none.
 ///
@@ -39,13 +37,6 @@ use crate::store::Txn;
 #[derive(Clone)]
 pub struct MultiLock {
     lines: Vec<Line>,
-}
-
-/// All the locks, held.
-#[derive(Debug)]
-#[must_use = "the locks are given back when this is dropped"]
-pub struct MultiGuard {
-    holds: Vec<Hold>,
 }
 
 impl MultiLock {
@@ -91,7 +82,7 @@ impl MultiLock {
         for line in &self.lines {
             holds.push(line.enter().await?.hold(()));
         }
-        let guard = MultiGuard { holds };
+        let guard = MultiGuard::new(holds);
         if !guard.is_held() {
             return Err(Error::new(ErrorKind::SessionLost, "locking several")
                 .because("one was lost while the others were waited for"));
@@ -112,7 +103,7 @@ impl MultiLock {
         let mut holds = Vec::with_capacity(self.lines.len());
         for line in &self.lines {
             let Some(ticket) = line.try_enter().await? else {
-                let some = MultiGuard { holds };
+                let some = MultiGuard::new(holds);
                 if mutant::is(Mutant::SomeKept) {
                     std::mem::forget(some);
                 } else if let Err(error) = some.release().await {
@@ -122,69 +113,8 @@ impl MultiLock {
             };
             holds.push(ticket.hold(()));
         }
-        let guard = MultiGuard { holds };
+        let guard = MultiGuard::new(holds);
         Ok(guard.is_held().then_some(guard))
-    }
-}
-
-impl MultiGuard {
-    /// What is held, in the order of the paths. Each has its own token.
-    pub fn holds(&self) -> &[Hold] {
-        &self.holds
-    }
-
-    /// Whether all of them are certainly held at this moment.
-    pub fn is_held(&self) -> bool {
-        self.holds.iter().all(Hold::is_held)
-    }
-
-    /// Waits until any of them is lost.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only watches.
-    pub async fn lost(&self) {
-        let each = self.holds.iter().map(|hold| Box::pin(hold.lost()));
-        let _first = select_all(each).await;
-    }
-
-    /// A transaction that happens only while all of them are held. See [`Hold::txn`].
-    pub fn txn(&self) -> Txn {
-        self.holds.iter().fold(Txn::new(), |txn, hold| hold.stub.check(txn))
-    }
-
-    /// Does something while all of them are held. See [`Hold::run`].
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::SessionLost`] if one was lost before `work` came to its end.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call drops `work`.
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
-        match select(pin!(work), pin!(self.lost())).await {
-            Either::Left((done, _)) => Ok(done),
-            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under locks")
-                .because("one was lost; what was done under them was stopped")),
-        }
-    }
-
-    /// Gives all of them back, the last one first.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hold::release`]: the first that there was. The others are given back all the same.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call goes on in the background.
-    pub async fn release(self) -> Result<()> {
-        let mut released = Ok(());
-        for hold in self.holds.into_iter().rev() {
-            released = released.and(hold.release().await);
-        }
-        released
     }
 }
 

@@ -3,19 +3,16 @@
 use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::hold::Hold;
-use crate::line::token::Token;
+use crate::line::relay::{self, Here};
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::Txn;
+
+pub use crate::line::relay::PassingGuard;
 
 /// A [`Mutex`](crate::recipe::mutex::Mutex) that goes from task to task of this process without asking the store, a bounded
 /// number of times in a row; then whoever else waits for it has his turn.
@@ -53,28 +50,6 @@ pub struct PassingMutex {
     here: Arc<Here>,
 }
 
-/// What the tasks of this process share.
-#[derive(Debug, Default)]
-struct Here {
-    /// Whose turn it is among them, and what was passed on to him.
-    turn: Arc<Turn<Option<Hold>>>,
-    waiting: AtomicUsize,
-}
-
-/// The lock, held.
-#[derive(Debug)]
-#[must_use = "the lock is given back when this is dropped"]
-pub struct PassingGuard {
-    hold: Option<Hold>,
-    turn: OwnedMutexGuard<Option<Hold>>,
-    here: Arc<Here>,
-    most: u32,
-    fenced: AtomicBool,
-}
-
-/// Somebody who waits for his turn.
-struct Waits<'a>(&'a Here);
-
 impl PassingMutex {
     /// The lock at `path`, passed on up to `most` times in a row.
     pub fn new(client: &Client, path: Path, most: NonZeroU32) -> Self {
@@ -97,126 +72,7 @@ impl PassingMutex {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn lock(&self) -> Result<PassingGuard> {
-        let waits = Waits::new(&self.here);
-        let mut turn = self.here.turn.clone().lock_owned().await;
-        drop(waits);
-        let hold = match turn.take().filter(Hold::is_held) {
-            Some(hold) => hold.passed_on(),
-            None => self.line.enter().await?.hold(()),
-        };
-        let (here, most, fenced) = (self.here.clone(), self.most, AtomicBool::new(false));
-        Ok(PassingGuard { hold: Some(hold), turn, here, most, fenced })
-    }
-}
-
-impl<'a> Waits<'a> {
-    fn new(here: &'a Here) -> Self {
-        here.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(here)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        // It may have been passed on to this one, who does not come for it. If nobody else is about to, it
-        // goes back.
-        if !mutant::is(Mutant::PassedForgotten)
-            && let Ok(mut turn) = self.0.turn.try_lock()
-        {
-            drop(turn.take());
-        }
-    }
-}
-
-impl PassingGuard {
-    /// The number to give to systems outside. Larger for whoever holds it later, of this process or another.
-    pub fn token(&self) -> Token {
-        self.held().token()
-    }
-
-    /// The node that stands for it.
-    pub fn path(&self) -> &Path {
-        self.held().path()
-    }
-
-    #[doc(hidden)]
-    pub fn seen_path(&self) -> &Path {
-        self.held().seen_path()
-    }
-
-    /// Whether it is certainly held at this moment. See [`Hold::is_held`].
-    pub fn is_held(&self) -> bool {
-        self.held().is_held()
-    }
-
-    /// Waits until it is lost.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: it only watches.
-    pub async fn lost(&self) {
-        self.held().lost().await;
-    }
-
-    /// A transaction that happens only while this is held. See [`Hold::txn`]. From now on this guard is not
-    /// passed on, but given back.
-    pub fn txn(&self) -> Txn {
-        self.fenced.store(true, Ordering::Relaxed);
-        self.held().txn()
-    }
-
-    /// Does something while it is held. See [`Hold::run`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Hold::run`].
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call drops `work`.
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
-        self.held().run(work).await
-    }
-
-    /// Passes it on to the next task here, if one waits and it may be, or gives it back.
-    ///
-    /// # Errors
-    ///
-    /// As [`Hold::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call goes on in the background.
-    pub async fn release(mut self) -> Result<()> {
-        self.pass_on();
-        match self.hold.take() {
-            Some(hold) => hold.release().await,
-            None => Ok(()),
-        }
-    }
-
-    fn held(&self) -> &Hold {
-        self.hold.as_ref().expect("only who lets go takes it")
-    }
-
-    fn pass_on(&mut self) {
-        let wanted = self.here.waiting.load(Ordering::Relaxed) > 0;
-        let fenced = self.fenced.load(Ordering::Relaxed) && !mutant::is(Mutant::PassesFenced);
-        let may_be = |hold: &Hold| {
-            (hold.token().turn() < self.most || mutant::is(Mutant::PassesForEver))
-                && !fenced
-                && hold.is_held()
-        };
-        if wanted && self.hold.as_ref().is_some_and(may_be) {
-            *self.turn = self.hold.take();
-        }
-    }
-}
-
-impl Drop for PassingGuard {
-    fn drop(&mut self) {
-        self.pass_on();
+        relay::enter(&self.line, &self.here, self.most).await
     }
 }
 

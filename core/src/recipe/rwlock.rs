@@ -5,14 +5,11 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::client::Client;
-use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::Hold;
-use crate::line::stub::Stub;
-use crate::line::wait::SHARES;
+use crate::error::Result;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Expect, Lifetime, Txn};
+
+pub use crate::line::sharing::{ReadGuard, Reading, WriteGuard, Writing};
 
 /// A lock that many can have for reading or one for writing, shared by everybody who names the same path.
 ///
@@ -21,7 +18,8 @@ use crate::store::{Expect, Lifetime, Txn};
 /// check that he made before he was paused. It is fair: who came first enters first, so that readers who come
 /// behind a writer wait for him, and he is not starved.
 ///
-/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`] and [`Hold::token`]. The token of
+/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::recipe::Hold::txn) and
+/// [`Hold::token`](crate::recipe::Hold::token). The token of
 /// a writer is larger than all before it; readers who read together have theirs in no order that matters.
 ///
 /// A reader does not become a writer: see [`ReadGuard::upgrade`].
@@ -56,24 +54,6 @@ pub struct RwLock {
     writing: Line,
 }
 
-/// The lock, held for reading. See [`Hold`].
-pub type ReadGuard = Hold<Reading>;
-
-/// The lock, held for writing. See [`Hold`].
-pub type WriteGuard = Hold<Writing>;
-
-/// Held for reading.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Reading {}
-
-/// Held for writing.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Writing {
-    label: Bytes,
-}
-
 impl RwLock {
     /// The lock at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
@@ -102,7 +82,7 @@ impl RwLock {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn read(&self) -> Result<ReadGuard> {
-        Ok(self.reading.enter().await?.hold(Reading {}))
+        Ok(self.reading.enter().await?.hold(Reading::new()))
     }
 
     /// Waits until all who came before are gone.
@@ -116,7 +96,7 @@ impl RwLock {
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn write(&self) -> Result<WriteGuard> {
         let label = self.writing.label().clone();
-        Ok(self.writing.enter().await?.hold(Writing { label }))
+        Ok(self.writing.enter().await?.hold(Writing::new(label)))
     }
 
     /// The lock for reading, if no writer has it and none waits. Never waits.
@@ -129,7 +109,7 @@ impl RwLock {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
-        Ok(self.reading.try_enter().await?.map(|ticket| ticket.hold(Reading {})))
+        Ok(self.reading.try_enter().await?.map(|ticket| ticket.hold(Reading::new())))
     }
 
     /// The lock for writing, if nobody has it and nobody waits. Never waits.
@@ -143,60 +123,7 @@ impl RwLock {
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         let label = self.writing.label().clone();
-        Ok(self.writing.try_enter().await?.map(|ticket| ticket.hold(Writing { label })))
-    }
-}
-
-impl Hold<Writing> {
-    /// Goes on reading: lets in the readers who wait right behind, and no writer in between. The token stays
-    /// the same.
-    ///
-    /// # Errors
-    ///
-    /// What the store says. The lock is then given back, as if this had been dropped.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call gives the lock back.
-    pub async fn downgrade(self) -> Result<ReadGuard> {
-        if mutant::is(Mutant::DowngradeUntold) {
-            return Ok(self.map(|_| Reading {}));
-        }
-        if mutant::is(Mutant::DowngradeQueuesAnew) {
-            return self.queue_anew().await;
-        }
-        let data = [SHARES, &self.kind.label].concat();
-        // It keeps its place in the line, so nobody can come in between.
-        let set = Txn::new().set(self.path().clone(), data, Expect::Any);
-        self.stub.session().commit(set).await?.required()?;
-        Ok(self.map(|_| Reading {}))
-    }
-
-    /// Reads on behind whoever came meanwhile: a mistake.
-    async fn queue_anew(self) -> Result<ReadGuard> {
-        let session = self.stub.session().clone();
-        let dir = self.path().parent().unwrap_or_else(Path::root);
-        let path = dir.join(&format!("_c_{}-__READ__", session.id()))?;
-        let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
-        let node = session.commit(txn).await?.required()?.done.remove(0);
-        self.stub.remove().await?;
-        Ok(Hold::new(Stub::new(session, node)?, "rwlock", Reading {}))
-    }
-}
-
-impl Hold<Reading> {
-    /// Refused, always: two readers who both waited for the other to go, to write, would wait for ever.
-    /// Release, and ask for [`RwLock::write`]; or come as a writer and [`downgrade`](Hold::downgrade) once
-    /// there is nothing more to write.
-    ///
-    /// # Errors
-    ///
-    /// [`ErrorKind::Refused`].
-    pub fn upgrade(&self) -> Result<WriteGuard> {
-        Err(Error::new(ErrorKind::Refused, "upgrading a read lock").at(self.path()).because(
-            "two readers who did so would wait for each other for ever; \
-             release it and ask for the write lock",
-        ))
+        Ok(self.writing.try_enter().await?.map(|ticket| ticket.hold(Writing::new(label))))
     }
 }
 

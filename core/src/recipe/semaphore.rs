@@ -8,11 +8,10 @@ use bytes::Bytes;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
-use crate::line::order::{POSTED, Room};
-use crate::line::{Form, Line};
+use crate::line::order::Room;
+use crate::line::{Form, Line, posted};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
 /// So many permits, shared by everybody who names the same path.
 ///
@@ -66,9 +65,6 @@ pub type Permit = Hold<Permits>;
 /// How many permits are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permits(NonZeroU32);
-
-/// Beside the tickets of a semaphore whose number of permits is shared: what is written to change it.
-const LIMIT: &str = "limit";
 
 impl Semaphore {
     /// The semaphore at `path` of so many permits. Everybody must name the same number.
@@ -126,41 +122,7 @@ impl Semaphore {
     ///
     /// A dropped call has set them or has not.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
-        let limit = self.path.join(LIMIT)?;
-        let new = permits.to_string();
-        let posted = self.path.join(&format!("{POSTED}{new}"))?;
-        loop {
-            let said = self.client.get(&limit).await?;
-            let posts = self.client.read(self.posts()).await?.nodes;
-            let agrees = said.as_ref().is_some_and(|node| node.data == new);
-            if agrees && posts.iter().all(|node| node.path == posted) && !posts.is_empty() {
-                return Ok(());
-            }
-            // Whoever changes it writes here, so that two do not do so at once.
-            let mut txn = match said.map(|node| node.stat) {
-                None => Txn::new().create(limit.clone(), new.clone(), Lifetime::Persistent),
-                Some(stat) => {
-                    let version = stat.map_or(Expect::Any, |stat| Expect::Version(stat.version));
-                    Txn::new().set(limit.clone(), new.clone(), version)
-                }
-            };
-            for post in posts.iter().filter(|node| node.path != posted) {
-                txn = txn.delete(post.path.clone(), Expect::Any);
-            }
-            if posts.iter().all(|node| node.path != posted) {
-                // A name tells the number in the same listing as it tells the tickets: of one moment.
-                txn = txn.create(posted.clone(), "", Lifetime::Persistent);
-            }
-            match self.client.transaction(txn).await? {
-                // Somebody else set them meanwhile.
-                Outcome::Rejected(no) if no.why != Why::BelowEphemeral => {}
-                outcome => return outcome.required().map(drop),
-            }
-        }
-    }
-
-    fn posts(&self) -> Query {
-        Query::children(self.path.clone()).starting_with(POSTED).names_only()
+        posted::set(&self.client, &self.path, permits).await
     }
 
     /// How many permits there are, as far as is known.
@@ -173,12 +135,10 @@ impl Semaphore {
     ///
     /// Cancel safe: it only reads.
     pub async fn permits(&self) -> Result<u32> {
-        if let Room::Permits(permits) = self.room {
-            return Ok(permits);
+        match self.room {
+            Room::Permits(permits) => Ok(permits),
+            _ => posted::get(&self.client, &self.path).await,
         }
-        let view = self.client.read(self.posts()).await?;
-        let names = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
-        Ok(names.filter_map(|permits| permits.parse().ok()).min().unwrap_or(0))
     }
 
     fn line(&self, permits: NonZeroU32) -> Result<Line> {

@@ -122,7 +122,7 @@ impl Worker {
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, guard.seen_path(), Wants::All);
         let stay = Stay { me, client, judge: beliefs, among: Among::Nobody };
-        if guard.token().revision().get() % 2 == 0 {
+        if guard.token().revision().get().is_multiple_of(2) {
             stay.pass(&guard).await;
         } else {
             // Nothing was sent of it that might come late, so that the next ticket may have its name.
