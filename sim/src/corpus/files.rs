@@ -84,8 +84,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
     (
-        "mutex-zk-LooksWithoutSync-6a0.json",
-        include_str!("../../corpus/mutex-zk-LooksWithoutSync-6a0.json"),
+        "mutex-zk-LooksWithoutSync-e97.json",
+        include_str!("../../corpus/mutex-zk-LooksWithoutSync-e97.json"),
     ),
     (
         "mutex-zk-LostReadIsEmpty-11.json",
