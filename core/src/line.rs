@@ -271,8 +271,8 @@ impl Line {
             let mut commit = outcome.required()?;
             let done = commit.done.pop().ok_or_else(stub::untold)?;
             let mut stub = Stub::new(session, done)?;
-            if self.form.renews && once && *stub.path() == path {
-                stub = stub.renewable();
+            if self.form.renews && *stub.path() == path {
+                stub = if once { stub.renewable() } else { stub.drawn_in_doubt() };
             }
             return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
         }

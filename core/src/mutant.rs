@@ -115,6 +115,8 @@ mistakes! {
         NameFreedInDoubt =
             "gives a ticket the name of one that a request may still be on its way to remove",
         ToldNameUsedAgain = "gives a ticket the name of one that others may have been told",
+        LateTwinTrusted =
+            "takes what a late sending of its draw made for the ticket that somebody removed",
         TxnUnguarded = "leaves the check out of a guarded transaction",
         DroppedTicketStays = "leaves a ticket in the line when its owner goes",
         SortsByName = "sorts tickets by their whole names",

@@ -28,6 +28,8 @@ pub(crate) struct Stub {
     gone: AtomicBool,
     /// Whether the next ticket may have its name.
     renewable: AtomicBool,
+    /// What a check of the node expects.
+    expected: Expect,
     drawn: Instant,
     /// The watch on it, while nobody waits with it.
     watch: Mutex<Option<Watch>>,
@@ -45,6 +47,7 @@ impl Stub {
             spent: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             renewable: AtomicBool::new(false),
+            expected: Expect::Any,
             drawn: clock::now(),
             watch: Mutex::default(),
         };
@@ -65,6 +68,17 @@ impl Stub {
     /// The next ticket may have the name of this one, as long as nobody outside is told it.
     pub(super) fn renewable(self) -> Self {
         self.renewable.store(true, Ordering::Relaxed);
+        self
+    }
+
+    /// The create was sent more than once: one that comes late may make the node again when somebody removed it,
+    /// and another is in by then. So it counts as it was made, and as nobody has written to it since.
+    pub(super) fn drawn_in_doubt(mut self) -> Self {
+        if let Some(stat) = self.node.stat
+            && !mutant::is(Mutant::LateTwinTrusted)
+        {
+            self.expected = Expect::Version(stat.version);
+        }
         self
     }
 
@@ -102,12 +116,12 @@ impl Stub {
         self.path()
     }
 
-    /// Adds the check that the node is there. Nobody else ever has its path.
+    /// Adds the check that the node is there. Nobody else ever has its path, unless it was drawn in doubt.
     pub(crate) fn check(&self, txn: Txn) -> Txn {
         if mutant::is(Mutant::TxnUnguarded) {
             return txn;
         }
-        txn.check(self.told_path().clone(), Expect::Any)
+        txn.check(self.told_path().clone(), self.expected)
     }
 
     /// Writes what others see of it.
