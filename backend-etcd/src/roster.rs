@@ -1,13 +1,21 @@
 //! [`Roster`]: what is watched, for whom, and by which names on the stream.
+//!
+//! A watch of one key that nobody listens to any more rests for a while: whoever waits in a line again and again mostly
+//! waits for the same one, who comes under the same name. He finds the key watched, and no request is sent to watch it or to
+//! end that.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use etcd_client::{WatchOptions, WatchResponse};
 use synod_core::error::Error;
+use tokio::time::Instant;
 
 use crate::error::of_watch;
 use crate::key::Range;
 use crate::watched::{Listener, Watched};
+
+/// How many watches rest at most.
+const RESTING: usize = 4;
 
 /// Everything that is watched, and what is still to be sent about it.
 #[derive(Debug, Default)]
@@ -23,6 +31,8 @@ pub(crate) struct Roster {
     unsent: VecDeque<Unsent>,
     /// The names of requests that are not answered yet, in order.
     unanswered: VecDeque<i64>,
+    /// What nobody listens to, and until when it rests; the first to end comes first.
+    resting: VecDeque<(i64, Instant)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +59,27 @@ pub(crate) enum Heard {
 }
 
 impl Roster {
+    /// Whether nobody wants to know anything.
     pub(crate) fn is_empty(&self) -> bool {
-        self.all.is_empty()
+        self.all.len() == self.resting.len()
+    }
+
+    /// Until when the first of those rests that nobody listens to.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        self.resting.front().map(|(_, until)| *until)
+    }
+
+    /// Ends what rested for long enough.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        while self.rests_until().is_some_and(|until| until <= now) {
+            self.end_first();
+        }
+    }
+
+    fn end_first(&mut self) {
+        if let Some((id, _)) = self.resting.front().copied() {
+            self.end(id);
+        }
     }
 
     /// Somebody wants to know of a range.
@@ -60,6 +89,7 @@ impl Roster {
         {
             self.by_listener.insert(listener.id, id);
             watched.join(listener);
+            self.resting.retain(|(resting, _)| *resting != id);
             return;
         }
         // A watch is called as whoever listened first.
@@ -70,11 +100,23 @@ impl Roster {
         self.ask_for(id);
     }
 
-    pub(crate) fn remove(&mut self, listener: i64) {
+    /// Somebody does not want to know any more. If nobody else does, what he listened to may rest until then.
+    pub(crate) fn remove(&mut self, listener: i64, until: Instant) {
         let Some(id) = self.by_listener.remove(&listener) else { return };
-        if self.all.get_mut(&id).is_some_and(|watched| !watched.leave(listener)) {
+        let Some(watched) = self.all.get_mut(&id) else { return };
+        if !watched.leave(listener) {
             return;
         }
+        if !watched.may_rest() {
+            return self.end(id);
+        }
+        self.resting.push_back((id, until));
+        if self.resting.len() > RESTING {
+            self.end_first();
+        }
+    }
+
+    fn end(&mut self, id: i64) {
         let Some(watched) = self.take(id) else { return };
         for name in watched.others.into_iter().chain([watched.name]) {
             self.by_name.remove(&name);
@@ -91,10 +133,11 @@ impl Roster {
     /// times a second. So there is another, until the server has written nothing from one to the next: then the
     /// one before is in time.
     ///
-    /// Of one key only: whichever watch tells of it first, changes before that have joined.
+    /// Of one key only: whichever watch tells of it first, changes before that have joined. And not for who found
+    /// it watched.
     pub(crate) fn double(&mut self, listener: i64) {
-        if let Some(id) = self.by_listener.get(&listener) {
-            self.ask_for_another(*id);
+        if self.by_listener.get(&listener) == Some(&listener) {
+            self.ask_for_another(listener);
         }
     }
 
@@ -111,6 +154,7 @@ impl Roster {
     fn take(&mut self, id: i64) -> Option<Watched> {
         let watched = self.all.remove(&id)?;
         self.by_range.remove(watched.range());
+        self.resting.retain(|(resting, _)| *resting != id);
         Some(watched)
     }
 
@@ -119,6 +163,9 @@ impl Roster {
         self.by_name.clear();
         self.unsent.clear();
         self.unanswered.clear();
+        for (id, _) in std::mem::take(&mut self.resting) {
+            self.take(id);
+        }
         let ids: Vec<i64> = self.all.keys().copied().collect();
         for watched in self.all.values_mut() {
             watched.others.clear();
@@ -159,6 +206,7 @@ impl Roster {
             watched.refuse(error);
         }
         self.by_range.clear();
+        self.resting.clear();
         self.hang_up();
     }
 
@@ -222,6 +270,7 @@ impl Roster {
 #[cfg(test)]
 mod tests {
     use etcd_client::proto::{PbEvent, PbKeyValue, PbResponseHeader, PbWatchResponse};
+    use std::time::Duration;
     use synod_core::error::{ErrorKind, Result};
     use synod_core::path::Path;
     use synod_core::store::{Event, Feed, Query, Watch};
@@ -238,6 +287,10 @@ mod tests {
         let covered = covers(&query).remove(0);
         roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
         (watch, opened)
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(1)
     }
 
     fn says(response: PbWatchResponse) -> WatchResponse {
@@ -320,9 +373,9 @@ mod tests {
         for watch in [&mut first, &mut second] {
             assert!(matches!(watch.try_next(), Some(Event::Resync)));
         }
-        roster.remove(1);
+        roster.remove(1, soon());
         assert!(roster.request().is_none() && !roster.is_empty(), "one is left");
-        roster.remove(2);
+        roster.remove(2, soon());
         assert!(matches!(roster.request(), Some(Request::Cancel(1))));
 
         let _third = listen(&mut roster, 3);
@@ -358,7 +411,7 @@ mod tests {
         let told = [watch.try_next(), watch.try_next()];
         assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
 
-        roster.remove(1);
+        roster.remove(1, soon());
         assert_eq!(send_all(&mut roster), 2, "the end of both");
     }
 
@@ -379,8 +432,97 @@ mod tests {
         assert_eq!(roster.hear(says(refused)), Heard::Fine);
         roster.hang_up();
         assert_eq!(send_all(&mut roster), 1, "the next stream has none beside");
-        roster.remove(1);
+        roster.remove(1, soon());
+        roster.wake(soon());
         assert_eq!(send_all(&mut roster), 1);
+    }
+
+    /// A change of the key that `add` watches as `/n1`.
+    fn written(name: i64, revision: i64) -> WatchResponse {
+        let kv =
+            PbKeyValue { key: b"//n1".to_vec(), mod_revision: revision, ..PbKeyValue::default() };
+        let events = vec![PbEvent { r#type: 0, kv: Some(kv), prev_kv: None }];
+        says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
+    }
+
+    /// Listens to `/n1`, too.
+    fn listen(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
+        let (feed, watch) = Feed::new(8);
+        let (ready, opened) = oneshot::channel();
+        let covered = covers(&Query::node(Path::new("/n1").expect("valid"))).remove(0);
+        roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
+        (watch, opened)
+    }
+
+    #[test]
+    fn who_comes_again_soon_finds_it_watched() {
+        let mut roster = Roster::default();
+        let _first = add(&mut roster, 1);
+        send_all(&mut roster);
+        roster.hear(created(1));
+        roster.remove(1, soon());
+        assert_eq!(send_all(&mut roster), 0);
+        assert!(roster.is_empty() && roster.rests_until().is_some());
+
+        // What happens meanwhile is nobody's business, and not told to who comes later.
+        roster.hear(written(1, 9));
+        let (mut watch, mut opened) = listen(&mut roster, 2);
+        assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 9);
+        assert!(!roster.is_empty() && roster.rests_until().is_none());
+        roster.double(2);
+        assert_eq!(send_all(&mut roster), 0, "it was watched before");
+        roster.hear(written(1, 10));
+        let told = [watch.try_next(), watch.try_next()];
+        assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
+
+        roster.remove(2, soon());
+        roster.wake(Instant::now());
+        assert_eq!(send_all(&mut roster), 0, "it has not rested for long");
+        roster.wake(soon());
+        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+        let (_watch, mut opened) = listen(&mut roster, 3);
+        assert!(opened.try_recv().is_err(), "it is watched anew");
+    }
+
+    #[test]
+    fn few_watches_rest_and_none_beyond_its_stream() {
+        let mut roster = Roster::default();
+        let mut kept = Vec::new();
+        for id in 1..=6 {
+            kept.push(add(&mut roster, id));
+            send_all(&mut roster);
+            roster.hear(created(id));
+        }
+        for id in 1..=6 {
+            roster.remove(id, soon());
+        }
+        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+        assert_eq!(send_all(&mut roster), 2, "the first two that were left");
+
+        roster.hang_up();
+        assert!(roster.is_empty() && roster.rests_until().is_none());
+        assert_eq!(send_all(&mut roster), 0);
+    }
+
+    #[test]
+    fn a_watch_that_was_refused_or_doubled_does_not_rest() {
+        let mut roster = Roster::default();
+        let _first = add(&mut roster, 1);
+        send_all(&mut roster);
+        roster.hear(created(1));
+        roster.double(1);
+        roster.remove(1, soon());
+        assert!(roster.rests_until().is_none());
+        assert_eq!(send_all(&mut roster), 1, "the end of the one; the other was never sent");
+
+        let _second = listen(&mut roster, 2);
+        send_all(&mut roster);
+        roster.hear(created(3));
+        roster.remove(2, soon());
+        let cancelled =
+            PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
+        assert_eq!(roster.hear(says(cancelled)), Heard::Fine);
+        assert!(roster.is_empty() && roster.rests_until().is_none());
     }
 
     #[test]
@@ -388,8 +530,8 @@ mod tests {
         let mut roster = Roster::default();
         let _both = (add(&mut roster, 1), add(&mut roster, 2));
         roster.sent();
-        roster.remove(2);
-        roster.remove(1);
+        roster.remove(2, soon());
+        roster.remove(1, soon());
         assert!(matches!(roster.request(), Some(Request::Cancel(1))));
         assert_eq!(send_all(&mut roster), 1);
         assert!(roster.is_empty());

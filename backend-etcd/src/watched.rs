@@ -119,6 +119,12 @@ impl Watched {
         self.listeners.is_empty()
     }
 
+    /// Whether it may stay when nobody listens: it is watched, by one watch, and nothing is half told.
+    pub(crate) fn may_rest(&self) -> bool {
+        let whole = self.next > 0 && !self.missed && self.held.is_empty();
+        self.is_one() && self.others.is_empty() && whole
+    }
+
     /// Whether one more watch may stand beside it.
     pub(crate) fn may_double(&self) -> bool {
         self.is_one() && self.others.len() < OTHERS

@@ -61,7 +61,8 @@ impl Watches {
     pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
-        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat };
+        let rest = life.ttl() / 3;
+        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat, rest };
         let (task, lost) = (task.run(), life.clone());
         // With the session goes everything that the server keeps for it.
         let task = spawn(async move {
@@ -128,6 +129,8 @@ struct Watcher {
     roster: Roster,
     /// How often the stream must be heard of.
     beat: Duration,
+    /// How long a watch may rest that nobody listens to.
+    rest: Duration,
 }
 
 /// One stream to one member.
@@ -190,7 +193,7 @@ impl Watcher {
         match order {
             Order::Open(range, listener) => self.roster.add(range, listener),
             Order::Double(id) => self.roster.double(id),
-            Order::Close(id) => self.roster.remove(id),
+            Order::Close(id) => self.roster.remove(id, Instant::now() + self.rest),
         }
     }
 
@@ -233,6 +236,7 @@ impl Watcher {
     /// Does what comes, until the stream breaks.
     async fn serve(&mut self, mut line: Line) -> Broken {
         loop {
+            self.roster.wake(Instant::now());
             let broken = match self.next(&mut line).await {
                 Next::Order(None) => return Broken::Idle,
                 Next::Order(Some(order)) => {
@@ -243,6 +247,7 @@ impl Watcher {
                     self.roster.sent();
                     continue;
                 }
+                Next::Silence if Instant::now() < line.next => continue,
                 Next::Silence if self.roster.is_empty() => {
                     line.next = Instant::now() + self.beat;
                     continue;
@@ -304,7 +309,8 @@ impl Watcher {
             }
         };
         let (order, sending) = (pin!(self.orders.recv()), pin!(sending));
-        let (heard, silence) = (pin!(line.answers.message()), pin!(sleep_until(line.next)));
+        let until = self.roster.rests_until().map_or(line.next, |until| until.min(line.next));
+        let (heard, silence) = (pin!(line.answers.message()), pin!(sleep_until(until)));
         match select(select(order, sending), select(heard, silence)).await {
             Either::Left((Either::Left((order, _)), _)) => Next::Order(order),
             Either::Left((Either::Right((sent, _)), _)) => Next::Sent(sent),

@@ -8,7 +8,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::recipe::leader_latch::LeaderLatch;
 use synod_core::recipe::mutex::Mutex;
 use synod_core::recipe::semaphore::Semaphore;
-use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn, Why};
+use synod_core::store::{Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Why};
 use synod_etcd::EtcdBackend;
 
 use crate::world::{World, create, eventually, path, through};
@@ -169,7 +169,7 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
         held.release().await.expect("answered");
     };
     let (guard, ()) = join(lock.lock(), handed).await;
-    sent.is(3, "the release, a look at the line, and the end of the watch").await;
+    sent.is(2, "the release, and a look at the line").await;
     guard.expect("answered").release().await.expect("answered");
     sent.is(1, "a release").await;
 
@@ -183,12 +183,50 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "the lead that nobody has").await;
     let second = latch(&bob).join().await.expect("answered");
     sent.is(3, "a place behind the leader").await;
-    eventually("he is watched", async || world.cluster.watches() == 1).await;
+    // One still rests from the lock.
+    eventually("he is watched", async || world.cluster.watches() == 2).await;
     first.close().await.expect("answered");
     let _lead = second.leading().await.expect("answered");
-    sent.is(3, "the leader's leaving, a look at the line, and the end of the watch").await;
+    sent.is(2, "the leader's leaving, and a look at the line").await;
     second.close().await.expect("answered");
     sent.is(1, "his leaving").await;
+}
+
+pub(crate) async fn who_watches_a_node_again_sends_one_request() {
+    let world = World::alone();
+    let ann = world.session(TTL * 60).await;
+    create(&*ann, "/n", Lifetime::Persistent).await;
+    let mut sent = Sent { before: world.cluster.asked().expect("it tells"), world: &world };
+    let observe = async || ann.observe(Query::node(path("/n"))).await.expect("answered");
+
+    drop(observe().await);
+    sent.is(2, "the watch, and a look").await;
+    let (_view, mut watch) = observe().await;
+    sent.is(1, "a look: it is watched still").await;
+    commit(&*ann, Txn::new().set(path("/n"), "x", Expect::Any)).await;
+    sent.is(1, "a write").await;
+    let told = watch.next().await;
+    assert!(matches!(&told, Some(Event::Changed(it)) if it.kind == Kind::Updated), "{told:?}");
+}
+
+pub(crate) async fn who_holds_for_long_watches_his_own_ticket() {
+    let world = World::alone();
+    let client = async |ttl: Duration| {
+        let options = ClientOptions::default().session(SessionOptions::new(ttl));
+        let backend = EtcdBackend::new(world.options()).expect("valid");
+        Client::open(backend, options).await.expect("a server runs")
+    };
+    let (ann, bob) = (client(Duration::from_secs(3)).await, client(TTL * 60).await);
+    let held = Mutex::new(&ann, path("/held/lock")).lock().await.expect("answered");
+    let mut sent = Sent { before: world.cluster.asked().expect("it tells"), world: &world };
+    let taken = async {
+        sent.is(2, "the watch of his own ticket, and a look at it").await;
+        eventually("it is watched", async || world.cluster.watches() == 1).await;
+        let gone = bob.delete(held.path(), Expect::Any).await.expect("answered");
+        assert!(gone.committed().is_some(), "it is there");
+    };
+    let (_lost, ()) = join(held.lost(), taken).await;
+    assert!(!held.is_held());
 }
 
 pub(crate) async fn a_node_with_a_time_to_live_needs_more() {

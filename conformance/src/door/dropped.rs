@@ -1,8 +1,5 @@
 //! Calls that are dropped at any of their awaits, and what they leave behind.
 
-use std::pin::pin;
-
-use futures_util::future::{Either, select};
 use synod_core::client::Connection;
 use synod_core::error::Result;
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
@@ -64,23 +61,33 @@ async fn a_ticket_dropped_while_it_is_looked_for_is_gone(world: World) {
 }
 
 async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
-    let plan = Plan::scripted([(); 2].map(|()| Cue::new(Site::RequestLost).of(Verb::Create)));
-    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
-    let client = world.client_on(faulty, world.unhurried()).await;
-    let session = answer(client.session().await);
-    let path = answer(session.unique(&world.at("t-")));
-    let draw = || Txn::new().create_sequential(path.clone(), "", Lifetime::Persistent);
-
-    let sent_twice = world.eventually("it was sent twice", async || plan.pending() == 0);
-    if let Either::Left(_) = select(Box::pin(session.commit(draw())), pin!(sent_twice)).await {
-        panic!("the second sending was answered");
-    }
-
-    // Both arrive after all, the second when nothing is left of the first.
     let other = world.client().await;
-    for _ in 0..2 {
-        answer(other.transaction(draw()).await).committed().expect("there is none");
-        emptied(&world, "what was dropped is gone").await;
+    let mut sent_twice = 0;
+    for waits in 1.. {
+        // A call takes all cues that wait for it: so one stands before the other.
+        let plan = || Plan::scripted([Cue::new(Site::RequestLost).of(Verb::Create)]);
+        let (first, second) = (plan(), plan());
+        let faulty = FaultyBackend::new(world.harness.backend(), second.clone(), Actor::new(1));
+        let faulty = FaultyBackend::new(faulty, first, Actor::new(1));
+        let client = world.client_on(HesitantBackend::new(faulty), world.unhurried()).await;
+        let session = answer(client.session().await);
+        let path = answer(session.unique(&world.at("t-")));
+        let draw = || Txn::new().create_sequential(path.clone(), "", Lifetime::Persistent);
+
+        if let Some(drawn) = stop_at(waits, session.commit(draw())).await {
+            assert!(sent_twice > 0, "it was never dropped behind the second sending");
+            let drawn = answer(drawn).committed().expect("nobody has it").done.remove(0);
+            return answer(session.remove(&drawn).await);
+        }
+        if second.pending() == 0 {
+            sent_twice += 1;
+            emptied(&world, "what was sent since is gone").await;
+            // Both arrive after all, the second when nothing is left of the first.
+            for _ in 0..2 {
+                answer(other.transaction(draw()).await).committed().expect("there is none");
+                emptied(&world, "what was dropped is gone").await;
+            }
+        }
     }
 }
 

@@ -344,7 +344,7 @@ async fn a_look_shows_who_came_to_a_directory_that_was_made_again(world: World) 
         bob.delete(&line).await;
         bob.create(&line, "").await;
         let other = loop {
-            let drawn = bob.draw(&line.join("t-").expect("valid"), Lifetime::Session).await;
+            let drawn = bob.draw(&line.join("b-").expect("valid"), Lifetime::Session).await;
             if drawn.sequence >= last.sequence {
                 break drawn.path;
             }
