@@ -14,9 +14,11 @@ use synod_core::layer::fault::{
 };
 use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::path::Path;
+use synod_core::recipe::unfair::UnfairLock;
 use synod_core::retry::Retry;
-use synod_core::store::{Backend, Expect, Lifetime, Query, SessionOptions, Status, Txn};
+use synod_core::store::{Backend, Expect, Kind, Lifetime, Query, SessionOptions, Status, Txn};
 use synod_core::sweep::cancel_at_every_await;
+use synod_core::task::spawn;
 use synod_mem::{MemBackend, Weather};
 
 const LONG: Duration = Duration::from_secs(120);
@@ -225,4 +227,42 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     store.close().await.expect("it is over");
     assert_eq!(backend.census().nodes, 0);
     other.close().await.expect("reachable");
+}
+
+/// Who waits for an unfair lock lets some time pass that differs from the others', and looks before he tries.
+#[tokio::test(start_paused = true)]
+async fn of_many_who_wait_for_an_unfair_lock_few_try_when_it_is_free() {
+    const WAITERS: usize = 20;
+    let backend = MemBackend::new();
+    let clients = join_all((0..=WAITERS).map(|number| {
+        let seed = u64::try_from(number).expect("few");
+        Client::open(backend.clone(), options(seed))
+    }));
+    let mut clients = clients.await.into_iter().map(|client| client.expect("opens"));
+    let holder = clients.next().expect("there is one");
+    let held = UnfairLock::new(&holder, path("/lock")).lock().await.expect("free");
+    // All hear of it at one moment, and none is answered before the others have asked.
+    let slow = Some(Duration::from_micros(100));
+    let waiters: Vec<_> = clients
+        .map(|client| {
+            let backend = backend.clone();
+            spawn(async move {
+                let session = client.session().await.expect("open").info().id;
+                backend.set_weather(session, Weather { there: slow, back: slow });
+                let guard =
+                    UnfairLock::new(&client, path("/lock")).lock().await.expect("reachable");
+                sleep(LONG).await;
+                drop(guard);
+            })
+        })
+        .collect();
+    sleep(LONG).await;
+    backend.keep_log();
+
+    held.release().await.expect("reachable");
+    sleep(Duration::from_secs(1)).await;
+
+    let tickets = backend.log().into_iter().filter(|change| change.kind == Kind::Created).count();
+    assert!((1..=WAITERS / 2).contains(&tickets), "{tickets} of {WAITERS} tried");
+    drop(waiters);
 }
