@@ -10,8 +10,9 @@
 //! - [`Ticket::hold`]: the [`Hold`] that it becomes, which is what the recipe's user gets;
 //! - [`Line::standing`]: everybody in the line, for who wants to know.
 //!
-//! What a recipe's guards do beyond a hold has a file each: to go on reading ([`sharing`]), to be passed on ([`relay`]), to be
-//! several ([`several`]), to be there for the length of some work ([`term`]); and the number of permits ([`posted`]).
+//! What a recipe's guards do beyond a hold has a file each: to go on reading ([`sharing`]), to tell those who listen
+//! ([`lead`]), to be passed on ([`relay`]), to be several ([`several`]), to be there for the length of some work ([`term`]);
+//! and the number of permits ([`posted`]).
 //!
 //! Elections share what is above that: a [`Candidacy`](candidacy::Candidacy), who stands again whenever his term is
 //! over; [`follow`](follow::follow), who is told of the first one; [`give`](heir::give), from him to whom he names.
@@ -51,6 +52,7 @@ pub(crate) mod candidacy;
 pub(crate) mod follow;
 pub(crate) mod heir;
 pub(crate) mod hold;
+pub(crate) mod lead;
 pub(crate) mod order;
 pub(crate) mod posted;
 pub(crate) mod relay;

@@ -8,11 +8,11 @@ use futures_core::Stream;
 use crate::client::Client;
 use crate::error::Result;
 use crate::line::follow::follow;
-use crate::line::heir::give;
-use crate::line::hold::Hold;
 use crate::line::standing::Contender;
 use crate::line::{Form, Line};
 use crate::path::Path;
+
+pub use crate::line::lead::{Elected, Leader};
 
 /// An election in which whoever leads proclaims a value, and everybody can observe the values.
 ///
@@ -22,7 +22,7 @@ use crate::path::Path;
 /// another; who observes is told of leaders in the order of their terms, and of the latest in the end.
 ///
 /// *Not promised* is that an observer sees every value or every term, nor that a leader who was observed still
-/// leads; nor that nobody acts too late: for that there are [`Hold::txn`] and [`Hold::token`].
+/// leads; nor that nobody acts too late: for that there are [`Hold::txn`](crate::recipe::Hold::txn) and [`Hold::token`](crate::recipe::Hold::token).
 ///
 /// # Others on the same path
 ///
@@ -56,14 +56,6 @@ pub struct Election {
     path: Path,
 }
 
-/// The lead. See [`Hold`].
-pub type Leader = Hold<Elected>;
-
-/// What a [`Leader`] can do besides.
-pub struct Elected {
-    line: Line,
-}
-
 impl Election {
     /// The election at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
@@ -82,7 +74,7 @@ impl Election {
     pub async fn campaign(&self, value: impl Into<Bytes>) -> Result<Leader> {
         let line = self.line().labelled(value.into());
         let ticket = line.enter().await?;
-        Ok(ticket.hold(Elected { line }))
+        Ok(ticket.hold(Elected::of(line)))
     }
 
     /// The lead if nobody has it and nobody waits. Never waits, and leaves nothing if it gets nothing.
@@ -97,7 +89,7 @@ impl Election {
     pub async fn try_campaign(&self, value: impl Into<Bytes>) -> Result<Option<Leader>> {
         let line = self.line().labelled(value.into());
         let entered = line.try_enter().await?;
-        Ok(entered.map(|ticket| ticket.hold(Elected { line })))
+        Ok(entered.map(|ticket| ticket.hold(Elected::of(line))))
     }
 
     /// Who is the first, with the value that he proclaims: he leads, or is about to.
@@ -139,61 +131,8 @@ impl Election {
     }
 }
 
-impl Leader {
-    /// Proclaims another value.
-    ///
-    /// # Errors
-    ///
-    /// [`SessionLost`](crate::error::ErrorKind) if the lead was lost: nothing is proclaimed then. Otherwise as every
-    /// verb of a [`Client`]; a value of unknown effect may be proclaimed again.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call has proclaimed it or has not.
-    pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
-        self.stub.write(value.into()).await
-    }
-
-    /// Gives the lead back: [`Hold::release`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Hold::release`].
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call goes on in the background.
-    pub async fn resign(self) -> Result<()> {
-        self.release().await
-    }
-
-    /// Gives the lead to the candidate whose node this is: [`Contender::path`] of one of
-    /// [`Election::candidates`]. Whoever stands between them is sent behind everybody else, in whatever
-    /// order. If the candidate does not stand any more, nothing happens and the lead is returned.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`](crate::error::ErrorKind) if a program of another kind stands between, which could not be told;
-    /// [`SessionLost`](crate::error::ErrorKind) if the lead was lost before; otherwise as every verb of a [`Client`].
-    /// In each case the lead is given up.
-    ///
-    /// # Cancel safety
-    ///
-    /// A dropped call gives up the lead, in favour of the candidate or not.
-    pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
-        let given = give(&self.stub, &self.kind.line, candidate).await?;
-        Ok((!given).then_some(self))
-    }
-}
-
 impl fmt::Debug for Election {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Election").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Elected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elected").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }
