@@ -4,7 +4,7 @@ use bytes::Bytes;
 use synod_core::chance::mix;
 use synod_core::path::Path;
 use synod_core::store::{
-    Change, Done, Kind, Lifetime, Op, Rejected, Revision, Sequence, SessionId, Stat, Why,
+    Change, Done, Kind, Lifetime, Op, Rejected, Revision, Sequence, SessionId, Stat, Version, Why,
 };
 
 use crate::tree::{Body, LAST_SEQUENCE, Tree};
@@ -114,7 +114,15 @@ fn next_name(
 }
 
 /// Applies operations that were judged to be possible.
-pub(crate) fn apply(tree: &mut Tree, ops: Vec<Named>, at: Revision, session: SessionId) -> Applied {
+pub(crate) fn apply(
+    tree: &mut Tree,
+    ops: Vec<Named>,
+    at: Revision,
+    session: SessionId,
+    naming: Naming,
+) -> Applied {
+    // Who counts by revisions has no version twice, whatever else had the path before.
+    let first = Version::new(if naming == Naming::Revision { at.get() } else { 0 });
     let mut applied = Applied::default();
     for (op, sequence) in ops {
         let (path, stat) = match op {
@@ -122,7 +130,7 @@ pub(crate) fn apply(tree: &mut Tree, ops: Vec<Named>, at: Revision, session: Ses
                 (path, None)
             }
             Op::Create { path, data, lifetime, .. } => {
-                let body = Body::new(data, at, lifetime, session, sequence);
+                let body = Body::new(data, at, lifetime, session, sequence, first);
                 applied.own = sequence.map(|sequence| (path.clone(), sequence)).or(applied.own);
                 applied.write(tree, path, Kind::Created, body)
             }

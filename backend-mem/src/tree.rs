@@ -52,13 +52,14 @@ impl Body {
         lifetime: Lifetime,
         session: SessionId,
         sequence: Option<Sequence>,
+        version: Version,
     ) -> Self {
         let owner = (lifetime == Lifetime::Session).then_some(session);
         let ttl = match lifetime {
             Lifetime::Ttl(ttl) => Some(ttl),
             _ => None,
         };
-        Self { data, stat: Stat::new(at, at, Version::new(0), owner), sequence, ttl }
+        Self { data, stat: Stat::new(at, at, version, owner), sequence, ttl }
     }
 
     /// The same node with other data.

@@ -254,7 +254,7 @@ impl World {
         Ok(match self.judged(txn.ops, at) {
             Err(rejected) => Outcome::Rejected(rejected),
             Ok(ops) => {
-                let applied = apply::apply(&mut self.tree, ops, at, id);
+                let applied = apply::apply(&mut self.tree, ops, at, id, self.habits.naming);
                 self.settle(&applied.effects, now);
                 self.record(at, &applied.effects);
                 Outcome::Committed(self.answer(id, txn.look.as_ref(), applied))
