@@ -279,12 +279,15 @@ mod tests {
     use super::*;
     use crate::watched::covers;
 
+    /// Each of them watches another.
     fn add(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
+        listen(roster, id, &format!("/n{id}"))
+    }
+
+    fn listen(roster: &mut Roster, id: i64, at: &str) -> (Watch, oneshot::Receiver<Result<i64>>) {
         let (feed, watch) = Feed::new(8);
         let (ready, opened) = oneshot::channel();
-        // Each of them another.
-        let query = Query::node(Path::new(&format!("/n{id}")).expect("valid"));
-        let covered = covers(&query).remove(0);
+        let covered = covers(&Query::node(Path::new(at).expect("valid"))).remove(0);
         roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
         (watch, opened)
     }
@@ -445,15 +448,6 @@ mod tests {
         says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
     }
 
-    /// Listens to `/n1`, too.
-    fn listen(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
-        let (feed, watch) = Feed::new(8);
-        let (ready, opened) = oneshot::channel();
-        let covered = covers(&Query::node(Path::new("/n1").expect("valid"))).remove(0);
-        roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
-        (watch, opened)
-    }
-
     #[test]
     fn who_comes_again_soon_finds_it_watched() {
         let mut roster = Roster::default();
@@ -466,7 +460,7 @@ mod tests {
 
         // What happens meanwhile is nobody's business, and not told to who comes later.
         roster.hear(written(1, 9));
-        let (mut watch, mut opened) = listen(&mut roster, 2);
+        let (mut watch, mut opened) = listen(&mut roster, 2, "/n1");
         assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 9);
         assert!(!roster.is_empty() && roster.rests_until().is_none());
         roster.double(2);
@@ -480,7 +474,7 @@ mod tests {
         assert_eq!(send_all(&mut roster), 0, "it has not rested for long");
         roster.wake(soon());
         assert!(matches!(roster.request(), Some(Request::Cancel(1))));
-        let (_watch, mut opened) = listen(&mut roster, 3);
+        let (_watch, mut opened) = listen(&mut roster, 3, "/n1");
         assert!(opened.try_recv().is_err(), "it is watched anew");
     }
 
@@ -515,7 +509,7 @@ mod tests {
         assert!(roster.rests_until().is_none());
         assert_eq!(send_all(&mut roster), 1, "the end of the one; the other was never sent");
 
-        let _second = listen(&mut roster, 2);
+        let _second = listen(&mut roster, 2, "/n1");
         send_all(&mut roster);
         roster.hear(created(3));
         roster.remove(2, soon());

@@ -103,32 +103,21 @@ pub(crate) struct Line {
 impl Form {
     /// To share, or not, with whoever else comes.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self {
-            recipe,
-            mark: mark.to_owned(),
-            room: Room::One,
-            whole: true,
-            talks: false,
-            renews: false,
-        }
+        Self::of(recipe, mark.to_owned(), Room::One, true)
     }
 
     /// So many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        let mark = order::permits_mark(permits, room);
-        Self { recipe, mark, room, whole: true, talks: false, renews: false }
+        Self::of(recipe, order::permits_mark(permits, room), room, true)
     }
 
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self {
-            recipe,
-            mark: mark.to_owned(),
-            room: Room::One,
-            whole: false,
-            talks: false,
-            renews: false,
-        }
+        Self::of(recipe, mark.to_owned(), Room::One, false)
+    }
+
+    fn of(recipe: &'static str, mark: String, room: Room, whole: bool) -> Self {
+        Self { recipe, mark, room, whole, talks: false, renews: false }
     }
 
     /// Tickets of this form are written again and again.
