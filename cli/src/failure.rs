@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use synod::error::{Error, ErrorKind};
 use synod::path::InvalidPath;
@@ -51,20 +52,34 @@ impl Failure {
 
 /// An error, its causes, and what to do, in one line.
 fn sentence(error: &Error) -> String {
-    let mut text = error.to_string();
+    let (mut text, mut explained) = (error.to_string(), error.detail().is_some());
     let mut cause = error.source();
     while let Some(error) = cause {
-        let told = error.to_string();
-        // Clients like to repeat themselves, at length.
-        if !text.rsplit(": ").next().is_some_and(|last| told.contains(last)) {
+        let told = match ours(error) {
+            // It was about the same call, as the one before: what is new is why.
+            Some(inner) => {
+                explained |= inner.detail().is_some();
+                inner.detail().map(str::to_owned)
+            }
+            // What the client underneath says is for who knows it, at length.
+            None if explained => break,
+            None => Some(error.to_string()),
+        };
+        if let Some(told) = told.filter(|told| !text.contains(told)) {
             text = format!("{text}: {told}");
         }
         cause = error.source();
     }
     match hint(error.kind()) {
-        Some(hint) => format!("{text}; {hint}"),
-        None => text,
+        Some(hint) if !text.ends_with('?') => format!("{text}; {hint}"),
+        _ => text,
     }
+}
+
+/// An error of the store's contract, as a cause of another.
+fn ours<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
+    let shared = || cause.downcast_ref::<Arc<Error>>().map(AsRef::as_ref);
+    cause.downcast_ref().or_else(shared)
 }
 
 fn hint(kind: ErrorKind) -> Option<&'static str> {
@@ -91,5 +106,34 @@ impl From<InvalidPath> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unreachable(why: &'static str) -> Error {
+        Error::new(ErrorKind::Unreachable, "opening a session").because(why)
+    }
+
+    #[test]
+    fn a_failure_is_told_once_and_with_what_to_do() {
+        let refused =
+            || unreachable("refuses connections: does it run there?").caused_by("code 14");
+        let late = || unreachable("no answer within 15s");
+        let opening = "opening a session failed: store unreachable: no answer within 15s";
+        let asked = format!("{opening}; is the store running, and is --store right?");
+        let why = format!("{opening}: refuses connections: does it run there?");
+        assert_eq!(sentence(&late()), asked);
+        assert_eq!(sentence(&late().caused_by(late())), asked);
+        assert_eq!(sentence(&late().caused_by(refused())), why);
+        assert_eq!(sentence(&late().caused_by(Arc::new(refused()))), why);
+
+        // Where nothing else is known, the client underneath has the word.
+        let failed = Error::new(ErrorKind::Backend, "commit").caused_by("disk full");
+        assert_eq!(sentence(&failed), "commit failed: store failed: disk full");
+        let told = unreachable("the queue is full").caused_by("code 8");
+        assert!(!sentence(&told).contains("code 8"));
     }
 }

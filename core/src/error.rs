@@ -131,6 +131,12 @@ impl Error {
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_ref()
     }
+
+    /// What a person needs to know, if more is known than the kind. Where it is there, the
+    /// [`source`](StdError::source) says the same in the words of the client underneath.
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
 }
 
 impl fmt::Display for Error {
@@ -194,6 +200,7 @@ mod tests {
             error.to_string(),
             "commit failed: store unreachable at /locks/db: no answer within 5s (it may have happened)"
         );
+        assert_eq!(error.detail(), Some("no answer within 5s"));
         assert_eq!(error.source().map(ToString::to_string).as_deref(), Some("connection reset"));
     }
 }
