@@ -171,7 +171,10 @@ async fn waits_and_holds_are_measured_and_waits_are_spans() {
         }
     }
     let told = String::from_utf8(log.0.lock().expect("nobody panicked").clone()).expect("text");
-    for span in ["waiting in line{recipe=\"mutex\" path=/mutex}", "leading{path=/selector/"] {
+    let waits = "waiting in line{recipe=\"mutex\" path=/mutex waited=";
+    for span in [waits, "leading{path=/selector/"] {
         assert!(told.contains(span), "no {span} in\n{told}");
     }
+    let second = format!("{waits}{LONG:?} calls={}}}", calls[1]);
+    assert!(told.contains(&second), "no {second} in\n{told}");
 }

@@ -20,7 +20,8 @@
 //!
 //! # What can be measured
 //!
-//! Every wait is a `tracing` span at the level of debug, with the recipe and the path. With the feature `metrics`
+//! Every wait is a `tracing` span at the level of debug, with the recipe and the path, and in the end with how long
+//! it was (`waited`) and how many calls to the store it took (`calls`). With the feature `metrics`
 //! there are histograms beside those of [`trace`](crate::layer::trace), each with the recipe as its label:
 //!
 //! | metric | what |
