@@ -2,6 +2,7 @@
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
+use synod_core::recipe::Token;
 use synod_core::recipe::mutex::Mutex;
 use synod_core::store::{Expect, Lifetime};
 use tokio::time::{sleep, timeout};
@@ -15,8 +16,10 @@ use crate::world::{MILLISECOND, World};
 cases![
     "L-MX-6 L-MX-3" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_session_passes_the_lock_on,
     "L-MX-2 L-MX-7" needs [Expiry] breaks [WaitsInOneSession] => who_is_lost_while_waiting_asks_again,
+    "L-MX-1 L-MX-2 L-SES-10" needs [Expiry] breaks [OldTicketTrusted] => the_ticket_of_a_lost_session_gives_no_lock,
     "L-MX-1 L-SES-2" needs [Links] catches [LeaseExtendedByHope] => who_is_cut_off_stops_believing_before_another_enters,
     "L-MX-2 L-MX-1" breaks [GrantsUncertain] => nobody_enters_while_his_session_is_in_doubt,
+    "L-MX-4 L-MX-3" breaks [TokenIsSequence] => a_system_that_refuses_lower_tokens_hears_each_holder_in_turn,
     "L-MX-1 L-MX-15" breaks [RemovalUnnoticed] => somebody_who_lost_his_ticket_is_told,
     "L-MX-10 L-OUT-5" breaks [DeadlineIgnored] => a_lock_that_cannot_be_asked_for_fails_in_time,
 ];
@@ -72,6 +75,32 @@ async fn who_is_lost_while_waiting_asks_again(world: World) {
     assert_eq!(all[0].owner, Some(answer(bob.session().await).info().id));
 }
 
+async fn the_ticket_of_a_lost_session_gives_no_lock(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    gate.may_lose();
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let held = answer(mutex(&world, &ann).lock().await);
+    let lock = mutex(&world, &bob).label("bob");
+    let waits = Waiting::new(async move { lock.lock().await });
+    world.stand(&ann, &world.at("lock"), 2).await;
+    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+
+    // He takes his session for lost; the server does not, and keeps his ticket, which is then the first.
+    gate.lose();
+    let again = async || {
+        let last = line(&ann, &world.at("lock")).await.pop();
+        last.is_some_and(|last| last.token > first.token)
+    };
+    world.eventually("he stands in line again, as the last", again).await;
+    answer(held.release().await);
+    world.expire(first.owner.expect("it is a session's")).await;
+
+    let guard = waits.gets(&world, "the lock, with his new ticket").await;
+    let all = line(&ann, &world.at("lock")).await;
+    assert_eq!(all.iter().map(|one| one.token).collect::<Vec<_>>(), [guard.token()]);
+    assert!(guard.token() > first.token && all[0].owner != first.owner);
+}
+
 async fn who_is_cut_off_stops_believing_before_another_enters(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let guard = answer(mutex(&world, &ann).lock().await);
@@ -111,6 +140,46 @@ async fn nobody_enters_while_his_session_is_in_doubt(world: World) {
     let mut waits = Waiting::new(async move { lock.lock().await });
 
     waits.waits_for(world.brief(), "nobody knows whether the session lives").await;
+}
+
+/// Some system outside, which knows nothing of locks but that later holders have larger tokens.
+#[derive(Default)]
+struct Outside {
+    highest: Option<Token>,
+    writers: Vec<usize>,
+}
+
+impl Outside {
+    fn write(&mut self, token: Token, writer: usize) -> bool {
+        let accepted = Some(token) >= self.highest;
+        if accepted {
+            self.highest = Some(token);
+            self.writers.push(writer);
+        }
+        accepted
+    }
+}
+
+async fn a_system_that_refuses_lower_tokens_hears_each_holder_in_turn(world: World) {
+    const HOLDERS: usize = 12;
+    let (client, eve) = (world.client().await, world.client().await);
+    let (mut outside, mut stale) = (Outside::default(), Vec::new());
+    for writer in 0..HOLDERS {
+        let guard = answer(mutex(&world, &client).lock().await);
+        assert!(outside.write(guard.token(), writer), "{} has the lock", guard.token());
+        // Whoever had it before was not told that he lost it, and goes on.
+        for (before, late) in stale.iter().enumerate() {
+            assert!(!outside.write(*late, before), "{late} was lost, {} has it", guard.token());
+        }
+        assert!(outside.write(guard.token(), writer), "he still has it");
+        stale.push(guard.token());
+        answer(answer(eve.delete(guard.path(), Expect::Any).await).required());
+        // Elsewhere life goes on, and the directory is empty.
+        let other = world.at(&format!("other-{writer}"));
+        answer(answer(eve.create(&other, "", Lifetime::Persistent).await).required());
+    }
+    assert!(outside.writers.is_sorted(), "the writes of each are together: {:?}", outside.writers);
+    assert_eq!(outside.writers.len(), 2 * HOLDERS);
 }
 
 async fn somebody_who_lost_his_ticket_is_told(world: World) {
