@@ -1,4 +1,4 @@
-//! What every guard can do, whatever its recipe: check itself in a transaction, and hear of its loss.
+//! What every guard can do, whatever its recipe: check itself in a transaction, hear of its loss, and be seen.
 
 use std::future::pending;
 use std::num::NonZeroU32;
@@ -8,7 +8,6 @@ use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::recipe::Hold;
 use synod_core::recipe::election::Election;
 use synod_core::recipe::leader_latch::LeaderLatch;
 use synod_core::recipe::leader_selector::{LeaderSelector, Term};
@@ -19,17 +18,22 @@ use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
 use synod_core::recipe::rwlock::RwLock;
 use synod_core::recipe::semaphore::Semaphore;
 use synod_core::recipe::unfair::UnfairLock;
+use synod_core::recipe::{Hold, Token};
 use synod_core::store::{Expect, Lifetime, Txn};
 use tokio::sync::oneshot;
 
 use crate::door::{answer, failure};
-use crate::recipe::Waiting;
+use crate::recipe::{Waiting, line};
 use crate::world::World;
 
 cases![
     "L-MX-5 L-EL-10" breaks [TxnUnguarded] => a_transaction_under_any_guard_needs_what_it_stands_for,
     "L-MX-1 L-EL-2 L-EL-7" breaks [RemovalUnnoticed] => any_guard_is_told_when_its_ticket_is_taken_away,
+    "L-MX-8" breaks [SinceUntold] => who_holds_anything_is_seen_with_his_token_and_label,
 ];
+
+/// What everybody says of himself.
+const LABEL: &str = "ann";
 
 /// How a guard comes to its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,20 +48,21 @@ enum End {
 struct Guard {
     recipe: &'static str,
     path: Path,
+    token: Token,
     txns: [Txn; 2],
     end: Box<dyn FnOnce(End) -> BoxFuture<'static, Result<()>> + Send>,
 }
 
 impl Guard {
     fn of<K: Send + Sync + 'static>(recipe: &'static str, hold: Hold<K>) -> Self {
-        let (path, txns) = (hold.path().clone(), [hold.txn(), hold.txn()]);
+        let (path, token, txns) = (hold.path().clone(), hold.token(), [hold.txn(), hold.txn()]);
         let end = |end| async move {
             if end == End::Back {
                 return hold.release().await;
             }
             loses(&hold).await
         };
-        Self { recipe, path, txns, end: Box::new(|how| end(how).boxed()) }
+        Self { recipe, path, token, txns, end: Box::new(|how| end(how).boxed()) }
     }
 }
 
@@ -72,21 +77,21 @@ async fn loses<K>(hold: &Hold<K>) -> Result<()> {
 /// One of each, each at a path of its own.
 async fn all(world: &World, client: &Client) -> Vec<Guard> {
     let at = |name| world.at(name);
-    let lock = RwLock::new(client, at("rwlock"));
-    let writing = answer(RwLock::new(client, at("downgraded")).write().await);
-    let semaphore = Semaphore::new(client, at("semaphore"), NonZeroU32::MIN);
+    let mutex = |name| Mutex::new(client, at(name)).label(LABEL);
+    let lock = |name| RwLock::new(client, at(name)).label(LABEL);
+    let semaphore = Semaphore::new(client, at("semaphore"), NonZeroU32::MIN).label(LABEL);
+    let unfair = UnfairLock::new(client, at("unfair")).label(LABEL);
+    let election = Election::new(client, at("election"));
+    let writing = answer(lock("downgraded").write().await);
     let mut all = vec![
-        Guard::of("mutex", answer(Mutex::new(client, at("mutex")).lock().await)),
-        Guard::of(
-            "try_lock",
-            answer(Mutex::new(client, at("try")).try_lock().await).expect("free"),
-        ),
-        Guard::of("read", answer(lock.read().await)),
-        Guard::of("write", answer(RwLock::new(client, at("write")).write().await)),
+        Guard::of("mutex", answer(mutex("mutex").lock().await)),
+        Guard::of("try_lock", answer(mutex("try").try_lock().await).expect("free")),
+        Guard::of("read", answer(lock("rwlock").read().await)),
+        Guard::of("write", answer(lock("write").write().await)),
         Guard::of("downgraded", answer(writing.downgrade().await)),
         Guard::of("semaphore", answer(semaphore.acquire(NonZeroU32::MIN).await)),
-        Guard::of("unfair", answer(UnfairLock::new(client, at("unfair")).lock().await)),
-        Guard::of("election", answer(Election::new(client, at("election")).campaign("").await)),
+        Guard::of("unfair", answer(unfair.lock().await)),
+        Guard::of("election", answer(election.campaign(LABEL).await)),
     ];
     all.push(passing(world, client).await);
     all.push(reentrant(world, client).await);
@@ -97,9 +102,9 @@ async fn all(world: &World, client: &Client) -> Vec<Guard> {
 }
 
 async fn passing(world: &World, client: &Client) -> Guard {
-    let mutex = PassingMutex::new(client, world.at("passing"), NonZeroU32::MIN);
+    let mutex = PassingMutex::new(client, world.at("passing"), NonZeroU32::MIN).label(LABEL);
     let guard = answer(mutex.lock().await);
-    let (path, txns) = (guard.path().clone(), [guard.txn(), guard.txn()]);
+    let (path, token, txns) = (guard.path().clone(), guard.token(), [guard.txn(), guard.txn()]);
     let end = |end| async move {
         if end == End::Back {
             return guard.release().await;
@@ -109,14 +114,15 @@ async fn passing(world: &World, client: &Client) -> Guard {
         assert!(!guard.is_held(), "it is lost");
         stopped
     };
-    Guard { recipe: "passing", path, txns, end: Box::new(|how| end(how).boxed()) }
+    Guard { recipe: "passing", path, token, txns, end: Box::new(|how| end(how).boxed()) }
 }
 
 async fn reentrant(world: &World, client: &Client) -> Guard {
-    let (mutex, me) = (ReentrantMutex::new(client, world.at("reentrant")), Owner::new());
+    let mutex = ReentrantMutex::new(client, world.at("reentrant")).label(LABEL);
+    let me = Owner::new();
     let (outer, inner) = (answer(mutex.lock(&me).await), answer(mutex.lock(&me).await));
     let txns = [outer.hold().txn(), inner.hold().txn()];
-    let path = inner.hold().path().clone();
+    let (path, token) = (inner.hold().path().clone(), inner.hold().token());
     let end = |end| async move {
         if end == End::Back {
             outer.release().await?;
@@ -124,13 +130,14 @@ async fn reentrant(world: &World, client: &Client) -> Guard {
         }
         loses(inner.hold()).await.inspect_err(|_| assert!(!outer.hold().is_held()))
     };
-    Guard { recipe: "reentrant", path, txns, end: Box::new(|how| end(how).boxed()) }
+    Guard { recipe: "reentrant", path, token, txns, end: Box::new(|how| end(how).boxed()) }
 }
 
 async fn multi(world: &World, client: &Client) -> Guard {
     let several = MultiLock::new(client, [world.at("multi/a"), world.at("multi/b")]);
-    let guard = answer(answer(several).lock().await);
-    let (path, txns) = (guard.holds()[1].path().clone(), [guard.txn(), guard.txn()]);
+    let guard = answer(answer(several).label(LABEL).lock().await);
+    let (second, txns) = (&guard.holds()[1], [guard.txn(), guard.txn()]);
+    let (path, token) = (second.path().clone(), second.token());
     let end = |end| async move {
         if end == End::Back {
             return guard.release().await;
@@ -140,24 +147,25 @@ async fn multi(world: &World, client: &Client) -> Guard {
         assert!(!guard.is_held(), "one is lost");
         stopped
     };
-    Guard { recipe: "multi", path, txns, end: Box::new(|how| end(how).boxed()) }
+    Guard { recipe: "multi", path, token, txns, end: Box::new(|how| end(how).boxed()) }
 }
 
 async fn latch(world: &World, client: &Client) -> Guard {
-    let candidacy = answer(LeaderLatch::new(client, world.at("latch")).join().await);
+    let latch = LeaderLatch::new(client, world.at("latch")).label(LABEL);
+    let candidacy = answer(latch.join().await);
     let lead = answer(candidacy.leading().await);
-    let (path, txns) = (lead.path().clone(), [lead.txn(), lead.txn()]);
+    let (path, token, txns) = (lead.path().clone(), lead.token(), [lead.txn(), lead.txn()]);
     let end = |end| async move {
         if end == End::Back {
             return candidacy.close().await;
         }
         loses(&lead).await
     };
-    Guard { recipe: "latch", path, txns, end: Box::new(|how| end(how).boxed()) }
+    Guard { recipe: "latch", path, token, txns, end: Box::new(|how| end(how).boxed()) }
 }
 
 async fn selector(world: &World, client: &Client) -> Guard {
-    let selector = LeaderSelector::new(client, world.at("selector"));
+    let selector = LeaderSelector::new(client, world.at("selector")).label(LABEL);
     let ((tell, told), (stop, stopped)) = (oneshot::channel(), oneshot::channel::<()>());
     let leading = Waiting::new(async move {
         let work = async |lead| {
@@ -167,7 +175,7 @@ async fn selector(world: &World, client: &Client) -> Guard {
         selector.lead(work).await
     });
     let lead = told.await.expect("nobody else leads");
-    let (path, txns) = (lead.path().clone(), [lead.txn(), lead.txn()]);
+    let (path, token, txns) = (lead.path().clone(), lead.token(), [lead.txn(), lead.txn()]);
     let end = |end| async move {
         let Waiting { told, _task } = leading;
         if end == End::Lost {
@@ -178,7 +186,7 @@ async fn selector(world: &World, client: &Client) -> Guard {
         let _told = stop.send(()).is_ok();
         told.await.expect("it does not panic").map(|term| assert_eq!(term, Term::Done(())))
     };
-    Guard { recipe: "selector", path, txns, end: Box::new(|how| end(how).boxed()) }
+    Guard { recipe: "selector", path, token, txns, end: Box::new(|how| end(how).boxed()) }
 }
 
 async fn a_transaction_under_any_guard_needs_what_it_stands_for(world: World) {
@@ -209,5 +217,23 @@ async fn any_guard_is_told_when_its_ticket_is_taken_away(world: World) {
         assert!(answer(client.transaction(late).await).rejected().is_some(), "{recipe}");
         let lost = world.in_time("word of the loss", (guard.end)(End::Lost)).await;
         assert_eq!(failure(lost, "work under what is lost").kind(), ErrorKind::SessionLost);
+    }
+}
+
+async fn who_holds_anything_is_seen_with_his_token_and_label(world: World) {
+    let (client, eve) = (world.client().await, world.client().await);
+    for guard in all(&world, &client).await {
+        let (recipe, dir) = (guard.recipe, guard.path.parent().expect("it stands in a line"));
+
+        let told = line(&eve, &dir).await;
+
+        let [one] = &told[..] else { panic!("{recipe}: {told:?}") };
+        assert_eq!((&one.path, one.token), (&guard.path, guard.token), "{recipe}");
+        assert_eq!((one.holds, one.since.is_some()), (Some(true), true), "{recipe}");
+        // Who goes on reading says that ahead of it.
+        assert!(one.label.ends_with(LABEL.as_bytes()), "{recipe}: {:?}", one.label);
+        assert_eq!(one.owner, Some(answer(client.session().await).info().id), "{recipe}");
+        answer(world.in_time("the end of a guard", (guard.end)(End::Back)).await);
+        assert_eq!(line(&eve, &dir).await, [], "{recipe}: it was given back");
     }
 }
