@@ -15,4 +15,4 @@ pub(crate) use active::run;
 #[cfg(not(feature = "mutants"))]
 pub(crate) use inactive::run;
 #[cfg(feature = "mutants")]
-pub use table::{Row, TABLE};
+pub use table::{NUMBERED, Row, TABLE};

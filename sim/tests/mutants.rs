@@ -1,8 +1,9 @@
 //! The workloads notice what is wrong: each known mistake here is caught, by this workload, within so
 //! many seeds.
 
+use synod_conformance::cases;
 use synod_core::mutant::{self, Mutant};
-use synod_sim::known::Known;
+use synod_sim::known::{Known, NUMBERED, TABLE};
 use synod_sim::sweep::{self, Scope};
 use synod_sim::{Personality, Report, Sim, Site, workload};
 
@@ -72,6 +73,26 @@ fn every_mistake_of_the_table_is_caught_by_its_law() {
         }
     }
     assert!(holes.is_empty(), "{holes:#?}");
+}
+
+/// By the workload of its row, or by a case that `dev/mutants` sees fail under it.
+#[test]
+fn each_mistake_with_a_number_is_found_by_a_law_that_is_named_for_it() {
+    for (number, named) in NUMBERED {
+        let named: Vec<&str> = named.split(' ').collect();
+        let row = TABLE.iter().find(|row| row.number == *number);
+        let row = row.unwrap_or_else(|| panic!("{number} is in no row"));
+        let fails = |case: &synod_conformance::Case| match row.known {
+            Known::Door(mutant) => case.breaks().contains(&mutant),
+            Known::Store(mistake) => case.catches().contains(&mistake),
+            _ => false,
+        };
+        let of_cases = cases().filter(|case| fails(case)).flat_map(synod_conformance::Case::laws);
+        let found: Vec<&str> = of_cases.map(|law| law.id).chain([row.law]).collect();
+        let told = named.iter().any(|law| found.contains(law));
+        assert!(told, "{number}, {}: {found:?} instead of {named:?}", row.known);
+    }
+    assert_eq!(TABLE.iter().filter(|row| !row.number.is_empty()).count(), NUMBERED.len());
 }
 
 #[test]

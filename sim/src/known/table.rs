@@ -168,3 +168,33 @@ pub const TABLE: &[Row] = &[
     user(Slip::WallClockTrusted, "sessions", "L-SES-13"),
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
+
+/// The laws, of which one must find the mistake of this number: in its workload, or in a case of the conformance
+/// suite that fails under it. Where whoever is wrong waits for ever, a history only tells that.
+pub const NUMBERED: &[(&str, &str)] = &[
+    ("M1", "L-SEQ-8 L-MX-7"),
+    ("M2", "L-SEQ-8 L-MX-7"),
+    ("M3", "L-SEQ-9 L-MX-1 L-MX-3"),
+    ("M4", "L-SEQ-6 L-MX-8"),
+    ("M5", "L-MX-1"),
+    ("M6", "L-WAT-1 L-MX-6"),
+    ("M7", "L-WAT-2"),
+    ("M8", "L-MX-1"),
+    ("M9", "L-SES-1"),
+    ("M10", "L-MX-3"),
+    ("M11", "L-MX-15"),
+    ("M12", "L-MX-9"),
+    ("M13", "L-MX-1"),
+    ("M14", "L-SES-1"),
+    ("M15", "L-MX-1"),
+    ("M16", "L-MX-2"),
+    ("M17", "L-MX-14"),
+    ("M18", "L-MX-11"),
+    ("M19", "L-MX-12"),
+    ("M20", "L-RW-4"),
+    ("M21", "L-RW-1 L-RW-6"),
+    ("M22", "L-SEM-4"),
+    ("M35", "L-EL-1"),
+    ("M36", "L-EL-11"),
+    ("M37", "L-EL-6"),
+];
