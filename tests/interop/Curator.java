@@ -1,5 +1,5 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-// `release`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`. It answers `in` and `out`, and ends with its input.
+// `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`. It answers `in` and `out`, and ends with its input.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -12,6 +12,8 @@ import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
+import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
+import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
 import org.apache.curator.retry.RetryForever;
 
@@ -24,6 +26,7 @@ public final class Curator {
         say("ready");
         BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
         InterProcessLock held = null;
+        Lease lease = null;
         LeaderLatch latch = null;
         LeaderSelector selector = null;
         CountDownLatch enough = new CountDownLatch(1);
@@ -41,6 +44,14 @@ public final class Curator {
                 case "write" -> held = enter(new InterProcessReadWriteLock(client, words[1]).writeLock());
                 case "release" -> {
                     held.release();
+                    say("out");
+                }
+                case "permit" -> {
+                    lease = new InterProcessSemaphoreV2(client, words[1], Integer.parseInt(words[2])).acquire();
+                    say("in");
+                }
+                case "return" -> {
+                    lease.close();
                     say("out");
                 }
                 case "latch" -> {

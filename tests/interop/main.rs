@@ -3,6 +3,7 @@
 
 mod election;
 mod peer;
+mod permits;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -295,7 +296,7 @@ fn main() -> ExitCode {
         }),
     ];
     let mut trials = Vec::new();
-    for (name, kinds, scene) in scenes.into_iter().chain(election::SCENES) {
+    for (name, kinds, scene) in scenes.into_iter().chain(election::SCENES).chain(permits::SCENES) {
         for kind in kinds {
             let full = format!("{name} {kind:?}");
             let trial = Trial::test(full, move || play(name, *kind, scene));
