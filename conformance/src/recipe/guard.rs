@@ -230,8 +230,7 @@ async fn who_holds_anything_is_seen_with_his_token_and_label(world: World) {
         let [one] = &told[..] else { panic!("{recipe}: {told:?}") };
         assert_eq!((&one.path, one.token), (&guard.path, guard.token), "{recipe}");
         assert_eq!((one.holds, one.since.is_some()), (Some(true), true), "{recipe}");
-        // Who goes on reading says that ahead of it.
-        assert!(one.label.ends_with(LABEL.as_bytes()), "{recipe}: {:?}", one.label);
+        assert_eq!(one.label, LABEL, "{recipe}");
         assert_eq!(one.owner, Some(answer(client.session().await).info().id), "{recipe}");
         answer(world.in_time("the end of a guard", (guard.end)(End::Back)).await);
         assert_eq!(line(&eve, &dir).await, [], "{recipe}: it was given back");

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
 use crate::line::since::since;
 use crate::line::token::Token;
-use crate::line::wait::{Ticket, shares};
+use crate::line::wait::{SHARES, Ticket, shares};
 use crate::path::Path;
 use crate::store::{Node, Query, SessionId};
 
@@ -38,6 +38,7 @@ impl Contender {
     /// Whoever has this ticket, by its node.
     pub(crate) fn of(one: &Standing, node: &Node, holds: Option<bool>) -> Option<Self> {
         let stat = node.stat?;
+        let said = if shares(node) { SHARES.len() } else { 0 };
         Some(Self {
             path: one.path.clone(),
             claim: one.claim,
@@ -45,7 +46,7 @@ impl Contender {
             token: Token::new(stat.created),
             since: since(one.path.name()),
             owner: stat.owner,
-            label: node.data.clone(),
+            label: node.data.slice(said..),
         })
     }
 }
