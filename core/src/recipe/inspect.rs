@@ -12,8 +12,12 @@ pub use crate::line::standing::Contender;
 /// Everybody who stands in the line at `path`, in order: those who hold it, then those who wait. As it is at
 /// one moment, by one question to the store.
 ///
-/// It works for whatever stands in line: locks, semaphores, elections, also those of other programs on the
-/// same path. [`Contender::since`] is when each came, and [`Contender::label`] what he said of himself.
+/// Whoever is told as holding had it in the store at that moment, and all who were before him were gone: nobody can enter
+/// beside him who is not told, too. It works for whatever stands in line: locks, semaphores, elections, also those of
+/// other programs on the same path. [`Contender::since`] is when each came, and [`Contender::label`] what he said of himself.
+///
+/// *Not promised* is that it is still so when it is looked at, nor that who holds knows it already, or believes it still: he
+/// may be on his way to hear of it, or cut off. Who must be the only one takes the lock.
 ///
 /// # Errors
 ///

@@ -17,6 +17,9 @@ const ASKED: &[u8] = b"__REVOKE__";
 ///
 /// `false` if nobody has it any more.
 ///
+/// Who holds and listens is told, once the store answers him, and goes on holding until he gives it back or loses it.
+/// *Not promised* is that he listens, nor that he gives it back, nor that he learns who asks.
+///
 /// It takes the place of what he said of himself. To take a lock away from somebody who does not listen, delete
 /// the ticket: he then learns that it is lost, and his guarded transactions fail.
 ///
