@@ -334,10 +334,17 @@ pub(crate) struct Elect {
 #[derive(Debug, Args)]
 pub(crate) struct Running {
     /// Give up if it is not to be had within this time, like 30s; 30 is seconds, too
-    #[arg(long, short = 'w', value_name = "TIME", value_parser = time, conflicts_with = "try")]
+    #[arg(
+        long,
+        short = 'w',
+        visible_alias = "wait",
+        value_name = "TIME",
+        value_parser = time,
+        conflicts_with = "try"
+    )]
     pub(crate) timeout: Option<Duration>,
     /// Give up at once if somebody has it
-    #[arg(long)]
+    #[arg(long, visible_alias = "nonblock")]
     pub(crate) r#try: bool,
     /// What to exit with after giving up
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = 75)]

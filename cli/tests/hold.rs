@@ -160,6 +160,9 @@ fn two_exclude_each_other(on: &Server) {
     let held = on.holds(&["lock", "/two"]);
     assert_eq!(on.code(&["lock", "--try", "/two", "--", "echo", "x"]), Some(75));
     assert_eq!(on.code(&["lock", "--try", "-E", "3", "/two", "--", "true"]), Some(3));
+    // As flock has it.
+    assert_eq!(on.code(&["lock", "--nonblock", "/two", "true"]), Some(75));
+    assert_eq!(on.code(&["lock", "--wait", "0.1", "/two", "true"]), Some(75));
     let none = on.output(&["lock", "-w", "0", "/two", "true"]);
     assert_eq!(none.status.code(), Some(75));
     assert!(text(&none.stderr).contains("somebody has /two"), "no time is a try");
