@@ -126,7 +126,7 @@ impl Election {
     }
 
     fn line(&self) -> Line {
-        let form = Form::alone("election", "latch-").talking();
+        let form = Form::alone("election", "latch-");
         Line::new(&self.client, self.path.clone(), form)
     }
 }
