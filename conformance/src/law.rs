@@ -203,6 +203,7 @@ pub const LAWS: &[Law] = &[
     law("C-OBS-5", "a read may run ahead of a watch"),
     law("C-OBS-6", "dropping a watch frees what the server keeps for it"),
     law("C-OBS-7", "a watch for one event tells it before it ends"),
+    law("C-OBS-8", "a watch until a node goes tells of nothing else"),
     law("C-SES-1", "a live session tells until when it certainly lives"),
     law("C-SES-2", "a lost session stays lost"),
     law("C-SES-3", "ephemeral nodes go with their session, all at one revision"),

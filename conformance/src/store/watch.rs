@@ -23,7 +23,7 @@ cases![
     "L-WAT-1 C-OBS-1" catches [WatchFiresOnce] => a_watch_goes_on_after_its_first_event,
     "L-WAT-1 C-OBS-7" catches [OnceEndsUntold OnceFallsSilent] => a_watch_for_one_event_tells_it_and_ends_or_goes_on,
     "L-WAT-1 C-OBS-7" catches [WatchMissesDelete] => a_watch_for_one_event_tells_the_deletion,
-    "L-WAT-1 C-OBS-7" catches [WritesToldUntilGone OnceWaitsForTheAbsent] => who_waits_for_a_node_to_go_is_told_of_nothing_else,
+    "L-WAT-1 C-OBS-8" catches [WritesToldUntilGone OnceWaitsForTheAbsent] => who_waits_for_a_node_to_go_is_told_of_nothing_else,
     "L-WAT-1 C-OBS-7" catches [OnceWaitsForTheAbsent] => a_watch_for_one_event_of_no_node_ends_or_tells_its_creation,
     "L-WAT-8 C-OBS-2" catches [EventTellsOldNode] => what_an_event_tells_of_a_node_is_true,
     "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_told,
