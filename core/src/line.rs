@@ -11,8 +11,8 @@
 //! - [`Line::standing`]: everybody in the line, for who wants to know.
 //!
 //! What a recipe's guards do beyond a hold has a file each: to go on reading ([`sharing`]), to tell those who listen
-//! ([`lead`]), to be passed on ([`relay`]), to be several ([`several`]), to be there for the length of some work ([`term`]);
-//! and the number of permits ([`posted`]).
+//! ([`lead`]), to be passed on ([`relay`]), to be several ([`several`]), to be there for the length of some work ([`term`]),
+//! to enter again ([`owner`]); and permits ([`permits`]), with how many there are ([`posted`]).
 //!
 //! Elections share what is above that: a [`Candidacy`](candidacy::Candidacy), who stands again whenever his term is
 //! over; [`follow`](follow::follow), who is told of the first one; [`give`](heir::give), from him to whom he names.
@@ -34,6 +34,8 @@
 //! - **A wait goes on as long as its session lives**, also while the store does not answer. It fails when
 //!   the store refuses, or there is no next session within the client's deadline.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::client::Client;
@@ -54,6 +56,8 @@ pub(crate) mod heir;
 pub(crate) mod hold;
 pub(crate) mod lead;
 pub(crate) mod order;
+pub(crate) mod owner;
+pub(crate) mod permits;
 pub(crate) mod posted;
 pub(crate) mod relay;
 pub(crate) mod several;
@@ -92,7 +96,7 @@ pub(crate) struct Form {
 }
 
 /// A directory of tickets, as one recipe sees it. Costs nothing to make.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Line {
     client: Client,
     dir: Path,
@@ -322,5 +326,12 @@ impl Line {
 
     fn sees_all(&self) -> bool {
         self.form.whole || mutant::is(Mutant::WatchesFirst) || mutant::is(Mutant::SortsByName)
+    }
+}
+
+/// By its directory: whatever shows a line shows what it is for, and not what people said of themselves.
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.dir, f)
     }
 }

@@ -1,7 +1,5 @@
 //! The lead of an election: what whoever has it says to those who listen, and to whom he leaves it.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::error::Result;
@@ -14,6 +12,7 @@ use crate::path::Path;
 pub type Leader = Hold<Elected>;
 
 /// What a [`Leader`] can do besides.
+#[derive(Debug)]
 pub struct Elected {
     line: Line,
 }
@@ -69,11 +68,5 @@ impl Leader {
     pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
         let given = give(&self.stub, &self.kind.line, candidate).await?;
         Ok((!given).then_some(self))
-    }
-}
-
-impl fmt::Debug for Elected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elected").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! [`Ticket`]: a place in a line, and how it waits there.
 
+use std::fmt;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
@@ -20,7 +21,6 @@ use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
 pub(crate) const SIGHT: usize = 2;
 
 /// A place in a line. Dropping it gives it up.
-#[derive(Debug)]
 pub(crate) struct Ticket {
     line: Line,
     stub: Stub,
@@ -390,6 +390,12 @@ impl Ticket {
         let session = self.stub.session();
         let pause = session.info().ttl / 20;
         let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("path", self.stub.path()).finish_non_exhaustive()
     }
 }
 
