@@ -48,7 +48,7 @@ use crate::line::wait::Ticket;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
-use crate::store::{Done, Lifetime, Node, Query, Sequence, Txn, View};
+use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
 pub(crate) mod candidacy;
 pub(crate) mod follow;
@@ -68,6 +68,7 @@ pub(crate) mod term;
 pub(crate) mod token;
 pub(crate) mod wait;
 
+mod doubt;
 mod since;
 mod stand;
 
@@ -266,10 +267,29 @@ impl Line {
             let mut commit = outcome.required()?;
             let done = commit.done.pop().ok_or_else(stub::untold)?;
             let mut stub = Stub::new(session, done)?;
-            if self.form.renews && *stub.path() == path {
-                stub = if once { stub.renewable() } else { stub.drawn_in_doubt() };
+            if *stub.path() == path && !once {
+                stub = stub.drawn_in_doubt();
+                if !self.is_settled(&stub).await? {
+                    continue;
+                }
+            } else if *stub.path() == path && self.form.renews {
+                stub = stub.renewable();
             }
             return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
+        }
+    }
+
+    /// Whoever comes for permits writes to his ticket when he is called, in the background, for those behind. One that
+    /// was drawn in doubt is checked by its version, so it is written to at once: who comes behind it looks at the
+    /// whole line. False if it is gone already.
+    async fn is_settled(&self, stub: &Stub) -> Result<bool> {
+        let untold = mutant::is(Mutant::DoubtUntold);
+        if self.form.room == Room::One || !stub.is_in_doubt() || untold {
+            return Ok(true);
+        }
+        match stub.write(self.label.clone()).await {
+            Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
+            written => Ok(matches!(written?, Outcome::Committed(_))),
         }
     }
 

@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::line::Line;
 use crate::line::heir::give;
 use crate::line::hold::Hold;
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::store::Outcome;
 
 /// The lead. See [`Hold`].
 pub type Leader = Hold<Elected>;
@@ -36,7 +38,13 @@ impl Leader {
     ///
     /// A dropped call has proclaimed it or has not.
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
-        self.stub.write(value.into()).await
+        match self.stub.write(value.into()).await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
+            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                .at(self.stub.path())
+                .because("the lead was lost before")),
+        }
     }
 
     /// Gives the lead back: [`Hold::release`].

@@ -208,7 +208,11 @@ impl Ticket {
 
     /// Whose turn it is, by what was seen, and whether no other ticket was.
     fn think(&mut self, view: &View) -> (Turn, bool) {
-        let queue = Queue::of(view).sharing(&self.sharing);
+        let mut queue = Queue::of(view).sharing(&self.sharing);
+        if self.stub.is_in_doubt() {
+            // Made again by a late sending, it is another.
+            queue = queue.placed(self.stub.path(), self.stub.sequence());
+        }
         let (me, mut room) = (self.stub.path(), self.form().room);
         if let (Some(first), true) = (self.last.permits, mutant::is(Mutant::LimitRemembered)) {
             room = Room::Permits(first);
@@ -379,7 +383,8 @@ impl Ticket {
     /// background: whoever was called does not wait for it.
     fn tell_those_behind(&self) {
         let told = self.form().room != Room::One && self.last.followed;
-        if told && !mutant::is(Mutant::CallUntold) {
+        // One that was drawn in doubt said so then, for good.
+        if told && !self.stub.is_in_doubt() && !mutant::is(Mutant::CallUntold) {
             let (path, label) = (self.stub.path().clone(), self.line.label().clone());
             self.stub.session().rewrite(path, label);
         }
