@@ -1,8 +1,8 @@
 //! [`Roster`]: what is watched, for whom, and by which names on the stream.
 //!
-//! A watch of one key that nobody listens to any more rests for a while: whoever waits in a line again and again mostly
-//! waits for the same one, who comes under the same name. He finds the key watched, and no request is sent to watch it or to
-//! end that.
+//! A watch that has told that a node is gone rests for a while: whoever waits in a line again and again mostly waits for the
+//! same one, who comes under the same name. He finds the key watched, and no request is sent to watch it or to end that.
+//! If it has something to tell that nobody here waited for, it ends, and so does not have a server tell many of each release.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,8 +11,7 @@ use synod_core::error::Error;
 use tokio::time::Instant;
 
 use crate::error::of_watch;
-use crate::key::Range;
-use crate::watched::{Listener, Watched};
+use crate::watched::{Listener, Subject, Watched};
 
 /// How many watches rest at most.
 const RESTING: usize = 4;
@@ -22,7 +21,7 @@ const RESTING: usize = 4;
 pub(crate) struct Roster {
     all: BTreeMap<i64, Watched>,
     /// What is watched already: whoever wants to know more of it shares the watch.
-    by_range: BTreeMap<Range, i64>,
+    by_subject: BTreeMap<Subject, i64>,
     /// What each listener listens to.
     by_listener: BTreeMap<i64, i64>,
     /// What the names on the stream stand for. A new request has a new name.
@@ -82,9 +81,9 @@ impl Roster {
         }
     }
 
-    /// Somebody wants to know of a range.
-    pub(crate) fn add(&mut self, range: Range, listener: Listener) {
-        if let Some(id) = self.by_range.get(&range).copied()
+    /// Somebody wants to know of it.
+    pub(crate) fn add(&mut self, subject: Subject, listener: Listener) {
+        if let Some(id) = self.by_subject.get(&subject).copied()
             && let Some(watched) = self.all.get_mut(&id)
         {
             self.by_listener.insert(listener.id, id);
@@ -95,8 +94,8 @@ impl Roster {
         // A watch is called as whoever listened first.
         let id = listener.id;
         self.by_listener.insert(id, id);
-        self.by_range.insert(range.clone(), id);
-        self.all.insert(id, Watched::new(range, listener));
+        self.by_subject.insert(subject.clone(), id);
+        self.all.insert(id, Watched::new(subject, listener));
         self.ask_for(id);
     }
 
@@ -153,7 +152,7 @@ impl Roster {
 
     fn take(&mut self, id: i64) -> Option<Watched> {
         let watched = self.all.remove(&id)?;
-        self.by_range.remove(watched.range());
+        self.by_subject.remove(watched.subject());
         self.resting.retain(|(resting, _)| *resting != id);
         Some(watched)
     }
@@ -205,7 +204,7 @@ impl Roster {
         for watched in std::mem::take(&mut self.all).values_mut() {
             watched.refuse(error);
         }
-        self.by_range.clear();
+        self.by_subject.clear();
         self.resting.clear();
         self.hang_up();
     }
@@ -262,272 +261,13 @@ impl Roster {
             }
         } else {
             watched.tell(response.events, response.fragment);
+            if watched.is_overheard() {
+                self.end(id);
+            }
         }
         Heard::Fine
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use etcd_client::proto::{PbEvent, PbKeyValue, PbResponseHeader, PbWatchResponse};
-    use std::time::Duration;
-    use synod_core::error::{ErrorKind, Result};
-    use synod_core::path::Path;
-    use synod_core::store::{Event, Feed, Query, Watch};
-    use tokio::sync::oneshot;
-
-    use super::*;
-    use crate::watched::covers;
-
-    /// Each of them watches another.
-    fn add(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
-        listen(roster, id, &format!("/n{id}"))
-    }
-
-    fn listen(roster: &mut Roster, id: i64, at: &str) -> (Watch, oneshot::Receiver<Result<i64>>) {
-        let (feed, watch) = Feed::new(8);
-        let (ready, opened) = oneshot::channel();
-        let covered = covers(&Query::node(Path::new(at).expect("valid"))).remove(0);
-        roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
-        (watch, opened)
-    }
-
-    fn soon() -> Instant {
-        Instant::now() + Duration::from_secs(1)
-    }
-
-    fn says(response: PbWatchResponse) -> WatchResponse {
-        let header = Some(PbResponseHeader { revision: 7, ..PbResponseHeader::default() });
-        WatchResponse(PbWatchResponse { header, ..response })
-    }
-
-    fn send_all(roster: &mut Roster) -> usize {
-        std::iter::from_fn(|| roster.request().map(|_| roster.sent())).count()
-    }
-
-    fn created(name: i64) -> WatchResponse {
-        says(PbWatchResponse { watch_id: name, created: true, ..PbWatchResponse::default() })
-    }
-
-    #[test]
-    fn a_refusal_without_a_name_is_of_the_request_whose_turn_it_is() {
-        let mut roster = Roster::default();
-        let (_one, mut first) = add(&mut roster, 1);
-        let (_two, mut second) = add(&mut roster, 2);
-        assert_eq!(send_all(&mut roster), 2);
-
-        assert_eq!(roster.hear(created(1)), Heard::Fine);
-        let refused = PbWatchResponse {
-            watch_id: -1,
-            created: true,
-            canceled: true,
-            cancel_reason: "etcdserver: permission denied".to_owned(),
-            ..PbWatchResponse::default()
-        };
-        assert_eq!(roster.hear(says(refused)), Heard::Fine);
-
-        assert_eq!(first.try_recv().expect("answered").expect("watched"), 7);
-        let error = second.try_recv().expect("answered").expect_err("refused");
-        assert_eq!(error.kind(), ErrorKind::Denied);
-    }
-
-    #[test]
-    fn what_is_compacted_is_watched_from_now_on_and_said_to_be_missed() {
-        let mut roster = Roster::default();
-        let (mut watch, _opened) = add(&mut roster, 1);
-        assert_eq!(send_all(&mut roster), 1);
-        roster.hear(created(1));
-        roster.hang_up();
-        assert_eq!(send_all(&mut roster), 1);
-        roster.hear(created(2));
-        let compacted = PbWatchResponse {
-            watch_id: 2,
-            canceled: true,
-            compact_revision: 9,
-            ..PbWatchResponse::default()
-        };
-        assert_eq!(roster.hear(says(compacted)), Heard::Fine);
-        assert!(watch.try_next().is_none(), "whoever reads now may read too early");
-
-        assert_eq!(send_all(&mut roster), 1);
-        assert_eq!(roster.hear(created(3)), Heard::Behind(7, 1));
-        roster.resync(1);
-        assert!(matches!(watch.try_next(), Some(Event::Resync)));
-    }
-
-    #[test]
-    fn whoever_watches_the_same_shares_a_watch() {
-        let mut roster = Roster::default();
-        let covered = covers(&Query::children(Path::new("/d").expect("valid"))).remove(0);
-        let listen = |roster: &mut Roster, id| {
-            let (feed, watch) = Feed::new(8);
-            let (ready, opened) = oneshot::channel();
-            roster.add(covered.range.clone(), Listener::new(id, &covered, feed, ready));
-            (watch, opened)
-        };
-        let (mut first, _opened) = listen(&mut roster, 1);
-        assert_eq!(send_all(&mut roster), 1);
-        roster.hear(created(1));
-        let (mut second, mut opened) = listen(&mut roster, 2);
-        assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 7);
-        assert_eq!(send_all(&mut roster), 0, "it is watched already");
-
-        roster.resync(1);
-        for watch in [&mut first, &mut second] {
-            assert!(matches!(watch.try_next(), Some(Event::Resync)));
-        }
-        roster.remove(1, soon());
-        assert!(roster.request().is_none() && !roster.is_empty(), "one is left");
-        roster.remove(2, soon());
-        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
-
-        let _third = listen(&mut roster, 3);
-        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
-        assert_eq!(send_all(&mut roster), 2, "the end of the one, and another");
-    }
-
-    /// An answer at another revision.
-    fn taken(name: i64, revision: i64) -> WatchResponse {
-        let mut answer = created(name);
-        answer.0.header = Some(PbResponseHeader { revision, ..PbResponseHeader::default() });
-        answer
-    }
-
-    #[test]
-    fn another_watch_tells_what_the_first_is_late_with() {
-        let mut roster = Roster::default();
-        let (mut watch, _opened) = add(&mut roster, 1);
-        assert_eq!(send_all(&mut roster), 1);
-        roster.hear(created(1));
-        roster.double(1);
-        assert_eq!(send_all(&mut roster), 1);
-        roster.hear(created(2));
-        assert_eq!(send_all(&mut roster), 0, "the server wrote nothing meanwhile");
-
-        let gone = |name| {
-            let kv = PbKeyValue { key: b"//n1".to_vec(), mod_revision: 9, ..PbKeyValue::default() };
-            let events = vec![PbEvent { r#type: 1, kv: Some(kv), prev_kv: None }];
-            says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
-        };
-        roster.hear(gone(2));
-        roster.hear(gone(1));
-        let told = [watch.try_next(), watch.try_next()];
-        assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
-
-        roster.remove(1, soon());
-        assert_eq!(send_all(&mut roster), 2, "the end of both");
-    }
-
-    #[test]
-    fn others_are_asked_for_while_the_server_writes_and_not_for_ever() {
-        let mut roster = Roster::default();
-        let _watch = add(&mut roster, 1);
-        send_all(&mut roster);
-        roster.hear(created(1));
-        roster.double(1);
-        for name in 2..=4 {
-            assert_eq!(send_all(&mut roster), 1, "{name}");
-            roster.hear(taken(name, 6 + name));
-        }
-        assert_eq!(send_all(&mut roster), 0);
-
-        let refused = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
-        assert_eq!(roster.hear(says(refused)), Heard::Fine);
-        roster.hang_up();
-        assert_eq!(send_all(&mut roster), 1, "the next stream has none beside");
-        roster.remove(1, soon());
-        roster.wake(soon());
-        assert_eq!(send_all(&mut roster), 1);
-    }
-
-    /// A change of the key that `add` watches as `/n1`.
-    fn written(name: i64, revision: i64) -> WatchResponse {
-        let kv =
-            PbKeyValue { key: b"//n1".to_vec(), mod_revision: revision, ..PbKeyValue::default() };
-        let events = vec![PbEvent { r#type: 0, kv: Some(kv), prev_kv: None }];
-        says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
-    }
-
-    #[test]
-    fn who_comes_again_soon_finds_it_watched() {
-        let mut roster = Roster::default();
-        let _first = add(&mut roster, 1);
-        send_all(&mut roster);
-        roster.hear(created(1));
-        roster.remove(1, soon());
-        assert_eq!(send_all(&mut roster), 0);
-        assert!(roster.is_empty() && roster.rests_until().is_some());
-
-        // What happens meanwhile is nobody's business, and not told to who comes later.
-        roster.hear(written(1, 9));
-        let (mut watch, mut opened) = listen(&mut roster, 2, "/n1");
-        assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 9);
-        assert!(!roster.is_empty() && roster.rests_until().is_none());
-        roster.double(2);
-        assert_eq!(send_all(&mut roster), 0, "it was watched before");
-        roster.hear(written(1, 10));
-        let told = [watch.try_next(), watch.try_next()];
-        assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
-
-        roster.remove(2, soon());
-        roster.wake(Instant::now());
-        assert_eq!(send_all(&mut roster), 0, "it has not rested for long");
-        roster.wake(soon());
-        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
-        let (_watch, mut opened) = listen(&mut roster, 3, "/n1");
-        assert!(opened.try_recv().is_err(), "it is watched anew");
-    }
-
-    #[test]
-    fn few_watches_rest_and_none_beyond_its_stream() {
-        let mut roster = Roster::default();
-        let mut kept = Vec::new();
-        for id in 1..=6 {
-            kept.push(add(&mut roster, id));
-            send_all(&mut roster);
-            roster.hear(created(id));
-        }
-        for id in 1..=6 {
-            roster.remove(id, soon());
-        }
-        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
-        assert_eq!(send_all(&mut roster), 2, "the first two that were left");
-
-        roster.hang_up();
-        assert!(roster.is_empty() && roster.rests_until().is_none());
-        assert_eq!(send_all(&mut roster), 0);
-    }
-
-    #[test]
-    fn a_watch_that_was_refused_or_doubled_does_not_rest() {
-        let mut roster = Roster::default();
-        let _first = add(&mut roster, 1);
-        send_all(&mut roster);
-        roster.hear(created(1));
-        roster.double(1);
-        roster.remove(1, soon());
-        assert!(roster.rests_until().is_none());
-        assert_eq!(send_all(&mut roster), 1, "the end of the one; the other was never sent");
-
-        let _second = listen(&mut roster, 2, "/n1");
-        send_all(&mut roster);
-        roster.hear(created(3));
-        roster.remove(2, soon());
-        let cancelled =
-            PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
-        assert_eq!(roster.hear(says(cancelled)), Heard::Fine);
-        assert!(roster.is_empty() && roster.rests_until().is_none());
-    }
-
-    #[test]
-    fn what_nobody_watches_any_more_is_cancelled_or_never_sent() {
-        let mut roster = Roster::default();
-        let _both = (add(&mut roster, 1), add(&mut roster, 2));
-        roster.sent();
-        roster.remove(2, soon());
-        roster.remove(1, soon());
-        assert!(matches!(roster.request(), Some(Request::Cancel(1))));
-        assert_eq!(send_all(&mut roster), 1);
-        assert!(roster.is_empty());
-    }
-}
+mod tests;

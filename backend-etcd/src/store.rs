@@ -9,7 +9,8 @@ use futures_util::future::{Either, select, try_join};
 use synod_core::chance::Chance;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{
-    Event, Life, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+    End, Event, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View,
+    Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
@@ -96,6 +97,11 @@ impl EtcdStore {
         }
         if busy && view.node().is_some() {
             self.watches.double(&opened);
+        }
+        if query.is_until_gone() && view.node().is_none() {
+            let (feed, over) = Feed::once();
+            feed.end(End::Told);
+            return Ok((view, over));
         }
         let (shown, reader) = (view.revision, self.reader.clone());
         let watch = watch.map(move |event| match event {

@@ -1,7 +1,7 @@
 //! [`Watched`]: one range that is watched for whoever listens, and how far it has been told.
 
-use etcd_client::WatchOptions;
 use etcd_client::proto::PbEvent;
+use etcd_client::{WatchFilterType, WatchOptions};
 use synod_core::error::{Error, Result};
 use synod_core::store::{Change, Detail, End, Feed, Kind, Query, Scope};
 use tokio::sync::oneshot;
@@ -12,10 +12,18 @@ use crate::key::{self, Range};
 /// How many watches stand beside another at most.
 const OTHERS: usize = 3;
 
+/// What is asked of the server: to tell of a range.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Subject {
+    pub(crate) range: Range,
+    /// Whether it is to tell of deletes only.
+    until_gone: bool,
+}
+
 /// What of a query's subject is one range.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
-    pub(crate) range: Range,
+    pub(crate) subject: Subject,
     /// Whether what a node holds matters, or only that it is there.
     updates: bool,
 }
@@ -23,13 +31,14 @@ pub(crate) struct Covered {
 /// The ranges that a query is about.
 pub(crate) fn covers(query: &Query) -> Vec<Covered> {
     let (path, data) = (&query.path, query.detail == Detail::Data);
-    let whole = |range| Covered { range, updates: true };
+    let of = |range, updates| {
+        let subject = Subject { range, until_gone: query.is_until_gone() };
+        Covered { subject, updates }
+    };
     match query.scope {
-        Scope::Node => vec![whole(key::only(path))],
-        Scope::Children => {
-            vec![Covered { range: key::children(path, &query.prefix), updates: data }]
-        }
-        Scope::Subtree => vec![whole(key::only(path)), whole(key::below(path))],
+        Scope::Node => vec![of(key::only(path), true)],
+        Scope::Children => vec![of(key::children(path, &query.prefix), data)],
+        Scope::Subtree => vec![of(key::only(path), true), of(key::below(path), true)],
     }
 }
 
@@ -78,7 +87,7 @@ impl Listener {
 /// A range that is watched once, for everybody who wants to know.
 #[derive(Debug)]
 pub(crate) struct Watched {
-    range: Range,
+    subject: Subject,
     listeners: Vec<Listener>,
     /// Every change before this revision was told; zero before the first.
     next: i64,
@@ -92,17 +101,20 @@ pub(crate) struct Watched {
     pub(crate) others: Vec<i64>,
     /// The revision at which the server was when it took the latest of them.
     taken: i64,
+    /// Whether a delete was the last that was told, and nobody has asked since.
+    gone: bool,
 }
 
 impl Watched {
-    pub(crate) fn new(range: Range, listener: Listener) -> Self {
+    pub(crate) fn new(subject: Subject, listener: Listener) -> Self {
         let listeners = vec![listener];
         let (held, others) = (Vec::new(), Vec::new());
-        Self { range, listeners, next: 0, missed: false, held, name: 0, others, taken: 0 }
+        let (missed, gone) = (false, false);
+        Self { subject, listeners, next: 0, missed, held, name: 0, others, taken: 0, gone }
     }
 
-    pub(crate) fn range(&self) -> &Range {
-        &self.range
+    pub(crate) fn subject(&self) -> &Subject {
+        &self.subject
     }
 
     /// One more wants to know. Where all is told already, it is as if it had been asked for then.
@@ -111,6 +123,7 @@ impl Watched {
             listener.begin(self.next - 1);
         }
         self.listeners.push(listener);
+        self.gone = false;
     }
 
     /// One does not want to know any more. Says whether nobody does.
@@ -119,10 +132,16 @@ impl Watched {
         self.listeners.is_empty()
     }
 
-    /// Whether it may stay when nobody listens: it is watched, by one watch, and nothing is half told.
+    /// Whether it may stay when nobody listens: it is watched, by one watch, and nothing is half told; and what was waited
+    /// for has come, so that there is nothing to tell until it comes again.
     pub(crate) fn may_rest(&self) -> bool {
         let whole = self.next > 0 && !self.missed && self.held.is_empty();
-        self.is_one() && self.others.is_empty() && whole
+        self.subject.until_gone && self.gone && self.others.is_empty() && whole
+    }
+
+    /// Whether something was told to nobody.
+    pub(crate) fn is_overheard(&self) -> bool {
+        self.listeners.is_empty()
     }
 
     /// Whether one more watch may stand beside it.
@@ -137,7 +156,7 @@ impl Watched {
 
     /// Whether it is about one key.
     fn is_one(&self) -> bool {
-        self.range.end.is_empty()
+        self.subject.range.end.is_empty()
     }
 
     /// How to ask for it: from now on at first, later from where it broke off. Others begin now.
@@ -150,9 +169,12 @@ impl Watched {
         // In pieces: what was missed meanwhile comes at once, and may be larger than any message.
         let mut options =
             WatchOptions::new().with_watch_id(name).with_start_revision(from).with_fragment();
-        let range = &self.range;
+        let range = &self.subject.range;
         if !self.is_one() {
             options = options.with_range(range.end.clone());
+        }
+        if self.subject.until_gone {
+            options = options.with_filters([WatchFilterType::NoPut]);
         }
         (range.key.clone(), options)
     }
@@ -212,6 +234,9 @@ impl Watched {
                 change(event)
             })
             .collect();
+        if let Some(last) = changes.last() {
+            self.gone = last.kind == Kind::Deleted;
+        }
         if let Some((last, others)) = self.listeners.split_last() {
             for listener in others {
                 listener.tell(changes.iter().cloned());
@@ -266,7 +291,7 @@ mod tests {
     fn watched(query: &Query) -> (Watched, Watch) {
         let covered = covers(query).remove(0);
         let (listener, watch, _) = listener(1, &covered);
-        (Watched::new(covered.range, listener), watch)
+        (Watched::new(covered.subject, listener), watch)
     }
 
     fn told(watch: &mut Watch) -> Vec<(Kind, u64)> {

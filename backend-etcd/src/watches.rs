@@ -17,14 +17,15 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::error::{judge, translate, unanswered};
-use crate::key::Range;
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::roster::{Heard, Request, Roster};
-use crate::watched::{Listener, covers};
+use crate::watched::{Listener, Subject, covers};
 
 /// How many events a watch keeps for a reader who is slow.
 const EVENTS: usize = 4_096;
+/// How long a watch may rest that nobody listens to: the name of a ticket comes again within a second or not at all.
+const REST: Duration = Duration::from_secs(1);
 /// The pauses between attempts to open the stream, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
@@ -45,7 +46,7 @@ pub(crate) struct Opened {
 
 /// What is asked of the task that holds the stream.
 enum Order {
-    Open(Range, Listener),
+    Open(Subject, Listener),
     Double(i64),
     Close(i64),
 }
@@ -61,8 +62,7 @@ impl Watches {
     pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
-        let rest = life.ttl() / 3;
-        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat, rest };
+        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat };
         let (task, lost) = (task.run(), life.clone());
         // With the session goes everything that the server keeps for it.
         let task = spawn(async move {
@@ -83,7 +83,7 @@ impl Watches {
             let id = self.next.fetch_add(1, Ordering::Relaxed);
             let (ready, answer) = oneshot::channel();
             let listener = Listener::new(id, &covered, feed.clone(), ready);
-            let _sent = self.orders.send(Order::Open(covered.range, listener)).is_ok();
+            let _sent = self.orders.send(Order::Open(covered.subject, listener)).is_ok();
             ids.push(id);
             created.push(answer);
         }
@@ -129,8 +129,6 @@ struct Watcher {
     roster: Roster,
     /// How often the stream must be heard of.
     beat: Duration,
-    /// How long a watch may rest that nobody listens to.
-    rest: Duration,
 }
 
 /// One stream to one member.
@@ -191,9 +189,9 @@ impl Watcher {
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Open(range, listener) => self.roster.add(range, listener),
+            Order::Open(subject, listener) => self.roster.add(subject, listener),
             Order::Double(id) => self.roster.double(id),
-            Order::Close(id) => self.roster.remove(id, Instant::now() + self.rest),
+            Order::Close(id) => self.roster.remove(id, Instant::now() + REST),
         }
     }
 

@@ -37,7 +37,7 @@ struct Watching {
 pub(crate) fn covers(query: &Query, effect: &Effect) -> bool {
     let own = effect.path == query.path;
     match query.scope {
-        Scope::Node => own,
+        Scope::Node => own && (effect.kind == Kind::Deleted || !query.is_until_gone()),
         Scope::Children => {
             effect.path.parent_str() == Some(query.path.as_str())
                 && effect.path.name().starts_with(&query.prefix)

@@ -117,12 +117,15 @@ impl Hub {
             return observed;
         }
         let (feed, watch) = Feed::new(EVENTS);
-        let (unwatch, created) = self.add(&query, feed);
+        let (unwatch, created) = self.add(&query, feed.clone());
         let watch = watch.with_guard(unwatch);
         let view = read_through(&self.wire, &client, &query).await;
         let (view, containers) =
             view.map_err(|trouble| trouble.translate("observe", Sort::Read).at(&query.path))?;
         self.learn(&query.path, containers, created);
+        if query.is_until_gone() && view.node().is_none() {
+            feed.end(End::Told);
+        }
         if let Some(why) = self.wire.life.loss() {
             self.end(why);
         }

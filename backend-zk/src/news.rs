@@ -40,7 +40,7 @@ pub(crate) fn told(query: &Query, news: &News) -> Option<Change> {
     let own = news.path == query.path;
     let covered = match (query.scope, news.kind) {
         (Scope::Node | Scope::Subtree, Kind::Children) => false,
-        (Scope::Node, _) => own,
+        (Scope::Node, kind) => own && (kind == Kind::Deleted || !query.is_until_gone()),
         (Scope::Children, Kind::Children) => own && query.detail == Detail::Names,
         (Scope::Children, kind) => {
             news.path.parent_str() == Some(query.path.as_str())

@@ -25,8 +25,8 @@ pub(crate) async fn read_through(
     through(|| read(wire, client, query, &own)).await
 }
 
-/// A node, and a watch that tells of its next change; of what is no node there is none.
-pub(crate) async fn node_watched(
+/// What is there, with a watch that tells once; of nothing there is none.
+pub(crate) async fn watched_once(
     wire: &Wire,
     client: &Client,
     query: &Query,
@@ -34,12 +34,19 @@ pub(crate) async fn node_watched(
     let ask = || async {
         let seen = wire.seen();
         let ahead = (query.freshness == Freshness::Latest).then(|| client.sync("/"));
-        let data = client.get_and_watch_data(query.path.as_str());
-        match wire.answer(behind(ahead, data)).await {
+        let path = query.path.as_str();
+        let answer = if query.is_until_gone() {
+            // The watch of a node's children tells that it goes, too, and what is written to it does not use it up.
+            let children = client.get_and_watch_children(path);
+            let told = wire.answer(behind(ahead, children)).await;
+            told.map(|(_names, stat, watcher)| (Vec::new(), stat, watcher))
+        } else {
+            wire.answer(behind(ahead, client.get_and_watch_data(path))).await
+        };
+        match answer {
             Ok((data, stat, watcher)) => {
                 let (view, _) = shown(wire, query, seen, data, &stat);
-                let watcher = view.node().is_some().then_some(watcher);
-                Ok((view, watcher))
+                Ok((view, Some(watcher)))
             }
             Err(Trouble::Said(ZkError::NoNode)) => Ok((View::new(seen, vec![]), None)),
             Err(trouble) => Err(trouble),

@@ -61,7 +61,7 @@ impl Harness for ZooKeeper {
     }
 
     async fn watches(&self) -> usize {
-        self.servers.watches(&self.links.sessions())
+        self.servers.watches(&self.links.sessions()) + self.links.child_watches()
     }
 }
 

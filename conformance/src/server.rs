@@ -16,6 +16,7 @@ pub mod kept;
 pub mod links;
 pub mod members;
 pub mod newer;
+mod nursery;
 pub mod peers;
 pub mod pipe;
 pub mod verb;

@@ -90,8 +90,6 @@ pub(crate) struct Form {
     pub(crate) room: Room,
     /// Whether a turn depends on more than the ticket right ahead.
     pub(crate) whole: bool,
-    /// Whether a ticket is written again and again, which means nothing to who is behind.
-    pub(crate) talks: bool,
     /// Whether a ticket may have the name of one that is gone, where the store adds nothing to it.
     pub(crate) renews: bool,
 }
@@ -122,12 +120,7 @@ impl Form {
     }
 
     fn of(recipe: &'static str, mark: String, room: Room, whole: bool) -> Self {
-        Self { recipe, mark, room, whole, talks: false, renews: false }
-    }
-
-    /// Tickets of this form are written again and again.
-    pub(crate) fn talking(self) -> Self {
-        Self { talks: true, ..self }
+        Self { recipe, mark, room, whole, renews: false }
     }
 
     /// Tickets of this form may have the names of those that are gone.

@@ -61,6 +61,8 @@
 //! - A watch ends with exactly one [`Event::Ended`], then nothing.
 //! - A watch [for one event](Query::once) tells the first like any other. Behind it, it may end with
 //!   [`End::Told`], or go on; if the view shows no node, it may do so at once. Never before.
+//! - A watch [until a node goes](Query::until_gone) tells of nothing else, and ends at once if the view shows no
+//!   node.
 //! - A read may run ahead of a watch: nobody relies on their order.
 //! - Dropping a [`Watch`] frees what the server keeps for it.
 //!

@@ -75,7 +75,8 @@ fn main() -> ExitCode {
             a_path_too_deep_for_etcd_is_refused;
         trips: every_call_is_one_request
             recipes_ask_for_no_more_than_they_need
-            who_watches_a_node_again_sends_one_request
+            who_waits_for_a_node_again_sends_one_request
+            a_release_is_told_to_few
             who_holds_for_long_watches_his_own_ticket
             a_refusal_for_what_seldom_matters_is_asked_once_more
             what_is_observed_is_asked_for_at_once

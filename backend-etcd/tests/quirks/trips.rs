@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use futures_util::future::join;
+use futures_util::future::{join, join_all};
 use synod_conformance::harness::Link;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::recipe::leader_latch::LeaderLatch;
 use synod_core::recipe::mutex::Mutex;
 use synod_core::recipe::semaphore::Semaphore;
-use synod_core::store::{Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Why};
+use synod_core::store::{
+    Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Watch, Why,
+};
 use synod_etcd::EtcdBackend;
 
 use crate::world::{World, create, eventually, path, through};
@@ -192,21 +194,31 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "his leaving").await;
 }
 
-pub(crate) async fn who_watches_a_node_again_sends_one_request() {
+pub(crate) async fn who_waits_for_a_node_again_sends_one_request() {
     let world = World::alone();
     let ann = world.session(TTL * 60).await;
-    create(&*ann, "/n", Lifetime::Persistent).await;
+    let create = || Txn::new().create(path("/n"), "", Lifetime::Session);
+    commit(&*ann, create()).await;
     let mut sent = Sent { before: world.cluster.asked().expect("it tells"), world: &world };
-    let observe = async || ann.observe(Query::node(path("/n"))).await.expect("answered");
+    let wait = async || ann.observe(Query::until_gone(path("/n"))).await.expect("answered").1;
+    let leave = async |mut watch: Watch| {
+        commit(&*ann, Txn::new().delete(path("/n"), Expect::Any)).await;
+        let told = watch.next().await;
+        assert!(matches!(&told, Some(Event::Changed(it)) if it.kind == Kind::Deleted), "{told:?}");
+        drop(watch);
+        commit(&*ann, create()).await;
+    };
 
-    drop(observe().await);
-    sent.is(2, "the watch, and a look").await;
-    let (_view, mut watch) = observe().await;
-    sent.is(1, "a look: it is watched still").await;
-    commit(&*ann, Txn::new().set(path("/n"), "x", Expect::Any)).await;
-    sent.is(1, "a write").await;
-    let told = watch.next().await;
-    assert!(matches!(&told, Some(Event::Changed(it)) if it.kind == Kind::Updated), "{told:?}");
+    let events = world.cluster.events();
+    leave(wait().await).await;
+    sent.is(4, "the watch, and a look; the deletion, and what is made anew").await;
+    leave(wait().await).await;
+    sent.is(3, "a look: it is watched still").await;
+    assert_eq!(world.cluster.events() - events, 2, "nobody is told that it is there again");
+
+    drop(wait().await);
+    sent.is(2, "a look; and who leaves before it went leaves no watch").await;
+    eventually("it is not watched", async || world.cluster.watches() == 0).await;
 }
 
 pub(crate) async fn who_holds_for_long_watches_his_own_ticket() {
@@ -239,4 +251,30 @@ pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
     assert_eq!(requests(&world, set).await, 1);
     let again = commit(&*ann, Txn::new().create(path("/n"), "", Lifetime::Ttl(TTL)));
     assert_eq!(requests(&world, again).await, 3, "a lease, the attempt, and the lease given back");
+}
+
+/// Each of many who lock again and again is told of one release for each that he waited for, and sometimes of one that is
+/// none of his business any more.
+pub(crate) async fn a_release_is_told_to_few() {
+    const CLIENTS: usize = 4;
+    const LAPS: usize = 50;
+
+    let world = World::alone();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let backend = EtcdBackend::new(world.options()).expect("valid");
+        let options = ClientOptions::default().session(SessionOptions::new(TTL * 60));
+        clients.push(Client::open(backend, options).await.expect("a server runs"));
+    }
+    let events = world.cluster.events();
+    let lock_often = async |client: &Client| {
+        let mutex = Mutex::new(client, path("/told/lock"));
+        for _ in 0..LAPS {
+            mutex.lock().await.expect("answered").release().await.expect("answered");
+        }
+    };
+    join_all(clients.iter().map(lock_often)).await;
+
+    let (told, releases) = (world.cluster.events() - events, (CLIENTS * LAPS) as u64);
+    assert!((1..=2 * releases).contains(&told), "{told} events for {releases} releases");
 }

@@ -193,11 +193,12 @@ impl Store for ClusterStore {
             let room = dice.fires(Site::SmallBuffer, self.way.actor, 2)?;
             usize::try_from(room).ok()
         });
-        let once = query.once && self.way.cluster.state().personality.tells_once();
+        let tells_once = self.way.cluster.state().personality.tells_once();
+        let (once, until_gone) = (query.once && tells_once, query.is_until_gone());
         let (feed, watch) = if once { Feed::once() } else { Feed::new(small.unwrap_or(EVENTS)) };
         match self.ask("observe", Ask::Observe(query, feed.clone())).await? {
             Answer::Observing(view, number, _) => {
-                if once && view.node().is_none() {
+                if (once || until_gone) && view.node().is_none() {
                     feed.end(End::Told);
                 }
                 self.life.keep(number, feed);

@@ -1,6 +1,9 @@
 //! Watching a node for one event: the server's own kind of watch. It is asked for together with the
 //! node, is gone by itself when it has told, and lives on across connections.
 //!
+//! Who waits for a node to go watches its children, of which an ephemeral node has none: what is written to it does not
+//! use that watch up. Of another node that tells too little, and it is watched for good.
+//!
 //! Where the path is watched for good already, that watch tells. If one for good comes later, it takes the
 //! place of this one at the server, and tells both; to take this one away would take that one, too. So this
 //! one is kept as long as the other. What is added and taken away is, in one order, under the lock of the hub.
@@ -9,19 +12,18 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 
 use futures_util::FutureExt as _;
-use futures_util::future::{Either, select};
+use futures_util::future::{BoxFuture, Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{End, Feed, Kind, Query, View, Watch};
+use synod_core::store::{End, Feed, Kind, Node, Query, View, Watch};
 use synod_core::task::spawn;
 use tokio::sync::oneshot;
 use zookeeper_client::{StateWatcher, WatchedEvent};
 
-use crate::alone::Coming;
 use crate::error::Sort;
 use crate::hub::{Hub, Watches};
 use crate::news::{News, told};
-use crate::read::node_watched;
+use crate::read::watched_once;
 use crate::wire::Wire;
 
 /// One observation for one event.
@@ -49,7 +51,7 @@ impl Hub {
     ) -> Option<Result<(View, Watch)>> {
         let (feed, watch) = Feed::once();
         let (watch, view) = self.add_once(query, feed, watch)?;
-        let view = view.await.unwrap_or_else(|_gone| Err(self.wire.lost("observe")));
+        let view = view.await.unwrap_or_else(|_gone| Some(Err(self.wire.lost("observe"))))?;
         if let Some(why) = self.wire.life.loss() {
             self.end(why);
         }
@@ -62,7 +64,7 @@ impl Hub {
         query: &Query,
         feed: Feed,
         watch: Watch,
-    ) -> Option<(Watch, oneshot::Receiver<Result<View>>)> {
+    ) -> Option<(Watch, oneshot::Receiver<Option<Result<View>>>)> {
         let mut state = self.state();
         let path = query.path.clone();
         if state.watches.by_path.contains_key(&path) || !state.watches.add_once(&path) {
@@ -88,11 +90,6 @@ impl Hub {
             state.watches.remove_once(path);
         }
     }
-
-    /// Nobody waits for it any more.
-    fn retire(&self, path: &Path, coming: Coming) {
-        self.state().watches.retire(path, coming);
-    }
 }
 
 impl Watches {
@@ -111,12 +108,13 @@ impl Watches {
 }
 
 impl Once {
-    /// Until it has told, or is not read any more, or the session is over.
-    async fn run(self, wire: Arc<Wire>, tell: oneshot::Sender<Result<View>>) {
+    /// Until it has told, or is not read any more, or the session is over. `None` is told where it takes another kind of
+    /// watch.
+    async fn run(self, wire: Arc<Wire>, tell: oneshot::Sender<Option<Result<View>>>) {
         let Ok(client) = wire.client("observe") else { return };
         let mut states = client.state_watcher();
         let _as_it_is = states.state();
-        let answer = node_watched(&wire, &client, &self.query).await;
+        let answer = watched_once(&wire, &client, &self.query).await;
         drop((client, wire));
         let (view, watcher) = match answer {
             Ok((view, watcher)) => (Ok(view), watcher),
@@ -125,20 +123,36 @@ impl Once {
                 (Err(error), None)
             }
         };
-        if watcher.is_none() {
-            self.feed.end(End::Told);
-        }
-        let _heard = tell.send(view).is_ok();
-        let Some(watcher) = watcher else { return };
-        let Self { hub, query, feed, read } = self;
-        match select(watcher.changed().boxed(), read).await {
-            Either::Left((event, _)) => say(&event, states, &query, &feed),
-            Either::Right((_, coming)) => {
-                if let Some(hub) = hub.upgrade() {
-                    hub.retire(&query.path, coming.map(|_told| ()).boxed());
-                }
+        let found = view.as_ref().ok().and_then(View::node);
+        let (there, fits) = (found.is_some(), found.is_none_or(|node| self.tells_of(node)));
+        let coming = watcher.map(|watcher| watcher.changed().boxed());
+        if there && fits {
+            let _heard = tell.send(Some(view)).is_ok();
+            let Some(coming) = coming else { return };
+            match select(coming, self.read).await {
+                Either::Left((event, _)) => say(&event, states, &self.query, &self.feed),
+                Either::Right((_, coming)) => retire(&self.hub, &self.query.path, coming),
             }
+        } else {
+            if let Some(coming) = coming {
+                retire(&self.hub, &self.query.path, coming);
+            }
+            self.feed.end(End::Told);
+            let _heard = tell.send(fits.then_some(view)).is_ok();
         }
+    }
+
+    /// Whether the watch tells what is asked for of this node.
+    fn tells_of(&self, node: &Node) -> bool {
+        let is_ephemeral = node.stat.is_some_and(|stat| stat.owner.is_some());
+        is_ephemeral || !self.query.is_until_gone()
+    }
+}
+
+/// Nobody waits for it any more.
+fn retire(hub: &Weak<Hub>, path: &Path, coming: BoxFuture<'static, WatchedEvent>) {
+    if let Some(hub) = hub.upgrade() {
+        hub.state().watches.retire(path, coming.map(|_told| ()).boxed());
     }
 }
 
@@ -152,8 +166,11 @@ impl Drop for Unwatch {
 
 /// Tells what came. Of the end of the session the hub tells.
 fn say(event: &WatchedEvent, mut states: StateWatcher, query: &Query, feed: &Feed) {
-    let Some(change) = News::of(event).and_then(|news| told(query, &news)) else { return };
+    let Some(news) = News::of(event) else { return };
     // On the next connection the server says of what was made again meanwhile that it was written.
-    let clear = change.kind == Kind::Deleted || states.changed().now_or_never().is_none();
-    let _heard = if clear { feed.send(change) } else { feed.resync() };
+    let clear = news.kind == Kind::Deleted || states.changed().now_or_never().is_none();
+    let _heard = match told(query, &news) {
+        Some(change) if clear => feed.send(change),
+        _ => feed.resync(),
+    };
 }

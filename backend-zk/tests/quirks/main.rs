@@ -74,7 +74,7 @@ use moments::{
     a_view_of_more_than_one_request_is_of_one_moment_too,
 };
 use trips::{
-    a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
+    a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time, a_release_is_told_to_one,
     an_idle_session_gives_signs_of_life_only, one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need, two_requests_of_one_call_take_one_round_trip,
     who_waits_for_the_lead_asks_for_little,
@@ -107,6 +107,7 @@ quirks![
     one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need,
     who_waits_for_the_lead_asks_for_little,
+    a_release_is_told_to_one,
     an_idle_session_gives_signs_of_life_only,
     a_narrow_link_takes_its_time,
     who_is_alone_looks_no_more,

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, join, select};
+use futures_util::future::{Either, join, join_all, select};
 use synod_conformance::harness::Link;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::verb::Verb;
@@ -155,8 +155,8 @@ pub(super) async fn asks_for(links: &Links, session: SessionId, expected: &[Verb
 
 pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     const DRAWN: [Verb; 2] = [Verb::Create, Verb::List];
-    // The one ahead is read and watched in one request.
-    const WAITING: [Verb; 3] = [Verb::Create, Verb::List, Verb::Get];
+    // The one ahead is looked at and watched in one request.
+    const WAITING: [Verb; 3] = [Verb::Create, Verb::List, Verb::ListWatch];
 
     let links = Links::start(&server().addresses()).expect("there are ports");
     let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
@@ -202,7 +202,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     asks_for(&links, bobs, &[Verb::Delete]).await;
 }
 
-/// What a leader proclaims wakes nobody who waits: he watches in a way that lasts.
+/// What a leader proclaims wakes nobody who waits, and does not use his watch up.
 pub(super) async fn who_waits_for_the_lead_asks_for_little() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
@@ -215,7 +215,7 @@ pub(super) async fn who_waits_for_the_lead_asks_for_little() {
     let leader = election(&ann).campaign("ann").await.expect("answers");
     asks_for(&links, anns, &[Verb::Create, Verb::List]).await;
     let resigned = async {
-        asks_for(&links, bobs, &[Verb::Create, Verb::List, Verb::Watch, Verb::Get]).await;
+        asks_for(&links, bobs, &[Verb::Create, Verb::List, Verb::ListWatch]).await;
         for _ in 0..3 {
             leader.proclaim("again").await.expect("answers");
             asks_for(&links, anns, &[Verb::Set]).await;
@@ -225,9 +225,33 @@ pub(super) async fn who_waits_for_the_lead_asks_for_little() {
     };
     let next = election(&bob);
     let (led, ()) = join(next.campaign("bob"), resigned).await;
-    asks_for(&links, bobs, &[Verb::List, Verb::Unwatch]).await;
+    asks_for(&links, bobs, &[Verb::List]).await;
     led.expect("answers").resign().await.expect("answers");
     asks_for(&links, bobs, &[Verb::Delete]).await;
+    assert_eq!((links.events(anns), links.events(bobs)), (0, 1));
+}
+
+/// Each of many who lock again and again is told of one release for each that he waited for.
+pub(super) async fn a_release_is_told_to_one() {
+    const CLIENTS: usize = 4;
+    const LAPS: usize = 25;
+
+    let links = Links::start(&server().addresses()).expect("there are ports");
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(counted(&links).await);
+    }
+    let lock_often = async |client: &Client| {
+        let mutex = Mutex::new(client, path("/told/lock"));
+        for _ in 0..LAPS {
+            mutex.lock().await.expect("answers").release().await.expect("answers");
+        }
+    };
+    join_all(clients.iter().map(|(client, _)| lock_often(client))).await;
+
+    let told: u64 = clients.iter().map(|(_, session)| links.events(*session)).sum();
+    let releases = (CLIENTS * LAPS) as u64;
+    assert!((1..=releases).contains(&told), "{told} events for {releases} releases");
 }
 
 pub(super) async fn an_idle_session_gives_signs_of_life_only() {

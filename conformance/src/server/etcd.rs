@@ -184,6 +184,11 @@ impl Cluster {
         told.map(|told| Some(told?.lines().filter_map(count).sum::<u64>())).sum()
     }
 
+    /// How many events all servers have sent to those who watch.
+    pub fn events(&self) -> u64 {
+        self.sum("etcd_debugging_mvcc_events_total")
+    }
+
     /// How many watches all servers keep, for everybody.
     pub fn watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_watcher_total")

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::harness::Link;
+use crate::server::nursery::Nursery;
 use crate::server::verb::Verb;
 
 /// A proxy in front of each of some servers.
@@ -48,6 +49,9 @@ struct Session {
     rate: Option<u32>,
     /// What it asked for, in this order, if anybody wants to know.
     requests: Option<Vec<Verb>>,
+    /// How many events it was told of.
+    events: u64,
+    nursery: Nursery,
 }
 
 /// Which way a message goes.
@@ -114,6 +118,16 @@ impl Links {
         session.and_then(|session| session.requests.replace(Vec::new())).unwrap_or_default()
     }
 
+    /// How many events servers have sent to the session.
+    pub fn events(&self, session: SessionId) -> u64 {
+        self.shared.sessions().get(&session).map_or(0, |session| session.events)
+    }
+
+    /// How many watches of children servers keep for all sessions: those of which no server tells.
+    pub fn child_watches(&self) -> usize {
+        self.shared.sessions().values().map(|session| session.nursery.len()).sum()
+    }
+
     /// Waits until the session has asked for so much since [`take_requests`](Self::take_requests),
     /// signs of life and heartbeats aside.
     pub async fn asks(&self, session: SessionId, count: usize) {
@@ -171,8 +185,23 @@ impl Shared {
             lose: None,
             rate: None,
             requests: None,
+            events: 0,
+            nursery: Nursery::default(),
         });
         session.password = password.to_vec();
+    }
+
+    /// Reads a message along.
+    fn note(&self, session: Option<SessionId>, way: Way, message: &[u8]) {
+        let mut sessions = self.sessions();
+        let Some(session) = session.and_then(|id| sessions.get_mut(&id)) else { return };
+        match way {
+            Way::There => session.nursery.request(message),
+            Way::Back => {
+                session.nursery.answer(message);
+                session.events += u64::from(Nursery::is_event(message));
+            }
+        }
     }
 
     fn link(&self, session: Option<SessionId>) -> Link {
@@ -244,10 +273,11 @@ async fn connect(shared: Arc<Shared>, client: TcpStream, server: SocketAddr) {
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
     let there = carry(connection.clone(), Way::There, client_read, server_write);
-    let back = carry(connection, Way::Back, server_read, client_write);
+    let back = carry(connection.clone(), Way::Back, server_read, client_write);
     // The end of one is the end of both.
     let (there, back) = (std::pin::pin!(there), std::pin::pin!(back));
     let _ended = futures_util::future::select(there, back).await;
+    connection.end();
 }
 
 /// Carries messages one way.
@@ -337,9 +367,18 @@ impl Connection {
         }
     }
 
+    /// What the server kept for the connection is gone with it.
+    fn end(&self) {
+        let (session, mut sessions) = (*self.session.borrow(), self.shared.sessions());
+        if let Some(session) = session.and_then(|id| sessions.get_mut(&id)) {
+            session.nursery.clear();
+        }
+    }
+
     /// Whether a message goes on. One that does not takes the connection with it.
     fn passes(&self, way: Way, message: &[u8]) -> bool {
         let (Some(xid), Some(code)) = (small(message, 4), small(message, 8)) else { return true };
+        self.shared.note(*self.session.borrow(), way, message);
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         match way {
             Way::There => {

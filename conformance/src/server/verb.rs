@@ -18,6 +18,8 @@ pub enum Verb {
     Set,
     /// The children of a node.
     List,
+    /// The same, and a watch for one event.
+    ListWatch,
     /// Waits until the server has heard of all that was done before.
     Sync,
     /// Several writes as one.
@@ -50,6 +52,7 @@ impl Verb {
             3 => Self::Exists,
             4 => Self::Get,
             5 => Self::Set,
+            8 | 12 if end == Some(1) => Self::ListWatch,
             8 | 12 => Self::List,
             9 => Self::Sync,
             11 => Self::Ping,

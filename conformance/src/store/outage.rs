@@ -263,6 +263,12 @@ async fn what_comes_and_goes_during_an_outage_wakes_the_waiter(world: World) {
     }
     let (_view, mut of_gone) = ann.observe(Query::node(&gone).once()).await;
     let (_view, mut of_once_again) = ann.observe(Query::node(&once_again).once()).await;
+    let leaving = ["left", "left-again"].map(|name| world.at(name));
+    let mut until_gone = Vec::new();
+    for node in &leaving {
+        bob.ephemeral(node).await;
+        until_gone.push(ann.observe(Query::until_gone(node)).await.1);
+    }
     let first = bob.create(&made_again, "").await;
     let (_view, mut of_missing) = ann.observe(Query::node(&missing)).await;
     let (_view, mut of_made_again) = ann.observe(Query::node(&made_again)).await;
@@ -275,12 +281,19 @@ async fn what_comes_and_goes_during_an_outage_wakes_the_waiter(world: World) {
             bob.create(node, "").await;
         }
         bob.delete(&gone).await;
+        for node in &leaving {
+            bob.delete(node).await;
+        }
+        bob.ephemeral(&leaving[1]).await;
     };
     during_an_outage(&world, &ann, changes).await;
 
     of_missing.hears_of(&missing).await;
     of_made_again.hears_of(&made_again).await;
     of_gone.hears("the deletion", |change| change.kind == Kind::Deleted).await;
+    for (watcher, node) in until_gone.iter_mut().zip(&leaving) {
+        watcher.hears_of(node).await;
+    }
     let written = |change: &Change| change.kind == Kind::Updated;
     let told = of_once_again.hears_of(&once_again).await;
     assert!(!matches!(told, Heard::Told(change) if written(&change)), "it was not written");

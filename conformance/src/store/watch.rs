@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join;
 use synod_core::path::Path;
-use synod_core::store::{Change, Event, Expect, Kind, Lifetime, Query, Stat, Txn};
+use synod_core::store::{Change, End, Event, Expect, Kind, Lifetime, Query, Stat, Txn};
 
 use crate::actor::{Actor, Watcher, text};
 use crate::world::World;
@@ -23,6 +23,7 @@ cases![
     "L-WAT-1 C-OBS-1" catches [WatchFiresOnce] => a_watch_goes_on_after_its_first_event,
     "L-WAT-1 C-OBS-7" catches [OnceEndsUntold OnceFallsSilent] => a_watch_for_one_event_tells_it_and_ends_or_goes_on,
     "L-WAT-1 C-OBS-7" catches [WatchMissesDelete] => a_watch_for_one_event_tells_the_deletion,
+    "L-WAT-1 C-OBS-7" catches [WritesToldUntilGone OnceWaitsForTheAbsent] => who_waits_for_a_node_to_go_is_told_of_nothing_else,
     "L-WAT-1 C-OBS-7" catches [OnceWaitsForTheAbsent] => a_watch_for_one_event_of_no_node_ends_or_tells_its_creation,
     "L-WAT-8 C-OBS-2" catches [EventTellsOldNode] => what_an_event_tells_of_a_node_is_true,
     "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_told,
@@ -210,7 +211,7 @@ async fn a_watch_for_one_event_tells_it_and_ends_or_goes_on(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
-    for query in [Query::node(&node), Query::node(&node).names_only().local()] {
+    for query in [Query::node(&node), Query::node(&node).local()] {
         let (view, mut watcher) = bob.observe(query.once()).await;
         assert!(view.node().is_some());
 
@@ -236,6 +237,33 @@ async fn a_watch_for_one_event_tells_the_deletion(world: World) {
         watcher.hears("the deletion", deleted).await;
         assert!(!bob.exists(&node).await);
     }
+}
+
+async fn who_waits_for_a_node_to_go_is_told_of_nothing_else(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let node = world.at("n");
+    for lifetime in [Lifetime::Persistent, Lifetime::Session, Lifetime::Session] {
+        ann.commit(Txn::new().create(&node, "0", lifetime)).await;
+        let (view, mut watcher) = bob.observe(Query::until_gone(&node)).await;
+        assert!(view.node().is_some_and(|node| node.stat.is_some()), "{view:?}");
+
+        for data in ["1", "2"] {
+            ann.set(&node, data).await;
+        }
+        ann.delete(&node).await;
+
+        match watcher.next("the deletion").await {
+            Event::Changed(change) => {
+                assert_eq!((change.path, change.kind), (node.clone(), Kind::Deleted));
+            }
+            event => assert!(matches!(event, Event::Resync), "{event:?}"),
+        }
+        assert!(!bob.exists(&node).await);
+    }
+
+    let (_view, mut watcher) = bob.observe(Query::until_gone(&node)).await;
+    let (told, end) = watcher.rest().await;
+    assert!(told.is_empty() && matches!(end, End::Told), "{told:?}, {end:?}");
 }
 
 async fn a_watch_for_one_event_of_no_node_ends_or_tells_its_creation(world: World) {

@@ -129,10 +129,14 @@ async fn of_two_watches_on_one_path_one_can_go(world: World) {
 async fn of_a_lasting_watch_and_one_for_one_event_either_can_go(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
-    ann.create(&node, "").await;
+    ann.ephemeral(&node).await;
     let lasting = || bob.observe(Query::node(&node));
-    let once = || bob.observe(Query::node(&node).once());
-    for round in 0..8 {
+    for round in 0..16 {
+        let until_gone = round >= 8;
+        let once = || {
+            let query = Query::node(&node).once();
+            bob.observe(if until_gone { query.names_only() } else { query })
+        };
         // Which of them comes first, and which of them goes, at once or after a while.
         let (mut stays, goes) = match round % 4 {
             0 => (lasting().await.1, once().await.1),
@@ -146,27 +150,35 @@ async fn of_a_lasting_watch_and_one_for_one_event_either_can_go(world: World) {
                 (once().await.1, goes)
             }
         };
-        if round >= 4 {
+        let slowly = round % 8 >= 4;
+        if slowly {
             world.think().await;
         }
         drop(goes);
         tokio::task::yield_now().await;
-        if round >= 4 {
+        if slowly {
             world.think().await;
         }
 
-        ann.set(&node, round.to_string()).await;
-
-        stays.hears_of(&node).await;
+        if until_gone {
+            ann.delete(&node).await;
+            stays.hears_of(&node).await;
+            ann.ephemeral(&node).await;
+        } else {
+            ann.set(&node, round.to_string()).await;
+            stays.hears_of(&node).await;
+        }
     }
 }
 
 async fn a_watch_comes_to_a_path_that_one_for_one_event_leaves(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
-    ann.create(&node, "").await;
+    ann.ephemeral(&node).await;
     for round in 0..20 {
-        let mut leaving = Box::pin(bob.store.observe(Query::node(&node).once()));
+        let query = Query::node(&node).once();
+        let query = if round >= 10 { query.names_only() } else { query };
+        let mut leaving = Box::pin(bob.store.observe(query));
         if round % 2 == 0 {
             // It is dropped before it is answered.
             let _not_yet = poll_immediate(leaving.as_mut()).await;
@@ -183,18 +195,19 @@ async fn a_watch_comes_to_a_path_that_one_for_one_event_leaves(world: World) {
 
 async fn a_watch_that_is_dropped_is_freed(world: World) {
     let ann = world.ann().await;
-    let made: Vec<_> = (0..13).map(|number| world.at(&format!("m{number}"))).collect();
+    let made: Vec<_> = (0..10).map(|number| world.at(&format!("m{number}"))).collect();
     for node in &made {
-        ann.create(node, "").await;
+        ann.ephemeral(node).await;
     }
     let before = world.harness.watches().await;
     let mut held = Vec::new();
     for round in 0..50 {
-        let query = match round % 4 {
+        let query = match round % 5 {
             0 => Query::node(world.at("n")),
             1 => Query::children(world.at("n")),
             2 => Query::subtree(world.at("n")),
-            _ => Query::node(&made[round / 4]).once(),
+            3 => Query::node(&made[round / 5]).once(),
+            _ => Query::until_gone(&made[round / 5]),
         };
         held.push(ann.observe(query).await.1);
     }

@@ -105,6 +105,7 @@ synod_core::mistakes! {
         WatchFiresOnce = "watches up to the first event",
         OnceEndsUntold = "ends a watch for one event instead of telling it",
         OnceFallsSilent = "tells one event to whoever asked for one, and not that this was all",
+        WritesToldUntilGone = "tells of a write to whoever waits for a node to go",
         OnceWaitsForTheAbsent = "watches nothing for one event of what is not there",
         WatchSilentAfterOutage = "does not watch again when it is connected again",
         EventTellsOldNode = "tells of a write with the node as it was before",

@@ -114,6 +114,11 @@ async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
             let (_later, watch) = store.honest_observe(latest).await?;
             Ok((view, watch))
         }
+        Some(Mistake::WritesToldUntilGone) if query.is_until_gone() => {
+            let mut of_all = query.clone();
+            of_all.once = false;
+            store.honest_observe(of_all).await
+        }
         Some(Mistake::EventForWrongPath) => {
             let Some(parent) = query.path.parent() else {
                 return store.honest_observe(query.clone()).await;

@@ -15,8 +15,7 @@ use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
 use crate::store::{
-    Commit, Done, Event, Expect, Kind, Outcome, Query, Revision, Sequence, Stat, Txn, View, Watch,
-    Why,
+    Commit, Done, Expect, Outcome, Query, Revision, Sequence, Stat, Txn, View, Watch, Why,
 };
 
 /// The node of a ticket, which goes when this is dropped.
@@ -222,11 +221,10 @@ impl Stub {
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
         let mut delays = self.session.delays();
         let mut lent = Lent { stub: self, watch: self.kept().take() };
-        let mut node = Query::node(self.path().clone()).names_only().local().once();
+        let node = Query::until_gone(self.path().clone()).local();
         while !self.is_gone() {
             if let Some(watch) = &mut lent.watch {
-                // What was written once may be written often.
-                node.once &= !until_more_than_data(watch).await;
+                let _look_again = watch.next().await;
                 lent.watch = None;
             }
             match self.session.observe(node.clone()).await {
@@ -267,17 +265,6 @@ impl Drop for Lent<'_> {
             self.stub.kept().get_or_insert(watch);
         }
     }
-}
-
-/// Waits for anything but that a node holds other data. Whether that happened, too.
-async fn until_more_than_data(watch: &mut Watch) -> bool {
-    let mut written = false;
-    while let Some(Event::Changed(change)) = watch.next().await
-        && change.kind == Kind::Updated
-    {
-        written = true;
-    }
-    written
 }
 
 /// A store always tells what a transaction of one operation made.

@@ -272,8 +272,8 @@ impl Ticket {
         if !wants_data {
             query = query.names_only();
         }
-        // Nothing but what is waited for is told of it, unless its owner likes to write.
-        query.once = (wants_data || !self.form().talks) && !blind;
+        // Nothing but what is waited for is told of it.
+        query.once = !blind && !mutant::is(Mutant::DataWakes);
         let (view, mut watch) = self.observe(query).await?;
         let Some(node) = view.node().filter(|node| self.is_ahead(node)) else {
             if blind {
@@ -290,15 +290,7 @@ impl Ticket {
             self.until_anything(line).await?;
             return Ok(None);
         }
-        let wakes = |change: &Change| wants_data || change.kind != Kind::Updated;
-        self.unless_lost(async {
-            while let Some(Event::Changed(change)) = watch.next().await {
-                if wakes(&change) || mutant::is(Mutant::DataWakes) {
-                    break;
-                }
-            }
-        })
-        .await?;
+        let _look_again = self.unless_lost(watch.next()).await?;
         Ok(Some(watch))
     }
 

@@ -56,7 +56,7 @@ pub struct Election {
 impl Election {
     /// The election at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("election", "latch-").talking()) }
+        Self { line: Line::new(client, path, Form::alone("election", "latch-")) }
     }
 
     /// Waits for the lead. The value is shown of who waits, too, and is what he proclaims when he leads.

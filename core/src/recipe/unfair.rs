@@ -107,7 +107,7 @@ impl UnfairLock {
     }
 
     async fn until_gone(&self, holder: &Path) -> Result<()> {
-        let holder = Query::node(holder.clone()).names_only();
+        let holder = Query::until_gone(holder.clone());
         let (view, mut watch) = self.line.client().watch(holder).await?;
         if view.node().is_some() {
             let _look_again = watch.next().await;

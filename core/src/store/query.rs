@@ -106,6 +106,12 @@ impl Query {
         Self::about(path.into(), Scope::Subtree)
     }
 
+    /// Whether a node is there; and whoever observes it is told that it goes, and of nothing else. The same as a node
+    /// with [`names_only`](Query::names_only) and [`once`](Query::once).
+    pub fn until_gone(path: impl Into<Path>) -> Self {
+        Self::node(path).names_only().once()
+    }
+
     fn about(path: Path, scope: Scope) -> Self {
         let (detail, freshness) = (Detail::Data, Freshness::Latest);
         Self { path, scope, detail, freshness, prefix: String::new(), window: None, once: false }
@@ -149,10 +155,15 @@ impl Query {
 
     /// One event is enough for whoever observes this node: a store may end the watch behind the first one
     /// with [`End::Told`](crate::store::End::Told), and at once if the view shows no node. Some stores are
-    /// asked for less then.
+    /// asked for less then. If names are enough, too, it is as with [`Query::until_gone`].
     pub fn once(mut self) -> Self {
         self.once = true;
         self
+    }
+
+    /// Whether all that is to be told is that a node goes: see [`Query::until_gone`].
+    pub fn is_until_gone(&self) -> bool {
+        self.once && self.detail == Detail::Names
     }
 
     /// Refuses what no store can answer. Every store calls this before it sends anything.

@@ -1,0 +1,306 @@
+use etcd_client::proto::{PbEvent, PbKeyValue, PbResponseHeader, PbWatchResponse};
+use std::time::Duration;
+use synod_core::error::{ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{Event, Feed, Query, Watch};
+use tokio::sync::oneshot;
+
+use super::*;
+use crate::watched::covers;
+
+/// Each of them watches another.
+fn add(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
+    listen(roster, id, &format!("/n{id}"))
+}
+
+fn listen(roster: &mut Roster, id: i64, at: &str) -> (Watch, oneshot::Receiver<Result<i64>>) {
+    asks(roster, id, &Query::node(path(at)))
+}
+
+/// Each of them waits for another to go.
+fn wait(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
+    asks(roster, id, &Query::until_gone(path(&format!("/n{id}"))))
+}
+
+fn asks(roster: &mut Roster, id: i64, query: &Query) -> (Watch, oneshot::Receiver<Result<i64>>) {
+    let (feed, watch) = Feed::new(8);
+    let (ready, opened) = oneshot::channel();
+    let covered = covers(query).remove(0);
+    roster.add(covered.subject.clone(), Listener::new(id, &covered, feed, ready));
+    (watch, opened)
+}
+
+fn path(text: &str) -> Path {
+    Path::new(text).expect("valid")
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(1)
+}
+
+fn says(response: PbWatchResponse) -> WatchResponse {
+    let header = Some(PbResponseHeader { revision: 7, ..PbResponseHeader::default() });
+    WatchResponse(PbWatchResponse { header, ..response })
+}
+
+fn send_all(roster: &mut Roster) -> usize {
+    std::iter::from_fn(|| roster.request().map(|_| roster.sent())).count()
+}
+
+fn created(name: i64) -> WatchResponse {
+    says(PbWatchResponse { watch_id: name, created: true, ..PbWatchResponse::default() })
+}
+
+#[test]
+fn a_refusal_without_a_name_is_of_the_request_whose_turn_it_is() {
+    let mut roster = Roster::default();
+    let (_one, mut first) = add(&mut roster, 1);
+    let (_two, mut second) = add(&mut roster, 2);
+    assert_eq!(send_all(&mut roster), 2);
+
+    assert_eq!(roster.hear(created(1)), Heard::Fine);
+    let refused = PbWatchResponse {
+        watch_id: -1,
+        created: true,
+        canceled: true,
+        cancel_reason: "etcdserver: permission denied".to_owned(),
+        ..PbWatchResponse::default()
+    };
+    assert_eq!(roster.hear(says(refused)), Heard::Fine);
+
+    assert_eq!(first.try_recv().expect("answered").expect("watched"), 7);
+    let error = second.try_recv().expect("answered").expect_err("refused");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+}
+
+#[test]
+fn what_is_compacted_is_watched_from_now_on_and_said_to_be_missed() {
+    let mut roster = Roster::default();
+    let (mut watch, _opened) = add(&mut roster, 1);
+    assert_eq!(send_all(&mut roster), 1);
+    roster.hear(created(1));
+    roster.hang_up();
+    assert_eq!(send_all(&mut roster), 1);
+    roster.hear(created(2));
+    let compacted = PbWatchResponse {
+        watch_id: 2,
+        canceled: true,
+        compact_revision: 9,
+        ..PbWatchResponse::default()
+    };
+    assert_eq!(roster.hear(says(compacted)), Heard::Fine);
+    assert!(watch.try_next().is_none(), "whoever reads now may read too early");
+
+    assert_eq!(send_all(&mut roster), 1);
+    assert_eq!(roster.hear(created(3)), Heard::Behind(7, 1));
+    roster.resync(1);
+    assert!(matches!(watch.try_next(), Some(Event::Resync)));
+}
+
+#[test]
+fn whoever_watches_the_same_shares_a_watch() {
+    let mut roster = Roster::default();
+    let listen = |roster: &mut Roster, id| asks(roster, id, &Query::children(path("/d")));
+    let (mut first, _opened) = listen(&mut roster, 1);
+    assert_eq!(send_all(&mut roster), 1);
+    roster.hear(created(1));
+    let (mut second, mut opened) = listen(&mut roster, 2);
+    assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 7);
+    assert_eq!(send_all(&mut roster), 0, "it is watched already");
+
+    roster.resync(1);
+    for watch in [&mut first, &mut second] {
+        assert!(matches!(watch.try_next(), Some(Event::Resync)));
+    }
+    roster.remove(1, soon());
+    assert!(roster.request().is_none() && !roster.is_empty(), "one is left");
+    roster.remove(2, soon());
+    assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+
+    let _third = listen(&mut roster, 3);
+    assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+    assert_eq!(send_all(&mut roster), 2, "the end of the one, and another");
+}
+
+/// An answer at another revision.
+fn taken(name: i64, revision: i64) -> WatchResponse {
+    let mut answer = created(name);
+    answer.0.header = Some(PbResponseHeader { revision, ..PbResponseHeader::default() });
+    answer
+}
+
+#[test]
+fn another_watch_tells_what_the_first_is_late_with() {
+    let mut roster = Roster::default();
+    let (mut watch, _opened) = add(&mut roster, 1);
+    assert_eq!(send_all(&mut roster), 1);
+    roster.hear(created(1));
+    roster.double(1);
+    assert_eq!(send_all(&mut roster), 1);
+    roster.hear(created(2));
+    assert_eq!(send_all(&mut roster), 0, "the server wrote nothing meanwhile");
+
+    roster.hear(gone(2, 1, 9));
+    roster.hear(gone(1, 1, 9));
+    let told = [watch.try_next(), watch.try_next()];
+    assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
+
+    roster.remove(1, soon());
+    assert_eq!(send_all(&mut roster), 2, "the end of both");
+}
+
+#[test]
+fn others_are_asked_for_while_the_server_writes_and_not_for_ever() {
+    let mut roster = Roster::default();
+    let _watch = add(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(1));
+    roster.double(1);
+    for name in 2..=4 {
+        assert_eq!(send_all(&mut roster), 1, "{name}");
+        roster.hear(taken(name, 6 + name));
+    }
+    assert_eq!(send_all(&mut roster), 0);
+
+    let refused = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
+    assert_eq!(roster.hear(says(refused)), Heard::Fine);
+    roster.hang_up();
+    assert_eq!(send_all(&mut roster), 1, "the next stream has none beside");
+    roster.remove(1, soon());
+    roster.wake(soon());
+    assert_eq!(send_all(&mut roster), 1);
+}
+
+/// The deletion of the key that is watched as `/n1`, and so on.
+fn gone(name: i64, number: i64, revision: i64) -> WatchResponse {
+    let key = format!("//n{number}").into_bytes();
+    let kv = PbKeyValue { key, mod_revision: revision, ..PbKeyValue::default() };
+    let events = vec![PbEvent { r#type: 1, kv: Some(kv), prev_kv: None }];
+    says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
+}
+
+#[test]
+fn who_waits_again_soon_for_what_was_gone_finds_it_watched() {
+    let mut roster = Roster::default();
+    let _first = wait(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(1));
+    roster.hear(gone(1, 1, 9));
+    roster.remove(1, soon());
+    assert_eq!(send_all(&mut roster), 0);
+    assert!(roster.is_empty() && roster.rests_until().is_some());
+
+    let (mut watch, mut opened) = asks(&mut roster, 2, &Query::until_gone(path("/n1")));
+    assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 9);
+    assert!(!roster.is_empty() && roster.rests_until().is_none());
+    roster.double(2);
+    assert_eq!(send_all(&mut roster), 0, "it was watched before");
+    roster.hear(gone(1, 1, 10));
+    let told = [watch.try_next(), watch.try_next()];
+    assert!(matches!(told, [Some(Event::Changed(_)), None]), "{told:?}");
+
+    roster.remove(2, soon());
+    roster.wake(Instant::now());
+    assert_eq!(send_all(&mut roster), 0, "it has not rested for long");
+    roster.wake(soon());
+    assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+    let (_watch, mut opened) = asks(&mut roster, 3, &Query::until_gone(path("/n1")));
+    assert!(opened.try_recv().is_err(), "it is watched anew");
+}
+
+#[test]
+fn what_tells_nobody_anything_does_not_rest_on() {
+    let mut roster = Roster::default();
+    let _first = wait(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(1));
+    roster.hear(gone(1, 1, 9));
+    roster.remove(1, soon());
+    roster.hear(gone(1, 1, 10));
+    assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+
+    // Nor does what had nothing to tell yet.
+    let _second = wait(&mut roster, 2);
+    send_all(&mut roster);
+    roster.hear(created(2));
+    roster.remove(2, soon());
+    assert!(matches!(roster.request(), Some(Request::Cancel(2))));
+    // Or is listened to again.
+    send_all(&mut roster);
+    let _third = wait(&mut roster, 3);
+    send_all(&mut roster);
+    roster.hear(created(3));
+    roster.hear(gone(3, 3, 11));
+    let _fourth = asks(&mut roster, 4, &Query::until_gone(path("/n3")));
+    roster.remove(3, soon());
+    roster.remove(4, soon());
+    assert!(matches!(roster.request(), Some(Request::Cancel(3))));
+}
+
+#[test]
+fn who_waits_for_the_end_shares_nothing_with_who_wants_to_know_all() {
+    let mut roster = Roster::default();
+    let _both = (wait(&mut roster, 1), listen(&mut roster, 2, "/n1"));
+    let filters = |roster: &Roster| match roster.request() {
+        Some(Request::Create(_, options)) => format!("{options:?}").contains("filters: [Noput]"),
+        other => panic!("{other:?}"),
+    };
+    assert!(filters(&roster), "no writes are told");
+    roster.sent();
+    assert!(!filters(&roster), "all is told");
+}
+
+#[test]
+fn few_watches_rest_and_none_beyond_its_stream() {
+    let mut roster = Roster::default();
+    let mut kept = Vec::new();
+    for id in 1..=6 {
+        kept.push(wait(&mut roster, id));
+        send_all(&mut roster);
+        roster.hear(created(id));
+        roster.hear(gone(id, id, 9));
+    }
+    for id in 1..=6 {
+        roster.remove(id, soon());
+    }
+    assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+    assert_eq!(send_all(&mut roster), 2, "the first two that were left");
+
+    roster.hang_up();
+    assert!(roster.is_empty() && roster.rests_until().is_none());
+    assert_eq!(send_all(&mut roster), 0);
+}
+
+#[test]
+fn a_watch_that_was_refused_or_doubled_does_not_rest() {
+    let mut roster = Roster::default();
+    let _first = wait(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(1));
+    roster.double(1);
+    roster.hear(gone(1, 1, 9));
+    roster.remove(1, soon());
+    assert!(roster.rests_until().is_none());
+    assert_eq!(send_all(&mut roster), 1, "the end of the one; the other was never sent");
+
+    let _second = wait(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(3));
+    roster.hear(gone(3, 1, 10));
+    roster.remove(1, soon());
+    let cancelled = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
+    assert_eq!(roster.hear(says(cancelled)), Heard::Fine);
+    assert!(roster.is_empty() && roster.rests_until().is_none());
+}
+
+#[test]
+fn what_nobody_watches_any_more_is_cancelled_or_never_sent() {
+    let mut roster = Roster::default();
+    let _both = (add(&mut roster, 1), add(&mut roster, 2));
+    roster.sent();
+    roster.remove(2, soon());
+    roster.remove(1, soon());
+    assert!(matches!(roster.request(), Some(Request::Cancel(1))));
+    assert_eq!(send_all(&mut roster), 1);
+    assert!(roster.is_empty());
+}
