@@ -6,11 +6,13 @@ use std::path::Path;
 use synod_sim::{Personality, Sim, corpus, workload};
 
 /// What failed for no mistake that is known by name: the workload, and the seed.
-const OURS: [(&str, Personality, u64); 2] = [
+const OURS: [(&str, Personality, u64); 3] = [
     // A ticket was made again under its name, and who had it ahead of him waited for it though it was behind.
     ("election", Personality::Etcd, 0x0061_470e_874b),
     // A draw that was dropped had been sent twice: the second came when what the first made was removed, and stayed.
     ("mutex", Personality::Etcd, 0x633a),
+    // The judge took what was dropped just before for what a try had left.
+    ("multi", Personality::Zk, 0x2_c4c2_5d4b),
 ];
 
 #[test]

@@ -119,6 +119,12 @@ impl Grants {
         self.returned().contains(ticket)
     }
 
+    /// Whether somebody knew that he was in with this node.
+    pub(super) fn was_in(&self, node: &Node) -> bool {
+        let drawn = node.stat.map(|stat| stat.created);
+        self.lock().iter().any(|granted| granted.ticket == node.path && granted.drawn == drawn)
+    }
+
     /// The line.
     pub(super) fn dir(&self) -> &Path {
         &self.dir

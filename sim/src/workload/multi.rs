@@ -176,7 +176,9 @@ impl Worker {
             };
             let own =
                 |node: &Node| node.stat.and_then(|stat| stat.owner) == Some(session.info().id);
-            let some = view.nodes.iter().any(own);
+            // What he was in with before, and dropped, may still be on its way out.
+            let grants = &self.rooms[place].grants;
+            let some = view.nodes.iter().any(|node| own(node) && !grants.was_in(node));
             // What went wrong may leave something to be taken back later.
             if some && before == 0 {
                 let dir = self.rooms[place].dir();
