@@ -15,6 +15,7 @@ use crate::case::Case;
 use crate::door::answer;
 use crate::world::World;
 
+mod doubt;
 mod election;
 mod guard;
 mod handing;
@@ -34,6 +35,7 @@ mod ticket;
 pub(crate) const ALL: &[&[Case]] = &[
     mutex::CASES,
     naming::CASES,
+    doubt::CASES,
     ticket::CASES,
     losing::CASES,
     handing::CASES,

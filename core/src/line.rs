@@ -11,8 +11,8 @@
 //! - [`Line::standing`]: everybody in the line, for who wants to know.
 //!
 //! What a recipe's guards do beyond a hold has a file each: to go on reading ([`sharing`]), to tell those who listen
-//! ([`lead`]), to be passed on ([`relay`]), to be several ([`several`]), to be there for the length of some work ([`term`]);
-//! and the number of permits ([`posted`]).
+//! ([`lead`]), to be passed on ([`relay`]), to be several ([`several`]), to be there for the length of some work ([`term`]),
+//! to enter again ([`owner`]); and permits ([`permits`]), with how many there are ([`posted`]).
 //!
 //! Elections share what is above that: a [`Candidacy`](candidacy::Candidacy), who stands again whenever his term is
 //! over; [`follow`](follow::follow), who is told of the first one; [`give`](heir::give), from him to whom he names.
@@ -34,6 +34,8 @@
 //! - **A wait goes on as long as its session lives**, also while the store does not answer. It fails when
 //!   the store refuses, or there is no next session within the client's deadline.
 
+use std::fmt;
+
 use bytes::Bytes;
 
 use crate::client::Client;
@@ -46,7 +48,7 @@ use crate::line::wait::Ticket;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
-use crate::store::{Done, Lifetime, Node, Query, Sequence, Txn, View};
+use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
 pub(crate) mod candidacy;
 pub(crate) mod follow;
@@ -54,6 +56,8 @@ pub(crate) mod heir;
 pub(crate) mod hold;
 pub(crate) mod lead;
 pub(crate) mod order;
+pub(crate) mod owner;
+pub(crate) mod permits;
 pub(crate) mod posted;
 pub(crate) mod relay;
 pub(crate) mod several;
@@ -64,6 +68,7 @@ pub(crate) mod term;
 pub(crate) mod token;
 pub(crate) mod wait;
 
+mod doubt;
 mod since;
 mod stand;
 
@@ -90,7 +95,7 @@ pub(crate) struct Form {
 }
 
 /// A directory of tickets, as one recipe sees it. Costs nothing to make.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Line {
     client: Client,
     dir: Path,
@@ -255,10 +260,29 @@ impl Line {
             let mut commit = outcome.required()?;
             let done = commit.done.pop().ok_or_else(stub::untold)?;
             let mut stub = Stub::new(session, done)?;
-            if self.form.renews && *stub.path() == path {
-                stub = if once { stub.renewable() } else { stub.drawn_in_doubt() };
+            if *stub.path() == path && !once {
+                stub = stub.drawn_in_doubt();
+                if !self.is_settled(&stub).await? {
+                    continue;
+                }
+            } else if *stub.path() == path && self.form.renews {
+                stub = stub.renewable();
             }
             return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
+        }
+    }
+
+    /// Whoever comes for permits writes to his ticket when he is called, in the background, for those behind. One that
+    /// was drawn in doubt is checked by its version, so it is written to at once: who comes behind it looks at the
+    /// whole line. False if it is gone already.
+    async fn is_settled(&self, stub: &Stub) -> Result<bool> {
+        let untold = mutant::is(Mutant::DoubtUntold);
+        if self.form.room == Room::One || !stub.is_in_doubt() || untold {
+            return Ok(true);
+        }
+        match stub.write(self.label.clone()).await {
+            Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
+            written => Ok(matches!(written?, Outcome::Committed(_))),
         }
     }
 
@@ -315,5 +339,12 @@ impl Line {
 
     fn sees_all(&self) -> bool {
         self.form.whole || mutant::is(Mutant::WatchesFirst) || mutant::is(Mutant::SortsByName)
+    }
+}
+
+/// By its directory: whatever shows a line shows what it is for, and not what people said of themselves.
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.dir, f)
     }
 }

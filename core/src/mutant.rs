@@ -131,6 +131,7 @@ mistakes! {
         RemovalUnnoticed = "hears of the loss of its session, and not of that of its ticket",
         RefusalSwallowed = "draws again and again what the store refuses",
         CallUntold = "does not tell those behind that it was called",
+        DoubtUntold = "does not tell those behind a ticket that was drawn in doubt to look themselves",
         ReaderPassesWriters = "lets a reader in past the writers who wait",
         WriterPassesReaders = "lets a writer in when no writer is ahead",
         DowngradeQueuesAnew = "takes a new place in the line to go on reading",

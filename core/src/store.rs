@@ -43,7 +43,9 @@
 //!   may be gaps. After a directory was empty its sequences may start again. When a store runs out
 //!   of sequences it says [`Why::SequenceExhausted`], and goes on saying so.
 //! - **Repeating a sequential create** whose effect is unknown makes no second node, if a
-//!   [`Freshness::Latest`] read in the same session did not show the first.
+//!   [`Freshness::Latest`] read in the same session did not show the first. Where the store adds nothing
+//!   to the name, one that comes late may make the node again when that was deleted: then no version of
+//!   it is one that the path had before.
 //! - Writing to an ephemeral node leaves it with its owner.
 //! - What [`Txn::validate`] refuses is refused before anything is sent, by every store.
 //!

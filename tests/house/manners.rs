@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::tree::{File, catches, code, holds, root, spares};
 
 const LONGEST: usize = 600;
+const LONGEST_RECIPE: usize = 150;
 const DEEPEST: usize = 2;
 
 #[test]
@@ -21,6 +22,23 @@ fn too_long(file: &File) -> Vec<String> {
     let lines = file.text.lines().count();
     if is_source(file) && lines > LONGEST {
         return vec![file.offence(0, &format!("{lines} lines; {LONGEST} is the wall"))];
+    }
+    Vec::new()
+}
+
+#[test]
+fn no_recipe_is_longer_than_150_lines() {
+    catches(too_long_for_a_recipe, "core/src/recipe/a.rs", &"\n".repeat(151));
+    spares(too_long_for_a_recipe, "core/src/recipe/a.rs", &"\n".repeat(150));
+    spares(too_long_for_a_recipe, "core/src/line/a.rs", &"\n".repeat(151));
+
+    holds(too_long_for_a_recipe);
+}
+
+fn too_long_for_a_recipe(file: &File) -> Vec<String> {
+    let lines = file.text.lines().count();
+    if file.path.starts_with("core/src/recipe/") && lines > LONGEST_RECIPE {
+        return vec![file.offence(0, &format!("{lines} lines; {LONGEST_RECIPE} is the wall"))];
     }
     Vec::new()
 }

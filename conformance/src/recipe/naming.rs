@@ -2,9 +2,9 @@
 //! happens to the second.
 
 use synod_core::client::Client;
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_core::layer::fault::{Cue, Site, Verb};
 use synod_core::recipe::mutex::Mutex;
-use synod_core::store::{Expect, Lifetime, Txn};
+use synod_core::store::{Expect, Lifetime};
 
 use crate::door::answer;
 use crate::recipe::line;
@@ -13,7 +13,6 @@ use crate::world::World;
 cases![
     "L-MX-5" breaks [ToldNameUsedAgain] => what_an_earlier_guard_sends_does_not_happen_under_a_later_one,
     "L-OUT-1 L-MX-1" breaks [NameFreedInDoubt] => a_removal_that_comes_late_removes_no_later_ticket,
-    "L-MX-5 L-OUT-2" breaks [LateTwinTrusted] => a_draw_that_comes_late_guards_nothing,
 ];
 
 fn mutex(world: &World, client: &Client) -> Mutex {
@@ -60,26 +59,4 @@ async fn a_removal_that_comes_late_removes_no_later_ticket(world: World) {
         assert_eq!(standing.len(), 1, "{site:?}: {standing:?}");
         answer(later.release().await);
     }
-}
-
-async fn a_draw_that_comes_late_guards_nothing(world: World) {
-    let plan = Plan::scripted([Cue::new(Site::RequestLost).of(Verb::Create)]);
-    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
-    let ann = world.client_on(faulty, world.unhurried()).await;
-    let (bob, data) = (world.client().await, world.at("data"));
-    let held = answer(mutex(&world, &ann).lock().await);
-    assert_eq!(plan.pending(), 0, "it was sent twice");
-    answer(bob.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
-
-    // Somebody takes it away, the next one is in, and then the first sending arrives.
-    answer(bob.delete(held.path(), Expect::Any).await).committed().expect("it is there");
-    let next = answer(mutex(&world, &bob).lock().await);
-    let late = Txn::new().create_sequential(held.path().clone(), "", Lifetime::Session);
-    let session = answer(ann.session().await);
-    answer(session.commit(late).await).committed().expect("nobody has it");
-
-    let write = held.txn().set(data.clone(), "ann's", Expect::Any);
-    let outcome = answer(ann.transaction(write).await);
-    assert!(outcome.committed().is_none(), "bob has the lock");
-    assert!(next.is_held());
 }

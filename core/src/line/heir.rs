@@ -24,7 +24,10 @@ pub(crate) async fn give(own: &Stub, line: &Line, candidate: &Path) -> Result<bo
     const AT_ONCE: usize = 40;
     let mut in_doubt = false;
     loop {
-        let mut between = match heir(&line.standing().await?, own.path(), candidate) {
+        let mut standing = line.standing().await?;
+        // What a late sending of its draw made in its place is not it.
+        standing.retain(|one| one.path != *own.path() || own.is_of(one.token.revision()));
+        let mut between = match heir(&standing, own.path(), candidate) {
             Heir::Unknown => return Ok(false),
             Heir::Orphaned if in_doubt => break,
             Heir::Orphaned => return Err(lost(own.path())),
@@ -40,15 +43,19 @@ pub(crate) async fn give(own: &Stub, line: &Line, candidate: &Path) -> Result<bo
         let last = between.split_off(between.len().saturating_sub(AT_ONCE));
         let mut txn = own.check(Txn::new());
         if between.is_empty() {
-            txn = Txn::new().delete(own.path().clone(), Expect::Any);
+            txn = Txn::new().delete(own.path().clone(), own.expected());
         }
         if !mutant::is(Mutant::HeirByHope) {
             txn = last.into_iter().fold(txn, |txn, path| txn.delete(path, Expect::Any));
         }
         match own.session().commit(txn).await {
             Ok(Outcome::Committed(_)) if between.is_empty() => break,
-            // Somebody left meanwhile, or there are more.
-            Ok(_) => {}
+            // There are more.
+            Ok(Outcome::Committed(_)) => {}
+            // Somebody left meanwhile, or wrote.
+            Ok(Outcome::Rejected(_)) => {
+                let _there = own.look().await?;
+            }
             Err(error)
                 if error.effect() == Effect::Unknown && !mutant::is(Mutant::DoubtIsFailure) =>
             {

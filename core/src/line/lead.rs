@@ -1,19 +1,20 @@
 //! The lead of an election: what whoever has it says to those who listen, and to whom he leaves it.
 
-use std::fmt;
-
 use bytes::Bytes;
 
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::line::Line;
 use crate::line::heir::give;
 use crate::line::hold::Hold;
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::store::Outcome;
 
 /// The lead. See [`Hold`].
 pub type Leader = Hold<Elected>;
 
 /// What a [`Leader`] can do besides.
+#[derive(Debug)]
 pub struct Elected {
     line: Line,
 }
@@ -37,7 +38,13 @@ impl Leader {
     ///
     /// A dropped call has proclaimed it or has not.
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
-        self.stub.write(value.into()).await
+        match self.stub.write(value.into()).await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
+            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                .at(self.stub.path())
+                .because("the lead was lost before")),
+        }
     }
 
     /// Gives the lead back: [`Hold::release`].
@@ -69,11 +76,5 @@ impl Leader {
     pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
         let given = give(&self.stub, &self.kind.line, candidate).await?;
         Ok((!given).then_some(self))
-    }
-}
-
-impl fmt::Debug for Elected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elected").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

@@ -137,6 +137,12 @@ impl Queue {
         self
     }
 
+    /// At this path only what stands in this place: something else may have been made there since.
+    pub(crate) fn placed(mut self, path: &Path, place: Sequence) -> Self {
+        self.standing.retain(|one| one.path != *path || one.order == place);
+        self
+    }
+
     /// Whether somebody came after this one.
     pub(crate) fn goes_on_behind(&self, me: &Path) -> bool {
         self.standing.last().is_some_and(|last| last.path != *me)

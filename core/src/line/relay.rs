@@ -1,5 +1,6 @@
 //! [`PassingGuard`]: what a task holds and may pass on to the next task of its process.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,7 +15,7 @@ use crate::path::Path;
 use crate::store::Txn;
 
 /// What the tasks of this process share.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Here {
     /// Whose turn it is among them, and what was passed on to him.
     turn: Arc<Turn<Option<Hold>>>,
@@ -46,6 +47,12 @@ pub(crate) async fn enter(line: &Line, here: &Arc<Here>, most: u32) -> Result<Pa
     };
     let (here, fenced) = (here.clone(), AtomicBool::new(false));
     Ok(PassingGuard { hold: Some(hold), turn, here, most, fenced })
+}
+
+impl fmt::Debug for Here {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Here").finish_non_exhaustive()
+    }
 }
 
 impl<'a> Waits<'a> {

@@ -8,7 +8,7 @@ use crate::line::stub::Stub;
 use crate::line::wait::SHARES;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Expect, Lifetime, Txn};
+use crate::store::{Lifetime, Txn};
 
 /// The lock, held for reading. See [`Hold`].
 pub type ReadGuard = Hold<Reading>;
@@ -61,8 +61,7 @@ impl Hold<Writing> {
         }
         let data = [SHARES, &self.kind.label].concat();
         // It keeps its place in the line, so nobody can come in between.
-        let set = Txn::new().set(self.path().clone(), data, Expect::Any);
-        self.stub.session().commit(set).await?.required()?;
+        self.stub.write(data.into()).await?.required()?;
         Ok(self.map(|_| Reading {}))
     }
 

@@ -9,11 +9,14 @@ use futures_util::future::{pending, select};
 
 use crate::clock::{self, Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
+use crate::line::doubt::Doubt;
 use crate::line::token::Token;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
-use crate::store::{Done, Expect, Outcome, Query, Revision, Sequence, Txn, Watch};
+use crate::store::{
+    Commit, Done, Expect, Outcome, Query, Revision, Sequence, Stat, Txn, View, Watch, Why,
+};
 
 /// The node of a ticket, which goes when this is dropped.
 #[derive(Debug)]
@@ -28,8 +31,8 @@ pub(crate) struct Stub {
     gone: AtomicBool,
     /// Whether the next ticket may have its name.
     renewable: AtomicBool,
-    /// What a check of the node expects.
-    expected: Expect,
+    /// Whether it was drawn in doubt.
+    doubt: Option<Doubt>,
     drawn: Instant,
     /// The watch on it, while nobody waits with it.
     watch: Mutex<Option<Watch>>,
@@ -47,7 +50,7 @@ impl Stub {
             spent: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             renewable: AtomicBool::new(false),
-            expected: Expect::Any,
+            doubt: None,
             drawn: clock::now(),
             watch: Mutex::default(),
         };
@@ -71,15 +74,16 @@ impl Stub {
         self
     }
 
-    /// The create was sent more than once: one that comes late may make the node again when somebody removed it,
-    /// and another is in by then. So it counts as it was made, and as nobody has written to it since.
+    /// The create was sent more than once, and the store adds nothing to the name.
     pub(super) fn drawn_in_doubt(mut self) -> Self {
-        if let Some(stat) = self.node.stat
-            && !mutant::is(Mutant::LateTwinTrusted)
-        {
-            self.expected = Expect::Version(stat.version);
+        if !mutant::is(Mutant::LateTwinTrusted) {
+            self.doubt = self.node.stat.map(Doubt::of);
         }
         self
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.doubt.is_some()
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -93,6 +97,11 @@ impl Stub {
     /// When the node was made.
     pub(crate) fn created(&self) -> Option<Revision> {
         self.node.stat.map(|stat| stat.created)
+    }
+
+    /// Whether a node at its path that was made then is this one.
+    pub(crate) fn is_of(&self, created: Revision) -> bool {
+        self.created().is_none_or(|own| own == created)
     }
 
     pub(crate) fn sequence(&self) -> Sequence {
@@ -121,19 +130,44 @@ impl Stub {
         if mutant::is(Mutant::TxnUnguarded) {
             return txn;
         }
-        txn.check(self.told_path().clone(), self.expected)
+        txn.check(self.told_path().clone(), self.expected())
     }
 
-    /// Writes what others see of it.
-    pub(crate) async fn write(&self, data: Bytes) -> Result<()> {
-        let path = self.path().clone();
-        match self.session.commit(Txn::new().set(path.clone(), data, Expect::Any)).await? {
-            Outcome::Committed(_) => Ok(()),
-            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
-            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
-                .at(&path)
-                .because("the lead was lost before")),
+    /// How the node must be for something to be done to it or under it.
+    pub(crate) fn expected(&self) -> Expect {
+        self.doubt.as_ref().map_or(Expect::Any, Doubt::expected)
+    }
+
+    /// Takes note of what is at its path. Whether that is this ticket.
+    pub(crate) fn learn(&self, stat: Stat) -> bool {
+        self.doubt.as_ref().is_none_or(|doubt| doubt.learn(stat))
+    }
+
+    /// Writes what others see of it, if it is there. [`Session::commit`] of one operation, but for one that was drawn
+    /// in doubt: if that was written to by others meanwhile it is looked at, and written again.
+    pub(crate) async fn write(&self, data: Bytes) -> Result<Outcome> {
+        loop {
+            let set = Txn::new().set(self.path().clone(), data.clone(), self.expected());
+            let outcome = self.session.commit(set).await?;
+            match &outcome {
+                Outcome::Rejected(no) if no.why == Why::OtherVersion && self.look().await? => {}
+                Outcome::Committed(Commit { done, .. }) => {
+                    let _own = done.first().and_then(|it| it.stat).is_none_or(|it| self.learn(it));
+                    return Ok(outcome);
+                }
+                Outcome::Rejected(_) => return Ok(outcome),
+            }
         }
+    }
+
+    /// Looks at one that was drawn in doubt, whether it is there, and which version of it.
+    pub(crate) async fn look(&self) -> Result<bool> {
+        if !self.is_in_doubt() {
+            return Ok(true);
+        }
+        let node = Query::node(self.path().clone()).names_only();
+        let stat = self.session.read(node).await?.into_node().and_then(|node| node.stat);
+        Ok(stat.is_some_and(|stat| self.learn(stat)))
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -194,12 +228,16 @@ impl Stub {
                 lent.watch = None;
             }
             match self.session.observe(node.clone()).await {
-                Ok((view, watch)) if view.node().is_some() => lent.watch = Some(watch),
+                Ok((view, watch)) if self.is_in(&view) => lent.watch = Some(watch),
                 Ok(_) => self.gone.store(true, Ordering::Relaxed),
                 Err(error) if error.kind() == ErrorKind::SessionLost => pending().await,
                 Err(_) => sleep(delays.next().unwrap_or_default()).await,
             }
         }
+    }
+
+    fn is_in(&self, view: &View) -> bool {
+        view.node().is_some_and(|node| node.stat.is_none_or(|stat| self.learn(stat)))
     }
 
     fn kept(&self) -> MutexGuard<'_, Option<Watch>> {

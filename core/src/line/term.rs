@@ -1,10 +1,12 @@
 //! [`Term`]: one term of a leader who works, from his waiting for it to his giving it back.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::error::Result;
 use crate::line::hold::Hold;
@@ -24,14 +26,80 @@ pub enum Term<T> {
     Interrupted,
 }
 
+/// The lead, while the work is done: to look at, and for guarded transactions. It is over with the work, whoever
+/// still looks at it.
+pub type Leadership = Arc<Hold>;
+
+/// How often the leader was interrupted. Clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct Interrupts(watch::Sender<u64>);
+
+/// The interruptions from some moment on.
+pub(crate) struct Heard(watch::Receiver<u64>);
+
 /// The lead of one term, which goes with it.
-pub(crate) struct Lead(pub(crate) Arc<Hold>);
+pub(crate) struct Lead(Leadership);
+
+impl Interrupts {
+    pub(crate) fn happen(&self) {
+        self.0.send_modify(|times| *times += 1);
+    }
+
+    /// Those from now on.
+    pub(crate) fn hear(&self) -> Heard {
+        Heard(self.0.subscribe())
+    }
+}
+
+impl fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0.borrow(), f)
+    }
+}
+
+impl Lead {
+    /// Waits for the lead. `None` if it was there, and interrupted before it was heard of: it is given back then.
+    pub(crate) async fn begin(mut ticket: Ticket, heard: &mut Heard) -> Result<Option<Self>> {
+        if may_begin(&mut ticket, &mut heard.0).await? {
+            return Ok(Some(Self(Arc::new(ticket.hold(())))));
+        }
+        ticket.leave().await;
+        Ok(None)
+    }
+
+    /// The work of the term, for as long as that lasts.
+    pub(crate) async fn work<T, F>(
+        &self,
+        work: impl FnOnce(Leadership) -> F,
+        heard: Heard,
+    ) -> Term<T>
+    where
+        F: Future<Output = T>,
+    {
+        let (path, token) = (self.0.path(), self.0.token());
+        let span = tracing::info_span!("leading", %path, %token);
+        work_while(&self.0, work(self.0.clone()), heard.0).instrument(span).await
+    }
+
+    /// Gives it back. What the work came to is told in any case; if this fails it goes on in the background.
+    pub(crate) async fn end(self) {
+        if mutant::is(Mutant::LeadKeptAfterWork) {
+            return std::mem::forget(self);
+        }
+        if let Err(error) = self.0.give_back().await {
+            tracing::debug!(path = %self.0.path(), %error, "the lead was not given back in the foreground");
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
 
 /// Waits for the lead. False if it is there, and interrupted before it was heard of.
-pub(crate) async fn may_begin(
-    ticket: &mut Ticket,
-    interrupts: &mut watch::Receiver<u64>,
-) -> Result<bool> {
+async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
     let mut remembered = interrupts.clone();
     let interrupts =
         if mutant::is(Mutant::InterruptRemembered) { &mut remembered } else { interrupts };
@@ -49,7 +117,7 @@ pub(crate) async fn may_begin(
 }
 
 /// The work of a term, for as long as that lasts.
-pub(crate) async fn work_while<T>(
+async fn work_while<T>(
     lead: &Hold,
     work: impl Future<Output = T>,
     mut interrupts: watch::Receiver<u64>,
@@ -63,23 +131,5 @@ pub(crate) async fn work_while<T>(
         Either::Left((Either::Left(_), _)) => Term::Lost,
         Either::Left((Either::Right(_), _)) => Term::Interrupted,
         Either::Right((done, _)) => Term::Done(done),
-    }
-}
-
-impl Lead {
-    /// Gives it back. What the work came to is told in any case; if this fails it goes on in the background.
-    pub(crate) async fn end(self) {
-        if mutant::is(Mutant::LeadKeptAfterWork) {
-            return std::mem::forget(self);
-        }
-        if let Err(error) = self.0.give_back().await {
-            tracing::debug!(path = %self.0.path(), %error, "the lead was not given back in the foreground");
-        }
-    }
-}
-
-impl Drop for Lead {
-    fn drop(&mut self) {
-        self.0.give_up();
     }
 }

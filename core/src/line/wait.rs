@@ -1,5 +1,6 @@
 //! [`Ticket`]: a place in a line, and how it waits there.
 
+use std::fmt;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
@@ -20,7 +21,6 @@ use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
 pub(crate) const SIGHT: usize = 2;
 
 /// A place in a line. Dropping it gives it up.
-#[derive(Debug)]
 pub(crate) struct Ticket {
     line: Line,
     stub: Stub,
@@ -217,7 +217,11 @@ impl Ticket {
 
     /// Whose turn it is, by what was seen, and whether no other ticket was.
     fn think(&mut self, view: &View) -> (Turn, bool) {
-        let queue = Queue::of(view).sharing(&self.sharing);
+        let mut queue = Queue::of(view).sharing(&self.sharing);
+        if self.stub.is_in_doubt() {
+            // Made again by a late sending, it is another.
+            queue = queue.placed(self.stub.path(), self.stub.sequence());
+        }
         let (me, mut room) = (self.stub.path(), self.form().room);
         if let (Some(first), true) = (self.last.permits, mutant::is(Mutant::LimitRemembered)) {
             room = Room::Permits(first);
@@ -380,7 +384,8 @@ impl Ticket {
     /// background: whoever was called does not wait for it.
     fn tell_those_behind(&self) {
         let told = self.form().room != Room::One && self.last.followed;
-        if told && !mutant::is(Mutant::CallUntold) {
+        // One that was drawn in doubt said so then, for good.
+        if told && !self.stub.is_in_doubt() && !mutant::is(Mutant::CallUntold) {
             let (path, label) = (self.stub.path().clone(), self.line.label().clone());
             self.stub.session().rewrite(path, label);
         }
@@ -391,6 +396,12 @@ impl Ticket {
         let session = self.stub.session();
         let pause = session.info().ttl / 20;
         let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ticket").field("path", self.stub.path()).finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,5 @@
 //! [`Election`]: leaders with something to say, those who listen, and heirs.
 
-use std::fmt;
-
 use bytes::Bytes;
 use futures_core::Stream;
 
@@ -50,16 +48,15 @@ pub use crate::line::lead::{Elected, Leader};
 /// leader.resign().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Election {
-    client: Client,
-    path: Path,
+    line: Line,
 }
 
 impl Election {
     /// The election at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
-        Self { client: client.clone(), path }
+        Self { line: Line::new(client, path, Form::alone("election", "latch-")) }
     }
 
     /// Waits for the lead. The value is shown of who waits, too, and is what he proclaims when he leads.
@@ -72,7 +69,7 @@ impl Election {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn campaign(&self, value: impl Into<Bytes>) -> Result<Leader> {
-        let line = self.line().labelled(value.into());
+        let line = self.line.clone().labelled(value.into());
         let ticket = line.enter().await?;
         Ok(ticket.hold(Elected::of(line)))
     }
@@ -87,7 +84,7 @@ impl Election {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn try_campaign(&self, value: impl Into<Bytes>) -> Result<Option<Leader>> {
-        let line = self.line().labelled(value.into());
+        let line = self.line.clone().labelled(value.into());
         let entered = line.try_enter().await?;
         Ok(entered.map(|ticket| ticket.hold(Elected::of(line))))
     }
@@ -115,24 +112,13 @@ impl Election {
     ///
     /// Cancel safe: it only reads.
     pub async fn candidates(&self) -> Result<Vec<Contender>> {
-        self.line().standing().await
+        self.line.standing().await
     }
 
     /// The leaders and what they proclaim, from the one there is now on, across sessions. While nobody leads
     /// nothing is told. Values that follow each other closely may be told as the last of them. It ends with
     /// an error, when the client is closed or the store refuses.
     pub fn observe(&self) -> impl Stream<Item = Result<Contender>> + Send + use<> {
-        follow(&self.client, self.path.clone())
-    }
-
-    fn line(&self) -> Line {
-        let form = Form::alone("election", "latch-");
-        Line::new(&self.client, self.path.clone(), form)
-    }
-}
-
-impl fmt::Debug for Election {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Election").field("path", &self.path).finish_non_exhaustive()
+        follow(self.line.client(), self.line.dir().clone())
     }
 }

@@ -1,7 +1,5 @@
 //! [`LeaderLatch`]: stands for election from joining to closing, and always knows whether it leads.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::client::Client;
@@ -46,7 +44,7 @@ pub use crate::line::candidacy::{Candidacy, Change, Leadership};
 /// candidacy.close().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LeaderLatch {
     line: Line,
 }
@@ -101,11 +99,5 @@ impl LeaderLatch {
     /// Cancel safe: it only reads.
     pub async fn participants(&self) -> Result<Vec<Contender>> {
         self.line.standing().await
-    }
-}
-
-impl fmt::Debug for LeaderLatch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderLatch").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

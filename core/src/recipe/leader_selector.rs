@@ -1,23 +1,18 @@
 //! [`LeaderSelector`]: does something while leading, and stops when the lead is lost.
 
-use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::watch;
-use tracing::Instrument;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::hold::Hold;
 use crate::line::standing::Contender;
-use crate::line::term::{Lead, may_begin, work_while};
+use crate::line::term::{Interrupts, Lead};
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 
-pub use crate::line::term::Term;
+pub use crate::line::term::{Leadership, Term};
 
 /// An election for work that only one may do: whoever leads does it, and who does not waits for his turn.
 ///
@@ -27,7 +22,7 @@ pub use crate::line::term::Term;
 /// term begins here, and the lead is given back however the work ends.
 ///
 /// *Not promised* is that work which does not await stops, nor that nobody acts too late: for that there are
-/// [`Hold::txn`] and [`Hold::token`].
+/// [`Hold::txn`](crate::recipe::Hold::txn) and [`Hold::token`](crate::recipe::Hold::token).
 ///
 /// It needs no task of its own: [`lead`](LeaderSelector::lead) and [`keep_leading`](LeaderSelector::keep_leading) are
 /// for the caller to run, and to drop. What the work returns they return, errors too; if it panics, so do they.
@@ -53,22 +48,18 @@ pub use crate::line::term::Term;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct LeaderSelector {
     line: Line,
-    /// How often the leader was interrupted. Clones share it.
-    interrupts: watch::Sender<u64>,
+    /// Clones share them.
+    interrupts: Interrupts,
 }
-
-/// The lead, while the work is done: to look at, and for guarded transactions. It is over with the work, whoever
-/// still looks at it.
-pub type Leadership = Arc<Hold>;
 
 impl LeaderSelector {
     /// The election at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
         let line = Line::new(client, path, Form::alone("leader_selector", "lock-"));
-        Self { line, interrupts: watch::Sender::new(0) }
+        Self { line, interrupts: Interrupts::default() }
     }
 
     /// What a candidate is known by to those who look at the participants.
@@ -89,15 +80,12 @@ impl LeaderSelector {
     where
         F: Future<Output = T>,
     {
-        let mut interrupts = self.interrupts.subscribe();
-        let mut ticket = self.line.enqueue().await?;
-        if !may_begin(&mut ticket, &mut interrupts).await? {
-            ticket.leave().await;
+        let mut heard = self.interrupts.hear();
+        let ticket = self.line.enqueue().await?;
+        let Some(lead) = Lead::begin(ticket, &mut heard).await? else {
             return Ok(Term::Interrupted);
-        }
-        let lead = Lead(Arc::new(ticket.hold(())));
-        let span = tracing::info_span!("leading", path = %lead.0.path(), token = %lead.0.token());
-        let term = work_while(&lead.0, work(lead.0.clone()), interrupts).instrument(span).await;
+        };
+        let term = lead.work(work, heard).await;
         lead.end().await;
         Ok(term)
     }
@@ -131,7 +119,7 @@ impl LeaderSelector {
     /// the next one leads. So it is with who is the first in the line and was not told yet: his work does not
     /// begin. Who waits behind others goes on waiting, and his term is not shorter for it.
     pub fn interrupt(&self) {
-        self.interrupts.send_modify(|times| *times += 1);
+        self.interrupts.happen();
     }
 
     /// Who is the first: he leads, or is about to.
@@ -158,11 +146,5 @@ impl LeaderSelector {
     /// Cancel safe: it only reads.
     pub async fn participants(&self) -> Result<Vec<Contender>> {
         self.line.standing().await
-    }
-}
-
-impl fmt::Debug for LeaderSelector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LeaderSelector").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

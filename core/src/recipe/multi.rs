@@ -1,7 +1,5 @@
 //! [`MultiLock`]: several locks as one, all or none.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::client::Client;
@@ -34,7 +32,7 @@ pub use crate::line::several::MultiGuard;
 /// guard.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct MultiLock {
     lines: Vec<Line>,
 }
@@ -115,12 +113,5 @@ impl MultiLock {
         }
         let guard = MultiGuard::new(holds);
         Ok(guard.is_held().then_some(guard))
-    }
-}
-
-impl fmt::Debug for MultiLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let paths = self.lines.iter().map(Line::dir);
-        f.debug_set().entries(paths).finish()
     }
 }

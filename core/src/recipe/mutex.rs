@@ -1,7 +1,5 @@
 //! [`Mutex`]: one at a time, in the order in which they came.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::client::Client;
@@ -45,7 +43,7 @@ use crate::path::Path;
 /// guard.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Mutex {
     line: Line,
 }
@@ -142,11 +140,5 @@ impl MutexTicket {
     pub async fn wait(mut self) -> Result<MutexGuard> {
         self.ticket.called().await?;
         Ok(self.ticket.hold(()))
-    }
-}
-
-impl fmt::Debug for Mutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,5 @@
 //! [`PassingMutex`]: a mutex that tasks of one process pass on among themselves.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -43,7 +42,7 @@ pub use crate::line::relay::PassingGuard;
 /// guard.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct PassingMutex {
     line: Line,
     most: u32,
@@ -73,11 +72,5 @@ impl PassingMutex {
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn lock(&self) -> Result<PassingGuard> {
         relay::enter(&self.line, &self.here, self.most).await
-    }
-}
-
-impl fmt::Debug for PassingMutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PassingMutex").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

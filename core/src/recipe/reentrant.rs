@@ -1,19 +1,18 @@
 //! [`ReentrantMutex`]: a mutex that whoever has it may lock again.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex as Plain, PoisonError, Weak};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::Mutex as Turn;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
+use crate::line::owner::Owners;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+
+pub use crate::line::owner::Owner;
 
 /// A [`Mutex`](crate::recipe::mutex::Mutex) that its owner may lock again while he has it, at no cost.
 ///
@@ -42,38 +41,17 @@ use crate::path::Path;
 /// outer.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ReentrantMutex {
     line: Line,
     owners: Arc<Owners>,
 }
-
-/// Who locks. Clones are the same owner.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner(u64);
-
-/// What an owner has, with a turn for each who shows his value, so that they do not both go and ask.
-type Owners = Plain<BTreeMap<Owner, Arc<Turn<Weak<Hold>>>>>;
 
 /// The lock, held, once or once more.
 #[derive(Debug)]
 #[must_use = "the lock is given back when the last guard is dropped"]
 pub struct ReentrantGuard {
     hold: Arc<Hold>,
-}
-
-impl Owner {
-    /// An owner that nobody else is.
-    pub fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl Default for Owner {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 impl ReentrantMutex {
@@ -99,8 +77,8 @@ impl ReentrantMutex {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn lock(&self, owner: &Owner) -> Result<ReentrantGuard> {
-        let turn = self.turn(owner);
-        let mut own = turn.lock().await;
+        let own = self.owners.own(owner);
+        let mut own = own.lock().await;
         if let Some(hold) = own.upgrade() {
             if !hold.is_held() && !mutant::is(Mutant::ReentersLost) {
                 return Err(Error::new(ErrorKind::SessionLost, "locking again")
@@ -112,17 +90,6 @@ impl ReentrantMutex {
         let hold = Arc::new(self.line.enter().await?.hold(()));
         *own = Arc::downgrade(&hold);
         Ok(ReentrantGuard { hold })
-    }
-
-    fn turn(&self, owner: &Owner) -> Arc<Turn<Weak<Hold>>> {
-        let owner = if mutant::is(Mutant::OwnersMixedUp) { &Owner(0) } else { owner };
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever has nothing, and asks for nothing, is forgotten.
-        owners.retain(|other, turn| {
-            let idle = turn.try_lock().is_ok_and(|own| own.strong_count() == 0);
-            other == owner || !idle || Arc::strong_count(turn) > 1
-        });
-        owners.entry(owner.clone()).or_default().clone()
     }
 }
 
@@ -151,11 +118,5 @@ impl ReentrantGuard {
             Some(hold) => hold.release().await,
             None => Ok(()),
         }
-    }
-}
-
-impl fmt::Debug for ReentrantMutex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReentrantMutex").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

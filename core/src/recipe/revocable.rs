@@ -7,7 +7,7 @@ use crate::error::{ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Expect, Outcome, Query, Why};
+use crate::store::{Expect, Node, Outcome, Query, Why};
 
 /// What is written to a ticket to ask for what it stands for, as Curator writes it.
 const ASKED: &[u8] = b"__REVOKE__";
@@ -81,7 +81,8 @@ impl<K> Hold<K> {
                 }
                 observed => observed?,
             };
-            let Some(node) = view.node() else {
+            let own = |node: &&Node| node.stat.is_none_or(|stat| self.stub.learn(stat));
+            let Some(node) = view.node().filter(own) else {
                 self.lost().await;
                 return Err(self.stub.was_lost());
             };

@@ -1,7 +1,5 @@
 //! [`RwLock`]: many may read, or one may write, in the order in which they came.
 
-use std::fmt;
-
 use bytes::Bytes;
 
 use crate::client::Client;
@@ -48,7 +46,7 @@ pub use crate::line::sharing::{ReadGuard, Reading, WriteGuard, Writing};
 /// reading.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct RwLock {
     reading: Line,
     writing: Line,
@@ -124,11 +122,5 @@ impl RwLock {
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         let label = self.writing.label().clone();
         Ok(self.writing.try_enter().await?.map(|ticket| ticket.hold(Writing::new(label))))
-    }
-}
-
-impl fmt::Debug for RwLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RwLock").field("path", self.writing.dir()).finish_non_exhaustive()
     }
 }

@@ -1,17 +1,16 @@
 //! [`Semaphore`]: so many at a time, in the order in which they came.
 
-use std::fmt;
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
 
 use crate::client::Client;
-use crate::error::{Error, ErrorKind, Result};
-use crate::line::hold::Hold;
+use crate::error::Result;
 use crate::line::order::Room;
 use crate::line::{Form, Line, posted};
-use crate::mutant::{self, Mutant};
 use crate::path::Path;
+
+pub use crate::line::permits::{Permit, Permits};
 
 /// So many permits, shared by everybody who names the same path.
 ///
@@ -21,8 +20,9 @@ use crate::path::Path;
 /// were asked for, all that one asks for at once or none; who asks for many is not passed by those who ask
 /// for few.
 ///
-/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`] and [`Hold::token`]. When the number
-/// is made smaller nobody loses what he has; who comes later waits until there is room.
+/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::recipe::Hold::txn) and
+/// [`Hold::token`](crate::recipe::Hold::token). When the number is made smaller nobody loses what he has; who comes
+/// later waits until there is room.
 ///
 /// # How many there are
 ///
@@ -51,50 +51,40 @@ use crate::path::Path;
 /// permit.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Semaphore {
-    client: Client,
-    path: Path,
-    room: Room,
-    label: Bytes,
+    /// As of who comes for one permit.
+    line: Line,
 }
-
-/// Permits, held. See [`Hold`].
-pub type Permit = Hold<Permits>;
-
-/// How many permits are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Permits(NonZeroU32);
 
 impl Semaphore {
     /// The semaphore at `path` of so many permits. Everybody must name the same number.
     pub fn new(client: &Client, path: Path, permits: NonZeroU32) -> Self {
-        let (client, room) = (client.clone(), Room::Permits(permits.get()));
-        Self { client, path, room, label: Bytes::new() }
+        Self::of(client, path, Room::Permits(permits.get()))
     }
 
     /// The semaphore at `path` of as many permits as were set there. While none were, everybody waits.
     pub fn shared(client: &Client, path: Path) -> Self {
-        Self { client: client.clone(), path, room: Room::Posted, label: Bytes::new() }
+        Self::of(client, path, Room::Posted)
     }
 
     /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who come through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
-        Self { label: label.into(), ..self }
+        Self { line: self.line.labelled(label.into()) }
     }
 
     /// Waits for so many permits, all of them at once.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for more than [`Semaphore::new`] was told that there are; otherwise as
+    /// [`Invalid`](crate::error::ErrorKind::Invalid) for more than [`Semaphore::new`] was told that there are; otherwise as
     /// [`Mutex::lock`](crate::recipe::mutex::Mutex::lock).
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
-        Ok(self.line(permits)?.enter().await?.hold(Permits(permits)))
+        Ok(self.line.wanting(permits)?.enter().await?.hold(Permits(permits)))
     }
 
     /// So many permits, if they are free and nobody waits. Never waits.
@@ -107,7 +97,7 @@ impl Semaphore {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn try_acquire(&self, permits: NonZeroU32) -> Result<Option<Permit>> {
-        let entered = self.line(permits)?.try_enter().await?;
+        let entered = self.line.wanting(permits)?.try_enter().await?;
         Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
     }
 
@@ -122,7 +112,7 @@ impl Semaphore {
     ///
     /// A dropped call has set them or has not.
     pub async fn set_permits(&self, permits: u32) -> Result<()> {
-        posted::set(&self.client, &self.path, permits).await
+        posted::set(self.line.client(), self.line.dir(), permits).await
     }
 
     /// How many permits there are, as far as is known.
@@ -135,35 +125,13 @@ impl Semaphore {
     ///
     /// Cancel safe: it only reads.
     pub async fn permits(&self) -> Result<u32> {
-        match self.room {
+        match self.line.form().room {
             Room::Permits(permits) => Ok(permits),
-            _ => posted::get(&self.client, &self.path).await,
+            _ => posted::get(self.line.client(), self.line.dir()).await,
         }
     }
 
-    fn line(&self, permits: NonZeroU32) -> Result<Line> {
-        if let Room::Permits(all) = self.room
-            && permits.get() > all
-            && !mutant::is(Mutant::ImpossibleAwaited)
-        {
-            return Err(Error::new(ErrorKind::Invalid, "asking for permits")
-                .at(&self.path)
-                .because(format!("{permits} permits of {all}: that would be waiting for ever")));
-        }
-        let form = Form::permits("semaphore", permits.get(), self.room);
-        Ok(Line::new(&self.client, self.path.clone(), form).labelled(self.label.clone()))
-    }
-}
-
-impl Hold<Permits> {
-    /// How many permits these are.
-    pub fn permits(&self) -> NonZeroU32 {
-        self.kind.0
-    }
-}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore").field("path", &self.path).finish_non_exhaustive()
+    fn of(client: &Client, path: Path, room: Room) -> Self {
+        Self { line: Line::new(client, path, Form::permits("semaphore", 1, room)) }
     }
 }

@@ -1,7 +1,5 @@
 //! [`UnfairLock`]: a lock without a line, for what is seldom wanted by two at once.
 
-use std::fmt;
-
 use crate::clock::sleep;
 use bytes::Bytes;
 
@@ -36,7 +34,7 @@ use crate::store::Query;
 /// guard.release().await
 /// # }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct UnfairLock {
     line: Line,
 }
@@ -115,11 +113,5 @@ impl UnfairLock {
             let _look_again = watch.next().await;
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for UnfairLock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnfairLock").field("path", self.line.dir()).finish_non_exhaustive()
     }
 }

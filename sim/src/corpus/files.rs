@@ -290,6 +290,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/tickets-zk-DroppedWriteAborted-3.json"),
     ),
     (
+        "tickets-zk-ForeignAdopted-23b.json",
+        include_str!("../../corpus/tickets-zk-ForeignAdopted-23b.json"),
+    ),
+    (
         "tickets-zk-LateAfterRead-2.json",
         include_str!("../../corpus/tickets-zk-LateAfterRead-2.json"),
     ),

@@ -60,6 +60,7 @@ impl Row {
 pub const TABLE: &[Row] = &[
     door(Mutant::AmbiguousRepeated, "registers", "L-KV-1"),
     door(Mutant::BlindRepeat, "tickets", "L-OUT-2"),
+    door(Mutant::ForeignAdopted, "tickets", "L-SEQ-9"),
     door(Mutant::LooksWithoutSync, "tickets", "L-OUT-2"),
     door(Mutant::DroppedCreateStays, "tickets", "L-SEQ-10"),
     door(Mutant::DroppedWriteAborted, "tickets", "L-SEQ-10"),

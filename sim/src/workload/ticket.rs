@@ -8,7 +8,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Kind, Lifetime, Outcome, Query, Revision, Sequence, SessionId};
+use synod_core::store::{Done, Kind, Lifetime, Outcome, Query, Revision, Sequence, SessionId, Txn};
 use synod_mem::cluster::Site;
 
 use crate::findings::Truth;
@@ -30,6 +30,18 @@ const DIR: &str = "/q";
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<BTreeMap<Revision, Sequence>>>);
 
+/// Names that processes go by: the last one that each drew without doubt, in which session, and keeps. In its next
+/// session, or when it is started again, it draws under that.
+#[derive(Clone, Debug, Default)]
+struct Names(Arc<Mutex<Known>>);
+
+#[derive(Debug, Default)]
+struct Known {
+    kept: BTreeMap<u64, (Path, SessionId)>,
+    /// Those that were drawn under again.
+    again: BTreeSet<Path>,
+}
+
 impl Workload for Tickets {
     fn name(&self) -> &'static str {
         "tickets"
@@ -49,6 +61,7 @@ impl Workload for Tickets {
             "a draw was dropped",
             "request lost on a draw, and drawn all the same",
             "reply lost on a draw, and the ticket found again",
+            "a name was drawn under again in another session",
         ]
     }
 
@@ -57,21 +70,23 @@ impl Workload for Tickets {
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
-        let (ledger, seen) = (Ledger::default(), Seen::default());
-        let (books, eyes) = (ledger.clone(), seen.clone());
+        let (ledger, seen, names) = (Ledger::default(), Seen::default(), Names::default());
+        let (books, eyes, known) = (ledger.clone(), seen.clone(), names.clone());
         let rounds = self.rounds;
         sim.aged(dir())
-            .processes(self.clients, move |me| work(me, rounds, ledger.clone(), seen.clone()))
+            .processes(self.clients, move |me| {
+                work(me, rounds, (ledger.clone(), seen.clone(), names.clone()))
+            })
             .ledger(&books)
             .check("L-SEQ-2", move |truth| eyes.check_order(truth))
-            .check("L-SEQ-8", one_node_a_ticket)
+            .check("L-SEQ-8", move |truth| known.one_node_a_ticket(truth))
     }
 }
 
-async fn work(me: Process, rounds: u64, ledger: Ledger, seen: Seen) {
+async fn work(me: Process, rounds: u64, (ledger, seen, names): (Ledger, Seen, Names)) {
     let Ok(client) = me.client().await else { return };
     let rounds = me.rounds(rounds);
-    let mut drawer = Drawer { me, client, ledger, seen, gone: Vec::new() };
+    let mut drawer = Drawer { me, client, ledger, seen, names, gone: Vec::new() };
     for round in 0..rounds {
         drawer.round(round).await;
     }
@@ -83,6 +98,7 @@ struct Drawer {
     client: Client,
     ledger: Ledger,
     seen: Seen,
+    names: Names,
     /// What was dropped, failed or given back, and in which session.
     gone: Vec<(String, SessionId)>,
 }
@@ -94,20 +110,28 @@ impl Drawer {
         let prefix = Path::new(&format!("{DIR}/t-")).expect("it is one");
         let lost = |site| self.me.suffered(&[site]);
         let before = [lost(Site::RequestLost), lost(Site::ReplyLost)];
-        let draw = session.create_sequential(&prefix, data.clone(), Lifetime::Session);
-        match self.ledger.write(&self.me, &data, draw).await {
-            Some(Ok(Outcome::Committed(done))) => {
+        let (me, id) = (self.me.number(), session.info().id);
+        let again = self.names.of_before(me, id);
+        let Ok(path) = again.clone().map_or_else(|| session.unique(&prefix), Ok) else { return };
+        let draw = Txn::new().create_sequential(path.clone(), data.clone(), Lifetime::Session);
+        match self.ledger.write(&self.me, &data, session.commit(draw)).await {
+            Some(Ok(Outcome::Committed(commit))) => {
+                let Some(done) = commit.done.into_iter().next() else { return };
                 let request = lost(Site::RequestLost) > before[0];
                 let reply = lost(Site::ReplyLost) > before[1];
                 self.me.sometimes("request lost on a draw, and drawn all the same", request);
                 self.me.sometimes("reply lost on a draw, and the ticket found again", reply);
+                let another = "a name was drawn under again in another session";
+                self.me.sometimes(another, again.is_some());
                 if self.drawn(&session, &done).await {
-                    self.gone.push((data, session.info().id));
+                    self.gone.push((data, id));
+                } else if !request && !reply {
+                    self.names.keep(me, (path, id));
                 }
             }
             given_up => {
                 self.me.sometimes("a draw was dropped", given_up.is_none());
-                self.gone.push((data, session.info().id));
+                self.gone.push((data, id));
             }
         }
         self.me.rest(Duration::from_millis(300)).await;
@@ -196,23 +220,48 @@ impl Seen {
     }
 }
 
-/// L-SEQ-8: of each ticket, that is of each id, at most one node is there at a time.
-fn one_node_a_ticket(truth: &Truth) -> Result<(), String> {
-    let mut live: BTreeMap<String, BTreeSet<Path>> = BTreeMap::new();
-    for change in truth.log.iter().flat_map(|entry| &entry.changes) {
-        let Some(id) = change.path.name().strip_prefix("t-").and_then(|rest| rest.get(..32)) else {
-            continue;
-        };
-        let nodes = live.entry(id.to_owned()).or_default();
-        match change.kind {
-            Kind::Deleted => drop(nodes.remove(&change.path)),
-            _ => drop(nodes.insert(change.path.clone())),
-        }
-        if nodes.len() > 1 {
-            return Err(format!("one create made {nodes:?}"));
-        }
+impl Names {
+    /// The name that this one goes by, if it is of another session.
+    fn of_before(&self, process: u64, session: SessionId) -> Option<Path> {
+        let mut known = self.lock();
+        let (path, _) = known.kept.get(&process).filter(|(_, of)| *of != session)?.clone();
+        known.kept.remove(&process);
+        known.again.insert(path.clone());
+        Some(path)
     }
-    Ok(())
+
+    fn keep(&self, process: u64, name: (Path, SessionId)) {
+        self.lock().kept.insert(process, name);
+    }
+
+    /// L-SEQ-8: of each ticket, that is of each id, at most one node is there at a time. A name that was drawn under
+    /// again may be that of a session before, too, while that dies.
+    fn one_node_a_ticket(&self, truth: &Truth) -> Result<(), String> {
+        let known = self.lock();
+        let mut live: BTreeMap<String, BTreeSet<Path>> = BTreeMap::new();
+        for change in truth.log.iter().flat_map(|entry| &entry.changes) {
+            let Some(id) = change.path.name().strip_prefix("t-").and_then(|rest| rest.get(..32))
+            else {
+                continue;
+            };
+            if known.again.iter().any(|path| change.path.as_str().starts_with(path.as_str())) {
+                continue;
+            }
+            let nodes = live.entry(id.to_owned()).or_default();
+            match change.kind {
+                Kind::Deleted => drop(nodes.remove(&change.path)),
+                _ => drop(nodes.insert(change.path.clone())),
+            }
+            if nodes.len() > 1 {
+                return Err(format!("one create made {nodes:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn dir() -> Path {

@@ -1,0 +1,199 @@
+//! Drawn in doubt: the draw was sent twice, and where names are given as they are asked for, the first sending makes
+//! the ticket again when somebody removed it. Nothing that its owner does counts for that one.
+
+use std::num::NonZeroU32;
+
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_core::path::Path;
+use synod_core::recipe::Hold;
+use synod_core::recipe::election::Election;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::revocable::ask_back;
+use synod_core::recipe::rwlock::RwLock;
+use synod_core::recipe::semaphore::Semaphore;
+use synod_core::store::{Expect, Lifetime, Txn};
+
+use crate::door::{answer, failure};
+use crate::recipe::{Waiting, line};
+use crate::world::World;
+
+cases![
+    "L-MX-5 L-OUT-2" breaks [LateTwinTrusted] => a_draw_that_comes_late_guards_nothing,
+    "L-MX-5 L-EL-10" breaks [LateTwinTrusted] => a_leader_drawn_in_doubt_has_his_own_say_and_no_other,
+    "L-MX-5 L-SEM-1" breaks [LateTwinTrusted] => permits_drawn_in_doubt_guard_while_they_are_held,
+    "L-MX-5 L-RW-1" breaks [LateTwinTrusted] => a_writer_drawn_in_doubt_guards_when_he_goes_on_reading,
+    "L-MX-5" breaks [LateTwinTrusted] => who_was_asked_by_somebody_guards_still,
+    "L-MX-3 L-MX-8" breaks [LateTwinTrusted] => a_draw_that_comes_late_is_no_place_of_before,
+    "L-SEM-6 L-MX-7" breaks [DoubtUntold] => who_waits_behind_permits_drawn_in_doubt_gets_his,
+];
+
+/// A client of which the next create is sent twice, as the first sending got lost on its way.
+async fn doubtful(world: &World) -> (Client, Plan) {
+    let plan = Plan::scripted([Cue::new(Site::RequestLost).of(Verb::Create)]);
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
+    (world.client_on(faulty, world.unhurried()).await, plan)
+}
+
+/// Makes what transactions write, and tells where it is.
+async fn data(world: &World, client: &Client) -> Path {
+    let data = world.at("data");
+    answer(client.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
+    data
+}
+
+/// Whether a transaction under the guard happens.
+async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
+    let write = guard.txn().set(data.clone(), "ann's", Expect::Any);
+    answer(client.transaction(write).await).committed().is_some()
+}
+
+/// The first sending of a draw arrives.
+async fn arrives_late(client: &Client, ticket: &Path) {
+    let late = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
+    let session = answer(client.session().await);
+    answer(session.commit(late).await).committed().expect("nobody has it");
+}
+
+async fn is_taken_away(client: &Client, ticket: &Path) {
+    answer(client.delete(ticket, Expect::Any).await).committed().expect("it is there");
+}
+
+async fn a_draw_that_comes_late_guards_nothing(world: World) {
+    let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
+    let data = data(&world, &bob).await;
+    let held = answer(Mutex::new(&ann, world.at("lock")).lock().await);
+    assert_eq!(plan.pending(), 0, "it was sent twice");
+    assert!(guards(&held, &ann, &data).await, "she has the lock");
+
+    is_taken_away(&bob, held.path()).await;
+    let next = answer(Mutex::new(&bob, world.at("lock")).lock().await);
+    arrives_late(&ann, held.path()).await;
+
+    assert!(!guards(&held, &ann, &data).await, "bob has the lock");
+    assert!(next.is_held());
+}
+
+async fn a_leader_drawn_in_doubt_has_his_own_say_and_no_other(world: World) {
+    let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
+    let data = data(&world, &bob).await;
+    let leader = answer(Election::new(&ann, world.at("elect")).campaign("ann").await);
+    assert_eq!(plan.pending(), 0, "it was sent twice");
+    for value in ["first", "second"] {
+        answer(leader.proclaim(value).await);
+        assert!(guards(&leader, &ann, &data).await, "she leads, and said {value}");
+    }
+
+    is_taken_away(&bob, leader.path()).await;
+    let next = answer(Election::new(&bob, world.at("elect")).campaign("bob").await);
+    arrives_late(&ann, leader.path()).await;
+
+    assert!(!guards(&leader, &ann, &data).await, "bob leads");
+    let refused = failure(leader.proclaim("third").await, "what only a leader may say");
+    assert_eq!(refused.kind(), ErrorKind::SessionLost);
+    assert!(next.is_held());
+}
+
+async fn permits_drawn_in_doubt_guard_while_they_are_held(world: World) {
+    let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
+    let (data, one) = (data(&world, &bob).await, NonZeroU32::MIN);
+    let pool = |client| Semaphore::new(client, world.at("pool"), one);
+    let first = answer(pool(&bob).acquire(one).await);
+    let (anns, bobs) = (pool(&ann), pool(&bob));
+    let anns = Waiting::new(async move { anns.acquire(one).await });
+    world.stand(&bob, &world.at("pool"), 2).await;
+    assert_eq!(plan.pending(), 0, "it was sent twice");
+    let bobs = Waiting::new(async move { bobs.acquire(one).await });
+    world.stand(&bob, &world.at("pool"), 3).await;
+
+    // Whoever is called tells those behind.
+    answer(first.release().await);
+    let permit = anns.gets(&world, "the permit, as the next").await;
+    assert!(guards(&permit, &ann, &data).await, "she has the permit");
+    is_taken_away(&bob, permit.path()).await;
+    let next = bobs.gets(&world, "the permit that was taken away").await;
+    arrives_late(&ann, permit.path()).await;
+
+    assert!(!guards(&permit, &ann, &data).await, "bob has the permit");
+    assert!(next.is_held());
+}
+
+async fn a_writer_drawn_in_doubt_guards_when_he_goes_on_reading(world: World) {
+    let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
+    let data = data(&world, &bob).await;
+    let writing = answer(RwLock::new(&ann, world.at("lock")).write().await);
+    assert_eq!(plan.pending(), 0, "it was sent twice");
+    let reading = answer(writing.downgrade().await);
+    assert!(guards(&reading, &ann, &data).await, "she reads");
+
+    is_taken_away(&bob, reading.path()).await;
+    let next = answer(RwLock::new(&bob, world.at("lock")).write().await);
+    arrives_late(&ann, reading.path()).await;
+
+    assert!(!guards(&reading, &ann, &data).await, "bob writes");
+    assert!(next.is_held());
+}
+
+async fn who_was_asked_by_somebody_guards_still(world: World) {
+    let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
+    let data = data(&world, &bob).await;
+    let held = answer(Mutex::new(&ann, world.at("lock")).lock().await);
+    assert_eq!(plan.pending(), 0, "it was sent twice");
+
+    assert!(answer(ask_back(&bob, held.path()).await), "she has it");
+    answer(world.in_time("being asked", held.asked_back()).await);
+    assert!(guards(&held, &ann, &data).await, "she did not give it back");
+
+    is_taken_away(&bob, held.path()).await;
+    arrives_late(&ann, held.path()).await;
+    assert!(!guards(&held, &ann, &data).await, "it was taken away");
+}
+
+async fn a_draw_that_comes_late_is_no_place_of_before(world: World) {
+    let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
+    let dir = world.at("lock");
+    let lock = |client| RwLock::new(client, dir.clone());
+    let first = answer(lock(&bob).write().await);
+    let (anns, bobs) = (lock(&ann), lock(&bob));
+    let anns = Waiting::new(async move { anns.write().await });
+    world.stand(&bob, &dir, 2).await;
+    assert_eq!(plan.pending(), 0, "it was sent twice");
+    let place = line(&bob, &dir).await.remove(1).path;
+
+    // She watches who is ahead. Her place is taken away, and the first sending makes one behind bob.
+    is_taken_away(&bob, &place).await;
+    let bobs = Waiting::new(async move { bobs.write().await });
+    world.stand(&bob, &dir, 2).await;
+    arrives_late(&ann, &place).await;
+    answer(first.release().await);
+
+    let before = bobs.gets(&world, "the lock, as the next").await;
+    let token = before.token();
+    answer(before.release().await);
+    let guard = anns.gets(&world, "the lock, in the end").await;
+    assert!(guard.token() > token, "she came in behind bob");
+}
+
+async fn who_waits_behind_permits_drawn_in_doubt_gets_his(world: World) {
+    let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
+    let (one, two) = (NonZeroU32::MIN, NonZeroU32::MIN.saturating_add(1));
+    let pool = |client| Semaphore::new(client, world.at("pool"), two);
+    let both = answer(pool(&bob).acquire(two).await);
+    let mut waiting = Vec::new();
+    for (place, client) in [&ann, &bob, &bob].into_iter().enumerate() {
+        let (pool, wanted) = (pool(client), if place == 2 { two } else { one });
+        waiting.push(Waiting::new(async move { pool.acquire(wanted).await }));
+        world.stand(&bob, &world.at("pool"), place + 2).await;
+    }
+    assert_eq!(plan.pending(), 0, "it was sent twice");
+
+    answer(both.release().await);
+
+    let mut waiting = waiting.into_iter();
+    let mut gets = async |what| waiting.next().expect("three").gets(&world, what).await;
+    let (anns, bobs) = (gets("one of two").await, gets("the other").await);
+    answer(bobs.release().await);
+    answer(anns.release().await);
+    let _both = gets("both, in the end").await;
+}
