@@ -1,7 +1,8 @@
-//! What the recipes tell of themselves: each wait and each hold is measured, and each wait is a span.
+//! What the recipes tell of themselves: each wait and each hold is measured, and is a span.
+//!
+//! Alone in its file: what else ran in the process might have a span seen first where nobody listens.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex as Plain};
@@ -131,7 +132,7 @@ const RECIPES: [&str; 10] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn waits_and_holds_are_measured_and_waits_are_spans() {
+async fn waits_and_holds_are_measured_and_are_spans() {
     const LONG: Duration = Duration::from_secs(3);
     let (measured, log) = (Measured::default(), Log::default());
     let _recording = metrics::set_default_local_recorder(&measured);
@@ -173,52 +174,13 @@ async fn waits_and_holds_are_measured_and_waits_are_spans() {
     }
     let told = String::from_utf8(log.0.lock().expect("nobody panicked").clone()).expect("text");
     let waits = "waiting in line{recipe=\"mutex\" path=/mutex waited=";
-    for span in [waits, "leading{path=/selector/"] {
+    for span in [waits, "leading{path=/selector/", "holding{recipe=\"semaphore\" path=/semaphore/"]
+    {
         assert!(told.contains(span), "no {span} in\n{told}");
     }
     let second = format!("{waits}{LONG:?} calls={}}}", calls[1]);
     assert!(told.contains(&second), "no {second} in\n{told}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
-    const SAID: &str = "said-of-myself";
-    let client = &synod::connect("mem://shown").await.expect("memory is always there");
-    let one = NonZeroU32::MIN;
-    let mutex = Mutex::new(client, path("mutex")).label(SAID);
-    let rwlock = RwLock::new(client, path("rwlock")).label(SAID);
-    let semaphore = Semaphore::new(client, path("semaphore"), one).label(SAID);
-    let unfair = UnfairLock::new(client, path("unfair")).label(SAID);
-    let passing = PassingMutex::new(client, path("passing"), one).label(SAID);
-    let reentrant = ReentrantMutex::new(client, path("reentrant")).label(SAID);
-    let multi = MultiLock::new(client, [path("b"), path("a")]).expect("two of them").label(SAID);
-    let election = Election::new(client, path("election"));
-    let latch = LeaderLatch::new(client, path("latch")).label(SAID);
-    let selector = LeaderSelector::new(client, path("selector")).label(SAID);
-
-    // What is had of them meanwhile is not shown with them.
-    let ticket = mutex.enqueue().await.expect("free");
-    let passed = passing.lock().await.expect("free");
-    let entered = reentrant.lock(&Owner::new()).await.expect("free");
-    let leader = election.campaign(SAID).await.expect("free");
-
-    let recipes: [(&dyn Debug, &str); 10] = [
-        (&mutex, "Mutex { line: /mutex }"),
-        (&rwlock, "RwLock { reading: /rwlock, writing: /rwlock }"),
-        (&semaphore, "Semaphore { line: /semaphore }"),
-        (&unfair, "UnfairLock { line: /unfair }"),
-        (&passing, "PassingMutex { line: /passing, most: 1, here: Here { .. } }"),
-        (&reentrant, "ReentrantMutex { line: /reentrant, owners: Owners { .. } }"),
-        (&multi, "MultiLock { lines: [/a, /b] }"),
-        (&election, "Election { line: /election }"),
-        (&latch, "LeaderLatch { line: /latch }"),
-        (&selector, "LeaderSelector { line: /selector, interrupts: 0 }"),
-    ];
-    for (recipe, shown) in recipes {
-        assert_eq!(format!("{recipe:?}"), shown);
-    }
-    let proofs: [&dyn Debug; 4] = [&ticket, &passed, &entered, &leader];
-    for shown in proofs.map(|proof| format!("{proof:?}")) {
-        assert!(!shown.contains(SAID) && shown.len() < 400, "{shown}");
-    }
+    let mut holds =
+        told.lines().filter(|line| line.contains("holding{recipe=\"mutex\" path=/mutex/"));
+    assert!(holds.any(|hold| hold.contains(&format!("held={LONG:?}}}"))), "{told}");
 }

@@ -68,7 +68,7 @@ pub(crate) mod term;
 pub(crate) mod token;
 pub(crate) mod wait;
 
-mod doubt;
+mod known;
 mod since;
 mod stand;
 
@@ -90,6 +90,8 @@ pub(crate) struct Form {
     pub(crate) room: Room,
     /// Whether a turn depends on more than the ticket right ahead.
     pub(crate) whole: bool,
+    /// Whether a ticket may come to stand for less, by what is written to it.
+    pub(crate) changes: bool,
     /// Whether a ticket may have the name of one that is gone, where the store adds nothing to it.
     pub(crate) renews: bool,
 }
@@ -120,7 +122,12 @@ impl Form {
     }
 
     fn of(recipe: &'static str, mark: String, room: Room, whole: bool) -> Self {
-        Self { recipe, mark, room, whole, renews: false }
+        Self { recipe, mark, room, whole, changes: false, renews: false }
+    }
+
+    /// Tickets of this form may come to stand for less.
+    pub(crate) fn changing(self) -> Self {
+        Self { changes: true, ..self }
     }
 
     /// Tickets of this form may have the names of those that are gone.
@@ -260,12 +267,15 @@ impl Line {
             let mut commit = outcome.required()?;
             let done = commit.done.pop().ok_or_else(stub::untold)?;
             let mut stub = Stub::new(session, done)?;
-            if *stub.path() == path && !once {
-                stub = stub.drawn_in_doubt();
+            let given = *stub.path() == path;
+            let in_doubt = given && !once && !mutant::is(Mutant::LateTwinTrusted);
+            let changes = self.form.changes && !mutant::is(Mutant::WriterForEver);
+            if in_doubt || changes {
+                stub = stub.counting_as_known();
                 if !self.is_settled(&stub).await? {
                     continue;
                 }
-            } else if *stub.path() == path && self.form.renews {
+            } else if given && self.form.renews {
                 stub = stub.renewable();
             }
             return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
@@ -277,7 +287,7 @@ impl Line {
     /// whole line. False if it is gone already.
     async fn is_settled(&self, stub: &Stub) -> Result<bool> {
         let untold = mutant::is(Mutant::DoubtUntold);
-        if self.form.room == Room::One || !stub.is_in_doubt() || untold {
+        if self.form.room == Room::One || !stub.counts_as_known() || untold {
             return Ok(true);
         }
         match stub.write(self.label.clone()).await {

@@ -6,13 +6,15 @@ use std::path::Path;
 use synod_sim::{Personality, Sim, corpus, workload};
 
 /// What failed for no mistake that is known by name: the workload, and the seed.
-const OURS: [(&str, Personality, u64); 3] = [
+const OURS: [(&str, Personality, u64); 4] = [
     // A ticket was made again under its name, and who had it ahead of him waited for it though it was behind.
     ("election", Personality::Etcd, 0x0061_470e_874b),
     // A draw that was dropped had been sent twice: the second came when what the first made was removed, and stayed.
     ("mutex", Personality::Etcd, 0x633a),
     // The judge took what was dropped just before for what a try had left.
     ("multi", Personality::Zk, 0x2_c4c2_5d4b),
+    // What a writer wrote under his ticket came when he went on reading with it, and others read, too.
+    ("rwlock", Personality::Etcd, 0x2_c4c2_5ba5),
 ];
 
 #[test]

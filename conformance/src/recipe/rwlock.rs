@@ -8,7 +8,7 @@ use synod_core::error::ErrorKind;
 use synod_core::layer::fault::Verb;
 use synod_core::recipe::Token;
 use synod_core::recipe::rwlock::{ReadGuard, RwLock, WriteGuard};
-use synod_core::store::Expect;
+use synod_core::store::{Expect, Lifetime, Txn};
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -24,6 +24,7 @@ cases![
     "L-RW-1 L-RW-8" breaks [PredecessorGoneIsTurn WriterPassesReaders] => a_crowd_of_readers_and_writers_keeps_apart,
     "L-RW-4 L-RW-1" breaks [DowngradeQueuesAnew] => who_goes_on_reading_keeps_his_place,
     "L-RW-4 L-RW-2" breaks [DowngradeUntold] => who_goes_on_reading_lets_readers_in,
+    "L-MX-5 L-RW-4" breaks [WriterForEver] => what_a_writer_had_in_hand_does_not_happen_once_he_reads,
     "L-RW-7" breaks [LabelIsMode] => a_mode_is_not_what_somebody_says_of_himself,
     "L-MX-14 L-RW-2" breaks [WatchesFirst] => readers_are_woken_by_the_nearest_writer_alone,
     "L-X-1 L-MX-9" breaks [DroppedTicketStays] => a_read_or_write_dropped_at_any_await_leaves_nothing,
@@ -193,6 +194,29 @@ async fn who_goes_on_reading_lets_readers_in(world: World) {
     let _reading = answer(writing.downgrade().await);
     let _other = answer(lock(&world, &ann).try_read().await).expect("readers share");
     assert!(answer(lock(&world, &ann).try_write().await).is_none(), "two are reading");
+}
+
+async fn what_a_writer_had_in_hand_does_not_happen_once_he_reads(world: World) {
+    let client = world.client().await;
+    let data = world.at("data");
+    answer(client.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
+    let writes = async |txn: Txn| {
+        let txn = txn.set(data.clone(), "x", Expect::Any);
+        answer(client.transaction(txn).await).committed().is_some()
+    };
+    let writing = answer(lock(&world, &client).write().await);
+    assert!(writes(writing.txn()).await, "it is held");
+    let late = writing.txn();
+
+    let reading = answer(writing.downgrade().await);
+    let other = answer(lock(&world, &client).try_read().await).expect("readers share");
+
+    assert!(!writes(late).await, "others are reading");
+    assert!(writes(reading.txn()).await, "it is held");
+    answer(other.release().await);
+    let late = reading.txn();
+    answer(reading.release().await);
+    assert!(!writes(late).await, "it was given back");
 }
 
 async fn a_mode_is_not_what_somebody_says_of_himself(world: World) {

@@ -4,6 +4,8 @@ use std::fmt;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
+use tracing::Span;
+use tracing::field::{Empty, debug};
 
 use crate::clock::{self, Instant};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,17 +35,29 @@ pub struct Hold<K = ()> {
 struct Stay {
     recipe: &'static str,
     since: Instant,
+    span: Span,
+}
+
+impl Stay {
+    fn of(stub: &Stub, recipe: &'static str) -> Self {
+        let (path, token) = (stub.path(), stub.token());
+        let span = tracing::debug_span!("holding", recipe, %path, %token, held = Empty);
+        Self { recipe, since: clock::now(), span }
+    }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        meter::held(self.recipe, clock::elapsed(self.since));
+        let held = clock::elapsed(self.since);
+        meter::held(self.recipe, held);
+        self.span.record("held", debug(held));
     }
 }
 
 impl<K> Hold<K> {
     pub(crate) fn new(stub: Stub, recipe: &'static str, kind: K) -> Self {
-        Self { stub, kind, stay: Stay { recipe, since: clock::now() } }
+        let stay = Stay::of(&stub, recipe);
+        Self { stub, kind, stay }
     }
 
     /// The same, held as something else.
@@ -57,6 +71,7 @@ impl<K> Hold<K> {
         if !mutant::is(Mutant::TurnUncounted) {
             self.stub.pass_on();
         }
+        self.stay = Stay::of(&self.stub, self.stay.recipe);
         self
     }
 

@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
 
+use crate::clock;
 use crate::error::Result;
-use crate::line::Line;
 use crate::line::hold::Hold;
 use crate::line::token::Token;
+use crate::line::{Line, meter};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::Txn;
@@ -38,11 +39,14 @@ struct Waits<'a>(&'a Here);
 
 /// Waits for what is passed on here, up to `most` times, or else for the line.
 pub(crate) async fn enter(line: &Line, here: &Arc<Here>, most: u32) -> Result<PassingGuard> {
-    let waits = Waits::new(here);
+    let (since, waits) = (clock::now(), Waits::new(here));
     let mut turn = here.turn.clone().lock_owned().await;
     drop(waits);
     let hold = match turn.take().filter(Hold::is_held) {
-        Some(hold) => hold.passed_on(),
+        Some(hold) => {
+            meter::called(line.form().recipe, clock::elapsed(since), 0);
+            hold.passed_on()
+        }
         None => line.enter().await?.hold(()),
     };
     let (here, fenced) = (here.clone(), AtomicBool::new(false));

@@ -9,7 +9,7 @@ use futures_util::future::{pending, select};
 
 use crate::clock::{self, Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::doubt::Doubt;
+use crate::line::known::Known;
 use crate::line::token::Token;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -31,8 +31,8 @@ pub(crate) struct Stub {
     gone: AtomicBool,
     /// Whether the next ticket may have its name.
     renewable: AtomicBool,
-    /// Whether it was drawn in doubt.
-    doubt: Option<Doubt>,
+    /// If it counts only as it was last seen.
+    known: Option<Known>,
     drawn: Instant,
     /// The watch on it, while nobody waits with it.
     watch: Mutex<Option<Watch>>,
@@ -50,7 +50,7 @@ impl Stub {
             spent: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             renewable: AtomicBool::new(false),
-            doubt: None,
+            known: None,
             drawn: clock::now(),
             watch: Mutex::default(),
         };
@@ -74,16 +74,14 @@ impl Stub {
         self
     }
 
-    /// The create was sent more than once, and the store adds nothing to the name.
-    pub(super) fn drawn_in_doubt(mut self) -> Self {
-        if !mutant::is(Mutant::LateTwinTrusted) {
-            self.doubt = self.node.stat.map(Doubt::of);
-        }
+    /// It counts only as it was last seen: see [`Known`].
+    pub(super) fn counting_as_known(mut self) -> Self {
+        self.known = self.node.stat.map(Known::of);
         self
     }
 
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubt.is_some()
+    pub(super) fn counts_as_known(&self) -> bool {
+        self.known.is_some()
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -125,7 +123,8 @@ impl Stub {
         self.path()
     }
 
-    /// Adds the check that the node is there. Nobody else ever has its path, unless it was drawn in doubt.
+    /// Adds the check that the node is there. Nobody else ever has its path, or it counts only as
+    /// it was last seen.
     pub(crate) fn check(&self, txn: Txn) -> Txn {
         if mutant::is(Mutant::TxnUnguarded) {
             return txn;
@@ -135,16 +134,16 @@ impl Stub {
 
     /// How the node must be for something to be done to it or under it.
     pub(crate) fn expected(&self) -> Expect {
-        self.doubt.as_ref().map_or(Expect::Any, Doubt::expected)
+        self.known.as_ref().map_or(Expect::Any, Known::expected)
     }
 
     /// Takes note of what is at its path. Whether that is this ticket.
     pub(crate) fn learn(&self, stat: Stat) -> bool {
-        self.doubt.as_ref().is_none_or(|doubt| doubt.learn(stat))
+        self.known.as_ref().is_none_or(|known| known.learn(stat))
     }
 
-    /// Writes what others see of it, if it is there. [`Session::commit`] of one operation, but for one that was drawn
-    /// in doubt: if that was written to by others meanwhile it is looked at, and written again.
+    /// Writes what others see of it, if it is there. [`Session::commit`] of one operation, but for one that counts
+    /// only as it was last seen: if that was written to by others meanwhile it is looked at, and written again.
     pub(crate) async fn write(&self, data: Bytes) -> Result<Outcome> {
         loop {
             let set = Txn::new().set(self.path().clone(), data.clone(), self.expected());
@@ -160,9 +159,9 @@ impl Stub {
         }
     }
 
-    /// Looks at one that was drawn in doubt, whether it is there, and which version of it.
+    /// Looks at one that counts only as it was last seen, whether it is there, and which version of it.
     pub(crate) async fn look(&self) -> Result<bool> {
-        if !self.is_in_doubt() {
+        if !self.counts_as_known() {
             return Ok(true);
         }
         let node = Query::node(self.path().clone()).names_only();

@@ -218,7 +218,7 @@ impl Ticket {
     /// Whose turn it is, by what was seen, and whether no other ticket was.
     fn think(&mut self, view: &View) -> (Turn, bool) {
         let mut queue = Queue::of(view).sharing(&self.sharing);
-        if self.stub.is_in_doubt() {
+        if self.stub.counts_as_known() {
             // Made again by a late sending, it is another.
             queue = queue.placed(self.stub.path(), self.stub.sequence());
         }
@@ -384,8 +384,8 @@ impl Ticket {
     /// background: whoever was called does not wait for it.
     fn tell_those_behind(&self) {
         let told = self.form().room != Room::One && self.last.followed;
-        // One that was drawn in doubt said so then, for good.
-        if told && !self.stub.is_in_doubt() && !mutant::is(Mutant::CallUntold) {
+        // One that counts only as it was last seen said so when it was drawn, for good.
+        if told && !self.stub.counts_as_known() && !mutant::is(Mutant::CallUntold) {
             let (path, label) = (self.stub.path().clone(), self.line.label().clone());
             self.stub.session().rewrite(path, label);
         }

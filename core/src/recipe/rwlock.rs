@@ -55,9 +55,11 @@ pub struct RwLock {
 impl RwLock {
     /// The lock at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
+        let reading = Form::shared("rwlock read", "__READ__");
+        let writing = Form::shared("rwlock write", "__WRIT__").changing();
         Self {
-            reading: Line::new(client, path.clone(), Form::shared("rwlock read", "__READ__")),
-            writing: Line::new(client, path, Form::shared("rwlock write", "__WRIT__")),
+            reading: Line::new(client, path.clone(), reading),
+            writing: Line::new(client, path, writing),
         }
     }
 

@@ -31,8 +31,8 @@ pub use crate::line::permits::{Permit, Permits};
 ///
 /// # Others on the same path
 ///
-/// None. Curator's `InterProcessSemaphoreV2` counts whoever waits in the directory as one who holds, and takes a
-/// lock so that only one waits there; a line without a lock around it cannot be shared with it.
+/// Curator's `InterProcessSemaphoreV2`, with the lock that it takes around its leases taken, too: it counts whoever waits
+/// among them as one who holds. The guide to the recipes has the few lines. By itself, nobody.
 ///
 /// # Examples
 ///

@@ -1,18 +1,20 @@
-//! [`Doubt`]: what is known of a ticket whose draw was sent more than once.
+//! [`Known`]: what is known of a ticket that counts only as it was last seen.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::store::{Expect, Stat};
 
-/// A ticket of a draw that was sent more than once. Where the store adds nothing to a name, a sending that comes
-/// late may make the node again when somebody removed it, and another is in by then. So it counts only as it was
-/// when it was last seen to be this one's: whatever writes to it has to say so.
+/// A ticket that counts only as it was when it was last seen to be this one's: whatever writes to it has to say so.
+///
+/// One whose draw was sent more than once, where the store adds nothing to a name: a sending that comes late may make the
+/// node again when somebody removed it, and another is in by then. And one that stands for less once it was written to:
+/// what was to happen under it as it was may come late.
 #[derive(Debug)]
-pub(super) struct Doubt {
+pub(super) struct Known {
     seen: Mutex<Stat>,
 }
 
-impl Doubt {
+impl Known {
     /// As it was drawn.
     pub(super) fn of(drawn: Stat) -> Self {
         Self { seen: Mutex::new(drawn) }
@@ -51,7 +53,7 @@ mod tests {
 
     #[test]
     fn it_goes_by_the_latest_that_was_seen_of_this_ticket() {
-        let doubt = Doubt::of(stat(5, 5));
+        let doubt = Known::of(stat(5, 5));
         for (seen, is_this, expected) in [
             (stat(5, 5), true, 5),
             (stat(5, 8), true, 8),

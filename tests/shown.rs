@@ -1,0 +1,63 @@
+//! What recipes and what is had of them look like to who debugs.
+
+use std::fmt::Debug;
+use std::num::NonZeroU32;
+
+use synod::Path;
+use synod::recipe::election::Election;
+use synod::recipe::leader_latch::LeaderLatch;
+use synod::recipe::leader_selector::LeaderSelector;
+use synod::recipe::multi::MultiLock;
+use synod::recipe::mutex::Mutex;
+use synod::recipe::passing::PassingMutex;
+use synod::recipe::reentrant::{Owner, ReentrantMutex};
+use synod::recipe::rwlock::RwLock;
+use synod::recipe::semaphore::Semaphore;
+use synod::recipe::unfair::UnfairLock;
+
+fn path(name: &str) -> Path {
+    Path::new(&format!("/{name}")).expect("valid")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
+    const SAID: &str = "said-of-myself";
+    let client = &synod::connect("mem://shown").await.expect("memory is always there");
+    let one = NonZeroU32::MIN;
+    let mutex = Mutex::new(client, path("mutex")).label(SAID);
+    let rwlock = RwLock::new(client, path("rwlock")).label(SAID);
+    let semaphore = Semaphore::new(client, path("semaphore"), one).label(SAID);
+    let unfair = UnfairLock::new(client, path("unfair")).label(SAID);
+    let passing = PassingMutex::new(client, path("passing"), one).label(SAID);
+    let reentrant = ReentrantMutex::new(client, path("reentrant")).label(SAID);
+    let multi = MultiLock::new(client, [path("b"), path("a")]).expect("two of them").label(SAID);
+    let election = Election::new(client, path("election"));
+    let latch = LeaderLatch::new(client, path("latch")).label(SAID);
+    let selector = LeaderSelector::new(client, path("selector")).label(SAID);
+
+    // What is had of them meanwhile is not shown with them.
+    let ticket = mutex.enqueue().await.expect("free");
+    let passed = passing.lock().await.expect("free");
+    let entered = reentrant.lock(&Owner::new()).await.expect("free");
+    let leader = election.campaign(SAID).await.expect("free");
+
+    let recipes: [(&dyn Debug, &str); 10] = [
+        (&mutex, "Mutex { line: /mutex }"),
+        (&rwlock, "RwLock { reading: /rwlock, writing: /rwlock }"),
+        (&semaphore, "Semaphore { line: /semaphore }"),
+        (&unfair, "UnfairLock { line: /unfair }"),
+        (&passing, "PassingMutex { line: /passing, most: 1, here: Here { .. } }"),
+        (&reentrant, "ReentrantMutex { line: /reentrant, owners: Owners { .. } }"),
+        (&multi, "MultiLock { lines: [/a, /b] }"),
+        (&election, "Election { line: /election }"),
+        (&latch, "LeaderLatch { line: /latch }"),
+        (&selector, "LeaderSelector { line: /selector, interrupts: 0 }"),
+    ];
+    for (recipe, shown) in recipes {
+        assert_eq!(format!("{recipe:?}"), shown);
+    }
+    let proofs: [&dyn Debug; 4] = [&ticket, &passed, &entered, &leader];
+    for shown in proofs.map(|proof| format!("{proof:?}")) {
+        assert!(!shown.contains(SAID) && shown.len() < 400, "{shown}");
+    }
+}
