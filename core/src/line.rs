@@ -268,14 +268,15 @@ impl Line {
             let done = commit.done.pop().ok_or_else(stub::untold)?;
             let mut stub = Stub::new(session, done)?;
             let given = *stub.path() == path;
-            let in_doubt = given && !once && !mutant::is(Mutant::LateTwinTrusted);
+            let in_doubt = given && !once;
             let changes = self.form.changes && !mutant::is(Mutant::WriterForEver);
-            if in_doubt || changes {
+            let trusted = in_doubt && mutant::is(Mutant::LateTwinTrusted);
+            if (in_doubt || changes) && !trusted {
                 stub = stub.counting_as_known();
                 if !self.is_settled(&stub).await? {
                     continue;
                 }
-            } else if given && self.form.renews {
+            } else if given && !in_doubt && self.form.renews {
                 stub = stub.renewable();
             }
             return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));

@@ -21,7 +21,8 @@
 //! # What can be measured
 //!
 //! Every wait is a `tracing` span at the level of debug, with the recipe and the path, and in the end with how long
-//! it was (`waited`) and how many calls to the store it took (`calls`). With the feature `metrics`
+//! it was (`waited`) and how many calls to the store it took (`calls`); every hold is one, too, with the token, and in the
+//! end with how long it was (`held`). With the feature `metrics`
 //! there are histograms beside those of [`trace`](crate::layer::trace), each with the recipe as its label:
 //!
 //! | metric | what |
