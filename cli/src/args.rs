@@ -353,8 +353,9 @@ pub(crate) struct Running {
     /// that is less
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
-    /// The command and its arguments; behind -- if it begins with a hyphen
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    /// The command and its arguments; behind -- if it begins with a hyphen. Without one, it is held until
+    /// this is interrupted
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -381,10 +382,13 @@ its own; signals that synod gets are passed on to that. When what is held is
 lost, or the store has not answered for so long that it will be, the group gets
 SIGTERM, and SIGKILL after --grace.
 
+Without a command the name of the ticket is printed when it is held, and it is
+given back on Ctrl-C.
+
 Exit codes:
   that of the command, or 128 + N if signal N ended it
   75   somebody else has it (--try) or had it for too long (--timeout);
        -E names another
-  76   it was lost while the command ran, which was ended
+  76   it was lost while the command ran, which was ended, or while there was none
   126  the command cannot be run    127  there is no such command
   1    anything else, with a line that says what";

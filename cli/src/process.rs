@@ -210,8 +210,11 @@ async fn next<K>(
         Some(deadline) => sleep_until(deadline).map(|()| Next::GraceOver).boxed_local(),
         None => pending().boxed_local(),
     };
-    let endangered: LocalBoxFuture<'_, Next> =
-        if lost { pending().boxed_local() } else { Box::pin(endangered(held, session, grace)) };
+    let endangered: LocalBoxFuture<'_, Next> = if lost {
+        pending().boxed_local()
+    } else {
+        endangered(held, session, grace).map(|()| Next::Lost).boxed_local()
+    };
     let caught = async {
         match signals.next().await {
             Caught::Child => Next::Child,
@@ -223,7 +226,7 @@ async fn next<K>(
 }
 
 /// Waits until what is held is lost, or there is no more time than it takes to end in before it may be.
-async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Duration) -> Next {
+pub(crate) async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Duration) {
     let running_out = async {
         let status = session.status();
         loop {
@@ -238,5 +241,4 @@ async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Duration) -> Ne
     };
     let lost = async { held.lost().await };
     futures_util::future::select(Box::pin(lost), Box::pin(running_out)).await;
-    Next::Lost
 }

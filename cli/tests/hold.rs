@@ -356,6 +356,24 @@ fn a_command_has_the_terminal(on: &Server) {
     assert_eq!(on.standing("/tty"), 0);
 }
 
+/// As with etcdctl: without a command it is held until somebody ends that.
+fn without_a_command_it_is_held_until_interrupted(on: &Server) {
+    for name in ["INT", "TERM"] {
+        let mut held = Running::start(&mut on.synod(&["lock", "/bare"]));
+        let ticket = held.line();
+        assert!(ticket.starts_with("/bare/") && ticket.contains("lock-"), "{ticket}");
+        assert_eq!(on.code(&["lock", "--try", "/bare"]), Some(75));
+        held.signal(name);
+        held.ends_with(0);
+        assert_eq!(on.standing("/bare"), 0);
+    }
+    let mut leads = Running::start(&mut on.synod(&["elect", "--json", "/bare-elect"]));
+    let told: serde_json::Value = serde_json::from_str(&leads.line()).expect("JSON");
+    assert!(told["token"].as_u64() > Some(0), "{told}");
+    assert_eq!(on.code(&["delete", told["path"].as_str().expect("a path")]), Some(0));
+    leads.ends_with(76);
+}
+
 type Scene = (&'static str, fn(&Server));
 
 const SCENES: &[Scene] = &[
@@ -375,6 +393,10 @@ const SCENES: &[Scene] = &[
     ("some_share", some_share),
     ("one_leads_and_the_next_after_him", one_leads_and_the_next_after_him),
     ("a_command_has_the_terminal", a_command_has_the_terminal),
+    (
+        "without_a_command_it_is_held_until_interrupted",
+        without_a_command_it_is_held_until_interrupted,
+    ),
 ];
 
 type Stand = &'static LazyLock<Result<Server, String>>;

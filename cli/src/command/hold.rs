@@ -1,4 +1,4 @@
-//! `lock` and `elect`: a command that runs while something is held.
+//! `lock` and `elect`: a command that runs while something is held, or nothing but that.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use serde_json::json;
 use synod::client::Client;
 use synod::error::Result as StoreResult;
 use synod::path::Path;
@@ -20,8 +21,9 @@ use tokio::time::{Instant, timeout};
 use crate::args::{Common, Elect, Lock, Running};
 use crate::command::connect;
 use crate::failure::Failure;
+use crate::output;
 use crate::process::signals::Signals;
-use crate::process::{End, Job};
+use crate::process::{End, Job, endangered};
 use crate::progress::Progress;
 
 /// What to exit with when what was held was lost.
@@ -75,18 +77,18 @@ pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
                 semaphore.acquire(one).await.map(Some)
             }
         };
-        return hold(&client, &path, entering, (running, time)).await;
+        return hold(common, &client, &path, entering, (running, time)).await;
     }
     if lock.shared {
         let shared = RwLock::new(&client, path.clone()).label(label);
         let entering =
             async { if tries { shared.try_read().await } else { shared.read().await.map(Some) } };
-        return hold(&client, &path, entering, (running, time)).await;
+        return hold(common, &client, &path, entering, (running, time)).await;
     }
     let mutex = Mutex::new(&client, path.clone()).label(label);
     let entering =
         async { if tries { mutex.try_lock().await } else { mutex.lock().await.map(Some) } };
-    hold(&client, &path, entering, (running, time)).await
+    hold(common, &client, &path, entering, (running, time)).await
 }
 
 pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> {
@@ -100,22 +102,24 @@ pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> 
             election.campaign(value).await.map(Some)
         }
     };
-    hold(&client, &path, entering, (elect.running, time)).await
+    hold(common, &client, &path, entering, (elect.running, time)).await
 }
 
 /// Enters, runs the command, and leaves. Whatever happens, the store is told that it is over.
 async fn hold<K>(
+    common: &Common,
     client: &Client,
     path: &Path,
     entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
     (running, time): (Running, Time),
 ) -> Result<(), Failure> {
-    let done = hold_open(client, path, entering, (running, time)).await;
+    let done = hold_open(common, client, path, entering, (running, time)).await;
     let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
     done
 }
 
 async fn hold_open<K>(
+    common: &Common,
     client: &Client,
     path: &Path,
     entering: impl Future<Output = StoreResult<Option<Hold<K>>>>,
@@ -138,6 +142,9 @@ async fn hold_open<K>(
         Ok(Err(error)) => return Err(error.into()),
         Err(_late) => return given_up(format!("{path} was not to be had within {time}")),
     };
+    if running.command.is_empty() {
+        return linger(common, client, path, held, &mut signals).await;
+    }
     let job = Job { command: running.command, environment: environment(path, &held), grace };
     let ended = job.run_while(client, &held, &mut signals).await;
     match ended? {
@@ -149,6 +156,32 @@ async fn hold_open<K>(
             Err(Failure::Exit(LOST, Some(format!("{path} was lost before the command ended"))))
         }
     }
+}
+
+/// Holds on until a signal comes, where there is no command; says in what, first.
+async fn linger<K>(
+    common: &Common,
+    client: &Client,
+    path: &Path,
+    held: Hold<K>,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let session = client.session().await?;
+    let (ticket, token) = (held.path().as_str(), held.token());
+    if common.json {
+        output::object(&json!({ "path": ticket, "token": token.revision().get() }))?;
+    } else {
+        output::line(ticket)?;
+    }
+    let lost = matches!(
+        select(pin!(endangered(&held, &session, Duration::ZERO)), pin!(signals.fatal())).await,
+        Either::Left(_)
+    );
+    if lost {
+        return Err(Failure::Exit(LOST, Some(format!("{path} was lost"))));
+    }
+    let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
+    Ok(())
 }
 
 /// What the command is told.
