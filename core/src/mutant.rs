@@ -134,8 +134,7 @@ mistakes! {
         DoubtUntold = "does not tell those behind a ticket that was drawn in doubt to look themselves",
         ReaderPassesWriters = "lets a reader in past the writers who wait",
         WriterPassesReaders = "lets a writer in when no writer is ahead",
-        WriterForEver =
-            "takes a ticket for a writer's though he goes on reading with it",
+        WriterForEver = "takes a ticket for a writer's though he goes on reading with it",
         DowngradeQueuesAnew = "takes a new place in the line to go on reading",
         DowngradeUntold = "goes on reading, and lets nobody read with it",
         LabelIsMode = "takes what a writer says of himself for his giving up to write",

@@ -179,13 +179,19 @@ fn gone(name: i64, number: i64, revision: i64) -> WatchResponse {
     says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
 }
 
+/// Somebody waits for another to go, as [`wait`], is watched under this name, and told that it went.
+fn wait_until_gone(roster: &mut Roster, id: i64, name: i64) -> Watch {
+    let (watch, _opened) = wait(roster, id);
+    send_all(roster);
+    roster.hear(created(name));
+    roster.hear(gone(name, id, 9));
+    watch
+}
+
 #[test]
 fn who_waits_again_soon_for_what_was_gone_finds_it_watched() {
     let mut roster = Roster::default();
-    let _first = wait(&mut roster, 1);
-    send_all(&mut roster);
-    roster.hear(created(1));
-    roster.hear(gone(1, 1, 9));
+    let _first = wait_until_gone(&mut roster, 1, 1);
     roster.remove(1, soon());
     assert_eq!(send_all(&mut roster), 0);
     assert!(roster.is_empty() && roster.rests_until().is_some());
@@ -211,10 +217,7 @@ fn who_waits_again_soon_for_what_was_gone_finds_it_watched() {
 #[test]
 fn what_tells_nobody_anything_does_not_rest_on() {
     let mut roster = Roster::default();
-    let _first = wait(&mut roster, 1);
-    send_all(&mut roster);
-    roster.hear(created(1));
-    roster.hear(gone(1, 1, 9));
+    let _first = wait_until_gone(&mut roster, 1, 1);
     roster.remove(1, soon());
     roster.hear(gone(1, 1, 10));
     assert!(matches!(roster.request(), Some(Request::Cancel(1))));
@@ -227,10 +230,7 @@ fn what_tells_nobody_anything_does_not_rest_on() {
     assert!(matches!(roster.request(), Some(Request::Cancel(2))));
     // Or is listened to again.
     send_all(&mut roster);
-    let _third = wait(&mut roster, 3);
-    send_all(&mut roster);
-    roster.hear(created(3));
-    roster.hear(gone(3, 3, 11));
+    let _third = wait_until_gone(&mut roster, 3, 3);
     let _fourth = asks(&mut roster, 4, &Query::until_gone(path("/n3")));
     roster.remove(3, soon());
     roster.remove(4, soon());
@@ -255,10 +255,7 @@ fn few_watches_rest_and_none_beyond_its_stream() {
     let mut roster = Roster::default();
     let mut kept = Vec::new();
     for id in 1..=6 {
-        kept.push(wait(&mut roster, id));
-        send_all(&mut roster);
-        roster.hear(created(id));
-        roster.hear(gone(id, id, 9));
+        kept.push(wait_until_gone(&mut roster, id, id));
     }
     for id in 1..=6 {
         roster.remove(id, soon());
@@ -283,10 +280,7 @@ fn a_watch_that_was_refused_or_doubled_does_not_rest() {
     assert!(roster.rests_until().is_none());
     assert_eq!(send_all(&mut roster), 1, "the end of the one; the other was never sent");
 
-    let _second = wait(&mut roster, 1);
-    send_all(&mut roster);
-    roster.hear(created(3));
-    roster.hear(gone(3, 1, 10));
+    let _second = wait_until_gone(&mut roster, 1, 3);
     roster.remove(1, soon());
     let cancelled = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
     assert_eq!(roster.hear(says(cancelled)), Heard::Fine);

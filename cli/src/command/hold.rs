@@ -149,7 +149,7 @@ async fn hold_open<K>(
     let ended = job.run_while(client, &held, &mut signals).await;
     match ended? {
         End::Exited(code) => {
-            let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
+            leave(held).await;
             if code == 0 { Ok(()) } else { Err(Failure::Exit(code, None)) }
         }
         End::Lost => {
@@ -180,8 +180,13 @@ async fn linger<K>(
     if lost {
         return Err(Failure::Exit(LOST, Some(format!("{path} was lost"))));
     }
-    let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
+    leave(held).await;
     Ok(())
+}
+
+/// Gives it back, or leaves that to the end of the session if the store does not answer.
+async fn leave<K>(held: Hold<K>) {
+    let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
 }
 
 /// What the command is told.
