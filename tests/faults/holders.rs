@@ -14,8 +14,8 @@ use crate::scene::{Actor, Scene, TTL, at, eventually};
 /// How many processes stand in each line.
 const HOLDERS: usize = 3;
 
-/// Who stands in all lines, and somebody who looks on.
-struct Company {
+/// Processes that contend for a lock of each kind, and an observer.
+pub(crate) struct Company {
     bob: Arc<Actor>,
     holders: Vec<Arc<Actor>>,
 }
@@ -26,7 +26,7 @@ fn name(room: Room) -> String {
 }
 
 impl Company {
-    async fn gather(scene: &mut Scene) -> Self {
+    pub(crate) async fn gather(scene: &mut Scene) -> Self {
         let bob = scene.client().await;
         for room in Room::ALL {
             bob.done(bob.create(&format!("data/{}", name(room)))).await;
@@ -37,6 +37,11 @@ impl Company {
         }
         company.all_go_on(scene).await;
         company
+    }
+
+    /// The processes that contend.
+    pub(crate) fn holders(&self) -> &[Arc<Actor>] {
+        &self.holders
     }
 
     /// One more process.
@@ -93,7 +98,7 @@ impl Company {
     }
 
     /// Waits until each has held each once more.
-    async fn all_go_on(&self, scene: &Scene) {
+    pub(crate) async fn all_go_on(&self, scene: &Scene) {
         let since = now();
         for ann in &self.holders {
             for room in Room::ALL {
@@ -104,7 +109,7 @@ impl Company {
     }
 
     /// All leave, and nothing is left.
-    async fn leave(&self) {
+    pub(crate) async fn leave(&self) {
         for ann in &self.holders {
             match ann.call(Op::Close).await {
                 End::Ok(_) => {}
@@ -170,7 +175,7 @@ pub(crate) async fn stopped(scene: &mut Scene) {
         What::Holding { holding } if holding.end == Some(Ending::Refused) => Some(()),
         _ => None,
     });
-    assert!(refused.is_some(), "nobody wrote in the name of what he had lost");
+    assert!(refused.is_some(), "no write was refused that was made in the name of a lost hold");
     company.leave().await;
 }
 

@@ -94,18 +94,33 @@ pub(crate) async fn killed(scene: &mut Scene) {
     .await;
 }
 
+/// A leader is paused for longer than the session's time to live, and resumed. The session, which the next leader keeps
+/// alive, goes on. Servers that have the defect must still show it, or the excuse for them has to go.
 pub(crate) async fn old_leader(scene: &mut Scene) {
+    /// How often at most an affected cluster is given the occasion.
+    const OCCASIONS: usize = 12;
+
     let [ann, bob] = watched(scene).await;
-    for round in 0..2 {
+    let is_affected = scene.has_defect();
+    for round in 0..if is_affected { OCCASIONS } else { 2 } {
+        let session = ann.session();
         let leader = scene.leader().await;
         scene.pause(leader);
-        // What the old leader thinks of the session runs out.
+        // By the clock of the paused leader the session expires.
         sleep(TTL * 2).await;
+        let renewed = ann.believes().as_deref() == Some("live");
         scene.resume(leader);
         sleep(TTL / 3).await;
         bob.insists(|| bob.create(&format!("d/n{round}"))).await;
         ann.insists(|| ann.ephemeral(&format!("d/e{round}"))).await;
+        if renewed && ann.session() != session {
+            scene.breach("L-SES-2", format!("session {session:x?} ended, though it was renewed"));
+        }
+        if is_affected && scene.defects_shown().await > 0 {
+            return;
+        }
     }
+    assert!(!is_affected, "the defect did not show in {OCCASIONS} rounds: is it still there?");
 }
 
 pub(crate) async fn expired(scene: &mut Scene) {

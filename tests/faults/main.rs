@@ -24,15 +24,18 @@ use synod_conformance::wrong::Mistake::{
 use synod_conformance::wrong::Wrong;
 use synod_core::mutant::Mutant::{self, CertainUntilTold, PredecessorGoneIsTurn, TxnUnguarded};
 
+use crate::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 
+mod defect;
 mod holders;
 mod lives;
 mod moves;
 mod outages;
 mod scene;
 mod servers;
+mod signs;
 mod soak;
 mod writes;
 
@@ -57,15 +60,21 @@ struct Scenario {
     catches: &'static [Mistake],
     /// Others that clients make.
     more: &'static [Fault],
+    /// The defects of servers that it may show.
+    defects: &'static [Defect],
 }
 
 const fn scenario(name: &'static str, act: Act, catches: &'static [Mistake]) -> Scenario {
-    Scenario { name, act, catches, more: &[] }
+    Scenario { name, act, catches, more: &[], defects: &[] }
 }
 
 impl Scenario {
     const fn and(self, more: &'static [Fault]) -> Self {
         Self { more, ..self }
+    }
+
+    const fn may_show(self, defects: &'static [Defect]) -> Self {
+        Self { defects, ..self }
     }
 }
 
@@ -194,12 +203,14 @@ const HOLDERS: &[Scenario] = &[
         |s| Box::pin(holders::killed_server(s)),
         &[WatchSilentAfterOutage],
     ),
-    scenario(
-        "a_server_that_stands_still_lets_no_two_hold_anything",
-        |s| Box::pin(holders::paused_server(s)),
-        &[WatchSilentAfterOutage],
-    ),
 ];
+
+/// A server under holders is paused: on etcd old servers have a defect here.
+const PAUSED: Scenario = scenario(
+    "a_server_that_stands_still_lets_no_two_hold_anything",
+    |s| Box::pin(holders::paused_server(s)),
+    &[WatchSilentAfterOutage],
+);
 
 /// What happens to etcd only.
 const ETCD: &[Scenario] = &[
@@ -212,18 +223,26 @@ const ETCD: &[Scenario] = &[
         "a_leader_that_stood_still_ends_no_session_of_the_next",
         |s| Box::pin(lives::old_leader(s)),
         &[],
-    ),
+    )
+    .may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
+    PAUSED.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
 ];
 
 /// What happens to ZooKeeper only.
-const ZOOKEEPER: &[Scenario] =
-    &[scenario("a_node_that_replaced_a_container_stays", |s| Box::pin(writes::replaced(s)), &[])];
+const ZOOKEEPER: &[Scenario] = &[
+    scenario("a_node_that_replaced_a_container_stays", |s| Box::pin(writes::replaced(s)), &[]),
+    PAUSED,
+];
 
-const SOAK: &[Scenario] = &[scenario(
+/// Random faults, for as long as `SYNOD_SOAK` says.
+const SOAK: Scenario = scenario(
     "whatever_happens_no_law_is_broken",
     |s| Box::pin(soak::anything(s)),
     &[RetriesBlindly, LocalGoesBack],
-)];
+);
+
+/// A bounded piece of it, in each run by another seed.
+const PIECE: Scenario = Scenario { act: |s| Box::pin(soak::a_piece(s)), ..SOAK };
 
 /// One kind of servers, and what happens to them.
 #[derive(Clone, Copy)]
@@ -233,6 +252,7 @@ struct Stage {
     size: usize,
     missing: fn() -> Option<String>,
     scenarios: &'static [&'static [Scenario]],
+    soak: &'static [Scenario],
 }
 
 const ZOOKEEPERS: Stage = Stage {
@@ -240,7 +260,8 @@ const ZOOKEEPERS: Stage = Stage {
     start: |size| Ok(Box::new(ZooKeeper::start(size)?)),
     size: SIZE,
     missing: ZooKeeper::missing,
-    scenarios: &[BOTH, ZOOKEEPER, HOLDERS],
+    scenarios: &[BOTH, ZOOKEEPER, HOLDERS, &[PIECE]],
+    soak: &[SOAK],
 };
 
 const ETCDS: Stage = Stage {
@@ -248,14 +269,15 @@ const ETCDS: Stage = Stage {
     start: |size| Ok(Box::new(Etcd::start(size)?)),
     size: SIZE,
     missing: Etcd::missing,
-    scenarios: &[BOTH, ETCD, HOLDERS],
+    scenarios: &[BOTH, ETCD, HOLDERS, &[PIECE.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])]],
+    soak: &[SOAK.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])],
 };
 
 const STAGES: [Stage; 4] = [
     ZOOKEEPERS,
     ETCDS,
-    Stage { name: "one_zookeeper", size: 1, scenarios: &[HOLDERS], ..ZOOKEEPERS },
-    Stage { name: "one_etcd", size: 1, scenarios: &[HOLDERS], ..ETCDS },
+    Stage { name: "one_zookeeper", size: 1, scenarios: &[HOLDERS, &[PAUSED]], ..ZOOKEEPERS },
+    Stage { name: "one_etcd", size: 1, scenarios: &[HOLDERS, &[PAUSED]], ..ETCDS },
 ];
 
 fn main() -> ExitCode {
@@ -271,7 +293,7 @@ fn main() -> ExitCode {
     for stage in STAGES {
         let scenarios: &[&[Scenario]] = match soak::minutes() {
             Some(_) if stage.size < SIZE => &[],
-            Some(_) => &[SOAK],
+            Some(_) => &[stage.soak],
             None => stage.scenarios,
         };
         let scenarios = scenarios.iter().copied().flatten();
@@ -292,8 +314,8 @@ fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
         return of_stores.chain(scenario.more.iter().copied()).map(shows).collect();
     }
     let play = move |name: &str| match soak::minutes() {
-        Some(minutes) => soak::repeat(minutes, |seed| play(name, stage, scenario.act, None, seed)),
-        None => play(name, stage, scenario.act, None, soak::seed()?),
+        Some(minutes) => soak::repeat(minutes, |seed| play(name, stage, scenario, None, seed)),
+        None => play(name, stage, scenario, None, soak::seed()?),
     };
     vec![trial(stage, name, play)]
 }
@@ -315,14 +337,21 @@ fn trial(
 }
 
 /// Plays a scenario to its end, and judges what was taken down.
-fn play(name: &str, stage: Stage, act: Act, fault: Option<Fault>, seed: u64) -> Result<(), String> {
+fn play(
+    name: &str,
+    stage: Stage,
+    scenario: &Scenario,
+    fault: Option<Fault>,
+    seed: u64,
+) -> Result<(), String> {
     // The servers are started and waited for on a thread that their proxies do not run on.
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     let played = runtime.block_on(async {
-        let mut scene = Scene::open(name, (stage.start)(stage.size)?, fault, seed)?;
-        act(&mut scene).await;
+        let scene = Scene::open(name, (stage.start)(stage.size)?, fault, seed)?;
+        let mut scene = scene.may_show(scenario.defects);
+        (scenario.act)(&mut scene).await;
         scene.judge().await
     });
     runtime.shutdown_background();
@@ -331,12 +360,17 @@ fn play(name: &str, stage: Stage, act: Act, fault: Option<Fault>, seed: u64) -> 
 
 /// Whether the scenario goes wrong as it should when every client makes this mistake.
 fn shows(name: &str, stage: Stage, scenario: &Scenario, fault: Fault) -> Result<(), String> {
-    let work = || play(name, stage, scenario.act, Some(fault), soak::seed()?);
-    match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(Ok(())) => Err(format!("nobody noticed that every client {}", fault.what())),
-        Ok(Err(why)) if why.starts_with(NO_VERDICT) => Err(why),
-        Ok(Err(_)) | Err(_) => Ok(()),
+    let work = || play(name, stage, scenario, Some(fault), soak::seed()?);
+    let shown = match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(Ok(())) => return Err(format!("not noticed: every client {}", fault.what())),
+        Ok(Err(why)) => why,
+        Err(panic) => signs::message(panic.as_ref()),
+    };
+    let signs = signs::of(fault);
+    if signs.iter().any(|sign| shown.contains(sign)) {
+        return Ok(());
     }
+    Err(format!("every client {}, and none of {signs:?} is in: {shown}", fault.what()))
 }
 
 /// Is a client: does what its input says.

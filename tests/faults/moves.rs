@@ -91,11 +91,12 @@ pub(crate) async fn watching(scene: &mut Scene) {
         })
         .await;
     }
-    comes_and_goes(&bob).await;
+    comes_and_goes(&ann, &bob).await;
 }
 
-/// Nothing is wrong any more, so that all of this is told.
-async fn comes_and_goes(bob: &Actor) {
+/// Nothing is wrong any more, so that a watch that begins now reports all of this without reading again.
+async fn comes_and_goes(ann: &Actor, bob: &Actor) {
+    ann.insists(|| Op::Observe { path: at("d") }).await;
     for name in ["u", "v", "w"] {
         let path = format!("d/{name}");
         bob.done(bob.create(&path)).await;
@@ -135,5 +136,5 @@ async fn while_cut_off(scene: &mut Scene, compact: bool) {
         eventually("it is connected again", knows).await;
         assert_ne!(ann.believes().as_deref(), Some("lost"), "so that the watch is the same");
     }
-    comes_and_goes(&bob).await;
+    comes_and_goes(&ann, &bob).await;
 }

@@ -15,7 +15,9 @@ use crate::servers::SIZE;
 /// How many registers there are.
 const REGISTERS: u64 = 4;
 /// How many calls each client makes: not more of a register than the search for an order takes.
-const CALLS: usize = 120;
+pub(crate) const CALLS: usize = 120;
+/// The time to live of the sessions that clients open while they work, in milliseconds.
+const SESSION: u64 = 3_000;
 
 /// Some clients.
 pub(crate) async fn clients(scene: &mut Scene) -> Vec<Arc<Actor>> {
@@ -36,12 +38,14 @@ pub(crate) async fn prepare(clients: &[Arc<Actor>], dir: &str) {
     }
 }
 
-/// Has a client do this and that, whatever comes of it, with pauses of up to so many milliseconds.
-pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, pause: u64) {
-    for _ in 0..CALLS {
+/// Has a client make some calls of all kinds, whatever they come to, with pauses of up to `pause` milliseconds.
+pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, pause: u64) {
+    own(ann, dir).await;
+    for _ in 0..calls {
         let register = format!("{dir}/r/{}", chance.below(REGISTERS));
         let node = format!("{dir}/d/{}", chance.below(6));
-        let end = match chance.below(12) {
+        let lasting = format!("{dir}/d/lasting{}", chance.below(4));
+        let end = match chance.below(14) {
             0 | 1 => ann.read(&register, false).await,
             2..5 => {
                 let read = ann.read(&register, false).await;
@@ -56,11 +60,15 @@ pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, pause: u64) {
             8 => ann.call(ann.ephemeral(&node)).await,
             9 => ann.call(Op::Delete { path: at(&node) }).await,
             10 => ann.list(&format!("{dir}/d"), true).await,
+            11 => ann.call(ann.create(&lasting)).await,
+            12 => ann.call(Op::Delete { path: at(&lasting) }).await,
             _ => ann.read(&register, true).await,
         };
         match end {
             End::Fail(why) if why.starts_with("SessionLost") => {
-                if !matches!(ann.client.call(Op::Open { ttl: 3_000 }).await, End::Ok(_)) {
+                if matches!(ann.call(Op::Open { ttl: SESSION }).await, End::Ok(_)) {
+                    own(ann, dir).await;
+                } else {
                     sleep(Duration::from_millis(200)).await;
                 }
             }
@@ -69,18 +77,24 @@ pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, pause: u64) {
     }
 }
 
+/// Creates a node that goes only with its session: when it goes, a watch of the directory reports when the session ended.
+async fn own(ann: &Actor, dir: &str) {
+    let _may_fail = ann.call(ann.ephemeral(&format!("{dir}/d/own{}", ann.value()))).await;
+}
+
 /// Has all of them work while something happens, and once more when it is over.
 async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene)) {
     let clients = clients(scene).await;
     prepare(&clients, "w").await;
     let chance = scene.chance.clone();
-    let working = clients.iter().map(|ann| work(&chance, ann, "w", 30));
+    let working = clients.iter().map(|ann| work(&chance, ann, "w", CALLS, 30));
     join(join_all(working), happens(scene)).await;
     scene.heal().await;
     for ann in &clients {
         ann.insists(|| ann.set("w/r/0")).await;
     }
-    // By now everybody is connected, and is told of everything.
+    // By now everybody is connected: a watch that begins now reports all of this without reading again.
+    clients[0].insists(|| Op::Observe { path: at("w/d") }).await;
     let ann = &clients[1];
     for name in ["x", "y", "z"] {
         let path = format!("w/d/{name}");

@@ -1,7 +1,7 @@
 //! [`Scene`]: servers, clients that are processes of their own, and the record of what happens to
 //! them.
 
-#![expect(clippy::print_stdout, reason = "what is excused is said")]
+#![expect(clippy::print_stdout, reason = "excused breaches are reported")]
 
 use std::path::Path;
 use std::process::Command;
@@ -18,6 +18,7 @@ use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::{Lost, Pipe};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::defect::Defect;
 use crate::servers::{SIZE, Servers};
 use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 
@@ -37,6 +38,10 @@ pub(crate) struct Scene {
     seed: u64,
     /// What every client gets wrong.
     mistake: Option<Fault>,
+    /// The defects of servers that this scene may show.
+    defects: &'static [Defect],
+    /// What the scene itself found wrong.
+    breaches: Vec<Breach>,
     /// Servers that do not run, and those that stand still or are cut off.
     killed: Vec<usize>,
     paused: Vec<usize>,
@@ -73,10 +78,35 @@ impl Scene {
             values,
             seed,
             mistake,
+            defects: &[],
+            breaches: Vec::new(),
             killed: Vec::new(),
             paused: Vec::new(),
             parted: Vec::new(),
         })
+    }
+
+    /// Lets the scene show these defects of its servers.
+    pub(crate) fn may_show(mut self, defects: &'static [Defect]) -> Self {
+        self.defects = defects;
+        self
+    }
+
+    /// Adds what the scene itself found wrong just now. [`Scene::judge`] reports it.
+    pub(crate) fn breach(&mut self, law: &'static str, what: String) {
+        self.breaches.push(Breach::new(law, what).at(now()));
+    }
+
+    /// Whether these servers have a defect that this scene may show.
+    pub(crate) fn has_defect(&self) -> bool {
+        let version = self.servers.version().expect("the servers run");
+        self.defects.iter().any(|defect| defect.affects(&version))
+    }
+
+    /// The breaches so far that a defect of the servers explains.
+    pub(crate) async fn defects_shown(&mut self) -> usize {
+        let (found, record) = self.found().await.expect("the servers report what they kept");
+        found.len() - self.without_defects(&record, found).len()
     }
 
     /// A client with a session.
@@ -213,19 +243,11 @@ impl Scene {
     pub(crate) async fn judge(mut self) -> Result<(), String> {
         self.heal().await;
         let eve = self.client().await;
-        let found = self.settled(&eve).await?;
-        let record = Record::of(&self.book.entries());
+        let (found, record) = self.settled(&eve).await?;
         if !record.indeterminate.is_empty() {
             return Err(format!("{NO_VERDICT}{:?} may not have happened", record.indeterminate));
         }
-        let mut found = found;
-        found.retain(|breach| match self.servers.defect(breach.law, record.stood_still) {
-            Some(defect) => {
-                println!("known defect: {defect}: {breach}");
-                false
-            }
-            None => true,
-        });
+        let found = self.without_defects(&record, found);
         if found.is_empty() {
             return self.book.discard().map_err(|error| error.to_string());
         }
@@ -238,25 +260,48 @@ impl Scene {
         ))
     }
 
-    /// What is wrong when all watches had the time to hear of everything.
-    async fn settled(&mut self, eve: &Actor) -> Result<Vec<Breach>, String> {
+    /// The breaches that no defect of the servers explains.
+    fn without_defects(&self, record: &Record, mut found: Vec<Breach>) -> Vec<Breach> {
+        if self.defects.is_empty() {
+            return found;
+        }
+        let version = self.servers.version().expect("the servers run");
+        found.retain(|breach| {
+            let defect = self.defects.iter().find(|it| it.excuses(&version, record, breach));
+            if let Some(defect) = defect {
+                println!("known defect: {}: {breach}", defect.what);
+            }
+            defect.is_none()
+        });
+        found
+    }
+
+    /// The breaches, once every watch had the time to report every change.
+    async fn settled(&mut self, eve: &Actor) -> Result<(Vec<Breach>, Record), String> {
         let end = Instant::now() + PATIENCE;
         loop {
             eve.list("", false).await;
-            let facts = self.servers.facts().await?;
-            let told =
-                |fact| Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } };
-            let mut entries = self.book.entries();
-            entries.extend(facts.iter().cloned().map(told));
-            let found = Record::of(&entries).breaches();
-            // What one only has not heard of yet he may still hear.
+            let (found, record) = self.found().await?;
+            // A watch that lacks only an event may still report it.
             let waits = found.iter().all(|breach| breach.law == "L-WAT-6");
             if found.is_empty() || !waits || Instant::now() > end {
-                self.book.truth(facts);
-                return Ok(found);
+                self.book.truth(record.facts.clone());
+                return Ok((found, record));
             }
             sleep(Duration::from_millis(200)).await;
         }
+    }
+
+    /// The breaches up to now, and the record that they are in.
+    async fn found(&mut self) -> Result<(Vec<Breach>, Record), String> {
+        let facts = self.servers.facts().await?;
+        let truth = |fact| Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } };
+        let mut entries = self.book.entries();
+        entries.extend(facts.into_iter().map(truth));
+        let record = Record::of(&entries);
+        let mut found = record.breaches();
+        found.extend(self.breaches.iter().cloned());
+        Ok((found, record))
     }
 }
 

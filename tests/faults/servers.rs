@@ -2,7 +2,6 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::process::Command;
 
 use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
@@ -33,9 +32,8 @@ pub(crate) trait Servers: Send {
     async fn expire(&self, session: u64) -> io::Result<()>;
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
-    /// Why these servers break a law of which the stores know nothing: a defect of their version.
-    /// `stood_still` is whether one of them did.
-    fn defect(&self, law: &str, stood_still: bool) -> Option<&'static str>;
+    /// The version of these servers, by its numbers.
+    fn version(&self) -> Result<Vec<u32>, String>;
     /// Forgets what is past, where servers do.
     async fn compact(&mut self) -> Result<(), String>;
 }
@@ -122,10 +120,9 @@ impl Servers for ZooKeeper {
         self.servers.facts().map_err(|error| error.to_string())
     }
 
-    fn defect(&self, law: &str, _stood_still: bool) -> Option<&'static str> {
-        (law == "L-KV-8").then_some(
-            "the server collects by path what it took for an empty container, and a node stood there",
-        )
+    fn version(&self) -> Result<Vec<u32>, String> {
+        let version = self.servers.version().ok_or("ZooKeeper does not report its version")?;
+        Ok(numbers(&version))
     }
 
     async fn compact(&mut self) -> Result<(), String> {
@@ -138,7 +135,6 @@ pub(crate) struct Etcd {
     servers: Cluster,
     callers: Callers,
     names: Vec<String>,
-    version: Vec<u32>,
     /// What was told of the past before it was forgotten.
     facts: Vec<Fact>,
     /// Up to which revision.
@@ -156,7 +152,7 @@ impl Etcd {
         flavour.fsync = true;
         let (servers, callers) = Cluster::start_apart(size, &flavour)?;
         let names = servers.names();
-        Ok(Self { servers, callers, names, version: version(), facts: Vec::new(), told: 0 })
+        Ok(Self { servers, callers, names, facts: Vec::new(), told: 0 })
     }
 
     async fn client(&self) -> Result<Client, etcd_client::Error> {
@@ -183,14 +179,9 @@ impl Etcd {
     }
 }
 
-/// The first version whose leaders ask before they end a lease.
-const MENDED: [u32; 3] = [3, 4, 31];
-
-fn version() -> Vec<u32> {
-    let said = Command::new("etcd").arg("--version").output().map(|said| said.stdout);
-    let said = String::from_utf8(said.unwrap_or_default()).unwrap_or_default();
-    let number = said.lines().find_map(|line| line.strip_prefix("etcd Version: "));
-    number.unwrap_or_default().split('.').filter_map(|part| part.trim().parse().ok()).collect()
+/// The numbers of a version such as `3.4.23`.
+fn numbers(version: &str) -> Vec<u32> {
+    version.split('.').map_while(|part| part.trim().parse().ok()).collect()
 }
 
 /// What an event of etcd's says in our terms.
@@ -241,13 +232,8 @@ impl Servers for Etcd {
         Ok(self.facts.clone())
     }
 
-    fn defect(&self, law: &str, stood_still: bool) -> Option<&'static str> {
-        let old = self.version.as_slice() < MENDED.as_slice();
-        // Whoever is certain of his session holds what he holds.
-        let certain = ["L-SES-2", "L-MX-1", "L-RW-1", "L-SEM-1", "L-EL-1"];
-        (old && stood_still && certain.contains(&law)).then_some(
-            "before 3.4.31 a leader that stood still ends the leases that the next one kept alive",
-        )
+    fn version(&self) -> Result<Vec<u32>, String> {
+        Ok(numbers(&Cluster::version()?))
     }
 
     async fn compact(&mut self) -> Result<(), String> {

@@ -1,4 +1,4 @@
-//! Whatever happens, for as long as one likes.
+//! Random faults over every kind of work: registers, tickets, directories, locks, permits and elections.
 
 #![expect(clippy::print_stdout, reason = "who waits for so long is told how it goes")]
 
@@ -13,11 +13,12 @@ use synod_conformance::harness::Link;
 use synod_conformance::server::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
-use crate::outages::{clients, prepare, work};
+use crate::holders::Company;
+use crate::outages::{CALLS, clients, prepare, work};
 use crate::scene::{Actor, Scene};
 use crate::servers::SIZE;
 
-/// How often they begin anew, in a directory of their own: registers of many calls are too much
+/// How often the clients begin anew, in a directory of their own: registers of many calls are too much
 /// for the search for an order.
 const ROUNDS: usize = 3;
 
@@ -50,26 +51,40 @@ pub(crate) fn repeat(minutes: u64, play: impl Fn(u64) -> Result<(), String>) -> 
     Ok(())
 }
 
+/// As long as `SYNOD_SOAK` asks for plays this.
 pub(crate) async fn anything(scene: &mut Scene) {
+    rounds(scene, ROUNDS, CALLS).await;
+}
+
+/// The piece of it that every run of the tests plays.
+pub(crate) async fn a_piece(scene: &mut Scene) {
+    rounds(scene, 1, CALLS / 4).await;
+}
+
+async fn rounds(scene: &mut Scene, rounds: usize, calls: usize) {
     let clients = clients(scene).await;
+    let company = Company::gather(scene).await;
+    let everybody: Vec<_> = clients.iter().chain(company.holders()).cloned().collect();
     let chance = scene.chance.clone();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let dir = format!("s{round}");
         prepare(&clients, &dir).await;
         let over = Cell::new(false);
         let working = async {
-            join_all(clients.iter().map(|ann| work(&chance, ann, &dir, 200))).await;
+            join_all(clients.iter().map(|ann| work(&chance, ann, &dir, calls, 200))).await;
             over.set(true);
         };
         let happening = async {
             while !over.get() {
-                happens(scene, &clients).await;
+                happens(scene, &everybody).await;
                 sleep(Duration::from_millis(scene.chance.below(1_000))).await;
             }
         };
         join(working, happening).await;
         scene.heal().await;
+        company.all_go_on(scene).await;
     }
+    company.leave().await;
 }
 
 /// One thing after another, some of them while others last.

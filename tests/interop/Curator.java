@@ -1,5 +1,6 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-// `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`. It answers `in` and `out`, and ends with its input.
+// `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`. It answers `in` and `out`, each with
+// the time (`in @NANOSECONDS`) by the clock that the processes of a machine share, and ends with its input.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -94,7 +95,8 @@ public final class Curator {
     }
 
     private static void say(String word) {
-        System.out.println(word);
+        // CLOCK_MONOTONIC, on Linux.
+        System.out.println(word + " @" + System.nanoTime());
         System.out.flush();
     }
 }

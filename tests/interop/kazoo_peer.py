@@ -1,7 +1,9 @@
 """A process with locks of kazoo, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-`release`. It answers `in` and `out`, and ends with its input."""
+`release`. It answers `in` and `out`, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
+share, and ends with its input."""
 
 import sys
+import time
 
 from kazoo.client import KazooClient
 
@@ -29,7 +31,7 @@ def main() -> None:
 
 
 def say(word: str) -> None:
-    print(word, flush=True)
+    print(f"{word} @{time.monotonic_ns()}", flush=True)
 
 
 main()

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
+use synod_conformance::fault::entry::now;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -16,9 +17,28 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) struct Peer {
     process: Child,
     input: Option<ChildStdin>,
-    said: mpsc::UnboundedReceiver<String>,
+    said: mpsc::UnboundedReceiver<Said>,
     /// Whether it is a shell, which ends with its input, after what it has started.
     shell: bool,
+    /// When it was last known to be excluded.
+    excluded: u64,
+}
+
+/// One line of a peer.
+#[derive(Debug)]
+struct Said {
+    line: String,
+    /// When it was said, by the clock that all processes share: by the peer's own reading where it adds one
+    /// (`in @NANOSECONDS`), else when the line arrived.
+    at: u64,
+}
+
+impl Said {
+    fn new(line: &str) -> Self {
+        let stamped = line.rsplit_once(" @").and_then(|(line, at)| Some((line, at.parse().ok()?)));
+        let (line, at) = stamped.unwrap_or_else(|| (line, now()));
+        Self { line: line.to_owned(), at }
+    }
 }
 
 /// Holds a lock of etcdctl until it is told by which signal to end it. What etcdctl prints when it has the
@@ -126,11 +146,11 @@ impl Peer {
         let output = process.stdout.take().expect("piped");
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let _heard = tell.send(line).is_ok();
+                let _heard = tell.send(Said::new(&line)).is_ok();
             }
         });
         let input = process.stdin.take();
-        Self { process, input, said, shell: false }
+        Self { process, input, said, shell: false, excluded: 0 }
     }
 
     pub(crate) fn told(&mut self, line: &str) {
@@ -138,20 +158,25 @@ impl Peer {
         writeln!(input, "{line}").expect("it runs");
     }
 
-    /// Waits until it says something.
+    /// Waits until it says something, which must not have happened while it was excluded.
     pub(crate) async fn speaks(&mut self) -> String {
         let said = timeout(PATIENCE, self.said.recv()).await;
-        said.expect("it says something in time").expect("it runs")
+        let said = said.expect("it says something in time").expect("it runs");
+        let early = self.excluded.saturating_sub(said.at);
+        assert!(early == 0, "{:?} was said {early} ns before the exclusion ended", said.line);
+        said.line
     }
 
     pub(crate) async fn says(&mut self, word: &str) {
         assert_eq!(self.speaks().await, word);
     }
 
-    /// It has nothing to say for a while.
+    /// It is excluded, and was when this returns: what it says later is checked against that time, so that a grant that is
+    /// reported late is found, too, however slow the machine is.
     pub(crate) async fn keeps_silent(&mut self) {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");
+        self.excluded = now();
     }
 
     /// Ends it as if the machine had been switched off.

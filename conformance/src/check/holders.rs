@@ -42,7 +42,7 @@ fn check_shares(held: &[(usize, &Holding)]) -> Vec<Breach> {
         let shares: u32 = then.iter().map(|(_, holding)| holding.share).sum();
         if shares > first.room.shares() {
             let what = format!("at {t} these believed to hold it at once: {then:?}");
-            found.push(Breach::new(first.room.laws()[0], what));
+            found.push(Breach::new(first.room.laws()[0], what).at(t));
         }
     }
     found
@@ -58,7 +58,7 @@ fn check_tokens(held: &[(usize, &Holding)]) -> Vec<Breach> {
         // The same once more is no later one: it was believed with a break.
         for (_, late) in later.filter(|(_, late)| late.token < early.token) {
             let what = format!("{late:?} came after {early:?}");
-            found.push(Breach::new(late.room.laws()[1], what));
+            found.push(Breach::new(late.room.laws()[1], what).at(late.since));
         }
     }
     found

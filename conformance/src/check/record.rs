@@ -29,8 +29,8 @@ pub struct Record {
     pub stands: BTreeSet<(Room, String, String)>,
     /// Sessions that were ended from outside before their time.
     pub ended: BTreeSet<u64>,
-    /// Whether a server went on after it stood still.
-    pub stood_still: bool,
+    /// The times at which a paused server was resumed.
+    pub resumed: Vec<u64>,
     /// Faults of which nobody knows whether they were there.
     pub indeterminate: Vec<String>,
 }
@@ -75,11 +75,19 @@ pub struct Breach {
     pub law: &'static str,
     /// By what.
     pub what: String,
+    /// When, where the check knows the time: see [`now`](crate::fault::entry::now).
+    pub at: Option<u64>,
 }
 
 impl Breach {
-    pub(crate) fn new(law: &'static str, what: impl Into<String>) -> Self {
-        Self { law, what: what.into() }
+    /// A breach of `law` at a time that is not known.
+    pub fn new(law: &'static str, what: impl Into<String>) -> Self {
+        Self { law, what: what.into(), at: None }
+    }
+
+    /// The time of the breach.
+    pub fn at(self, at: u64) -> Self {
+        Self { at: Some(at), ..self }
     }
 }
 
@@ -177,7 +185,9 @@ impl Record {
                 }
                 (What::Nemesis { what, .. }, ..) => {
                     record.ended.extend(entry.s);
-                    record.stood_still |= what.starts_with("resume server");
+                    if what.starts_with("resume server") {
+                        record.resumed.push(entry.t);
+                    }
                 }
                 (What::Truth { fact }, ..) => record.facts.push(fact.clone()),
                 _ => {}

@@ -17,7 +17,7 @@ struct Known {
 /// Every read that showed less than was known before it was called.
 pub fn check(record: &Record) -> Vec<Breach> {
     let known = known(record);
-    let gone = gone(record);
+    let gone = ends(record);
     let reads = record.calls.iter().filter(|call| {
         matches!(call.op, Op::Read { .. } | Op::List { .. }) && call.answer().is_some()
     });
@@ -27,7 +27,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
 fn judge(
     read: &Called,
     known: &BTreeMap<String, Vec<Known>>,
-    gone: &BTreeMap<&str, Vec<u64>>,
+    gone: &BTreeMap<&str, Vec<Gone>>,
 ) -> Vec<Breach> {
     let covers = |path: &str| match read.op {
         Op::Read { .. } => path == read.path(),
@@ -43,8 +43,10 @@ fn judge(
         let shown = read.seen().iter().find(|seen| seen.path == *path);
         let stale = match shown {
             Some(seen) => seen.modified < newest.revision,
-            None => !gone.get(path.as_str()).is_some_and(|revisions| {
-                revisions.iter().any(|revision| *revision >= newest.revision)
+            None => !gone.get(path.as_str()).is_some_and(|ends| {
+                let explains =
+                    |gone: &Gone| gone.revision >= newest.revision && gone.earliest < read.returned;
+                ends.iter().any(explains)
             }),
         };
         if stale {
@@ -91,11 +93,36 @@ fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
     known
 }
 
-/// When each node went.
-fn gone(record: &Record) -> BTreeMap<&str, Vec<u64>> {
-    let mut gone: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+/// That a node was deleted.
+struct Gone {
+    revision: u64,
+    /// No earlier than this.
+    earliest: u64,
+}
+
+/// When each node was deleted.
+///
+/// The n-th deletion of a path by calls did not happen before the n-th such call began; a session did not end before the last
+/// of its calls that was answered began.
+fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
+    let mut deletes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
+        deletes.entry(call.path()).or_default().push(call.called);
+    }
+    let mut lived: BTreeMap<u64, u64> = BTreeMap::new();
+    for call in record.calls.iter().filter(|call| call.value().is_some() && call.answer().is_some())
+    {
+        let last = lived.entry(call.session).or_default();
+        *last = call.called.max(*last);
+    }
+    let mut gone: BTreeMap<&str, Vec<Gone>> = BTreeMap::new();
     for fact in record.facts.iter().filter(|fact| fact.kind == Kind::Deleted) {
-        gone.entry(&fact.path).or_default().push(fact.revision);
+        let ends = gone.entry(&fact.path).or_default();
+        let by_call = deletes.get(fact.path.as_str()).and_then(|called| called.get(ends.len()));
+        // Where neither a call nor a session explains it, another check reports that; here it excuses no read.
+        let by_session = fact.owner.map(|owner| lived.get(&owner).copied().unwrap_or_default());
+        let earliest = by_call.copied().into_iter().chain(by_session).min().unwrap_or(u64::MAX);
+        ends.push(Gone { revision: fact.revision, earliest });
     }
     gone
 }
@@ -147,11 +174,44 @@ mod tests {
 
     #[test]
     fn what_is_not_shown_is_gone() {
+        let list = || Op::List { path: "/d".into(), local: true };
         let mut script = Script::default();
         script.call(7, Op::Set { path: "/d/n".into(), value: 2 }, 6, vec![]);
-        script.call(7, Op::List { path: "/d".into(), local: true }, 0, vec![]);
-        assert_eq!(laws(&script), ["L-KV-3"]);
+        script.call(7, Op::Delete { path: "/d/n".into() }, 7, vec![]);
         script.fact(7, "/d/n", Kind::Deleted, None, None);
+        script.call(7, list(), 0, vec![]);
         assert_eq!(laws(&script), Vec::<&str>::new());
+
+        let mut never = Script::default();
+        never.call(7, Op::Set { path: "/d/n".into(), value: 2 }, 6, vec![]);
+        never.call(7, list(), 0, vec![]);
+        assert_eq!(laws(&never), ["L-KV-3"]);
+    }
+
+    #[test]
+    fn a_deletion_that_comes_later_explains_nothing() {
+        let mut script = Script::default();
+        script.call(7, Op::Set { path: "/n".into(), value: 2 }, 6, vec![]);
+        script.call(7, read(false), 0, vec![]);
+        script.call(7, Op::Delete { path: "/n".into() }, 7, vec![]);
+        script.fact(7, "/n", Kind::Deleted, None, None);
+        assert_eq!(laws(&script), ["L-KV-2"]);
+    }
+
+    #[test]
+    fn a_session_that_writes_later_explains_nothing() {
+        let own = |path: &str| Op::Create { path: path.into(), value: 2, ephemeral: true };
+        let story = |writes_later: bool| {
+            let mut script = Script::default();
+            script.call(7, own("/n"), 6, vec![]);
+            script.call(8, read(false), 0, vec![]);
+            if writes_later {
+                script.call(7, own("/m"), 7, vec![]);
+            }
+            script.fact(8, "/n", Kind::Deleted, None, Some(7));
+            laws(&script)
+        };
+        assert_eq!(story(false), Vec::<&str>::new());
+        assert_eq!(story(true), ["L-KV-2"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the events of watches explain what the servers kept: L-WAT-3, 4, 6, 7 and 8.
+//! Whether the events of watches explain what the servers kept: L-WAT-3, 4, 6, 7, 8 and 12.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,8 +63,12 @@ fn check_order(told: &[(u64, Told)]) -> Vec<Breach> {
 
 /// Whoever starts from the view and follows the events knows in the end what is there.
 fn check_end(record: &Record, watch: &Called, told: &[(u64, Told)]) -> Vec<Breach> {
-    if told.iter().any(|(_, told)| *told == Told::Ended) {
-        return Vec::new();
+    if let Some((at, _)) = told.iter().find(|(_, told)| *told == Told::Ended) {
+        if was_let_go(record, watch, *at) {
+            return Vec::new();
+        }
+        let what = format!("{watch} ended at {at} although its session went on");
+        return vec![Breach::new("L-WAT-12", what).at(*at)];
     }
     let view = |nodes: &[crate::fault::entry::Seen]| -> BTreeMap<String, Option<u64>> {
         nodes.iter().map(|node| (node.path.clone(), Some(node.modified))).collect()
@@ -96,6 +100,20 @@ fn check_end(record: &Record, watch: &Called, told: &[(u64, Told)]) -> Vec<Breac
         }
     }
     found
+}
+
+/// Whether the session of a watch was lost, closed or replaced, which ends the watch.
+fn was_let_go(record: &Record, watch: &Called, at: u64) -> bool {
+    let lost = record
+        .beliefs
+        .iter()
+        .any(|(_, session, status, _)| *session == watch.session && status == "lost");
+    let given_up = record.calls.iter().any(|call| {
+        let replaces = call.process == watch.process && matches!(call.op, Op::Open { .. });
+        let closes = call.session == watch.session && call.op == Op::Close;
+        (replaces || closes) && (watch.called..=at).contains(&call.called)
+    });
+    lost || given_up
 }
 
 /// The children of a node that are there in the end, each with its last revision.
@@ -167,6 +185,9 @@ mod tests {
         script.fact(6, "/d/n", Kind::Updated, Some(2), None);
         assert_eq!(check(&script.record()).len(), 1);
         script.say(7, Some(id), What::Event { told: Told::Ended });
-        assert_eq!(check(&script.record()), [], "a watch that has ended owes nothing");
+        let laws: Vec<_> = check(&script.record()).iter().map(|breach| breach.law).collect();
+        assert_eq!(laws, ["L-WAT-12"], "its session goes on");
+        script.say(7, None, What::Belief { status: "lost".to_owned(), certain: None });
+        assert_eq!(check(&script.record()), [], "a watch that ended with its session owes nothing");
     }
 }

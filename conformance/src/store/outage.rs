@@ -1,6 +1,6 @@
 //! What happens while a session cannot reach its server.
 
-use futures_util::future::join;
+use futures_util::future::{join, join4};
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Lifetime, Loss, Outcome, Query, Status, Txn};
@@ -29,20 +29,28 @@ cases![
 async fn no_call_waits_longer_than_the_time_to_live(world: World) {
     let node = world.at("n");
     for link in [Link::Cut, Link::Deaf] {
-        let ann = world.ann().await;
+        let (ann, bob) = (world.ann().await, world.bob().await);
         let limit = ann.ttl() + world.profile.patience;
         world.link(ann.id(), link).await;
+        world.link(bob.id(), link).await;
         let store = &ann.store;
         let create = Txn::new().create(&node, "", Lifetime::Persistent);
 
-        let calls = async {
-            let _read = timeout(limit, store.read(Query::node(&node))).await.expect("read");
-            let _observe =
-                timeout(limit, store.observe(Query::node(&node))).await.expect("observe");
-            let _commit = timeout(limit, store.commit(create)).await.expect("commit");
-            let _close = timeout(limit, store.close()).await.expect("close");
-        };
-        calls.await;
+        // All at once, so that each of them is asked of a session that is not lost yet.
+        let read = timeout(limit, store.read(Query::node(&node)));
+        let observe = timeout(limit, store.observe(Query::node(&node)));
+        let commit = timeout(limit, store.commit(create));
+        let close = timeout(limit, bob.store.close());
+        let (read, observe, commit, close) = join4(read, observe, commit, close).await;
+
+        let late = [
+            ("read", read.is_err()),
+            ("observe", observe.is_err()),
+            ("commit", commit.is_err()),
+            ("close", close.is_err()),
+        ];
+        let late: Vec<_> = late.iter().filter(|(_, late)| *late).map(|(call, _)| *call).collect();
+        assert!(late.is_empty(), "not answered within {limit:?} under {link:?}: {late:?}");
     }
 }
 

@@ -1,0 +1,54 @@
+//! By what a mistake of clients is recognised: the laws that it breaks, or the assertion of the scene that it fails. A scene
+//! that goes wrong for another reason has not shown the mistake.
+
+use std::any::Any;
+
+use synod_conformance::fault::holder::Lapse;
+use synod_conformance::wrong::Mistake;
+use synod_core::mutant::Mutant;
+
+use crate::Fault;
+
+/// Two hold what one can hold.
+const EXCLUSION: &[&str] = &["L-MX-1:", "L-RW-1:", "L-SEM-1:", "L-EL-1:"];
+
+/// What is in the report of a scene that shows this mistake: one of these.
+pub(crate) fn of(fault: Fault) -> &'static [&'static str] {
+    match fault {
+        Fault::Store(mistake) => of_a_store(mistake),
+        Fault::Holder(Lapse::RemembersYes)
+        | Fault::Core(Mutant::CertainUntilTold | Mutant::PredecessorGoneIsTurn) => EXCLUSION,
+        // No guarded write was refused, as the scene wants to see.
+        Fault::Core(Mutant::TxnUnguarded) => &["L-MX-5:", "L-EL-10:", "no write was refused"],
+        Fault::Core(_) | Fault::Holder(_) => panic!("{fault} needs a row in tests/faults/signs.rs"),
+    }
+}
+
+fn of_a_store(mistake: Mistake) -> &'static [&'static str] {
+    match mistake {
+        // The second create of an ephemeral node may be of a later session.
+        Mistake::RetriesBlindly => &["L-OUT-1:", "L-OUT-2:", "L-OUT-3:", "L-SES-13:"],
+        Mistake::LostReplyIsNone => &["L-OUT-1:"],
+        Mistake::CloseKeepsEphemerals => &["L-SES-7:"],
+        Mistake::EventDropped => &["L-WAT-6:"],
+        Mistake::CasIgnoresVersion => &["L-KV-1:"],
+        Mistake::LeaseExtendedByHope => &["L-SES-2:"],
+        Mistake::NeverLost => &["it knows: not within"],
+        Mistake::LostSessionRevived => &["L-SES-3:", "it stays so"],
+        Mistake::ExpiredSessionAnswers => &["L-OUT-6:", ": Ok(Answer"],
+        Mistake::ExpiryOneByOne | Mistake::WriteDetachesEphemeral => {
+            &["L-SES-5:", "is gone: not within"]
+        }
+        Mistake::LocalGoesBack => &["L-KV-3:"],
+        Mistake::LatestLags => &["L-KV-2:"],
+        Mistake::WatchSilentAfterOutage => &["L-WAT-6:", "holds the"],
+        mistake => panic!("{mistake} needs a row in tests/faults/signs.rs"),
+    }
+}
+
+/// What a panic says.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    text.unwrap_or_default()
+}
