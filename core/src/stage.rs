@@ -8,8 +8,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::time::Instant;
+
+#[cfg(test)]
+pub(crate) mod laptop;
 
 /// Something that runs until it comes to its end.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -21,6 +25,12 @@ pub trait Stage {
 
     /// The true time at which the clock of whoever runs now will show `shown`.
     fn true_time(&self, shown: Instant) -> Instant;
+
+    /// How long the machine of the process that runs now was suspended so far. It never falls. The process's
+    /// [`clock`](crate::clock) shows `now() + slept()`, and its timers do not count it.
+    fn slept(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Takes on work for whoever runs now.
     fn spawn(&self, work: Work) -> Arc<dyn Part>;

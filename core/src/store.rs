@@ -90,6 +90,7 @@ use tokio::sync::watch;
 use crate::error::Result;
 
 mod facts;
+mod heartbeat;
 mod judge;
 mod life;
 mod node;
@@ -99,6 +100,7 @@ mod txn;
 mod watching;
 
 pub use facts::{Facts, Found};
+pub use heartbeat::Heartbeats;
 pub use judge::judge;
 pub use life::Life;
 pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};

@@ -17,7 +17,7 @@ use crate::store::watching::{End, Feed};
 /// a request is a sign of life, and when it is late, only the backend knows. `K` is what it calls a watch.
 #[derive(Debug)]
 pub struct Life<K = u64> {
-    ttl: Duration,
+    terms: Mutex<Terms>,
     slack: Duration,
     status: watch::Sender<Status>,
     /// Woken when it is lost. Each call waits for that, and few for the status.
@@ -25,17 +25,26 @@ pub struct Life<K = u64> {
     feeds: Mutex<BTreeMap<K, Feed>>,
 }
 
+/// What `until` follows from.
+#[derive(Clone, Copy, Debug)]
+struct Terms {
+    ttl: Duration,
+    /// The latest sending from which the store certainly counts the session's time.
+    sent: Instant,
+}
+
 impl<K: Ord> Life<K> {
     /// A life that began with a request sent at `sent`, at a server that may look at its clock early by
     /// `slack`: see [`certain_until`].
     pub fn new(ttl: Duration, sent: Instant, slack: Duration) -> Self {
         let status = watch::Sender::new(Status::Live { until: certain_until(sent, ttl, slack) });
-        Self { ttl, slack, status, ended: Notify::new(), feeds: Mutex::default() }
+        let terms = Mutex::new(Terms { ttl, sent });
+        Self { terms, slack, status, ended: Notify::new(), feeds: Mutex::default() }
     }
 
-    /// How long the session outlives its last sign of life.
+    /// How long the session outlives its last sign of life, as it is negotiated now.
     pub fn ttl(&self) -> Duration {
-        self.ttl
+        self.terms().ttl
     }
 
     /// Whether it lives, as it changes.
@@ -74,8 +83,32 @@ impl<K: Ord> Life<K> {
 
     /// A request that was sent at `sent` was answered. Never shortens what was certain already.
     pub fn renew(&self, sent: Instant) {
-        let renewed = certain_until(sent, self.ttl, self.slack);
+        let mut terms = self.terms();
+        terms.sent = terms.sent.max(sent);
+        let renewed = certain_until(terms.sent, terms.ttl, self.slack);
         self.change(|until| Status::Live { until: until.max(renewed) });
+    }
+
+    /// The server answers, and its answer does not prove how long the session lives: the session is live, and
+    /// certain no longer than before.
+    pub fn answered(&self) {
+        self.change(|until| Status::Live { until });
+    }
+
+    /// The store counts with another time to live from now on, as it may after a reconnect. If that is shorter, the
+    /// session is certain for a shorter time at once.
+    ///
+    /// The store applies it when the reconnect extends the session, which is later than every sending that
+    /// [`renew`](Self::renew) was given.
+    pub fn renegotiated(&self, ttl: Duration) {
+        let mut terms = self.terms();
+        terms.ttl = ttl;
+        let until = certain_until(terms.sent, ttl, self.slack);
+        self.change_status(|status| match status {
+            Status::Live { .. } => Status::Live { until },
+            Status::Suspended { .. } => Status::Suspended { until },
+            Status::Lost { why } => Status::Lost { why },
+        });
     }
 
     /// The server does not answer just now.
@@ -108,13 +141,18 @@ impl<K: Ord> Life<K> {
     }
 
     fn change(&self, next: impl FnOnce(Instant) -> Status) {
-        self.status.send_if_modified(|status| match status.until() {
-            Some(until) => {
-                let next = next(until);
-                std::mem::replace(status, next) != next
-            }
-            None => false,
+        self.change_status(|status| status.until().map_or(status, next));
+    }
+
+    fn change_status(&self, next: impl FnOnce(Status) -> Status) {
+        self.status.send_if_modified(|status| {
+            let next = next(*status);
+            std::mem::replace(status, next) != next
         });
+    }
+
+    fn terms(&self) -> MutexGuard<'_, Terms> {
+        self.terms.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn feeds(&self) -> MutexGuard<'_, BTreeMap<K, Feed>> {
@@ -124,8 +162,11 @@ impl<K: Ord> Life<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+
     use super::*;
     use crate::clock;
+    use crate::stage::{self, laptop::Laptop};
     use crate::store::Event;
 
     const TTL: Duration = Duration::from_secs(10);
@@ -143,6 +184,48 @@ mod tests {
         life.renew(sent);
         life.suspend();
         assert_eq!(*life.status().borrow(), Status::Suspended { until: longer });
+    }
+
+    #[test]
+    fn another_time_to_live_counts_from_the_same_sending() {
+        let sent = clock::now();
+        let life = Life::<u64>::new(TTL, sent, Duration::ZERO);
+        life.renew(sent + TTL / 2);
+
+        life.renegotiated(TTL / 10);
+        let shorter = certain_until(sent + TTL / 2, TTL / 10, Duration::ZERO);
+        assert_eq!(*life.status().borrow(), Status::Live { until: shorter });
+        assert_eq!(life.ttl(), TTL / 10);
+        life.suspend();
+        life.renegotiated(TTL);
+        let longer = certain_until(sent + TTL / 2, TTL, Duration::ZERO);
+        assert_eq!(*life.status().borrow(), Status::Suspended { until: longer });
+
+        life.answered();
+        assert_eq!(*life.status().borrow(), Status::Live { until: longer });
+        life.lose(Loss::Expired);
+        life.renegotiated(TTL);
+        life.answered();
+        assert_eq!(life.loss(), Some(Loss::Expired));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_in_which_the_machine_slept_counts() {
+        let laptop = Rc::new(Laptop::default());
+        let _here = stage::set(laptop.clone());
+        let started = clock::now();
+        let life = Life::<u64>::new(TTL, started, Duration::ZERO);
+        let status = life.status();
+        assert!(status.borrow().is_certain());
+
+        laptop.slept.set(TTL);
+
+        assert!(!status.borrow().is_certain(), "it slept for longer than the session lives");
+        assert!(clock::elapsed(started) >= TTL);
+        life.renew(clock::now());
+        assert!(status.borrow().is_certain());
+        let Status::Live { until } = *status.borrow() else { panic!("it was renewed") };
+        assert!(until > started + TTL, "the heartbeat was sent after the machine went on");
     }
 
     #[tokio::test]

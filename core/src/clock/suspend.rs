@@ -1,0 +1,143 @@
+//! How long the machine was suspended, which the clock that timers run on does not count.
+//!
+//! A server counts the time during which a client's machine sleeps, so the client has to count it as well. On Linux and
+//! Android `CLOCK_BOOTTIME` goes on during a suspension and `CLOCK_MONOTONIC`, which is tokio's clock, does
+//! not; on Apple's systems it is `CLOCK_MONOTONIC` against the clock of the standard library. On other systems nothing is
+//! measured here, and the clock is that of the standard library as it is.
+//!
+//! A virtual machine that its host pauses, or restores from a snapshot, does not see that time on any of its clocks.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Two clocks read around each other, in nanoseconds since a start of their own.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    awake_before: i128,
+    always: i128,
+    awake_after: i128,
+}
+
+/// How far the clock that goes on is ahead of the one that does not.
+///
+/// A thread may be interrupted between two readings. So each reading gives bounds only: the start is an upper
+/// bound, every later look a lower one. The result never falls and is never too large.
+#[derive(Debug)]
+struct Ahead {
+    start: OnceLock<i128>,
+    most: AtomicU64,
+}
+
+static AHEAD: Ahead = Ahead::new();
+
+/// How long the machine was suspended since this process first looked.
+pub(super) fn slept() -> Duration {
+    system::read().map_or(Duration::ZERO, |reading| AHEAD.look(reading, system::read))
+}
+
+impl Ahead {
+    const fn new() -> Self {
+        Self { start: OnceLock::new(), most: AtomicU64::new(0) }
+    }
+
+    fn look(&self, reading: Reading, again: impl Fn() -> Option<Reading>) -> Duration {
+        /// An interruption in each of so many readings is not expected.
+        const READINGS: usize = 8;
+
+        let start = *self.start.get_or_init(|| {
+            let more = (1..READINGS).filter_map(|_| again());
+            let bound = |reading: Reading| reading.always - reading.awake_before;
+            more.fold(bound(reading), |least, reading| least.min(bound(reading)))
+        });
+        let least = u64::try_from(reading.always - reading.awake_after - start).unwrap_or(0);
+        Duration::from_nanos(self.most.fetch_max(least, Ordering::Relaxed).max(least))
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod system {
+    use rustix::time::{ClockId, Timespec, clock_gettime};
+
+    use super::Reading;
+
+    #[expect(clippy::unnecessary_wraps, reason = "other systems may have one clock only")]
+    pub(super) fn read() -> Option<Reading> {
+        let awake_before = nanos(clock_gettime(ClockId::Monotonic));
+        let always = nanos(clock_gettime(ClockId::Boottime));
+        let awake_after = nanos(clock_gettime(ClockId::Monotonic));
+        Some(Reading { awake_before, always, awake_after })
+    }
+
+    fn nanos(time: Timespec) -> i128 {
+        i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
+    }
+}
+
+#[cfg(target_vendor = "apple")]
+mod system {
+    #![expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "to compare it")]
+
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    use super::Reading;
+
+    pub(super) fn read() -> Option<Reading> {
+        static START: OnceLock<Instant> = OnceLock::new();
+
+        let start = *START.get_or_init(Instant::now);
+        let awake = || i128::try_from(start.elapsed().as_nanos()).ok();
+        let awake_before = awake()?;
+        let always = clock_gettime(ClockId::Monotonic);
+        let always = i128::from(always.tv_sec) * 1_000_000_000 + i128::from(always.tv_nsec);
+        Some(Reading { awake_before, always, awake_after: awake()? })
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+mod system {
+    use super::Reading;
+
+    pub(super) fn read() -> Option<Reading> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(awake_before: i128, always: i128, awake_after: i128) -> Reading {
+        Reading { awake_before, always, awake_after }
+    }
+
+    #[test]
+    fn an_interrupted_reading_is_no_suspension() {
+        let ahead = Ahead::new();
+        // Interrupted between the first two clocks; the second reading is not.
+        let quick = || Some(reading(10_000, 110_001, 10_002));
+        assert_eq!(ahead.look(reading(0, 109_000, 9_000), quick), Duration::ZERO);
+        assert_eq!(ahead.look(reading(20_000, 120_000, 20_001), || None), Duration::ZERO);
+        assert_eq!(ahead.look(reading(30_000, 130_000, 95_000), || None), Duration::ZERO);
+        assert_eq!(ahead.look(reading(96_000, 230_000, 130_000), || None), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_suspension_is_counted_once_and_for_good() {
+        let ahead = Ahead::new();
+        assert_eq!(ahead.look(reading(0, 100, 0), || None), Duration::ZERO);
+        assert_eq!(ahead.look(reading(10, 5_110, 10), || None), Duration::from_micros(5));
+        // A reading that is interrupted shows less, and takes nothing back.
+        assert_eq!(ahead.look(reading(20, 5_120, 90), || None), Duration::from_micros(5));
+        assert_eq!(ahead.look(reading(100, 6_200, 100), || None), Duration::from_micros(6));
+    }
+
+    #[test]
+    fn this_machine_can_be_asked() {
+        let (first, second) = (slept(), slept());
+        assert!(second >= first);
+    }
+}
