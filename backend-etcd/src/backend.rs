@@ -37,8 +37,13 @@ impl EtcdBackend {
     /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if there is no member, or one that is
     /// not written as `host` or `host:port`.
     pub fn new(options: EtcdOptions) -> Result<Self> {
+        Self::over(options, Chance::from_system())
+    }
+
+    /// The same, with every id and every choice drawn from `chance`.
+    pub(crate) fn over(options: EtcdOptions, chance: Chance) -> Result<Self> {
         let endpoints = Arc::new(Endpoints::new(options)?);
-        Ok(Self { endpoints, chance: Chance::from_system() })
+        Ok(Self { endpoints, chance })
     }
 }
 

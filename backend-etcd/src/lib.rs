@@ -22,6 +22,9 @@ mod plan;
 mod pulse;
 mod reader;
 mod roster;
+#[cfg(feature = "scripted")]
+#[doc(hidden)]
+pub mod scripted;
 mod store;
 mod tickets;
 mod tls;

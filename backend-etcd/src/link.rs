@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use tokio::sync::OnceCell;
 use tonic::transport::Endpoint;
 
 use crate::options::EtcdOptions;
-use crate::wire;
+use crate::wire::{self, Connect, Sockets};
 
 /// The largest answer that is taken in one piece.
 const LARGEST: usize = 64 << 20;
@@ -43,13 +43,13 @@ impl Link {
     pub(crate) async fn open(options: &EtcdOptions, url: &str) -> Result<Self, Error> {
         // No keep-alive of HTTP/2: servers close connections over one that is faster than theirs,
         // and every call here has a time limit of its own.
-        let http = connector(options);
+        let way = options.way.clone().unwrap_or_else(|| sockets(options));
         // The client's own way to connect is made for many members at a time.
         let channel = match &options.tls {
-            None => wire::channel(url.parse()?, http),
+            None => wire::channel(url.parse()?, way),
             Some(tls) => {
                 let endpoint = Endpoint::from_shared(url.to_owned())?;
-                wire::encrypted(&tls.configure(endpoint.connect_timeout(options.timeout))?, http)
+                wire::encrypted(&tls.configure(endpoint.connect_timeout(options.timeout))?, way)
             }
         };
         let mut options = connect_options(options);
@@ -163,14 +163,14 @@ impl Link {
     }
 }
 
-fn connector(options: &EtcdOptions) -> HttpConnector {
+fn sockets(options: &EtcdOptions) -> Arc<dyn Connect> {
     let mut http = HttpConnector::new();
     // It is TLS that makes the difference, which comes on top.
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_keepalive(Some(Duration::from_secs(30)));
     http.set_connect_timeout(Some(options.timeout));
-    http
+    Arc::new(Sockets(http))
 }
 
 fn connect_options(options: &EtcdOptions) -> ConnectOptions {

@@ -1,12 +1,14 @@
 //! [`EtcdOptions`]: where the servers are, and who we are to them.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::error::{Error, ErrorKind, Result};
 
 use crate::tls::Tls;
+use crate::wire::Connect;
 
 /// How to reach an etcd cluster.
 ///
@@ -27,6 +29,8 @@ pub struct EtcdOptions {
     pub(crate) user: Option<(String, SecretString)>,
     pub(crate) tls: Option<Tls>,
     pub(crate) timeout: Duration,
+    /// How connections are opened, if not as sockets.
+    pub(crate) way: Option<Arc<dyn Connect>>,
 }
 
 impl EtcdOptions {
@@ -34,7 +38,7 @@ impl EtcdOptions {
     /// said.
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
-        Self { hosts, user: None, tls: None, timeout: Duration::from_secs(10) }
+        Self { hosts, user: None, tls: None, timeout: Duration::from_secs(10), way: None }
     }
 
     /// Says who we are.
@@ -53,6 +57,12 @@ impl EtcdOptions {
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
+    }
+
+    /// Opens connections in another way than as sockets.
+    #[cfg(feature = "scripted")]
+    pub(crate) fn over(self, way: Arc<dyn Connect>) -> Self {
+        Self { way: Some(way), ..self }
     }
 
     /// The members as etcd's client wants them.

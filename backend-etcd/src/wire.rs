@@ -5,36 +5,37 @@
 //! server is woken for nothing. [`Whole`] tells with the last piece of a message that it is the last,
 //! and [`Gathered`] holds what is written until whoever else is ready to run has run.
 
+use std::sync::Arc;
+
 use etcd_client::Channel;
 use http::{Request, Uri};
-use hyper_util::client::legacy::connect::HttpConnector;
 use tonic::transport::Endpoint;
+use tower::ServiceBuilder;
 use tower::util::BoxCloneSyncService;
-use tower::{Service as _, ServiceBuilder, ServiceExt as _};
 
 use self::gathered::Gathered;
 use self::straight::Straight;
 use self::whole::Whole;
 
+pub(crate) use self::connect::{Connect, Io, Sockets};
+
+mod connect;
 mod gathered;
 mod straight;
 mod whole;
 
 /// A connection to `to`, as the client wants it.
-pub(crate) fn channel(to: Uri, http: HttpConnector) -> Channel {
-    let straight = Straight::new(to, http);
+pub(crate) fn channel(to: Uri, way: Arc<dyn Connect>) -> Channel {
+    let straight = Straight::new(to, way);
     let sending = tower::service_fn(move |request| straight.clone().send(request));
     Channel::Custom(BoxCloneSyncService::new(sending))
 }
 
 /// The same, encrypted as `endpoint` says.
-pub(crate) fn encrypted(endpoint: &Endpoint, http: HttpConnector) -> Channel {
+pub(crate) fn encrypted(endpoint: &Endpoint, way: Arc<dyn Connect>) -> Channel {
     let gathering = tower::service_fn(move |uri: Uri| {
-        let mut http = http.clone();
-        async move {
-            let io = http.ready().await?.call(uri).await?;
-            Ok::<_, tower::BoxError>(Gathered::new(io))
-        }
+        let way = way.clone();
+        async move { Ok::<_, tower::BoxError>(Gathered::new(way.connect(uri).await?)) }
     });
     let channel = endpoint.connect_with_connector_lazy(gathering);
     let whole = |request: Request<tonic::body::Body>| {

@@ -13,13 +13,13 @@ use h2::client::SendRequest;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderValue, Request, Response, Uri, header, request};
 use http_body::{Body, Frame};
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use synod_core::task::{Task, spawn};
 use tonic::body::Body as Message;
 use tonic::{ConnectError, Status};
-use tower::{BoxError, Service as _, ServiceExt as _};
+use tower::BoxError;
 
+use super::connect::Connect;
 use super::gathered::Gathered;
 
 /// How much may come that nobody has read yet, on one stream and on all of them.
@@ -32,16 +32,16 @@ pub(super) struct Straight(Arc<Road>);
 
 struct Road {
     to: Uri,
-    http: HttpConnector,
+    way: Arc<dyn Connect>,
     requests: Mutex<Option<SendRequest<Bytes>>>,
     /// Held by whoever connects: the others wait for it.
     connecting: tokio::sync::Mutex<()>,
 }
 
 impl Straight {
-    pub(super) fn new(to: Uri, http: HttpConnector) -> Self {
+    pub(super) fn new(to: Uri, way: Arc<dyn Connect>) -> Self {
         let (requests, connecting) = (Mutex::default(), tokio::sync::Mutex::default());
-        Self(Arc::new(Road { to, http, requests, connecting }))
+        Self(Arc::new(Road { to, way, requests, connecting }))
     }
 
     /// Sends a request, and waits until its answer begins.
@@ -88,7 +88,7 @@ impl Road {
         if let Some(requests) = self.working().await {
             return Ok(requests);
         }
-        let io = self.http.clone().ready().await?.call(self.to.clone()).await?;
+        let io = self.way.connect(self.to.clone()).await?;
         let mut settings = h2::client::Builder::new();
         settings.initial_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1);
         settings.enable_push(false);

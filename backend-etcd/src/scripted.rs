@@ -1,0 +1,48 @@
+//! A way to members that are not at the end of a socket, for the tests of this crate.
+//!
+//! It is there with the feature `scripted` only, and no part of what this crate promises.
+
+use std::io;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use synod_core::chance::Chance;
+use synod_core::error::Result;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tower::BoxError;
+
+use crate::backend::EtcdBackend;
+use crate::options::EtcdOptions;
+use crate::wire::{Connect, Io};
+
+/// A backend whose connections `dial` opens, given `host:port`, and whose ids come from `chance`.
+///
+/// # Errors
+///
+/// As [`EtcdBackend::new`].
+pub fn backend<D, F, T>(options: EtcdOptions, chance: Chance, dial: D) -> Result<EtcdBackend>
+where
+    D: Fn(String) -> F + Send + Sync + 'static,
+    F: Future<Output = io::Result<T>> + Send + 'static,
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    EtcdBackend::over(options.over(Arc::new(Dialled(dial))), chance)
+}
+
+struct Dialled<D>(D);
+
+#[async_trait]
+impl<D, F, T> Connect for Dialled<D>
+where
+    D: Fn(String) -> F + Send + Sync,
+    F: Future<Output = io::Result<T>> + Send,
+    T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    async fn connect(&self, to: Uri) -> Result<Box<dyn Io>, BoxError> {
+        let to = to.authority().map(ToString::to_string).unwrap_or_default();
+        let io = (self.0)(to).await?;
+        Ok(Box::new(TokioIo::new(io)))
+    }
+}

@@ -1,0 +1,29 @@
+//! [`Connect`]: how the bytes get to a member.
+
+use async_trait::async_trait;
+use http::Uri;
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::connect::HttpConnector;
+use tower::{BoxError, Service as _, ServiceExt as _};
+
+/// A stream of bytes in both directions.
+pub(crate) trait Io: Read + Write + Send + Unpin {}
+
+impl<T: Read + Write + Send + Unpin> Io for T {}
+
+/// Opens connections. Users get [`Sockets`]; tests of this crate may bring a network of their own.
+#[async_trait]
+pub(crate) trait Connect: Send + Sync {
+    async fn connect(&self, to: Uri) -> Result<Box<dyn Io>, BoxError>;
+}
+
+/// Connections of the operating system.
+pub(crate) struct Sockets(pub(crate) HttpConnector);
+
+#[async_trait]
+impl Connect for Sockets {
+    async fn connect(&self, to: Uri) -> Result<Box<dyn Io>, BoxError> {
+        let io = self.0.clone().ready().await?.call(to).await?;
+        Ok(Box::new(io))
+    }
+}

@@ -1,0 +1,124 @@
+//! [`Storm`]: what goes wrong by chance.
+
+use std::time::Duration;
+
+use h2::Reason;
+use synod_core::chance::Chance;
+use tonic::Code;
+
+use super::refusal::Refusal;
+use super::script::{Act, Kind};
+
+/// Plays an act on one request in so many.
+#[derive(Clone, Debug)]
+pub(crate) struct Storm {
+    chance: Chance,
+    one_in: u64,
+}
+
+impl Storm {
+    pub(crate) fn new(chance: Chance, one_in: u64) -> Self {
+        Self { chance, one_in }
+    }
+
+    pub(crate) fn act(&self, kind: Kind) -> Option<Act> {
+        if self.chance.below(self.one_in) != 0 {
+            return None;
+        }
+        Some(match kind {
+            Kind::Watch => self.of_opening(),
+            Kind::Create | Kind::Cancel | Kind::Progress => self.of_watching(),
+            Kind::Push => self.of_push(),
+            _ => self.of_request(),
+        })
+    }
+
+    fn pause(&self) -> Duration {
+        // Mostly short ones; some are longer than any patience.
+        let longest = [5, 50, 500, 5_000][usize::try_from(self.chance.below(4)).unwrap_or(0)];
+        Duration::from_millis(self.chance.below(longest))
+    }
+
+    fn reason(&self) -> Reason {
+        let reasons = [
+            Reason::CANCEL,
+            Reason::INTERNAL_ERROR,
+            Reason::REFUSED_STREAM,
+            Reason::ENHANCE_YOUR_CALM,
+            Reason::NO_ERROR,
+        ];
+        reasons[usize::try_from(self.chance.below(5)).unwrap_or(0)]
+    }
+
+    /// What etcd says when it cannot know whether it was done.
+    fn doubtful(&self) -> Refusal {
+        match self.chance.below(6) {
+            0 => Refusal::etcd(Code::Unavailable, "request timed out"),
+            1 => Refusal::etcd(
+                Code::Unavailable,
+                "request timed out, possibly due to previous leader failure",
+            ),
+            2 => Refusal::etcd(Code::Unavailable, "leader changed"),
+            3 => Refusal::etcd(Code::ResourceExhausted, "mvcc: database space exceeded"),
+            4 => Refusal::etcd(Code::Unavailable, "server stopped"),
+            _ => Refusal::new(Code::DeadlineExceeded, "context deadline exceeded"),
+        }
+    }
+
+    /// What etcd says only when nothing was done.
+    fn certain(&self) -> Refusal {
+        match self.chance.below(3) {
+            0 => Refusal::etcd(Code::Unavailable, "no leader"),
+            1 => Refusal::etcd(Code::ResourceExhausted, "too many requests"),
+            _ => Refusal::etcd(Code::Unavailable, "rpc not supported for learner"),
+        }
+    }
+
+    fn of_request(&self) -> Act {
+        let applied = self.chance.below(2) == 0;
+        match self.chance.below(11) {
+            0 => Act::Refuse(self.certain()),
+            1 => Act::Refuse(self.doubtful()),
+            2 => Act::ApplyAndRefuse(self.doubtful()),
+            3 => Act::Ignore,
+            4 => Act::Mute,
+            5 => Act::Cut { applied },
+            6 => Act::Reset { applied, reason: self.reason() },
+            7 => Act::GoAway,
+            8 => Act::Late(self.pause()),
+            9 => Act::Twice,
+            _ => Act::Slow(self.pause()),
+        }
+    }
+
+    fn of_opening(&self) -> Act {
+        match self.chance.below(5) {
+            0 => Act::Refuse(self.certain()),
+            1 => Act::Ignore,
+            2 => Act::Cut { applied: false },
+            3 => Act::Reset { applied: false, reason: self.reason() },
+            _ => Act::Slow(self.pause()),
+        }
+    }
+
+    fn of_watching(&self) -> Act {
+        match self.chance.below(5) {
+            0 => Act::Ignore,
+            1 => Act::Cut { applied: true },
+            2 => Act::Reset { applied: true, reason: self.reason() },
+            3 => Act::End,
+            _ => Act::Slow(self.pause()),
+        }
+    }
+
+    fn of_push(&self) -> Act {
+        match self.chance.below(6) {
+            0 => Act::Cut { applied: self.chance.below(2) == 0 },
+            1 => Act::Reset { applied: true, reason: self.reason() },
+            2 => Act::End,
+            3 => Act::Twice,
+            4 => Act::Fragment,
+            _ => Act::Slow(self.pause()),
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! [`Refusal`]: an answer that is an error.
+
+use tonic::Code;
+
+/// A code and a message, as gRPC has them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: Code,
+    pub(crate) message: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+
+    /// With the words that etcd puts in front of its own.
+    pub(crate) fn etcd(code: Code, message: &str) -> Self {
+        Self::new(code, format!("etcdserver: {message}"))
+    }
+}

@@ -1,0 +1,200 @@
+//! One connection to one member.
+
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use h2::RecvStream;
+use h2::server::SendResponse;
+use http::Request as Head;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::time::sleep;
+
+use super::answer::Answer;
+use super::frame::{Incoming, Outgoing, unknown};
+use super::refusal::Refusal;
+use super::request::Request;
+use super::script::{Act, Kind};
+use super::shared::{Caller, Counted, Shared};
+use super::streams;
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    Cut,
+    GoAway,
+}
+
+/// What a request needs to be answered.
+pub(crate) struct Asked {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) member: usize,
+    pub(crate) caller: Caller,
+    pub(crate) orders: UnboundedSender<Order>,
+}
+
+enum Next {
+    Order(Option<Order>),
+    Down,
+    Request(Option<Result<(Head<RecvStream>, SendResponse<Bytes>), h2::Error>>),
+    Done,
+}
+
+/// Serves a connection until either side closes it.
+pub(crate) async fn serve(
+    io: impl AsyncRead + AsyncWrite + Unpin,
+    shared: Arc<Shared>,
+    member: usize,
+) {
+    let _counted = Counted::new(&shared, |shared| &shared.connections);
+    let Ok(mut connection) = h2::server::handshake(io).await else { return };
+    let (orders, mut taken) = unbounded_channel();
+    let mut doing: FuturesUnordered<Pin<Box<dyn Future<Output = ()> + Send>>> =
+        FuturesUnordered::new();
+    loop {
+        let next = {
+            let order = pin!(taken.recv());
+            let down = pin!(is_down(&shared, member));
+            let work = poll_fn(|cx| {
+                while let Poll::Ready(Some(())) = doing.poll_next_unpin(cx) {}
+                Poll::<()>::Pending
+            });
+            let (accepting, work) = (pin!(connection.accept()), pin!(work));
+            match select(select(order, down), select(accepting, work)).await {
+                Either::Left((Either::Left((order, _)), _)) => Next::Order(order),
+                Either::Left((Either::Right(_), _)) => Next::Down,
+                Either::Right((Either::Left((request, _)), _)) => Next::Request(request),
+                Either::Right((Either::Right(_), _)) => Next::Done,
+            }
+        };
+        match next {
+            Next::Order(Some(Order::GoAway)) => connection.graceful_shutdown(),
+            Next::Order(_) | Next::Down | Next::Request(None | Some(Err(_))) => return,
+            Next::Request(Some(Ok((head, answer)))) => {
+                let asked = Asked {
+                    shared: shared.clone(),
+                    member,
+                    caller: caller(&head),
+                    orders: orders.clone(),
+                };
+                doing.push(Box::pin(asked.answer(head, Outgoing::new(answer))));
+            }
+            Next::Done => {}
+        }
+    }
+}
+
+async fn is_down(shared: &Shared, member: usize) {
+    let mut moved = shared.moved.subscribe();
+    while !shared.member(member).down && moved.changed().await.is_ok() {}
+}
+
+fn caller(head: &Head<RecvStream>) -> Caller {
+    let said = |name| head.headers().get(name).and_then(|value| value.to_str().ok());
+    Caller { token: said("token").map(str::to_owned), wants_leader: said("hasleader").is_some() }
+}
+
+fn kind(path: &str) -> Option<Kind> {
+    Some(match path {
+        "/etcdserverpb.KV/Range" => Kind::Range,
+        "/etcdserverpb.KV/Put" => Kind::Put,
+        "/etcdserverpb.KV/DeleteRange" => Kind::Delete,
+        "/etcdserverpb.KV/Txn" => Kind::Txn,
+        "/etcdserverpb.Lease/LeaseGrant" => Kind::Grant,
+        "/etcdserverpb.Lease/LeaseRevoke" => Kind::Revoke,
+        "/etcdserverpb.Lease/LeaseKeepAlive" => Kind::KeepAlive,
+        "/etcdserverpb.Auth/Authenticate" => Kind::Authenticate,
+        "/etcdserverpb.Watch/Watch" => Kind::Watch,
+        _ => return None,
+    })
+}
+
+impl Asked {
+    async fn answer(self, head: Head<RecvStream>, outgoing: Outgoing) {
+        let path = head.uri().path().to_owned();
+        let incoming = Incoming::new(head.into_body());
+        match kind(&path) {
+            None => outgoing.refuse(&unknown(&path)),
+            Some(Kind::Watch) => streams::watch(self, incoming, outgoing).await,
+            Some(kind) => self.once(kind, incoming, outgoing).await,
+        }
+    }
+
+    /// Answers one request. A lease is kept alive by a stream, of which the backend uses the first
+    /// message only.
+    async fn once(self, kind: Kind, mut incoming: Incoming, outgoing: Outgoing) {
+        let Some(message) = incoming.message().await else { return };
+        let request = match Request::decode(kind, &message) {
+            Ok(request) => request,
+            Err(refusal) => return outgoing.refuse(&refusal),
+        };
+        let act = self.shared.next(kind, self.member);
+        let said = match &act {
+            Some(Act::Refuse(refusal)) => Err(refusal.clone()),
+            Some(Act::Ignore) => return hold((incoming, outgoing)).await,
+            Some(Act::Cut { applied: false }) => return self.cut().await,
+            Some(Act::Reset { applied: false, reason }) => return outgoing.reset(*reason),
+            Some(Act::Late(late)) => {
+                let (caller, late) = (self.caller.clone(), *late);
+                self.shared.clone().apply_late(self.member, caller, request, late).await
+            }
+            _ => self.shared.apply(self.member, &self.caller, &request).await,
+        };
+        self.say(act, said, kind, (incoming, outgoing)).await;
+    }
+
+    async fn say(
+        self,
+        act: Option<Act>,
+        said: Result<Answer, Refusal>,
+        kind: Kind,
+        (incoming, mut outgoing): (Incoming, Outgoing),
+    ) {
+        match &act {
+            Some(Act::ApplyAndRefuse(refusal)) => return outgoing.refuse(refusal),
+            Some(Act::Mute) => return hold((incoming, outgoing)).await,
+            Some(Act::Cut { .. }) => return self.cut().await,
+            Some(Act::Reset { reason, .. }) => return outgoing.reset(*reason),
+            Some(Act::GoAway) => drop(self.orders.send(Order::GoAway)),
+            Some(Act::Slow(slow)) => sleep(*slow).await,
+            Some(Act::NoStatus { message: false }) => return outgoing.end(),
+            _ => {}
+        }
+        let answer = match said {
+            Ok(answer) => answer,
+            Err(refusal) => return outgoing.refuse(&refusal),
+        };
+        let answer = match &act {
+            Some(Act::Edit(edit)) => (edit.0)(answer),
+            _ => answer,
+        };
+        let message = answer.encode();
+        outgoing.message(&message);
+        match act {
+            Some(Act::Twice) => outgoing.message(&message),
+            Some(Act::NoStatus { .. }) => return outgoing.end(),
+            _ => {}
+        }
+        if kind == Kind::KeepAlive {
+            // The stream ends when the client has nothing more to ask.
+            let mut incoming = incoming;
+            while incoming.message().await.is_some() {}
+        }
+        outgoing.well();
+    }
+
+    async fn cut(self) {
+        let _cut = self.orders.send(Order::Cut).is_ok();
+        pending().await
+    }
+}
+
+/// Keeps a stream open for ever.
+pub(crate) async fn hold<T>(_held: T) {
+    pending().await
+}

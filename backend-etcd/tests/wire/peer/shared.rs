@@ -1,0 +1,231 @@
+//! [`Shared`]: what the members of a cluster have in common, and what is wrong with each.
+
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use synod_core::task::spawn;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{sleep, timeout};
+use tonic::Code;
+
+use super::answer::Answer;
+use super::refusal::Refusal;
+use super::request::Request;
+use super::script::{Act, Kind, Script};
+use super::state::State;
+
+/// How long a member waits for a leader, or for the others, before it says that it did not get one.
+const TIMEOUT: Duration = Duration::from_secs(7);
+
+/// What is called with the id of a lease when it ends by itself.
+type Ended = Box<dyn Fn(i64) + Send + Sync>;
+
+/// One state, several members.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+    script: Mutex<Script>,
+    members: Mutex<Vec<Member>>,
+    /// Counts everything that happened, so that it can be waited for.
+    pub(crate) moved: watch::Sender<u64>,
+    pub(crate) watches: AtomicUsize,
+    pub(crate) connections: AtomicUsize,
+    pub(crate) ended: Mutex<Option<Ended>>,
+}
+
+/// How a member is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Member {
+    /// It lets nobody in.
+    pub(crate) down: bool,
+    /// It has no leader, and so cannot agree with the others.
+    pub(crate) leaderless: bool,
+    /// It has no vote, and answers next to nothing.
+    pub(crate) learner: bool,
+    /// It does not apply anything behind this revision.
+    pub(crate) behind: Option<i64>,
+}
+
+/// Who asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caller {
+    pub(crate) token: Option<String>,
+    pub(crate) wants_leader: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(members: usize) -> Self {
+        Self {
+            state: Mutex::default(),
+            script: Mutex::default(),
+            members: Mutex::new(vec![Member::default(); members]),
+            moved: watch::Sender::new(0),
+            watches: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            ended: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn next(&self, kind: Kind, member: usize) -> Option<Act> {
+        self.script().next(kind, member)
+    }
+
+    pub(crate) fn member(&self, member: usize) -> Member {
+        self.members()[member]
+    }
+
+    pub(crate) fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_member(&self, member: usize, set: impl FnOnce(&mut Member)) {
+        set(&mut self.members()[member]);
+        self.moved();
+    }
+
+    pub(crate) fn moved(&self) {
+        self.moved.send_modify(|count| *count += 1);
+    }
+
+    /// Up to which revision a member knows what happened.
+    pub(crate) fn applied(&self, member: usize) -> i64 {
+        let behind = self.member(member).behind;
+        let revision = self.state().keys.revision;
+        behind.map_or(revision, |behind| behind.min(revision))
+    }
+
+    /// Does what is asked, once the members agree.
+    pub(crate) async fn apply(
+        &self,
+        member: usize,
+        caller: &Caller,
+        request: &Request,
+    ) -> Result<Answer, Refusal> {
+        let serializable = request.is_serializable();
+        self.admits(member, caller, serializable)?;
+        if !serializable && timeout(TIMEOUT, self.agrees(member)).await.is_err() {
+            return Err(Refusal::etcd(Code::Unavailable, "request timed out"));
+        }
+        let applied = self.applied(member);
+        let mut state = self.state();
+        if request.is_of_keys() {
+            state.users.check(caller.token.as_deref())?;
+        }
+        let answer = state.apply(member, applied, request);
+        drop(state);
+        self.moved();
+        answer
+    }
+
+    /// [`Shared::apply`] after so long, whatever becomes of the caller.
+    pub(crate) async fn apply_late(
+        self: Arc<Self>,
+        member: usize,
+        caller: Caller,
+        request: Request,
+        late: Duration,
+    ) -> Result<Answer, Refusal> {
+        let (tell, told) = oneshot::channel();
+        let work = async move {
+            sleep(late).await;
+            let answer = self.apply(member, &caller, &request).await;
+            let _heard = tell.send(answer).is_ok();
+        };
+        spawn(work).let_go();
+        told.await.unwrap_or_else(|_gone| Err(Refusal::new(Code::Unavailable, "gone")))
+    }
+
+    /// Whether a member deals with such requests at all.
+    pub(crate) fn admits(
+        &self,
+        member: usize,
+        caller: &Caller,
+        serializable: bool,
+    ) -> Result<(), Refusal> {
+        let member = self.member(member);
+        if member.learner && !serializable {
+            return Err(Refusal::etcd(Code::Unavailable, "rpc not supported for learner"));
+        }
+        if member.leaderless && caller.wants_leader {
+            return Err(Refusal::etcd(Code::Unavailable, "no leader"));
+        }
+        Ok(())
+    }
+
+    async fn agrees(&self, member: usize) {
+        let mut moved = self.moved.subscribe();
+        loop {
+            let now = self.member(member);
+            if !now.leaderless && now.behind.is_none() {
+                return;
+            }
+            if moved.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Ends each lease when its time is over.
+    pub(crate) async fn expire(self: Arc<Self>) {
+        let mut moved = self.moved.subscribe();
+        loop {
+            let first = self.state().leases.first();
+            let Some((lease, at)) = first else {
+                if moved.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            };
+            if timeout(at.saturating_duration_since(tokio::time::Instant::now()), moved.changed())
+                .await
+                .is_ok()
+            {
+                continue;
+            }
+            if let Some(ended) = &*self.ended.lock().unwrap_or_else(PoisonError::into_inner) {
+                ended(lease);
+            }
+            let _ended = self.state().end(lease).is_ok();
+            self.moved();
+        }
+    }
+
+    pub(crate) fn count(count: &AtomicUsize) -> usize {
+        count.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// One of something, for as long as it lives.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    shared: Arc<Shared>,
+    of: fn(&Shared) -> &AtomicUsize,
+}
+
+impl Counted {
+    pub(crate) fn new(shared: &Arc<Shared>, of: fn(&Shared) -> &AtomicUsize) -> Self {
+        of(shared).fetch_add(1, Ordering::Relaxed);
+        Self { shared: shared.clone(), of }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.of)(&self.shared).fetch_sub(1, Ordering::Relaxed);
+    }
+}

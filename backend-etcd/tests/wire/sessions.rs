@@ -1,0 +1,226 @@
+//! How a session is opened, kept alive and ended under disturbance.
+
+use std::time::Duration;
+
+use h2::Reason;
+use synod_core::error::{Effect, ErrorKind};
+use synod_core::store::{Lifetime, Loss, Query, Status, Store, Txn};
+use tokio::time::{Instant, sleep};
+use tonic::Code;
+
+use crate::peer::Peer;
+use crate::peer::answer::Answer;
+use crate::peer::message::LeaseResponse;
+use crate::peer::refusal::Refusal;
+use crate::peer::script::{Act, Kind, Rule};
+use crate::world::{TTL, done, eventually, is_live, kept, lease, open, path, session};
+
+fn edit(change: impl Fn(LeaseResponse) -> LeaseResponse + Send + Sync + 'static) -> Act {
+    Act::edit(move |answer| match answer {
+        Answer::Lease(response) => Answer::Lease(change(response)),
+        other => other,
+    })
+}
+
+fn until(store: &dyn Store) -> Option<Instant> {
+    store.status().borrow().until()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_lives_as_long_as_the_server_granted() {
+    for (longer, shortest) in [(0, 1), (20, 1), (0, 60)] {
+        let peer = Peer::new(1);
+        peer.shared.state().leases.longer = longer;
+        peer.shared.state().leases.shortest = shortest;
+        let ann = session(&peer).await;
+        let granted = 10_i64.max(shortest) + longer;
+        assert_eq!(ann.session().ttl.as_secs(), u64::try_from(granted).expect("positive"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_life_of_a_session_is_counted_from_the_sending_of_what_was_answered() {
+    let peer = Peer::new(1);
+    let began = Instant::now();
+    peer.script(Rule::on(Kind::Grant, Act::Slow(Duration::from_secs(3))));
+    let ann = session(&peer).await;
+    assert!(until(&*ann).expect("it lives") <= began + TTL, "the grant");
+
+    // Each answer comes two seconds late.
+    let late = Act::Slow(Duration::from_secs(2));
+    peer.script(Rule::on(Kind::KeepAlive, late).always());
+    for _ in 0..20 {
+        sleep(Duration::from_secs(1)).await;
+        let ends = peer.shared.state().leases.first().expect("it lives").1;
+        assert!(until(&*ann).expect("it lives") <= ends, "beyond the lease");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_session_believes_longer_than_its_lease_lives_on_a_fast_clock() {
+    // The server's clock is 1 % fast, and the client's 1 % slow.
+    for act in [Act::Ignore, Act::Mute, Act::Cut { applied: false }, Act::Late(TTL / 2)] {
+        let peer = Peer::new(2);
+        peer.shared.state().leases.rate = 981;
+        let ann = session(&peer).await;
+        let status = ann.status();
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        *peer.shared.ended.lock().expect("not poisoned") = Some(Box::new(move |_| {
+            let _told = tell.send(status.borrow().is_certain()).is_ok();
+        }));
+        sleep(TTL * 2).await;
+        assert!(is_live(&*ann), "{act:?}");
+        peer.script(Rule::on(Kind::KeepAlive, act.clone()).always());
+        eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+        if let Ok(certain) = told.try_recv() {
+            assert!(!certain, "{act:?}: the lease ended while the session was certain of it");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_gone_ends_the_session_at_once() {
+    let answers: [fn() -> Act; 3] = [
+        || edit(|answer| LeaseResponse { ttl: 0, ..answer }),
+        || edit(|answer| LeaseResponse { ttl: -1, ..answer }),
+        || Act::Refuse(Refusal::etcd(Code::NotFound, "requested lease not found")),
+    ];
+    for answer in answers {
+        let peer = Peer::new(1);
+        let ann = session(&peer).await;
+        peer.script(Rule::on(Kind::KeepAlive, answer()));
+        let began = Instant::now();
+        eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+        assert!(began.elapsed() < TTL / 2, "it was noticed only after {:?}", began.elapsed());
+        let lost = Status::Lost { why: Loss::Expired };
+        assert_eq!(*ann.status().borrow(), lost);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_heartbeat_that_fails_ends_no_session() {
+    for act in [
+        Act::Ignore,
+        Act::Mute,
+        Act::Cut { applied: false },
+        Act::Cut { applied: true },
+        Act::Reset { applied: true, reason: Reason::CANCEL },
+        Act::GoAway,
+        Act::Twice,
+        Act::NoStatus { message: true },
+        Act::NoStatus { message: false },
+        Act::garble(),
+        Act::edit(Answer::without_header),
+        Act::Slow(TTL / 3),
+        Act::Late(TTL / 3),
+        Act::Refuse(Refusal::etcd(Code::Unavailable, "no leader")),
+        Act::Refuse(Refusal::etcd(Code::Unavailable, "request timed out")),
+        Act::Refuse(Refusal::new(Code::Unknown, "anything")),
+        Act::Refuse(Refusal::etcd(Code::Unauthenticated, "invalid auth token")),
+    ] {
+        for members in [1, 2] {
+            let peer = Peer::new(members);
+            let ann = session(&peer).await;
+            let node = Txn::new().create(path("/e"), "", Lifetime::Session);
+            done(&*ann, node).await;
+            peer.script(Rule::on(Kind::KeepAlive, act.clone()));
+            sleep(TTL * 3).await;
+            assert!(is_live(&*ann), "{act:?}: {:?}", ann.status().borrow());
+            assert!(kept(&peer, "/e").is_some(), "{act:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_closed_has_released_everything_or_says_so() {
+    for act in [
+        Act::Ignore,
+        Act::Mute,
+        Act::Cut { applied: false },
+        Act::Cut { applied: true },
+        Act::Reset { applied: false, reason: Reason::CANCEL },
+        Act::Refuse(Refusal::etcd(Code::Unavailable, "request timed out")),
+        Act::ApplyAndRefuse(Refusal::etcd(Code::Unavailable, "request timed out")),
+        Act::Late(Duration::from_secs(1)),
+    ] {
+        for times in [1, 100] {
+            let shown = format!("{act:?} {times} times");
+            let peer = Peer::new(2);
+            let ann = session(&peer).await;
+            done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
+            peer.script(Rule::on(Kind::Revoke, act.clone()).times(times));
+            for _again in 0..2 {
+                match ann.close().await {
+                    Ok(()) => assert!(kept(&peer, "/e").is_none(), "{shown}: it is there"),
+                    Err(error) => {
+                        assert_eq!(error.effect(), Effect::Unknown, "{shown}: {error}");
+                    }
+                }
+            }
+            assert!(ann.status().borrow().is_lost());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_gave_itself_up_is_closed_only_when_its_lease_is_gone() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
+    // The server lives longer than the session can know.
+    peer.script(Rule::on(Kind::KeepAlive, Act::Mute).always());
+    peer.script(Rule::on(Kind::Revoke, Act::Ignore).always());
+    eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+    match ann.close().await {
+        Ok(()) => assert!(kept(&peer, "/e").is_none(), "its node is there"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_opened_although_the_first_answers_get_lost() {
+    for act in [
+        Act::Ignore,
+        Act::Mute,
+        Act::Cut { applied: true },
+        Act::Cut { applied: false },
+        Act::Refuse(Refusal::etcd(Code::Unavailable, "no leader")),
+        Act::Twice,
+        Act::GoAway,
+    ] {
+        let peer = Peer::new(3);
+        peer.script(Rule::on(Kind::Grant, act.clone()));
+        let opened = open(&peer.backend(7)).await;
+        let ann = opened.unwrap_or_else(|error| panic!("{act:?}: {error}"));
+        let id = lease(ann.session().id);
+        assert!(peer.shared.state().leases.is_alive(id), "{act:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_of_no_time_or_of_another_lease_makes_no_live_session() {
+    let strange: [fn() -> Act; 3] = [
+        || edit(|answer| LeaseResponse { ttl: 0, ..answer }),
+        || edit(|answer| LeaseResponse { ttl: -5, ..answer }),
+        || Act::garble(),
+    ];
+    for act in strange {
+        let peer = Peer::new(1);
+        peer.script(Rule::on(Kind::Grant, act()));
+        if let Ok(ann) = open(&peer.backend(7)).await {
+            assert!(!ann.status().borrow().is_certain(), "a lease of no time lives");
+            let read = ann.read(Query::node(path("/n"))).await;
+            drop(read);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_may_not_be_kept_alive_is_lost_for_that() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    let refusal = Refusal::etcd(Code::PermissionDenied, "permission denied");
+    peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal)).always());
+    eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+    assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Denied });
+}

@@ -1,0 +1,244 @@
+//! Watches under disturbance: nothing is lost, whatever becomes of the stream.
+
+use std::time::Duration;
+
+use h2::Reason;
+use synod_core::error::ErrorKind;
+use synod_core::store::{End, Event, Lifetime, Query, Status};
+use tonic::Code;
+
+use crate::peer::Peer;
+use crate::peer::answer::Answer;
+use crate::peer::message::WatchResponse;
+use crate::peer::refusal::Refusal;
+use crate::peer::script::{Act, Kind, Rule};
+use crate::peer::shared::Shared;
+use crate::world::{TTL, create, done, eventually, hears_of, next, path, session, set};
+
+fn edit(change: impl Fn(WatchResponse) -> WatchResponse + Send + Sync + 'static) -> Act {
+    Act::edit(move |answer| match answer {
+        Answer::Watch(response) => Answer::Watch(change(response)),
+        other => other,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_breaks_in_any_way_loses_no_event() {
+    for act in [
+        Act::Cut { applied: true },
+        Act::Cut { applied: false },
+        Act::Reset { applied: true, reason: Reason::INTERNAL_ERROR },
+        Act::Reset { applied: false, reason: Reason::CANCEL },
+        Act::End,
+        Act::Twice,
+        Act::GoAway,
+        Act::Fragment,
+        Act::Slow(Duration::from_secs(3)),
+        Act::Refuse(Refusal::etcd(Code::Unavailable, "no leader")),
+        Act::garble(),
+    ] {
+        let shown = format!("{act:?}");
+        let peer = Peer::new(2);
+        let (ann, bob) = (session(&peer).await, session(&peer).await);
+        done(&*ann, create("/d/n")).await;
+        let (_view, mut watch) =
+            bob.observe(Query::subtree(path("/d"))).await.expect("it is answered");
+        peer.script(Rule::on(Kind::Push, act));
+        done(&*ann, set("/d/n", "y").create(path("/d/m"), "", Lifetime::Persistent)).await;
+        done(&*ann, set("/d/n", "z")).await;
+        done(&*ann, create("/d/last")).await;
+        let mut heard = Vec::new();
+        while heard.last().map(String::as_str) != Some("/d/last") {
+            match next(&mut watch).await {
+                Some(Event::Changed(change)) => heard.push(change.path.as_str().to_owned()),
+                other => panic!("{shown}: {other:?}"),
+            }
+        }
+        assert!(heard.iter().any(|path| path == "/d/m"), "{shown}: {heard:?}");
+        assert_eq!(heard.iter().filter(|path| *path == "/d/m").count(), 1, "{shown}: {heard:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observation_survives_that_its_watch_is_not_answered_at_once() {
+    for act in [
+        Act::Ignore,
+        Act::Mute,
+        Act::Cut { applied: true },
+        Act::Reset { applied: true, reason: Reason::REFUSED_STREAM },
+        Act::End,
+        Act::Twice,
+        Act::Slow(Duration::from_secs(1)),
+    ] {
+        for kind in [Kind::Watch, Kind::Create] {
+            let shown = format!("{kind:?} {act:?}");
+            let peer = Peer::new(2);
+            let (ann, bob) = (session(&peer).await, session(&peer).await);
+            peer.script(Rule::on(kind, act.clone()));
+            let mut observed = bob.observe(Query::node(path("/n"))).await;
+            if observed.is_err() {
+                // A stream that says nothing is given up, and the next one is better.
+                observed = bob.observe(Query::node(path("/n"))).await;
+            }
+            let (_view, mut watch) = observed.unwrap_or_else(|error| panic!("{shown}: {error}"));
+            done(&*ann, create("/n")).await;
+            hears_of(&mut watch, "/n").await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_between_the_read_and_the_watch_is_in_one_of_them() {
+    // The watch begins late, and the read is answered before the change.
+    for (kind, act) in [
+        (Kind::Create, Act::Slow(Duration::from_millis(300))),
+        (Kind::Watch, Act::Slow(Duration::from_millis(300))),
+        (Kind::Range, Act::Slow(Duration::from_millis(300))),
+        (Kind::Range, Act::Late(Duration::from_millis(300))),
+        (Kind::Push, Act::Slow(Duration::from_millis(300))),
+    ] {
+        let shown = format!("{kind:?} {act:?}");
+        let peer = Peer::new(1);
+        let (ann, bob) = (session(&peer).await, session(&peer).await);
+        peer.script(Rule::on(kind, act));
+        let observing = bob.observe(Query::node(path("/n")));
+        let writing = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            done(&*ann, create("/n")).await;
+        };
+        let (observed, ()) = tokio::join!(observing, writing);
+        let (view, mut watch) = observed.expect("it is answered");
+        if view.node().is_none() {
+            hears_of(&mut watch, "/n").await;
+        } else {
+            done(&*ann, set("/n", "y")).await;
+            let Some(Event::Changed(change)) = next(&mut watch).await else { panic!("{shown}") };
+            assert!(change.revision > Some(view.revision), "{shown}: it was shown already");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_forgotten_while_nobody_listened_is_a_resync() {
+    let peer = Peer::new(1);
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    done(&*ann, create("/n")).await;
+    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    peer.script(Rule::on(Kind::Push, Act::Cut { applied: false }));
+    peer.script(Rule::on(Kind::Watch, Act::Slow(Duration::from_millis(200))));
+    done(&*ann, set("/n", "y")).await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    done(&*ann, create("/other")).await;
+    let now = peer.shared.state().keys.revision;
+    peer.shared.state().keys.compact(now);
+
+    let event = next(&mut watch).await;
+    assert!(matches!(event, Some(Event::Resync)), "{event:?}");
+    done(&*ann, set("/n", "z")).await;
+    hears_of(&mut watch, "/n").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_says_nothing_when_it_is_asked_is_replaced() {
+    let peer = Peer::new(2);
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let opened = peer.met(Kind::Watch);
+    // Nothing arrives on this stream any more, and nobody says so.
+    peer.script(Rule::on(Kind::Push, Act::Ignore));
+    peer.script(Rule::on(Kind::Progress, Act::Ignore));
+    done(&*ann, create("/n")).await;
+    hears_of(&mut watch, "/n").await;
+    assert!(peer.met(Kind::Watch) > opened && peer.met(Kind::Progress) > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_stream_that_answers_stays() {
+    let peer = Peer::new(2);
+    let bob = session(&peer).await;
+    let (_view, _watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    tokio::time::sleep(TTL * 5).await;
+    assert_eq!(peer.met(Kind::Watch), 1);
+    assert!(peer.met(Kind::Progress) >= 5, "it was asked {} times", peer.met(Kind::Progress));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_numbers_watches_by_itself_is_not_mistaken() {
+    // As etcd's own proxy does: the numbers begin at zero, in the order of the requests.
+    let peer = Peer::new(1);
+    let (ann, bob) = (session(&peer).await, session(&peer).await);
+    let numbered = || {
+        let seen = std::sync::Mutex::new(Vec::new());
+        move |response: WatchResponse| {
+            let mut seen: std::sync::MutexGuard<'_, Vec<i64>> = seen.lock().expect("not poisoned");
+            let place = seen.iter().position(|id| *id == response.watch_id).unwrap_or_else(|| {
+                seen.push(response.watch_id);
+                seen.len() - 1
+            });
+            WatchResponse { watch_id: i64::try_from(place).expect("few"), ..response }
+        }
+    };
+    let numbered = std::sync::Arc::new(numbered());
+    for kind in [Kind::Create, Kind::Push] {
+        let numbered = numbered.clone();
+        peer.script(Rule::on(kind, edit(move |response| numbered(response))).always());
+    }
+    for at in ["/a", "/b"] {
+        match bob.observe(Query::node(path(at))).await {
+            // Either it works, or it is an error that says why.
+            Ok((_view, mut watch)) => {
+                done(&*ann, create(at)).await;
+                hears_of(&mut watch, at).await;
+            }
+            Err(error) => assert_ne!(error.kind(), ErrorKind::Unreachable, "{error}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_not_permitted_ends_with_that() {
+    let peer = Peer::new(1);
+    let bob = session(&peer).await;
+    peer.script(Rule::on(
+        Kind::Create,
+        edit(|response| WatchResponse {
+            canceled: true,
+            cancel_reason:
+                "rpc error: code = PermissionDenied desc = etcdserver: permission denied".into(),
+            ..response
+        }),
+    ));
+    let error = bob.observe(Query::node(path("/n"))).await.expect_err("it is not permitted");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(bob.observe(Query::node(path("/n"))).await.is_ok(), "the next one is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_nobody_reads_are_ended_at_the_server() {
+    let peer = Peer::new(1);
+    let bob = session(&peer).await;
+    for _ in 0..10 {
+        let (_view, watch) = bob.observe(Query::subtree(path("/d"))).await.expect("it is answered");
+        assert!(Shared::count(&peer.shared.watches) > 0);
+        drop(watch);
+    }
+    eventually("no watch is left", async || Shared::count(&peer.shared.watches) == 0).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_ends_with_its_session() {
+    let peer = Peer::new(1);
+    let bob = session(&peer).await;
+    let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
+    let lease = crate::world::lease(bob.session().id);
+    peer.shared.state().end(lease).expect("it lives");
+    peer.shared.moved();
+    loop {
+        match next(&mut watch).await {
+            Some(Event::Ended(End::SessionOver(_))) | None => break,
+            Some(_) => {}
+        }
+    }
+    assert!(matches!(*bob.status().borrow(), Status::Lost { .. }));
+    eventually("no watch is left", async || Shared::count(&peer.shared.watches) == 0).await;
+}
