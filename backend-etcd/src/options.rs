@@ -103,7 +103,7 @@ impl fmt::Debug for EtcdOptions {
             .field("user", &self.user.as_ref().map(|(name, _)| name))
             .field("tls", &self.tls)
             .field("timeout", &self.timeout)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

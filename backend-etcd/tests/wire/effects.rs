@@ -8,6 +8,7 @@ use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn};
 use tonic::Code;
 
 use crate::peer::Peer;
+use crate::peer::answer::Answer;
 use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
 use crate::world::{TTL, create, done, exists, kept, path, session, set};
@@ -44,26 +45,6 @@ async fn a_write_that_was_applied_and_lost_its_answer_has_an_unknown_effect() {
         let error = outcome.expect_err("nobody said that it was done");
         assert_eq!(error.effect(), Effect::Unknown, "{shown}: {error}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_write_that_etcd_applied_before_it_found_no_space_has_an_unknown_effect() {
-    let full = Refusal::etcd(Code::ResourceExhausted, "mvcc: database space exceeded");
-    let (peer, outcome) = after(Act::ApplyAndRefuse(full)).await;
-
-    assert!(kept(&peer, "/n").is_some(), "it was applied");
-    let error = outcome.expect_err("it was refused");
-    assert_eq!(error.effect(), Effect::Unknown, "{error}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_a_proxy_resets_for_calm_has_an_unknown_effect() {
-    let reset = Act::Reset { applied: true, reason: Reason::ENHANCE_YOUR_CALM };
-    let (peer, outcome) = after(reset).await;
-
-    assert!(kept(&peer, "/n").is_some(), "it was applied");
-    let error = outcome.expect_err("it was not answered");
-    assert_eq!(error.effect(), Effect::Unknown, "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,7 +130,7 @@ async fn answers_that_overtake_each_other_reach_their_own_callers() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_its_header_or_its_parts_makes_no_panic() {
     for kind in [Kind::Txn, Kind::Range, Kind::Put, Kind::Delete] {
-        for act in [Act::edit(|answer| answer.without_header()), Act::edit(empty), Act::garble()] {
+        for act in [Act::edit(Answer::without_header), Act::edit(empty), Act::garble()] {
             let peer = Peer::new(1);
             let ann = session(&peer).await;
             done(&*ann, create("/n")).await;
@@ -169,9 +150,9 @@ async fn an_answer_without_its_header_or_its_parts_makes_no_panic() {
     }
 }
 
-fn empty(answer: crate::peer::answer::Answer) -> crate::peer::answer::Answer {
+fn empty(answer: Answer) -> Answer {
     let _lost = answer;
-    crate::peer::answer::Answer::Garbage(bytes::Bytes::new())
+    Answer::Garbage(bytes::Bytes::new())
 }
 
 #[tokio::test(start_paused = true)]

@@ -94,13 +94,12 @@ impl Outgoing {
         let message = refusal.message.replace('%', "%25");
         let message = HeaderValue::from_str(&message).expect("plain text");
         status.insert("grpc-message", message);
-        let _sent = match &mut self.stream {
-            Some(stream) => stream.send_trailers(status).is_ok(),
-            None => {
-                let mut only = begun();
-                only.headers_mut().extend(status);
-                self.head.send_response(only, true).is_ok()
-            }
+        let _sent = if let Some(stream) = &mut self.stream {
+            stream.send_trailers(status).is_ok()
+        } else {
+            let mut only = begun();
+            only.headers_mut().extend(status);
+            self.head.send_response(only, true).is_ok()
         };
     }
 

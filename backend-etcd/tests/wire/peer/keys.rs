@@ -104,9 +104,9 @@ impl Keys {
         if more {
             kvs.truncate(limit);
         }
-        let shown = |kv: &KeyValue| match request.keys_only {
-            true => KeyValue { value: Bytes::new(), ..kv.clone() },
-            false => kv.clone(),
+        let shown = |kv: &KeyValue| {
+            let value = if request.keys_only { Bytes::new() } else { kv.value.clone() };
+            KeyValue { value, ..kv.clone() }
         };
         let kvs =
             if request.count_only { Vec::new() } else { kvs.into_iter().map(shown).collect() };
@@ -227,11 +227,10 @@ fn compares(compare: &Compare, kv: &KeyValue) -> bool {
         Ok(CompareTarget::Lease) => (kv.lease, compare.lease),
         Ok(CompareTarget::Value) | Err(_) => panic!("the backend compares no values: {compare:?}"),
     };
-    match CompareResult::try_from(compare.result) {
-        Ok(CompareResult::Equal) => found == wanted,
-        Ok(CompareResult::Greater) => found > wanted,
-        Ok(CompareResult::Less) => found < wanted,
-        Ok(CompareResult::NotEqual) => found != wanted,
-        Err(_) => panic!("there is no such comparison: {compare:?}"),
+    match CompareResult::try_from(compare.result).expect("one of etcd's comparisons") {
+        CompareResult::Equal => found == wanted,
+        CompareResult::Greater => found > wanted,
+        CompareResult::Less => found < wanted,
+        CompareResult::NotEqual => found != wanted,
     }
 }

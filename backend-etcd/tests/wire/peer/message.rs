@@ -10,6 +10,12 @@ pub(crate) struct Header {
     pub(crate) revision: i64,
 }
 
+impl Header {
+    pub(crate) fn of(member: usize, revision: i64) -> Self {
+        Self { member: u64::try_from(member).unwrap_or_default() + 1, revision }
+    }
+}
+
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeyValue {
     #[prost(bytes = "vec", tag = "1")]

@@ -1,5 +1,6 @@
 //! One connection to one member.
 
+use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -38,11 +39,13 @@ pub(crate) struct Asked {
     pub(crate) orders: UnboundedSender<Order>,
 }
 
+/// A request, and where its answer goes.
+type Accepted = (Head<RecvStream>, SendResponse<Bytes>);
+
 enum Next {
     Order(Option<Order>),
     Down,
-    Request(Option<Result<(Head<RecvStream>, SendResponse<Bytes>), h2::Error>>),
-    Done,
+    Request(Option<Result<Box<Accepted>, h2::Error>>),
 }
 
 /// Serves a connection until either side closes it.
@@ -62,20 +65,23 @@ pub(crate) async fn serve(
             let down = pin!(is_down(&shared, member));
             let work = poll_fn(|cx| {
                 while let Poll::Ready(Some(())) = doing.poll_next_unpin(cx) {}
-                Poll::<()>::Pending
+                Poll::<Infallible>::Pending
             });
             let (accepting, work) = (pin!(connection.accept()), pin!(work));
             match select(select(order, down), select(accepting, work)).await {
                 Either::Left((Either::Left((order, _)), _)) => Next::Order(order),
                 Either::Left((Either::Right(_), _)) => Next::Down,
-                Either::Right((Either::Left((request, _)), _)) => Next::Request(request),
-                Either::Right((Either::Right(_), _)) => Next::Done,
+                Either::Right((Either::Left((request, _)), _)) => {
+                    Next::Request(request.map(|accepted| accepted.map(Box::new)))
+                }
+                Either::Right((Either::Right((never, _)), _)) => match never {},
             }
         };
         match next {
             Next::Order(Some(Order::GoAway)) => connection.graceful_shutdown(),
             Next::Order(_) | Next::Down | Next::Request(None | Some(Err(_))) => return,
-            Next::Request(Some(Ok((head, answer)))) => {
+            Next::Request(Some(Ok(accepted))) => {
+                let (head, answer) = *accepted;
                 let asked = Asked {
                     shared: shared.clone(),
                     member,
@@ -84,7 +90,6 @@ pub(crate) async fn serve(
                 };
                 doing.push(Box::pin(asked.answer(head, Outgoing::new(answer))));
             }
-            Next::Done => {}
         }
     }
 }
@@ -190,11 +195,11 @@ impl Asked {
 
     async fn cut(self) {
         let _cut = self.orders.send(Order::Cut).is_ok();
-        pending().await
+        pending::<()>().await;
     }
 }
 
 /// Keeps a stream open for ever.
 pub(crate) async fn hold<T>(_held: T) {
-    pending().await
+    pending::<()>().await;
 }

@@ -30,12 +30,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    fn header(&self, member: usize) -> Option<Header> {
-        Some(self.header_at(member, self.keys.revision))
-    }
-
-    pub(crate) fn header_at(&self, member: usize, revision: i64) -> Header {
-        Header { member: u64::try_from(member).unwrap_or_default() + 1, revision }
+    fn header(&self, member: usize) -> Header {
+        Header::of(member, self.keys.revision)
     }
 
     /// Does what is asked of a member that has applied everything up to `applied`.
@@ -48,7 +44,7 @@ impl State {
         match request {
             Request::Range(request) => {
                 let (kvs, more, count) = self.keys.range(request, applied)?;
-                let header = Some(self.header_at(member, applied));
+                let header = Some(Header::of(member, applied));
                 Ok(Answer::Range(RangeResponse { header, kvs, more, count }))
             }
             Request::Put(request) => {
@@ -59,7 +55,7 @@ impl State {
                 let mut batch = self.keys.write();
                 let gone = delete(&mut batch, &mut self.leases, request);
                 batch.commit();
-                let header = self.header(member);
+                let header = Some(self.header(member));
                 Ok(Answer::Delete(DeleteResponse { header, ..gone }))
             }
             Request::Txn(request) => {
@@ -68,21 +64,21 @@ impl State {
             }
             Request::Grant(request) => {
                 let ttl = self.leases.grant(request.id, request.ttl)?;
-                let header = self.header(member);
+                let header = Some(self.header(member));
                 Ok(Answer::Lease(LeaseResponse { header, id: request.id, ttl }))
             }
             Request::KeepAlive(request) => {
                 let ttl = self.leases.renew(request.id);
-                let header = self.header(member);
+                let header = Some(self.header(member));
                 Ok(Answer::Lease(LeaseResponse { header, id: request.id, ttl }))
             }
             Request::Revoke(request) => {
                 self.end(request.id)?;
-                Ok(Answer::Revoke(RevokeResponse { header: self.header(member) }))
+                Ok(Answer::Revoke(RevokeResponse { header: Some(self.header(member)) }))
             }
             Request::Authenticate(request) => {
                 let token = self.users.authenticate(request)?;
-                let header = self.header(member);
+                let header = Some(self.header(member));
                 Ok(Answer::Authenticate(AuthenticateResponse { header, token }))
             }
         }
@@ -104,7 +100,7 @@ impl State {
         let mut batch = self.keys.write();
         let done = put(&mut batch, &mut self.leases, request);
         batch.commit();
-        let header = self.header(member);
+        let header = Some(self.header(member));
         Ok(Answer::Put(PutResponse { header, ..done }))
     }
 
@@ -149,7 +145,7 @@ impl State {
         let wrote = batch.revision() > batch.keys.revision;
         batch.commit();
         let revision = if wrote { self.keys.revision } else { applied };
-        let header = Some(self.header_at(member, revision));
+        let header = Some(Header::of(member, revision));
         Ok(TxnResponse { header, succeeded, responses })
     }
 }

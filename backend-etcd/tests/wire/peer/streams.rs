@@ -9,7 +9,9 @@ use tokio::time::sleep;
 
 use super::answer::Answer;
 use super::frame::{Incoming, Outgoing};
-use super::message::{CreateRequest, Event, KeyValue, WatchRequest, WatchResponse, Watching};
+use super::message::{
+    CreateRequest, Event, Header, KeyValue, WatchRequest, WatchResponse, Watching,
+};
 use super::refusal::Refusal;
 use super::script::{Act, Kind};
 use super::serve::{Asked, Order, hold};
@@ -73,7 +75,7 @@ pub(crate) async fn watch(asked: Asked, mut incoming: Incoming, outgoing: Outgoi
         End::Refused(refusal) => stream.outgoing.refuse(&refusal),
         End::Cut => {
             let _cut = stream.asked.orders.send(Order::Cut).is_ok();
-            pending().await
+            pending::<()>().await;
         }
         End::Gone => {}
     }
@@ -194,7 +196,7 @@ impl Stream {
         let state = shared.state();
         let watched = &mut self.watches[place];
         let up_to = if std::mem::take(&mut watched.behind) { applied } else { first };
-        let header = Some(state.header_at(self.asked.member, up_to.max(first)));
+        let header = Some(Header::of(self.asked.member, up_to.max(first)));
         let after = watched.next - 1;
         watched.next = watched.next.max(up_to + 1);
         let commits = state.keys.since(after, up_to);
@@ -213,7 +215,7 @@ impl Stream {
     fn response(&self) -> WatchResponse {
         let shared = &self.asked.shared;
         let applied = shared.applied(self.asked.member);
-        let header = Some(shared.state().header_at(self.asked.member, applied));
+        let header = Some(Header::of(self.asked.member, applied));
         WatchResponse { header, ..WatchResponse::default() }
     }
 
@@ -235,7 +237,7 @@ impl Stream {
             Some(Act::Slow(slow) | Act::Late(slow)) => sleep(slow).await,
             Some(Act::GoAway) => drop(self.asked.orders.send(Order::GoAway)),
             Some(Act::Fragment) if kind == Kind::Push => {
-                self.fragments(response);
+                self.fragments(&response);
                 return None;
             }
             _ => {}
@@ -257,7 +259,7 @@ impl Stream {
     }
 
     /// Sends each event by itself.
-    fn fragments(&mut self, response: WatchResponse) {
+    fn fragments(&mut self, response: &WatchResponse) {
         let last = response.events.len().saturating_sub(1);
         for (place, event) in response.events.iter().enumerate() {
             let events = vec![event.clone()];

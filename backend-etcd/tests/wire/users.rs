@@ -1,0 +1,67 @@
+//! Names, passwords and tokens that run out.
+
+use synod_core::error::ErrorKind;
+use synod_core::store::{Query, Store};
+
+use synod_core::chance::Chance;
+
+use crate::peer::Peer;
+use crate::world::{TTL, create, done, eventually, exists, hears_of, is_live, open, path, set};
+
+/// A cluster that wants to know who asks, and a session of somebody whom it knows.
+async fn known(members: usize) -> (Peer, Box<dyn Store>) {
+    let peer = Peer::new(members);
+    peer.shared.state().users.require("ann", "secret");
+    let options = peer.options().user("ann", "secret");
+    let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
+    let ann = open(&backend).await.expect("she is let in");
+    (peer, ann)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stranger_is_denied() {
+    let peer = Peer::new(1);
+    peer.shared.state().users.require("ann", "secret");
+    let options = peer.options().user("ann", "wrong");
+    let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
+    let error = open(&backend).await.expect_err("the password is wrong");
+    assert_eq!(error.kind(), ErrorKind::Denied);
+    assert!(!format!("{error} {error:?}").contains("wrong,"), "{error}");
+
+    let nobody = peer.backend(2);
+    if let Ok(store) = open(&nobody).await {
+        let error = store.commit(create("/n")).await.expect_err("he has no name");
+        assert_eq!(error.kind(), ErrorKind::Denied);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_that_ran_out_are_replaced_without_an_error() {
+    let (peer, ann) = known(2).await;
+    done(&*ann, create("/n")).await;
+    let (_view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("it is answered");
+    for data in ["a", "b", "c"] {
+        peer.shared.state().users.forget_tokens();
+        done(&*ann, set("/n", data)).await;
+        hears_of(&mut watch, "/n").await;
+        assert!(exists(&*ann, "/n").await);
+    }
+    tokio::time::sleep(TTL * 2).await;
+    assert!(is_live(&*ann));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_begins_also_with_a_token_that_ran_out() {
+    let (peer, ann) = known(1).await;
+    done(&*ann, create("/n")).await;
+    peer.shared.state().users.forget_tokens();
+    eventually("it is observed", async || {
+        let Ok((_view, mut watch)) = ann.observe(Query::node(path("/n"))).await else {
+            return false;
+        };
+        done(&*ann, set("/n", "y")).await;
+        hears_of(&mut watch, "/n").await;
+        true
+    })
+    .await;
+}
