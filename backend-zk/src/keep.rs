@@ -13,6 +13,7 @@ use zookeeper_client::{
     AddWatchMode, Error as ZkError, EventType, PersistentWatcher, SessionState, WatchedEvent,
 };
 
+use crate::contained::contained;
 use crate::container::is_container;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
@@ -157,7 +158,7 @@ async fn prove(wire: &Wire, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> 
         return BTreeMap::new();
     }
     let Ok(client) = wire.client("observe") else { return BTreeMap::new() };
-    let reads = doubtful.iter().map(|path| client.get_data(path.as_str()));
+    let reads = doubtful.iter().map(|path| contained(client.get_data(path.as_str())));
     let answers = join_all(reads.collect::<Vec<_>>()).await;
     let proofs = doubtful.iter().zip(answers).map(|(path, answer)| {
         let proof = match answer {

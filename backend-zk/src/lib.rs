@@ -15,6 +15,7 @@
 mod alone;
 mod backend;
 mod commit;
+mod contained;
 mod container;
 mod error;
 mod guard;

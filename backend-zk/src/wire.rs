@@ -12,6 +12,7 @@ use synod_core::path::Path;
 use synod_core::store::{Life, Loss, Revision};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
+use crate::contained::contained;
 use crate::error::Trouble;
 use crate::guard::{Guards, Vacated};
 use crate::nodelay;
@@ -98,7 +99,7 @@ impl Wire {
         &self,
         answer: impl Future<Output = Result<T, ZkError>>,
     ) -> Result<T, Trouble> {
-        let answered = match select(pin!(answer), pin!(self.life.lost())).await {
+        let answered = match select(pin!(contained(answer)), pin!(self.life.lost())).await {
             Either::Left((answered, _)) => answered,
             Either::Right(_) => Err(ZkError::SessionExpired),
         };
