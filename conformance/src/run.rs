@@ -150,7 +150,8 @@ impl Suite {
         }
     }
 
-    fn trials(&self, store: &str) -> Vec<Trial> {
+    /// The cases as trials, for a test binary that has others, too. The name of each begins with that of its store.
+    pub fn trials(&self, store: &str) -> Vec<Trial> {
         let obstacle = self.obstacles();
         cases().map(|case| self.trial(store, case, obstacle(case))).collect()
     }

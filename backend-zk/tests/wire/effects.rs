@@ -1,0 +1,145 @@
+//! Whatever a server answers, nothing is said of a write that is not so: L-OUT-1 to 3, L-OUT-8.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use synod_core::error::{Effect, Error};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn};
+use tokio::time::timeout;
+
+use crate::peer::Peer;
+use crate::protocol::{code, op};
+use crate::scene::{LONG, PATIENCE, create, done, open, panics, path, peer, recovers};
+use crate::script::{Deed, Rule};
+use crate::tree::Write;
+
+/// What may go wrong with the answer to a request, and with the request.
+fn deeds() -> Vec<Deed> {
+    vec![
+        Deed::CloseBefore,
+        Deed::CloseAfter,
+        Deed::Mute,
+        Deed::Twice,
+        Deed::Misnumber,
+        Deed::Garble,
+        Deed::Halve,
+        Deed::Refuse(code::NO_AUTH),
+        Deed::Refuse(code::THROTTLED),
+        Deed::Refuse(-9_999),
+        Deed::Deny(-4),
+        Deed::Deny(-9_999),
+        Deed::Deny(code::SESSION_MOVED),
+    ]
+}
+
+/// Two fifths of it is how long a client waits for an answer before it connects anew.
+const SHORT: Duration = Duration::from_secs(6);
+
+/// A kind of write, and the number of the request that carries it.
+type Kind = (&'static str, i32, fn(&str) -> Txn);
+
+const KINDS: [Kind; 6] = [
+    ("create", op::CREATE_2, |dir| create(&format!("{dir}/new"), "x")),
+    ("set", op::SET_DATA, |dir| Txn::new().set(path(&format!("{dir}/old")), "x", Expect::Any)),
+    ("delete", op::DELETE, |dir| Txn::new().delete(path(&format!("{dir}/old")), Expect::Any)),
+    ("several", op::MULTI, |dir| {
+        let txn = create(&format!("{dir}/new"), "x");
+        txn.set(path(&format!("{dir}/old")), "x", Expect::Any)
+    }),
+    ("ticket", op::CREATE_2, |dir| ticket(dir)),
+    ("parent", op::CREATE_CONTAINER, |dir| create(&format!("{dir}/deep/new"), "x")),
+];
+
+pub(crate) fn ticket(dir: &str) -> Txn {
+    let look = Query::children(path(dir)).names_only();
+    Txn::new().create_sequential(path(&format!("{dir}/t-")), "x", Lifetime::Session).look(look)
+}
+
+/// How many transactions wrote what this test writes below a directory.
+pub(crate) fn times(peer: &Peer, dir: &str) -> usize {
+    let world = peer.world();
+    let ours = |write: &Write| match write {
+        Write::Create { path, data, .. } | Write::Set { path, data, .. } => {
+            path.starts_with(dir) && data == b"x"
+        }
+        Write::Delete { path } => path.ends_with("/old") && path.starts_with(dir),
+    };
+    world.log.iter().filter(|entry| !entry.closes && entry.writes.iter().any(ours)).count()
+}
+
+/// What was said of a write, against how often it was done.
+pub(crate) fn agrees(said: &Result<Outcome, Error>, times: usize) -> bool {
+    match said {
+        Ok(Outcome::Committed(_)) => times == 1,
+        Ok(_) => times == 0,
+        Err(error) if error.effect() == Effect::None => times == 0,
+        Err(_) => times <= 1,
+    }
+}
+
+pub(crate) async fn nothing_is_said_of_a_write_that_is_not_so() {
+    let peer = peer(1);
+    // Each kind by itself; they wait more than they work.
+    join_all(KINDS.into_iter().map(|kind| of_kind(&peer, kind))).await;
+    assert_eq!(panics(), [""; 0]);
+}
+
+async fn of_kind(peer: &Peer, (what, number, txn): Kind) {
+    for (round, deed) in deeds().into_iter().enumerate() {
+        let (dir, store) = (format!("/effects/{what}{round}"), open(peer, SHORT).await);
+        done(&*store, create(&format!("{dir}/old"), "")).await;
+        peer.when(Rule::new(deed.clone()).op(number).of(store.session().id.get()));
+
+        let said = timeout(PATIENCE, store.commit(txn(&dir))).await.expect("it ends");
+        recovers(&*store).await;
+
+        let times = times(peer, &dir);
+        assert!(agrees(&said, times), "{what} {deed:?}: done {times} times, and {said:?}");
+        store.close().await.expect("it is closed");
+    }
+}
+
+/// Servers before 3.6 know no containers that synod could use, and those without extended types no times to live.
+pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
+    use synod_core::error::ErrorKind;
+
+    let peer = peer(1);
+    peer.change(|world| world.servers[0].extended = false);
+    let store = open(&peer, LONG).await;
+    let ttl = Lifetime::Ttl(LONG);
+    let said = store.commit(Txn::new().create(path("/ttl"), "", ttl)).await;
+    assert_eq!(said.expect_err("it is not known").kind(), ErrorKind::Unsupported);
+
+    peer.change(|world| world.servers[0].unknown.insert(op::CREATE_CONTAINER));
+    let said = timeout(PATIENCE, store.commit(create("/a/b", ""))).await.expect("it ends");
+    let error = said.expect_err("there can be no directory");
+    assert_eq!((error.kind(), error.effect()), (ErrorKind::Unsupported, Effect::None));
+    done(&*store, create("/plain", "")).await;
+}
+
+/// What no client could read is an error of the call that asked, and the next one is answered.
+pub(crate) async fn a_malformed_answer_is_an_error() {
+    let peer = peer(1);
+    let store = open(&peer, SHORT).await;
+    done(&*store, create("/malformed/a", "")).await;
+    let queries = [
+        Query::node(path("/malformed/a")),
+        Query::until_gone(path("/malformed/a")),
+        Query::children(path("/malformed")),
+        Query::children(path("/malformed")).names_only(),
+        Query::subtree(path("/malformed")),
+    ];
+    for query in queries {
+        for number in [op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN_2, op::MULTI_READ] {
+            peer.when(Rule::new(Deed::Garble).op(number).at("/malformed"));
+            let read = timeout(PATIENCE, store.read(query.clone())).await.expect("it ends");
+            let seen = timeout(PATIENCE, store.observe(query.clone())).await.expect("it ends");
+            if let (Ok(_), Ok(_)) = (read, seen) {
+                // No request of that kind was made.
+                peer.change(|world| world.script.calm());
+            }
+            recovers(&*store).await;
+        }
+    }
+    assert_eq!(panics(), [""; 0]);
+}

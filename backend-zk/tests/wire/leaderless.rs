@@ -1,0 +1,35 @@
+//! What a follower without its leader answers proves nothing of a session: L-SES-15.
+
+use std::time::Duration;
+
+use crate::lives::{beats, is_never_late};
+use crate::peer::Peer;
+use crate::scene::{create, done, open_at, peer};
+
+/// A follower loses its leader together with a client, and does not notice for so long that the leader ends the
+/// client's session. Meanwhile it answers what it can from memory.
+pub(crate) async fn a_follower_without_its_leader_proves_nothing() {
+    for ttl in [600, 1_500] {
+        let peer = peer(3);
+        let store = open_at(&peer, &[1], Duration::from_millis(ttl)).await;
+        done(&*store, create("/cut/a", "")).await;
+        beats(&peer, 3).await;
+        peer.change(|world| world.part(1));
+        is_never_late(&peer, &*store).await;
+    }
+}
+
+/// The last answer of a follower proves nothing that the leader has not heard.
+pub(crate) async fn a_follower_that_goes_right_behind_its_answer_proves_no_more() {
+    for _ in 0..4 {
+        let peer = Peer::start_with(3, Duration::from_millis(20)).expect("there are ports");
+        let store = open_at(&peer, &[1], Duration::from_millis(700)).await;
+        beats(&peer, 5).await;
+        peer.change(|world| {
+            world.part(1);
+            world.servers[1].down = true;
+            world.servers[1].close_all();
+        });
+        is_never_late(&peer, &*store).await;
+    }
+}

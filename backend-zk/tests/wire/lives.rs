@@ -1,0 +1,95 @@
+//! No session is certain after its servers ended it: L-SES-1, L-SES-2, L-SES-15.
+
+use std::time::Duration;
+
+use synod_core::store::{SessionId, Store};
+use tokio::time::{sleep, timeout};
+
+use crate::peer::Peer;
+use crate::protocol::op;
+use crate::scene::{LONG, PATIENCE, open, peer, recovers};
+use crate::script::{Deed, Rule};
+
+/// Waits until the servers ended the session. From then on it is not certain.
+pub(crate) async fn is_never_late(peer: &Peer, store: &dyn Store) {
+    let (id, status) = (store.session().id, store.status());
+    let mut looks = 0;
+    let ends = async {
+        while looks < 200 {
+            // The servers are asked first: what is certain then is so too late.
+            let over = ended(peer, id);
+            let certain = status.borrow().is_certain();
+            assert!(!(over && certain), "certain, and the servers have ended it");
+            looks += u32::from(over);
+            sleep(Duration::from_millis(2)).await;
+        }
+    };
+    timeout(PATIENCE, ends).await.expect("the servers end it");
+}
+
+fn ended(peer: &Peer, session: SessionId) -> bool {
+    peer.world().ended.contains_key(&session.get().cast_signed())
+}
+
+/// Waits for so many answered signs of life.
+pub(crate) async fn beats(peer: &Peer, count: usize) {
+    let mut before = None;
+    let some = peer.until(|world| {
+        let now = world.signs;
+        now >= *before.get_or_insert(now) + count
+    });
+    timeout(PATIENCE, some).await.expect("it gives signs of life");
+}
+
+/// The next connection grants less time than the first did.
+pub(crate) async fn a_session_is_no_longer_than_its_last_connection_grants() {
+    let peer = peer(1);
+    let store = open(&peer, Duration::from_secs(3)).await;
+    recovers(&*store).await;
+    peer.change(|world| {
+        world.servers[0].longest = Duration::from_millis(600);
+        world.servers[0].close_all();
+    });
+    recovers(&*store).await;
+    beats(&peer, 1).await;
+    // From now on nothing comes through: the time that was granted last runs out.
+    peer.link(store.session().id, synod_conformance::harness::Link::Cut);
+    is_never_late(&peer, &*store).await;
+}
+
+/// However a connection ends, the session goes on.
+pub(crate) async fn a_session_outlives_whatever_ends_its_connection() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    let deeds = [
+        Deed::CloseBefore,
+        Deed::CloseAfter,
+        Deed::Twice,
+        Deed::Misnumber,
+        Deed::Garble,
+        Deed::Halve,
+    ];
+    for deed in deeds {
+        for number in [op::EXISTS, op::GET_DATA, op::SYNC, op::PING] {
+            peer.when(Rule::new(deed.clone()).op(number).of(store.session().id.get()));
+        }
+        recovers(&*store).await;
+        recovers(&*store).await;
+    }
+    assert!(!store.status().borrow().is_lost());
+    store.close().await.expect("it is closed");
+    assert!(ended(&peer, store.session().id));
+}
+
+/// The session is ended while it is disconnected: its client is told at the next connection.
+pub(crate) async fn a_session_that_ended_meanwhile_is_lost() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    peer.stop(0);
+    peer.expire(store.session().id);
+    peer.resume(0);
+    let mut status = store.status();
+    let lost = status.wait_for(synod_core::store::Status::is_lost);
+    timeout(PATIENCE, lost).await.expect("in time").expect("it is told");
+    assert!(store.read(synod_core::store::Query::node(crate::scene::path("/a"))).await.is_err());
+}

@@ -1,0 +1,53 @@
+//! A look that fails says nothing of the commit ahead of it: L-OUT-1, L-OUT-4.
+
+use synod_core::recipe::mutex::Mutex;
+use tokio::time::timeout;
+
+use crate::effects::{agrees, ticket, times};
+use crate::protocol::{code, op};
+use crate::scene::{LONG, PATIENCE, client, create, done, open, path, peer};
+use crate::script::{Deed, Rule};
+use crate::world::World;
+
+/// The commit was done; the look behind it was not, for whatever reason.
+pub(crate) async fn a_look_that_fails_says_nothing_of_the_commit() {
+    let errors = [code::NO_AUTH, code::THROTTLED, code::UNIMPLEMENTED, -9_999];
+    for (round, error) in errors.into_iter().enumerate() {
+        for number in [op::GET_CHILDREN, op::GET_CHILDREN_2] {
+            let peer = peer(1);
+            let (dir, store) = (format!("/look/{round}"), open(&peer, LONG).await);
+            done(&*store, create(&format!("{dir}/old"), "")).await;
+            peer.when(Rule::new(Deed::Refuse(error)).op(number).at(&dir).times(100));
+
+            let said = timeout(PATIENCE, store.commit(ticket(&dir))).await.expect("it ends");
+
+            let times = times(&peer, &dir);
+            assert!(times == 1 && agrees(&said, times), "{error}: {times} times, and {said:?}");
+        }
+    }
+}
+
+/// [`a_look_that_fails_says_nothing_of_the_commit`], as a waiter for a lock meets it: no ticket of a call that failed
+/// is left.
+pub(crate) async fn a_lock_whose_looks_are_refused_leaves_no_ticket() {
+    for error in [code::NO_AUTH, code::THROTTLED] {
+        let peer = peer(1);
+        let ann = client(&peer, LONG).await;
+        let mutex = Mutex::new(&ann, path("/lock"));
+        mutex.lock().await.expect("the peer answers").release().await.expect("it answers");
+        for number in [op::GET_CHILDREN, op::GET_CHILDREN_2] {
+            peer.when(Rule::new(Deed::Refuse(error)).op(number).at("/lock").times(3));
+        }
+
+        // It may be granted, or not.
+        match timeout(PATIENCE, mutex.lock()).await.expect("it ends") {
+            Ok(guard) => guard.release().await.expect("the peer answers"),
+            Err(_refused) => peer.change(|world| world.script.calm()),
+        }
+
+        let none = |world: &mut World| {
+            !world.servers[0].tree.nodes.keys().any(|at| at.starts_with("/lock/"))
+        };
+        timeout(PATIENCE, peer.until(none)).await.expect("the ticket goes");
+    }
+}

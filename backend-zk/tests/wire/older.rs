@@ -1,0 +1,40 @@
+//! What is read is no older than what was told: L-KV-3.
+
+use std::time::Duration;
+
+use synod_core::store::{Event, Query};
+use tokio::time::{sleep, timeout};
+
+use crate::scene::{LONG, create, done, next, open_at, path, peer, set};
+
+/// An event is newer than all answers: the next connection must not show what was before it.
+pub(crate) async fn what_is_read_is_no_older_than_an_event() {
+    let peer = peer(3);
+    let store = open_at(&peer, &[1, 2], LONG).await;
+    done(&*store, create("/event/a", "old")).await;
+    let query = || Query::node(path("/event/a"));
+    // By the server that does not lag: whichever it is.
+    let (_view, mut watch) = store.observe(query()).await.expect("the peer answers");
+    let own = peer.world().sessions[&store.session().id.get().cast_signed()].server;
+    let other = 3 - own;
+    let written = peer.change(|world| {
+        world.servers[other].lags = true;
+        world.write(&[set("/event/a", "new")])
+    });
+    written.expect("nothing is against it");
+    let Event::Changed(_) = next(&mut watch).await else { panic!("it was written") };
+    peer.stop(own);
+
+    // The first that is answered: the other server, as it lags still; or none, until that catches up.
+    let read = async {
+        loop {
+            match store.read(query().local()).await {
+                Ok(view) => return view.node().expect("it is there").data.clone(),
+                Err(_) => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    };
+    if let Ok(data) = timeout(Duration::from_secs(2), read).await {
+        assert_eq!(data, "new", "older than the event");
+    }
+}

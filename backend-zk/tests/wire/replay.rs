@@ -1,0 +1,390 @@
+//! The peer beside a real server: the same random requests, byte by byte the same answers and events.
+//!
+//! Times, sessions and where the counting of transactions began differ, and the order of children; nothing else may.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::future::join;
+use synod_conformance::server::zookeeper::{Ensemble, TICK};
+use synod_core::chance::Chance;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::jute::{Reader, Writer};
+use crate::peer::Peer;
+use crate::protocol::{Acl, EVENT, Request, op};
+use crate::tree::open_acl;
+
+/// How many clients a program has.
+const CLIENTS: usize = 2;
+/// How many requests a program has.
+const STEPS: u64 = 30;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A client that speaks the protocol, and nothing more.
+struct Raw {
+    stream: TcpStream,
+    session: i64,
+    password: Vec<u8>,
+    xid: i32,
+    /// The last transaction that it has heard of.
+    seen: i64,
+}
+
+/// One of the two stores.
+struct Side {
+    name: &'static str,
+    at: SocketAddr,
+    clients: Vec<Raw>,
+    /// The transaction that opened the first session: all others are counted from there.
+    base: Option<i64>,
+}
+
+impl Raw {
+    async fn connect(at: SocketAddr, last: i64, session: i64, password: &[u8]) -> Self {
+        const ASKED: i32 = 30_000;
+
+        let mut stream = TcpStream::connect(at).await.expect("it listens");
+        stream.set_nodelay(true).expect("it is a socket");
+        let head = Writer::default().int(0).long(last).int(ASKED).long(session);
+        let message = head.bytes(password).boolean(false).frame();
+        stream.write_all(&message).await.expect("it takes it");
+        let welcome = frame(&mut stream).await.expect("it answers");
+        let mut reader = Reader(&welcome);
+        let (_version, _granted) = (reader.int(), reader.int());
+        let session = reader.long().expect("it has a session");
+        let password = reader.bytes().expect("and a password").to_vec();
+        Self { stream, session, password, xid: 0, seen: last }
+    }
+
+    /// Sends a request, and takes all that comes up to its answer.
+    async fn ask(&mut self, request: &Request) -> (Vec<Vec<u8>>, Vec<u8>) {
+        self.xid += 1;
+        self.stream.write_all(&request.frame(self.xid)).await.expect("it takes it");
+        let mut events = Vec::new();
+        loop {
+            let message = frame(&mut self.stream).await.expect("it answers");
+            if number(&message) != EVENT {
+                self.seen = self.seen.max(Reader(&message[4..]).long().unwrap_or(0));
+                return (events, message);
+            }
+            events.push(message);
+        }
+    }
+
+    /// The same session on a new connection.
+    async fn reconnect(&mut self, at: SocketAddr) {
+        let again = Self::connect(at, self.seen, self.session, &self.password).await;
+        assert_eq!(again.session, self.session);
+        *self = Self { xid: self.xid, ..again };
+    }
+}
+
+fn number(message: &[u8]) -> i32 {
+    Reader(message).int().expect("it has a number")
+}
+
+async fn frame(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    let read = async {
+        let length = stream.read_u32().await.ok()?;
+        let mut message = vec![0; usize::try_from(length).ok()?];
+        stream.read_exact(&mut message).await.ok()?;
+        Some(message)
+    };
+    timeout(PATIENCE, read).await.expect("in time")
+}
+
+impl Side {
+    async fn new(name: &'static str, at: SocketAddr) -> Self {
+        let mut clients = Vec::new();
+        for _ in 0..CLIENTS {
+            clients.push(Raw::connect(at, 0, 0, &[0; 16]).await);
+        }
+        Self { name, at, clients, base: None }
+    }
+
+    /// What is said to a request, in words that do not depend on the store.
+    async fn tell(&mut self, step: &Step) -> Vec<String> {
+        let mut told = Vec::new();
+        match step {
+            Step::Ask(who, request) => {
+                let (events, answer) = self.clients[*who].ask(request).await;
+                let mut heard: Vec<_> = events.iter().map(|message| event(message)).collect();
+                // Of one transaction the server tells in no particular order.
+                heard.sort();
+                told.extend(heard);
+                told.push(self.answer(request, &answer));
+            }
+            Step::Reconnect(who) => {
+                let at = self.at;
+                self.clients[*who].reconnect(at).await;
+            }
+        }
+        // What others heard of it comes ahead of the answer to whatever they ask next.
+        for who in (0..CLIENTS).filter(|who| *who != step.who()) {
+            let probe = Request::Exists { path: "/".to_owned(), watch: false };
+            let (events, _) = self.clients[who].ask(&probe).await;
+            let mut heard: Vec<_> =
+                events.iter().map(|message| format!("{who} {}", event(message))).collect();
+            heard.sort();
+            told.extend(heard);
+        }
+        told
+    }
+
+    /// A transaction by how many there were since the first.
+    fn since(&mut self, zxid: i64) -> i64 {
+        let base = *self.base.get_or_insert(zxid);
+        if zxid == 0 || zxid == -1 { zxid } else { zxid - base }
+    }
+
+    fn answer(&mut self, request: &Request, message: &[u8]) -> String {
+        let mut reader = Reader(message);
+        let (xid, zxid) = (reader.int().unwrap_or(0), reader.long().unwrap_or(0));
+        let error = reader.int().expect("an answer has a head");
+        let zxid = self.since(zxid);
+        let mut told = format!("answer {xid} at {zxid} error {error}");
+        if error == 0 {
+            self.body(request, &mut reader, &mut told);
+        }
+        let _ = write!(told, " and {} bytes more", reader.0.len());
+        told
+    }
+
+    fn body(&mut self, request: &Request, reader: &mut Reader<'_>, told: &mut String) {
+        match request {
+            Request::Create { op, .. } => {
+                let _ = write!(told, " {:?}", reader.text());
+                if *op != op::CREATE {
+                    self.stat(reader, told);
+                }
+            }
+            Request::Exists { .. } | Request::SetData { .. } => self.stat(reader, told),
+            Request::GetData { .. } => {
+                let _ = write!(told, " {:?}", reader.bytes());
+                self.stat(reader, told);
+            }
+            Request::GetChildren { op, .. } => {
+                let mut names = reader.list(Reader::text).unwrap_or_default();
+                names.sort();
+                let _ = write!(told, " {names:?}");
+                if *op == op::GET_CHILDREN_2 {
+                    self.stat(reader, told);
+                }
+            }
+            Request::Multi(all) | Request::MultiRead(all) => self.results(all, reader, told),
+            Request::Sync { .. } => {
+                let _ = write!(told, " {:?}", reader.text());
+            }
+            Request::AddWatch { .. } => {
+                let _ = write!(told, " {:?}", reader.int());
+            }
+            _ => {}
+        }
+    }
+
+    fn results(&mut self, all: &[Request], reader: &mut Reader<'_>, told: &mut String) {
+        for one in all {
+            let head = (reader.int().unwrap_or(0), reader.boolean(), reader.int());
+            let _ = write!(told, " [{head:?}");
+            match head.0 {
+                op::ERROR => {
+                    let _ = write!(told, " {:?}", reader.int());
+                }
+                op::CREATE | op::CREATE_2 => {
+                    let _ = write!(told, " {:?}", reader.text());
+                    if head.0 == op::CREATE_2 {
+                        self.stat(reader, told);
+                    }
+                }
+                op::CHECK | op::DELETE => {}
+                _ => self.body(one, reader, told),
+            }
+            told.push(']');
+        }
+        let end = (reader.int(), reader.boolean(), reader.int());
+        let _ = write!(told, " {end:?}");
+    }
+
+    fn stat(&mut self, reader: &mut Reader<'_>, told: &mut String) {
+        let mut long = || reader.long().unwrap_or(i64::MIN);
+        let (czxid, mzxid, ctime, mtime) = (long(), long(), long(), long());
+        let mut int = || reader.int().unwrap_or(i32::MIN);
+        let (version, cversion, aversion) = (int(), int(), int());
+        let owner = reader.long().unwrap_or(i64::MIN);
+        let (length, children) = (reader.int(), reader.int());
+        let pzxid = reader.long().unwrap_or(i64::MIN);
+        let [czxid, mzxid, pzxid] = [czxid, mzxid, pzxid].map(|zxid| self.since(zxid));
+        let owner = self.clients.iter().position(|client| client.session == owner);
+        let _ = write!(
+            told,
+            " (c{czxid} m{mzxid} p{pzxid} v{version} {cversion} {aversion} {owner:?} {length:?} \
+             {children:?} written {})",
+            mtime > ctime
+        );
+    }
+}
+
+fn event(message: &[u8]) -> String {
+    let mut reader = Reader(message);
+    let head = (reader.int(), reader.long(), reader.int());
+    format!("event {head:?} {:?} {:?} {:?}", reader.int(), reader.int(), reader.text())
+}
+
+/// What one client does.
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(usize, Request),
+    Reconnect(usize),
+}
+
+impl Step {
+    fn who(&self) -> usize {
+        match self {
+            Self::Ask(who, _) | Self::Reconnect(who) => *who,
+        }
+    }
+}
+
+/// A program from a seed: few paths, so that much happens to each.
+fn program(chance: &Chance, dir: &str) -> Vec<Step> {
+    let mut steps = vec![Step::Ask(0, create(op::CREATE_2, dir.to_owned(), 0))];
+    steps.extend((0..STEPS).map(|_| {
+        let who = usize::try_from(chance.below(CLIENTS as u64)).unwrap_or(0);
+        if chance.below(25) == 0 { Step::Reconnect(who) } else { Step::Ask(who, any(chance, dir)) }
+    }));
+    steps
+}
+
+fn create(op: i32, path: String, flags: i32) -> Request {
+    let ttl = if op == op::CREATE_TTL { 3_600_000 } else { 0 };
+    Request::Create { op, path, data: b"made".to_vec(), acl: open_acl(), flags, ttl }
+}
+
+fn place(chance: &Chance, dir: &str) -> String {
+    const PLACES: [&str; 6] = ["", "/a", "/b", "/a/x", "/a/y", "/a/x/z"];
+
+    let index = usize::try_from(chance.below(PLACES.len() as u64)).unwrap_or(0);
+    format!("{dir}{}", PLACES[index])
+}
+
+fn write(chance: &Chance, dir: &str) -> Request {
+    let (path, version) =
+        (place(chance, dir), [-1, -1, 0, 1][usize::try_from(chance.below(4)).unwrap_or(0)]);
+    match chance.below(9) {
+        0 | 1 => create(op::CREATE_2, path, 0),
+        2 => create(op::CREATE_2, path, 1),
+        3 => create(op::CREATE_2, format!("{path}/t-"), if chance.below(2) == 0 { 2 } else { 3 }),
+        4 => create(op::CREATE_CONTAINER, path, 4),
+        5 => match chance.below(4) {
+            0 => create(op::CREATE_TTL, path, 5),
+            1 => with_acl(create(op::CREATE_2, path, 0), vec![(31 - 2, "world", "anyone")]),
+            2 => with_acl(create(op::CREATE_2, path, 0), vec![]),
+            _ => create(op::CREATE, path, 0),
+        },
+        6 => Request::SetData { path, data: b"set".to_vec(), version },
+        _ => Request::Delete { path, version },
+    }
+}
+
+fn with_acl(request: Request, list: Vec<(i32, &str, &str)>) -> Request {
+    let list = list.into_iter().map(|(may, scheme, id)| (may, scheme.to_owned(), id.to_owned()));
+    let list: Vec<Acl> = list.collect();
+    match request {
+        Request::Create { op, path, data, flags, ttl, .. } => {
+            Request::Create { op, path, data, acl: list, flags, ttl }
+        }
+        other => other,
+    }
+}
+
+fn read(chance: &Chance, dir: &str, watch: bool) -> Request {
+    let path = place(chance, dir);
+    match chance.below(4) {
+        0 => Request::Exists { path, watch },
+        1 => Request::GetData { path, watch },
+        2 => Request::GetChildren { op: op::GET_CHILDREN, path, watch },
+        _ => Request::GetChildren { op: op::GET_CHILDREN_2, path, watch },
+    }
+}
+
+fn any(chance: &Chance, dir: &str) -> Request {
+    match chance.below(20) {
+        0..=6 => write(chance, dir),
+        7..=9 => {
+            let all = (0..=chance.below(4)).map(|_| match chance.below(4) {
+                0 => Request::Check { path: place(chance, dir), version: -1 },
+                _ => write(chance, dir),
+            });
+            Request::Multi(all.collect())
+        }
+        10..=13 => read(chance, dir, chance.below(2) == 0),
+        14 => {
+            let all = (0..2).map(|_| match chance.below(2) {
+                0 => Request::GetData { path: place(chance, dir), watch: false },
+                _ => Request::GetChildren {
+                    op: op::GET_CHILDREN,
+                    path: place(chance, dir),
+                    watch: false,
+                },
+            });
+            Request::MultiRead(all.collect())
+        }
+        15 => Request::Sync { path: "/".to_owned() },
+        16 | 17 => {
+            let mode = i32::try_from(chance.below(2)).unwrap_or(0);
+            Request::AddWatch { path: place(chance, dir), mode }
+        }
+        18 => {
+            let kind = 1 + i32::try_from(chance.below(3)).unwrap_or(0);
+            Request::RemoveWatches { path: place(chance, dir), kind }
+        }
+        _ => {
+            let list = || (0..chance.below(3)).map(|_| place(chance, dir)).collect();
+            // All that ever changed was missed, or nothing.
+            let since = if chance.below(2) == 0 { 0 } else { i64::MAX };
+            let (op, lists) =
+                if chance.below(2) == 0 { (op::SET_WATCHES, 3) } else { (op::SET_WATCHES_2, 5) };
+            Request::SetWatches { op, since, lists: (0..lists).map(|_| list()).collect() }
+        }
+    }
+}
+
+/// As many programs as the environment says, or two hundred.
+pub(crate) async fn the_peer_and_a_server_say_the_same() {
+    let said = |name| std::env::var(name).ok();
+    let programs = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()).unwrap_or(200);
+    let seed = said("SYNOD_SEED")
+        .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
+    let seed = seed.unwrap_or(0x5EED);
+    // One that collects nothing meanwhile, and writes nothing of its own.
+    let quiet = ["-Dznode.container.checkIntervalMs=600000"];
+    let server = Ensemble::start_with(1, &quiet, &[]).expect("the list does not run without it");
+    let peer = Peer::start_with(1, TICK).expect("there are ports");
+    peer.change(|world| world.collects = false);
+    for number in 0..programs {
+        let seed = if number == 0 { seed } else { synod_core::chance::mix(seed ^ number) };
+        let steps = program(&Chance::seeded(seed), &format!("/replay{number}"));
+        let mut real = Side::new("server", server.addresses()[0]).await;
+        let mut ours = Side::new("peer", peer.addresses()[0]).await;
+        let mut before: BTreeMap<usize, &Step> = BTreeMap::new();
+        for (index, step) in steps.iter().enumerate() {
+            let (theirs, own) = join(real.tell(step), ours.tell(step)).await;
+            before.insert(index, step);
+            assert_eq!(
+                theirs, own,
+                "{} and {} differ behind {before:?}\nrepeat it with SYNOD_SEED={seed:#x}",
+                real.name, ours.name
+            );
+        }
+        for side in [real, ours] {
+            for mut client in side.clients {
+                let _closed = client.ask(&Request::Close).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! [`Script`]: what goes wrong, by the request at which it does, or by a seed.
+
+use std::time::Duration;
+
+use synod_core::chance::Chance;
+
+use crate::protocol::{Request, code, op};
+
+/// What becomes of one request.
+#[derive(Clone, Debug)]
+pub(crate) enum Deed {
+    /// It is done and answered.
+    Proceed,
+    /// It is not done, and this error is the answer.
+    Refuse(i32),
+    /// It is done, and this error is the answer.
+    Deny(i32),
+    /// The connection is closed instead.
+    CloseBefore,
+    /// It is done, and the connection is closed instead of an answer.
+    CloseAfter,
+    /// It waits this long before it is done, and so does all that comes behind it.
+    Hold(Duration),
+    /// The answer waits this long, and so does all that the server sends behind it.
+    Late(Duration),
+    /// It is done, and from then on the server sends nothing on this connection.
+    Mute,
+    /// The answer comes twice.
+    Twice,
+    /// The answer has the number of no request.
+    Misnumber,
+    /// The answer has a body that is no record.
+    Garble,
+    /// Half of the answer comes, and the connection is closed.
+    Halve,
+    /// Others have written this just before it is done.
+    Meanwhile(Vec<Request>),
+    /// Others write this just after it was done.
+    Afterwards(Vec<Request>),
+}
+
+/// A deed, and the requests that it is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    op: Option<i32>,
+    path: Option<String>,
+    session: Option<i64>,
+    times: usize,
+    deed: Deed,
+}
+
+/// Random disturbance.
+#[derive(Debug)]
+struct Chaos {
+    chance: Chance,
+    per_mille: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    rules: Vec<Rule>,
+    chaos: Option<Chaos>,
+    /// How often a deed other than to proceed was done.
+    pub(crate) deeds: usize,
+}
+
+impl Rule {
+    /// The deed for the next request of all.
+    pub(crate) fn new(deed: Deed) -> Self {
+        Self { op: None, path: None, session: None, times: 1, deed }
+    }
+
+    /// Only for requests of this number.
+    pub(crate) fn op(mut self, op: i32) -> Self {
+        self.op = Some(op);
+        self
+    }
+
+    /// Only for requests about a path that begins so.
+    pub(crate) fn at(mut self, path: &str) -> Self {
+        self.path = Some(path.to_owned());
+        self
+    }
+
+    /// Only for requests of this session.
+    pub(crate) fn of(mut self, session: u64) -> Self {
+        self.session = Some(session.cast_signed());
+        self
+    }
+
+    /// For so many in a row.
+    pub(crate) fn times(mut self, times: usize) -> Self {
+        self.times = times;
+        self
+    }
+
+    fn fits(&self, session: i64, request: &Request) -> bool {
+        self.op.is_none_or(|op| op == request.op())
+            && self.path.as_ref().is_none_or(|path| request.path().starts_with(path))
+            && self.session.is_none_or(|own| own == session)
+    }
+}
+
+impl Script {
+    pub(crate) fn add(&mut self, rule: Rule) {
+        self.rules.push(rule);
+    }
+
+    /// Disturbs so many of a thousand requests from now on.
+    pub(crate) fn disturb(&mut self, chance: Chance, per_mille: u64) {
+        self.chaos = Some(Chaos { chance, per_mille });
+    }
+
+    /// Nothing goes wrong any more.
+    pub(crate) fn calm(&mut self) {
+        self.rules.clear();
+        self.chaos = None;
+    }
+
+    /// What becomes of this request.
+    pub(crate) fn decide(&mut self, session: i64, request: &Request) -> Deed {
+        let mut found = None;
+        for rule in self.rules.iter_mut().filter(|rule| rule.fits(session, request)) {
+            if rule.times > 0 {
+                rule.times -= 1;
+                found = Some(rule.deed.clone());
+                break;
+            }
+        }
+        let random = || self.chaos.as_ref().and_then(|chaos| chaos.draw(request));
+        let deed = found.or_else(random).unwrap_or(Deed::Proceed);
+        self.deeds += usize::from(!matches!(deed, Deed::Proceed));
+        deed
+    }
+}
+
+impl Chaos {
+    fn draw(&self, request: &Request) -> Option<Deed> {
+        if self.chance.below(1_000) >= self.per_mille || request.op() == op::AUTH {
+            return None;
+        }
+        let few = || Duration::from_millis(1 + self.chance.below(120));
+        Some(match self.chance.below(14) {
+            0 | 1 => Deed::CloseBefore,
+            2..=4 => Deed::CloseAfter,
+            5 => Deed::Hold(few()),
+            6 => Deed::Late(few()),
+            7 => Deed::Mute,
+            8 => Deed::Twice,
+            9 => Deed::Misnumber,
+            10 => Deed::Garble,
+            11 => Deed::Halve,
+            12 if request.op() != op::CLOSE => Deed::Refuse(code::THROTTLED),
+            // Codes that the client does not know, of requests that were done.
+            13 if request.is_write() && request.op() != op::CLOSE => Deed::Deny(-4),
+            _ => return None,
+        })
+    }
+}

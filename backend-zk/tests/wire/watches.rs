@@ -1,0 +1,195 @@
+//! [`Watches`]: what the connections of one server watch, as its two `WatchManager`s keep it.
+//!
+//! A manager knows one mode for each connection and path: a watch of another mode takes the place of the first
+//! (ZOOKEEPER-4466).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::tree::{Tree, Write, split};
+
+/// The number of a connection.
+pub(crate) type Line = u64;
+
+pub(crate) mod kind {
+    pub(crate) const CREATED: i32 = 1;
+    pub(crate) const DELETED: i32 = 2;
+    pub(crate) const CHANGED: i32 = 3;
+    pub(crate) const CHILDREN: i32 = 4;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Once,
+    Persistent,
+    Recursive,
+}
+
+#[derive(Debug, Default)]
+struct Manager(BTreeMap<String, BTreeMap<Line, Mode>>);
+
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    data: Manager,
+    children: Manager,
+}
+
+/// An event, and which connections it is for.
+pub(crate) type Event = (BTreeSet<Line>, i32, String);
+
+impl Manager {
+    fn add(&mut self, path: &str, line: Line, mode: Mode) {
+        self.0.entry(path.to_owned()).or_default().insert(line, mode);
+    }
+
+    fn remove(&mut self, path: &str, line: Line) -> bool {
+        let Some(lines) = self.0.get_mut(path) else { return false };
+        let removed = lines.remove(&line).is_some();
+        if lines.is_empty() {
+            self.0.remove(path);
+        }
+        removed
+    }
+
+    fn trigger(&mut self, path: &str, kind: i32) -> BTreeSet<Line> {
+        let mut heard = BTreeSet::new();
+        if let Some(lines) = self.0.get_mut(path) {
+            heard.extend(lines.iter().filter(|(_, mode)| **mode != Mode::Recursive).map(first));
+            lines.retain(|_, mode| *mode != Mode::Once);
+            if lines.is_empty() {
+                self.0.remove(path);
+            }
+        }
+        if kind != kind::CHILDREN {
+            let mut at = path;
+            loop {
+                let lines = self.0.get(at).into_iter().flatten();
+                heard.extend(lines.filter(|(_, mode)| **mode == Mode::Recursive).map(first));
+                if at == "/" {
+                    break;
+                }
+                at = split(at).0;
+            }
+        }
+        heard
+    }
+
+    fn count(&self) -> usize {
+        self.0.values().map(BTreeMap::len).sum()
+    }
+}
+
+fn first((line, _): (&Line, &Mode)) -> Line {
+    *line
+}
+
+impl Watches {
+    /// A watch for one event of a node, whether it is there or not.
+    pub(crate) fn node(&mut self, path: &str, line: Line) {
+        self.data.add(path, line, Mode::Once);
+    }
+
+    /// A watch for one event of a node's children.
+    pub(crate) fn children(&mut self, path: &str, line: Line) {
+        self.children.add(path, line, Mode::Once);
+    }
+
+    /// A watch that stays.
+    pub(crate) fn add(&mut self, path: &str, line: Line, recursive: bool) {
+        let mode = if recursive { Mode::Recursive } else { Mode::Persistent };
+        self.data.add(path, line, mode);
+        self.children.add(path, line, mode);
+    }
+
+    /// `false` if there was none. Kind 1 is of children, 2 of data, 3 of both.
+    pub(crate) fn remove(&mut self, path: &str, line: Line, kind: i32) -> bool {
+        let children = kind != 2 && self.children.remove(path, line);
+        let data = kind != 1 && self.data.remove(path, line);
+        children || data
+    }
+
+    /// Watches again what a client watched on its last connection. Returns what it missed.
+    pub(crate) fn set(
+        &mut self,
+        tree: &Tree,
+        line: Line,
+        since: i64,
+        lists: &[Vec<String>],
+    ) -> Vec<(i32, String)> {
+        let mut missed = Vec::new();
+        let empty = Vec::new();
+        let list = |index: usize| lists.get(index).unwrap_or(&empty);
+        for path in list(0) {
+            match tree.nodes.get(path) {
+                None => missed.push((kind::DELETED, path.clone())),
+                Some(node) if node.mzxid > since => missed.push((kind::CHANGED, path.clone())),
+                Some(_) => self.node(path, line),
+            }
+        }
+        for path in list(1) {
+            match tree.nodes.get(path) {
+                Some(_) => missed.push((kind::CREATED, path.clone())),
+                None => self.node(path, line),
+            }
+        }
+        for path in list(2) {
+            match tree.nodes.get(path) {
+                None => missed.push((kind::DELETED, path.clone())),
+                Some(node) if node.pzxid > since => missed.push((kind::CHILDREN, path.clone())),
+                Some(_) => self.children(path, line),
+            }
+        }
+        for (index, mode) in [(3, Mode::Persistent), (4, Mode::Recursive)] {
+            for path in list(index) {
+                self.children.add(path, line, mode);
+                self.data.add(path, line, mode);
+            }
+        }
+        missed
+    }
+
+    /// Whom a write that was done concerns.
+    pub(crate) fn hear(&mut self, write: &Write) -> Vec<Event> {
+        match write {
+            Write::Create { path, .. } => {
+                let dir = split(path).0;
+                vec![
+                    (self.data.trigger(path, kind::CREATED), kind::CREATED, path.clone()),
+                    (self.children.trigger(dir, kind::CHILDREN), kind::CHILDREN, dir.to_owned()),
+                ]
+            }
+            Write::Set { path, .. } => {
+                vec![(self.data.trigger(path, kind::CHANGED), kind::CHANGED, path.clone())]
+            }
+            Write::Delete { path } => {
+                let dir = split(path).0;
+                let of_data = self.data.trigger(path, kind::DELETED);
+                let mut of_children = self.children.trigger(path, kind::DELETED);
+                of_children.retain(|line| !of_data.contains(line));
+                vec![
+                    (of_data, kind::DELETED, path.clone()),
+                    (of_children, kind::DELETED, path.clone()),
+                    (self.children.trigger(dir, kind::CHILDREN), kind::CHILDREN, dir.to_owned()),
+                ]
+            }
+        }
+    }
+
+    /// A connection is over.
+    pub(crate) fn forget(&mut self, line: Line) {
+        for manager in [&mut self.data, &mut self.children] {
+            manager.0.retain(|_, lines| {
+                lines.remove(&line);
+                !lines.is_empty()
+            });
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        // Of a persistent watch that lasts both managers keep a half.
+        let halves = self.children.0.iter().flat_map(|(path, lines)| {
+            let both = |line: &Line| self.data.0.get(path).is_some_and(|it| it.contains_key(line));
+            lines.iter().filter(move |(line, mode)| **mode != Mode::Once && both(line))
+        });
+        self.data.count() + self.children.count() - halves.count()
+    }
+}

@@ -1,0 +1,365 @@
+//! [`World`]: the servers of one ensemble, what they agreed on, and their sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use synod_conformance::harness::Link;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::judge::{Draft, Identity};
+use crate::protocol::{Request, event};
+use crate::script::Script;
+use crate::tree::{Entry, Stat, Tree, Write};
+use crate::watches::{Line, Watches};
+
+/// What is sent on a connection.
+#[derive(Debug)]
+pub(crate) enum Out {
+    /// Bytes, when they were ready, and how long they wait.
+    Bytes(Instant, Duration, Vec<u8>),
+    Close,
+}
+
+/// One connection, as its server sees it.
+#[derive(Debug)]
+pub(crate) struct Conn {
+    pub(crate) out: mpsc::UnboundedSender<Out>,
+    pub(crate) session: i64,
+    pub(crate) identities: Vec<Identity>,
+    pub(crate) mute: bool,
+    /// Events that wait, if events are held back.
+    pub(crate) held: Option<Vec<Vec<u8>>>,
+}
+
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that may be wrong with it")]
+pub(crate) struct Server {
+    pub(crate) tree: Tree,
+    pub(crate) watches: Watches,
+    pub(crate) conns: BTreeMap<Line, Conn>,
+    /// How much of the log it has.
+    applied: usize,
+    /// What the last transaction showed of each write.
+    pub(crate) shown: Vec<Option<Stat>>,
+    /// The sessions that it heard of since it last told the leader.
+    touched: BTreeSet<i64>,
+    /// Whether it applies only what it must.
+    pub(crate) lags: bool,
+    /// Whether it has lost the leader, and has not noticed.
+    pub(crate) parted: bool,
+    /// Whether it takes no connection.
+    pub(crate) down: bool,
+    /// The longest session that it grants.
+    pub(crate) longest: Duration,
+    /// The requests that it does not know.
+    pub(crate) unknown: BTreeSet<i32>,
+    /// Whether its nodes may have a time to live.
+    pub(crate) extended: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) password: [u8; 16],
+    pub(crate) timeout: Duration,
+    /// When the leader ends it.
+    pub(crate) deadline: Instant,
+    /// The server that it is connected to.
+    pub(crate) server: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    began: Instant,
+    pub(crate) tick: Duration,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) leader: usize,
+    pub(crate) sessions: BTreeMap<i64, Session>,
+    /// When each session was ended.
+    pub(crate) ended: BTreeMap<i64, Instant>,
+    pub(crate) log: Vec<Entry>,
+    pub(crate) script: Script,
+    pub(crate) links: BTreeMap<i64, Link>,
+    /// How many requests came, of all kinds.
+    pub(crate) requests: usize,
+    /// How many signs of life were answered.
+    pub(crate) signs: usize,
+    /// Whether empty containers and nodes whose time is over go by themselves.
+    pub(crate) collects: bool,
+    next: u64,
+}
+
+impl World {
+    pub(crate) fn new(servers: usize, tick: Duration) -> Self {
+        let server = |_| Server {
+            tree: Tree::new(),
+            watches: Watches::default(),
+            conns: BTreeMap::new(),
+            applied: 0,
+            shown: Vec::new(),
+            touched: BTreeSet::new(),
+            lags: false,
+            parted: false,
+            down: false,
+            longest: tick * 600,
+            unknown: BTreeSet::new(),
+            extended: true,
+        };
+        Self {
+            began: Instant::now(),
+            tick,
+            servers: (0..servers).map(server).collect(),
+            leader: 0,
+            sessions: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            log: Vec::new(),
+            script: Script::default(),
+            links: BTreeMap::new(),
+            requests: 0,
+            signs: 0,
+            collects: true,
+            next: 1,
+        }
+    }
+
+    /// A number that no other has.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// The servers' time in milliseconds.
+    pub(crate) fn time(&self) -> i64 {
+        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    /// Whether a server reaches the leader.
+    pub(crate) fn agrees(&self, server: usize) -> bool {
+        let this = &self.servers[server];
+        !this.down && (server == self.leader || !this.parted)
+    }
+
+    /// Commits a transaction: every server that keeps up has it when this returns, the leader too.
+    pub(crate) fn commit(&mut self, session: i64, writes: Vec<Write>, closes: bool) -> i64 {
+        let zxid = self.log.last().map_or(0, |entry| entry.zxid) + 1;
+        self.log.push(Entry { zxid, time: self.time(), session, writes, closes });
+        for server in 0..self.servers.len() {
+            if self.agrees(server) && (server == self.leader || !self.servers[server].lags) {
+                self.catch_up(server);
+            }
+        }
+        zxid
+    }
+
+    /// Lets the ids of transactions jump, as they do with each new leader.
+    pub(crate) fn jump(&mut self) {
+        let zxid = self.log.last().map_or(0, |entry| entry.zxid);
+        let entry = Entry {
+            zxid: ((zxid >> 32) + 1) << 32,
+            time: self.time(),
+            session: 0,
+            writes: Vec::new(),
+            closes: false,
+        };
+        self.log.push(entry);
+        for server in 0..self.servers.len() {
+            if self.agrees(server) {
+                self.catch_up(server);
+            }
+        }
+    }
+
+    /// A server applies all that was committed.
+    pub(crate) fn catch_up(&mut self, server: usize) {
+        let this = &mut self.servers[server];
+        for entry in &self.log[this.applied..] {
+            this.shown.clear();
+            for write in &entry.writes {
+                this.tree.apply(entry.zxid, entry.time, write);
+                let path = match write {
+                    Write::Create { path, .. } | Write::Set { path, .. } => Some(path),
+                    Write::Delete { .. } => None,
+                };
+                let node = path.and_then(|path| this.tree.nodes.get(path));
+                this.shown.push(node.map(crate::tree::Node::stat));
+                for (lines, kind, path) in this.watches.hear(write) {
+                    for line in lines {
+                        if let Some(conn) = this.conns.get_mut(&line) {
+                            conn.tell(event(kind, &path));
+                        }
+                    }
+                }
+            }
+            this.tree.zxid = entry.zxid;
+            if entry.closes {
+                this.close_session(entry.session);
+            }
+        }
+        this.applied = self.log.len();
+    }
+
+    /// Writes as somebody else does. Returns the error of the first that is refused.
+    pub(crate) fn write(&mut self, requests: &[Request]) -> Result<i64, i32> {
+        let (writes, _) = self.judge(self.leader, 0, &[], requests).map_err(|(_, error)| error)?;
+        Ok(self.commit(0, writes, false))
+    }
+
+    /// What the leader decides about operations that are one transaction: the changes, and which operation
+    /// made one; or the first that is refused, and why.
+    pub(crate) fn judge(
+        &self,
+        server: usize,
+        session: i64,
+        identities: &[Identity],
+        requests: &[Request],
+    ) -> Result<(Vec<Write>, Vec<bool>), (usize, i32)> {
+        let tree = &self.servers[self.leader].tree;
+        let extended = self.servers[server].extended;
+        let mut draft = Draft::new(tree, session, identities, extended);
+        let (mut writes, mut changes) = (Vec::new(), Vec::new());
+        for (index, request) in requests.iter().enumerate() {
+            let decided = draft.judge(request).map_err(|error| (index, error))?;
+            changes.push(decided.is_some());
+            writes.extend(decided);
+        }
+        Ok((writes, changes))
+    }
+
+    /// A session begins.
+    pub(crate) fn open(&mut self, server: usize, timeout: Duration) -> (i64, [u8; 16]) {
+        let number = self.number().cast_signed();
+        let id = 0x0100_0000_0000_0000 + number;
+        let mut password = [7; 16];
+        password[..8].copy_from_slice(&id.to_be_bytes());
+        let deadline = self.deadline(timeout);
+        self.sessions.insert(id, Session { password, timeout, deadline, server });
+        self.commit(id, Vec::new(), false);
+        self.catch_up(server);
+        (id, password)
+    }
+
+    /// The leader looks at its clock once a tick, and is not early.
+    fn deadline(&self, timeout: Duration) -> Instant {
+        let end = Instant::now() + timeout;
+        let ticks = end.duration_since(self.began).as_nanos() / self.tick.as_nanos() + 1;
+        self.began + self.tick * u32::try_from(ticks).unwrap_or(u32::MAX)
+    }
+
+    /// A server heard of a session. The leader knows at once, others tell it when it asks.
+    pub(crate) fn touch(&mut self, server: usize, session: i64) {
+        if server == self.leader {
+            self.renew(session);
+        } else {
+            self.servers[server].touched.insert(session);
+        }
+    }
+
+    pub(crate) fn renew(&mut self, session: i64) {
+        let Some(timeout) = self.sessions.get(&session).map(|session| session.timeout) else {
+            return;
+        };
+        let deadline = self.deadline(timeout);
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.deadline = session.deadline.max(deadline);
+        }
+    }
+
+    /// Ends a session: its ephemeral nodes go at one moment.
+    pub(crate) fn end(&mut self, session: i64) {
+        if self.sessions.remove(&session).is_none() {
+            return;
+        }
+        self.ended.insert(session, Instant::now());
+        let owned = self.servers[self.leader].tree.owned(session);
+        let writes = owned.into_iter().map(|path| Write::Delete { path }).collect();
+        self.commit(session, writes, true);
+    }
+
+    /// What happens by itself, twice a tick: the leader asks the others whom they heard of, ends sessions, and
+    /// collects.
+    pub(crate) fn beat(&mut self) {
+        for server in 0..self.servers.len() {
+            if self.agrees(server) {
+                for session in std::mem::take(&mut self.servers[server].touched) {
+                    self.renew(session);
+                }
+            }
+        }
+        let now = Instant::now();
+        let over = self.sessions.iter().filter(|(_, session)| session.deadline <= now);
+        for session in over.map(|(id, _)| *id).collect::<Vec<_>>() {
+            self.end(session);
+        }
+        if self.collects {
+            for path in self.servers[self.leader].tree.collectable(self.time()) {
+                self.commit(0, vec![Write::Delete { path }], false);
+            }
+        }
+    }
+
+    /// A server loses the leader, and with it what it has not told yet.
+    pub(crate) fn part(&mut self, server: usize) {
+        self.servers[server].parted = true;
+        self.servers[server].touched.clear();
+    }
+
+    /// Another server leads: every session has its full time again.
+    pub(crate) fn lead(&mut self, server: usize) {
+        self.leader = server;
+        self.servers[server].parted = false;
+        self.catch_up(server);
+        self.jump();
+        for session in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.renew(session);
+        }
+    }
+
+    pub(crate) fn link(&self, session: i64) -> Link {
+        self.links.get(&session).copied().unwrap_or(Link::Open)
+    }
+}
+
+impl Server {
+    pub(crate) fn send(&mut self, line: Line, delay: Duration, bytes: Vec<u8>) {
+        if let Some(conn) = self.conns.get(&line)
+            && !conn.mute
+        {
+            let _gone = conn.out.send(Out::Bytes(Instant::now(), delay, bytes)).is_err();
+        }
+    }
+
+    /// Closes a connection behind what was sent.
+    pub(crate) fn close(&mut self, line: Line) {
+        if let Some(conn) = self.conns.remove(&line) {
+            let _gone = conn.out.send(Out::Close).is_err();
+        }
+        self.watches.forget(line);
+    }
+
+    pub(crate) fn close_all(&mut self) {
+        for line in self.conns.keys().copied().collect::<Vec<_>>() {
+            self.close(line);
+        }
+    }
+
+    fn close_session(&mut self, session: i64) {
+        let own = self.conns.iter().filter(|(_, conn)| conn.session == session);
+        for line in own.map(|(line, _)| *line).collect::<Vec<_>>() {
+            self.close(line);
+        }
+    }
+}
+
+impl Conn {
+    /// Sends an event, or keeps it if events are held back.
+    pub(crate) fn tell(&mut self, event: Vec<u8>) {
+        match &mut self.held {
+            Some(held) => held.push(event),
+            None if self.mute => {}
+            None => {
+                let out = Out::Bytes(Instant::now(), Duration::ZERO, event);
+                let _gone = self.out.send(out).is_err();
+            }
+        }
+    }
+}
