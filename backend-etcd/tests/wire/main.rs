@@ -1,10 +1,14 @@
 //! The etcd backend on a cluster in memory that does what a script says.
 
+mod client;
 mod effects;
+mod judge;
+mod locker;
 mod members;
 #[expect(dead_code, reason = "some of it is for what is still to be mended")]
 mod peer;
 mod sessions;
+mod soak;
 mod users;
 mod watching;
 mod world;

@@ -53,9 +53,7 @@ pub(crate) async fn exists(store: &dyn Store, at: &str) -> bool {
 
 /// What is at a path at the members, whatever any client says.
 pub(crate) fn kept(peer: &Peer, at: &str) -> Option<Vec<u8>> {
-    let (dir, name) = at.rsplit_once('/').expect("absolute");
-    let key = format!("{dir}//{name}");
-    peer.shared.state().keys.get(key.as_bytes()).map(|kv| kv.value.to_vec())
+    peer.shared.state().keys.get(&key(&path(at))).map(|kv| kv.value.to_vec())
 }
 
 /// Waits for a change of this path.
@@ -93,4 +91,10 @@ pub(crate) fn is_live(store: &dyn Store) -> bool {
 /// The lease of a session.
 pub(crate) fn lease(session: SessionId) -> i64 {
     i64::from_ne_bytes(session.get().to_ne_bytes())
+}
+
+/// The key that a node is kept at.
+pub(crate) fn key(path: &Path) -> Vec<u8> {
+    let (dir, name) = path.as_str().rsplit_once('/').expect("absolute");
+    format!("{dir}//{name}").into_bytes()
 }
