@@ -47,14 +47,14 @@ fn no_disturbance_makes_the_backend_break_a_law() {
     if let Some(seed) = said("SYNOD_SEED") {
         let digits = seed.trim_start_matches("0x");
         let seed = u64::from_str_radix(digits, 16).expect("SYNOD_SEED is in hexadecimal");
-        run(seed);
+        let _passed = run(seed);
         return;
     }
     let seeds = said("SYNOD_SEEDS").and_then(|text| text.parse().ok()).unwrap_or(SEEDS);
     let mut seen = BTreeMap::new();
     std::thread::scope(|scope| {
         let sweep = |odd: u64| {
-            (odd..seeds).step_by(2).map(|number| run(mix(number))).fold(BTreeMap::new(), add)
+            (odd..seeds).step_by(2).map(|number| run(mix(number)).counts).fold(BTreeMap::new(), add)
         };
         let other = scope.spawn(move || sweep(1));
         seen = add(sweep(0), other.join().expect("the other half went well"));
@@ -73,16 +73,24 @@ fn add(mut all: Counts, more: Counts) -> Counts {
     all
 }
 
+/// What became of a program.
+struct Ran {
+    counts: Counts,
+    breaches: Vec<String>,
+    /// What the cluster was asked, and how far it came.
+    trace: String,
+}
+
 /// Runs one program.
-fn run(seed: u64) -> Counts {
+fn run(seed: u64) -> Ran {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime starts");
     let ran = catch_unwind(AssertUnwindSafe(|| {
         runtime.block_on(async { timeout(LONG, program(seed)).await.expect("it comes to its end") })
     }));
-    let (counts, breaches) = ran.unwrap_or_else(|_said| panic!("{}", again(seed)));
-    assert!(breaches.is_empty(), "{}\n{}", breaches.join("\n"), again(seed));
-    counts
+    let ran = ran.unwrap_or_else(|_said| panic!("{}", again(seed)));
+    assert!(ran.breaches.is_empty(), "{}\n{}", ran.breaches.join("\n"), again(seed));
+    ran
 }
 
 fn again(seed: u64) -> String {
@@ -91,7 +99,7 @@ fn again(seed: u64) -> String {
     )
 }
 
-async fn program(seed: u64) -> (Counts, Vec<String>) {
+async fn program(seed: u64) -> Ran {
     let chance = Chance::seeded(seed);
     let peer = Peer::new(1 + usize::try_from(chance.below(3)).unwrap_or(0));
     peer.shared.state().leases.rate = 981;
@@ -110,7 +118,7 @@ async fn program(seed: u64) -> (Counts, Vec<String>) {
         .collect();
     let lockers = locker::two(&chance.fork(20), &judge, [backend(2), backend(3)]);
 
-    peer.shared.script().storm = Some(Storm::new(chance.fork(30), 3 + chance.below(20)));
+    peer.shared.script().storm = Some(Storm::new(&chance.fork(30), 4, 3 + chance.below(20)));
     let weather = weather(&peer, &networks, chance.fork(31));
     let acting = join_all(clients.iter_mut().map(|client| client.act(10)));
     join(join(acting, weather), lockers).await;
@@ -131,7 +139,10 @@ async fn program(seed: u64) -> (Counts, Vec<String>) {
     if watches > 0 {
         judge.breach(format!("{watches} watches are left"));
     }
-    (judge.counts(), judge.verdict())
+    let script = peer.shared.script();
+    let trace = format!("{:?} {}", script.met, peer.shared.state().keys.revision);
+    drop(script);
+    Ran { counts: judge.counts(), breaches: judge.verdict(), trace }
 }
 
 fn alive() -> usize {
@@ -185,7 +196,14 @@ fn heal(peer: &Peer, networks: &[Network]) {
     peer.shared.script().clear();
 }
 
-/// So that a breach names what it saw.
+#[test]
+fn a_seed_repeats_its_run() {
+    for seed in 0..12 {
+        let (once, twice) = (run(mix(seed)), run(mix(seed)));
+        assert_eq!(once.trace, twice.trace, "{}", again(mix(seed)));
+    }
+}
+
 #[test]
 fn a_judge_sees_what_is_wrong() {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();

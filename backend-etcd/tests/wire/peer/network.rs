@@ -4,6 +4,7 @@ use std::future::pending;
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::select;
@@ -26,6 +27,7 @@ const ROOM: usize = 256 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     shared: Arc<Shared>,
+    number: usize,
     link: watch::Sender<Link>,
 }
 
@@ -37,7 +39,8 @@ enum Way {
 
 impl Network {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, link: watch::Sender::new(Link::Open) }
+        let number = shared.networks.fetch_add(1, Ordering::Relaxed);
+        Self { shared, number, link: watch::Sender::new(Link::Open) }
     }
 
     pub(crate) fn set(&self, link: Link) {
@@ -65,7 +68,7 @@ impl Network {
         }
         let (mine, theirs) = tokio::io::duplex(ROOM);
         let (near, far) = tokio::io::duplex(ROOM);
-        let served = serve(far, self.shared.clone(), member);
+        let served = serve(far, self.shared.clone(), member, self.number);
         let carried = carry_both(theirs, near, self.link.subscribe());
         // Both end when the client lets go of its end, or the member of its own.
         let work = async move {

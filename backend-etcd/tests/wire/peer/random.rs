@@ -10,29 +10,40 @@ use super::refusal::Refusal;
 use super::script::{Act, Kind};
 
 /// Plays an act on one request in so many.
+///
+/// Each network has a chance of its own: what one client asks does not shift what happens to another.
 #[derive(Clone, Debug)]
 pub(crate) struct Storm {
-    chance: Chance,
+    each: Vec<Chance>,
     one_in: u64,
 }
 
+/// What happens to one network.
+struct Gust<'a> {
+    chance: &'a Chance,
+}
+
 impl Storm {
-    pub(crate) fn new(chance: Chance, one_in: u64) -> Self {
-        Self { chance, one_in }
+    pub(crate) fn new(chance: &Chance, networks: u64, one_in: u64) -> Self {
+        Self { each: (0..networks).map(|network| chance.fork(network)).collect(), one_in }
     }
 
-    pub(crate) fn act(&self, kind: Kind) -> Option<Act> {
-        if self.chance.below(self.one_in) != 0 {
+    pub(crate) fn act(&self, kind: Kind, network: usize) -> Option<Act> {
+        let chance = self.each.get(network)?;
+        if chance.below(self.one_in) != 0 {
             return None;
         }
+        let gust = Gust { chance };
         Some(match kind {
-            Kind::Watch => self.of_opening(),
-            Kind::Create | Kind::Cancel | Kind::Progress => self.of_watching(),
-            Kind::Push => self.of_push(),
-            _ => self.of_request(),
+            Kind::Watch => gust.of_opening(),
+            Kind::Create | Kind::Cancel | Kind::Progress => gust.of_watching(),
+            Kind::Push => gust.of_push(),
+            _ => gust.of_request(),
         })
     }
+}
 
+impl Gust<'_> {
     fn pause(&self) -> Duration {
         // Mostly short ones; some are longer than any patience.
         let longest = [5, 50, 500, 5_000][usize::try_from(self.chance.below(4)).unwrap_or(0)];

@@ -142,14 +142,14 @@ impl Script {
     }
 
     /// What is to happen now at this member.
-    pub(crate) fn next(&mut self, kind: Kind, member: usize) -> Option<Act> {
+    pub(crate) fn next(&mut self, kind: Kind, member: usize, network: usize) -> Option<Act> {
         match self.met.iter_mut().find(|(met, _)| *met == kind) {
             Some((_, count)) => *count += 1,
             None => self.met.push((kind, 1)),
         }
         let fits = |rule: &Rule| rule.kind == kind && rule.member.is_none_or(|at| at == member);
         let ruled = self.rules.iter().position(fits).and_then(|place| self.play(place));
-        let act = ruled.or_else(|| self.storm.as_ref().and_then(|storm| storm.act(kind)));
+        let act = ruled.or_else(|| self.storm.as_ref().and_then(|storm| storm.act(kind, network)));
         self.played += usize::from(act.is_some());
         act
     }

@@ -35,6 +35,7 @@ pub(crate) enum Order {
 pub(crate) struct Asked {
     pub(crate) shared: Arc<Shared>,
     pub(crate) member: usize,
+    pub(crate) network: usize,
     pub(crate) caller: Caller,
     pub(crate) orders: UnboundedSender<Order>,
 }
@@ -53,6 +54,7 @@ pub(crate) async fn serve(
     io: impl AsyncRead + AsyncWrite + Unpin,
     shared: Arc<Shared>,
     member: usize,
+    network: usize,
 ) {
     let _counted = Counted::new(&shared, |shared| &shared.connections);
     let Ok(mut connection) = h2::server::handshake(io).await else { return };
@@ -85,6 +87,7 @@ pub(crate) async fn serve(
                 let asked = Asked {
                     shared: shared.clone(),
                     member,
+                    network,
                     caller: caller(&head),
                     orders: orders.clone(),
                 };
@@ -138,7 +141,7 @@ impl Asked {
             Ok(request) => request,
             Err(refusal) => return outgoing.refuse(&refusal),
         };
-        let act = self.shared.next(kind, self.member);
+        let act = self.shared.next(kind, self.member, self.network);
         let said = match &act {
             Some(Act::Refuse(refusal)) => Err(refusal.clone()),
             Some(Act::Ignore) => return hold((incoming, outgoing)).await,

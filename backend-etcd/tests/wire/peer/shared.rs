@@ -31,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) moved: watch::Sender<u64>,
     pub(crate) watches: AtomicUsize,
     pub(crate) connections: AtomicUsize,
+    pub(crate) networks: AtomicUsize,
     pub(crate) ended: Mutex<Option<Ended>>,
 }
 
@@ -63,6 +64,7 @@ impl Shared {
             moved: watch::Sender::new(0),
             watches: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
+            networks: AtomicUsize::new(0),
             ended: Mutex::default(),
         }
     }
@@ -75,8 +77,8 @@ impl Shared {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn next(&self, kind: Kind, member: usize) -> Option<Act> {
-        self.script().next(kind, member)
+    pub(crate) fn next(&self, kind: Kind, member: usize, network: usize) -> Option<Act> {
+        self.script().next(kind, member, network)
     }
 
     pub(crate) fn member(&self, member: usize) -> Member {

@@ -48,7 +48,7 @@ enum End {
 
 /// Serves a stream of watches until it ends.
 pub(crate) async fn watch(asked: Asked, mut incoming: Incoming, outgoing: Outgoing) {
-    match asked.shared.next(Kind::Watch, asked.member) {
+    match asked.shared.next(Kind::Watch, asked.member, asked.network) {
         Some(Act::Refuse(refusal) | Act::ApplyAndRefuse(refusal)) => {
             return outgoing.refuse(&refusal);
         }
@@ -121,7 +121,7 @@ impl Stream {
     }
 
     async fn create(&mut self, request: CreateRequest) -> Option<End> {
-        let act = self.asked.shared.next(Kind::Create, self.asked.member);
+        let act = self.asked.shared.next(Kind::Create, self.asked.member, self.asked.network);
         if matches!(act, Some(Act::Ignore)) {
             return None;
         }
@@ -221,7 +221,7 @@ impl Stream {
 
     async fn say(&mut self, kind: Kind, response: Option<WatchResponse>) -> Option<End> {
         let response = response?;
-        let act = self.asked.shared.next(kind, self.asked.member);
+        let act = self.asked.shared.next(kind, self.asked.member, self.asked.network);
         self.play(act, kind, response).await
     }
 
