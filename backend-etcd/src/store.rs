@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures_util::future::{Either, select, try_join};
 use synod_core::chance::Chance;
-use synod_core::error::{ErrorKind, Result};
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
     End, Event, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View,
     Watch,
@@ -35,8 +35,9 @@ pub(crate) struct EtcdStore {
     reader: Arc<Reader>,
     writer: Writer,
     watches: Watches,
-    /// So that who closes twice waits twice.
-    closing: Mutex<()>,
+    /// Whether the server said that the lease is gone. Locked for the length of a close: a second one waits for the
+    /// first.
+    closing: Mutex<bool>,
     _heart: Task,
 }
 
@@ -143,13 +144,16 @@ impl Store for EtcdStore {
     }
 
     async fn close(&self) -> Result<()> {
-        let _one = self.closing.lock().await;
-        if self.life.loss().is_some() {
+        let mut ended = self.closing.lock().await;
+        if *ended {
             return Ok(());
         }
-        // First, as nobody may take it for alive while the server does away with it.
+        // First, as no client may take it for alive while the server ends it. A session that is lost already may
+        // live on at the server: what was lost is the certainty.
         self.life.lose(Loss::Closed);
-        revoke(&self.reader.endpoints, self.lease, self.reader.limit).await
+        let revoked = revoke(&self.reader.endpoints, self.lease, self.reader.limit).await;
+        *ended = revoked.is_ok();
+        revoked.map_err(Error::with_unknown_effect)
     }
 }
 

@@ -158,10 +158,10 @@ impl Store for MemStore {
         let id = self.info.id;
         match self.life.loss() {
             None => {}
-            // By its own clock, and the store has not come to that yet.
-            Some(Loss::Expired) if self.shared.world().lives(id) => {
+            // By its own clock, or by a close that did not arrive: the store has not come to that yet.
+            Some(_) if self.shared.world().lives(id) => {
                 return Err(Error::new(ErrorKind::Unreachable, "close")
-                    .because("given up by its own clock; it ends with its time to live")
+                    .because("given up on this side; it ends with its time to live")
                     .with_unknown_effect());
             }
             Some(_) => return Ok(()),
@@ -172,7 +172,10 @@ impl Store for MemStore {
         };
         let closed = self.ask("close", end).await;
         self.life.lose(Loss::Closed);
-        closed
+        // That this side lost the session meanwhile does not say that the store ended it.
+        closed.map_err(|error| {
+            if self.shared.world().lives(id) { error.with_unknown_effect() } else { error }
+        })
     }
 }
 

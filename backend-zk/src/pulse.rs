@@ -78,9 +78,7 @@ pub(crate) async fn beat(wire: Arc<Wire>, hub: Arc<Hub>, mut states: StateWatche
                 relieve_guards(&wire);
             }
             Wake::Answer(_, Err(ZkError::SessionExpired | ZkError::ClientClosed))
-            | Wake::State(SessionState::Expired | SessionState::Closed) => {
-                wire.life.lose(Loss::Expired);
-            }
+            | Wake::State(SessionState::Expired | SessionState::Closed) => wire.expired(),
             Wake::Answer(_, Err(ZkError::AuthFailed)) | Wake::State(SessionState::AuthFailed) => {
                 wire.life.lose(Loss::Denied);
             }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch};
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
-use zookeeper_client::StateWatcher;
+use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::commit::commit;
 use crate::error::{NO_TTL_NODES, Sort};
@@ -25,8 +26,9 @@ pub(crate) struct ZkStore {
     hub: Arc<Hub>,
     states: StateWatcher,
     heart: Option<Task>,
-    /// So that who closes twice waits twice.
-    closing: Mutex<()>,
+    /// Up to when the session was certain to live when it was closed first. Locked for the length of a close: a
+    /// second one waits for the first.
+    closing: Mutex<Option<Instant>>,
 }
 
 impl ZkStore {
@@ -36,13 +38,14 @@ impl ZkStore {
         Self { info, wire, hub, states, heart, closing: Mutex::default() }
     }
 
-    /// Waits until the crate says that the server has ended the session.
-    async fn ended(&self) {
+    /// Waits until the crate is done with the session.
+    async fn over(&self) -> SessionState {
         let mut states = self.states.clone();
         let mut state = states.state();
         while !state.is_terminated() {
             state = states.changed().await;
         }
+        state
     }
 }
 
@@ -81,19 +84,29 @@ impl Store for ZkStore {
     }
 
     async fn close(&self) -> Result<()> {
-        let _one = self.closing.lock().await;
-        if self.wire.life.loss().is_some() {
+        const DOING: &str = "close";
+        let mut certain = self.closing.lock().await;
+        if self.wire.is_ended() {
             return Ok(());
+        }
+        if let Some(until) = self.wire.life.until() {
+            *certain = Some(until);
         }
         self.wire.life.lose(Loss::Closed);
         self.hub.end(Loss::Closed);
-        // The crate ends the session when nobody has the client any more.
+        // The crate ends the session when nobody has the client any more. Without a connection it goes on looking for
+        // a server for seven fifths of the session's time, also when the session was given up by our own clock.
         drop(self.wire.take());
-        match timeout(self.info.ttl, self.ended()).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Error::new(ErrorKind::Unreachable, "close")
-                .because("no server answered within the session's time to live")
-                .with_unknown_effect()),
+        let error = || Error::new(ErrorKind::Unreachable, DOING).with_unknown_effect();
+        match timeout(self.info.ttl, self.over()).await {
+            // A server answered the request that ends the session.
+            Ok(SessionState::Closed) => Ok(()),
+            // A server refused the session, as the crate would not give up by itself so early: see `Wire::expired`.
+            Ok(SessionState::Expired) if certain.is_some_and(|until| clock::now() < until) => {
+                Ok(())
+            }
+            Ok(_) => Err(error().because("no server said that the session is over")),
+            Err(_) => Err(error().because("no server answered within the session's time to live")),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, select};
+use synod_core::clock;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Life, Loss, Revision};
@@ -30,6 +31,7 @@ pub(crate) struct Wire {
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
     births: AtomicBool,
+    ended: AtomicBool,
 }
 
 impl Wire {
@@ -46,6 +48,7 @@ impl Wire {
             seen: AtomicU64::new(0),
             mine: Mutex::default(),
             births: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
         }
     }
 
@@ -104,7 +107,7 @@ impl Wire {
             Either::Right(_) => Err(ZkError::SessionExpired),
         };
         match &answered {
-            Err(ZkError::SessionExpired | ZkError::ClientClosed) => self.life.lose(Loss::Expired),
+            Err(ZkError::SessionExpired | ZkError::ClientClosed) => self.expired(),
             Err(ZkError::AuthFailed) => self.life.lose(Loss::Denied),
             _ => {}
         }
@@ -112,6 +115,23 @@ impl Wire {
             Some(why) => Err(Trouble::Lost(why)),
             None => answered.map_err(Trouble::Said),
         }
+    }
+
+    /// The crate says that the session is over.
+    ///
+    /// It says so when a server refuses the session, and also by its own clock, when it found no server for seven
+    /// fifths of the session's time. That is later than the session is certain to live, so while it is certain the
+    /// crate repeats what a server said.
+    pub(crate) fn expired(&self) {
+        if self.life.until().is_some_and(|until| clock::now() < until) {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+        self.life.lose(Loss::Expired);
+    }
+
+    /// Whether a server said that the session is over, and with it its ephemeral nodes.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// The session has been shown a node as of these revisions.

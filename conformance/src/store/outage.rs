@@ -6,7 +6,7 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Lifetime, Loss, Outcome, Query, Status, Txn};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::actor::{Actor, Heard};
+use crate::actor::{Actor, Heard, told};
 use crate::harness::Link;
 use crate::world::World;
 
@@ -17,6 +17,8 @@ cases![
     "L-SEQ-8 C-WRITE-5" needs [Links] catches [LateAfterRead] => a_repeated_ticket_is_there_once,
     "L-SES-3 C-SES-1" needs [Links] catches [NeverSuspended] => a_session_that_is_cut_off_says_so,
     "L-SES-3 C-SES-2" needs [Links] catches [NeverLost] => a_session_that_is_cut_off_is_lost_in_time,
+    "L-SES-7 C-SES-4" needs [Links] catches [LossTakenForEnd] => a_close_that_failed_is_not_done_the_second_time,
+    "L-SES-7 C-SES-4" needs [Links] catches [LossTakenForEnd] => a_close_of_a_session_given_up_does_not_say_that_it_is_over,
     "L-SES-3 C-SES-2" needs [Links] catches [LostSessionRevived] => a_lost_session_does_not_come_back,
     "L-SES-2 C-SES-1" needs [Links] catches [LeaseExtendedByHope] => a_session_that_is_certain_to_live_lives,
     "L-SES-1 C-SES-1" needs [Links] catches [LeaseFromReply] => a_session_counts_from_the_sending,
@@ -152,6 +154,36 @@ async fn a_session_that_is_cut_off_is_lost_in_time(world: World) {
     let late = Instant::now().saturating_duration_since(promised);
     assert!(late <= ann.ttl() / 10 + world.profile.patience, "lost {late:?} after it may be over");
     assert_eq!(ann.lost().await, Loss::Expired);
+}
+
+/// Closes a session that has no way to its server. It may say that it is done only if the session's nodes are gone.
+async fn close_cut_off(world: &World, ann: &Actor, bob: &Actor, node: &Path) {
+    let limit = ann.ttl() + world.profile.patience;
+    match timeout(limit, ann.store.close()).await.expect("it ends") {
+        Ok(()) => assert!(!bob.exists(node).await, "it is closed, and its node is there"),
+        Err(error) => assert_eq!(error.effect(), Effect::Unknown, "{}", told(&error)),
+    }
+}
+
+async fn a_close_that_failed_is_not_done_the_second_time(world: World) {
+    let (ann, bob, node) = (world.ann().await, world.bob().await, world.at("n"));
+    ann.ephemeral(&node).await;
+    world.link(ann.id(), Link::Cut).await;
+
+    for _ in 0..3 {
+        close_cut_off(&world, &ann, &bob, &node).await;
+    }
+}
+
+async fn a_close_of_a_session_given_up_does_not_say_that_it_is_over(world: World) {
+    let (ann, bob, node) = (world.ann().await, world.bob().await, world.at("n"));
+    ann.ephemeral(&node).await;
+    world.link(ann.id(), Link::Cut).await;
+    ann.lost().await;
+
+    for _ in 0..2 {
+        close_cut_off(&world, &ann, &bob, &node).await;
+    }
 }
 
 async fn a_lost_session_does_not_come_back(world: World) {

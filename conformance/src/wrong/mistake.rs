@@ -145,6 +145,7 @@ synod_core::mistakes! {
         ExpiryDeletesByPath = "removes with a session what stands where its nodes once were",
         LateWriteAfterSessionEnd = "sends a late write in another session",
         CloseKeepsEphemerals = "answers a close before it is done",
+        LossTakenForEnd = "says that a session is closed because it gave it up itself",
         CloseTwiceFails = "fails to close what is closed",
         DropEndsSession = "closes a session that is dropped",
         DropKeepsSessionAlive = "keeps up the heartbeat of a session that was dropped",

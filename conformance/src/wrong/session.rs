@@ -66,6 +66,7 @@ pub(super) fn answers_for_the_dead(store: &WrongStore, error: &Error) -> bool {
 
 pub(super) async fn close(store: &WrongStore) -> Result<()> {
     match store.mistake() {
+        Some(Mistake::LossTakenForEnd) if store.inner.status().borrow().is_lost() => Ok(()),
         Some(Mistake::CloseTwiceFails) if store.closed.swap(true, Ordering::Relaxed) => {
             Err(Error::new(ErrorKind::SessionLost, "close").because("it was closed before"))
         }
