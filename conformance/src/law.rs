@@ -207,14 +207,20 @@ pub const LAWS: &[Law] = &[
     law("C-SES-1", "a live session tells until when it certainly lives"),
     law("C-SES-2", "a lost session stays lost"),
     law("C-SES-3", "ephemeral nodes go with their session, all at one revision"),
-    law("C-SES-4", "close ends the session; its ephemeral nodes are gone when it returns"),
+    law(
+        "C-SES-4",
+        "close ends the session; its ephemeral nodes are gone when it returns without an error",
+    ),
     law("C-SES-5", "a store that is dropped leaves its session to its time to live"),
     law("C-SES-6", "no call waits longer than the time to live"),
     law("C-SES-7", "a dropped call breaks nothing else"),
     law("D-REPEAT", "what is safe to repeat is repeated, as the policy says, and nothing else is"),
     law("D-DROP", "a write is driven to its end though its caller is gone"),
     law("D-NEXT", "what did nothing because its session was over goes on in the next one"),
-    law("D-STATE", "a session that was lost is told before the one after it"),
+    law(
+        "D-STATE",
+        "a session that was lost is told before the one after it, and a refusal of that one",
+    ),
     law("D-VALUE", "a value is read as it was written, or said to be unreadable"),
 ];
 

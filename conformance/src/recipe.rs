@@ -1,5 +1,6 @@
 //! What the recipes keep over every store: the promises of `synod_core::recipe`, sentence by sentence.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use synod_core::client::Client;
@@ -15,6 +16,7 @@ use crate::case::Case;
 use crate::door::answer;
 use crate::world::World;
 
+mod container;
 mod doubt;
 mod election;
 mod guard;
@@ -35,6 +37,7 @@ mod ticket;
 pub(crate) const ALL: &[&[Case]] = &[
     mutex::CASES,
     naming::CASES,
+    container::CASES,
     doubt::CASES,
     ticket::CASES,
     losing::CASES,
@@ -97,6 +100,11 @@ impl World {
         let empty = async || answer(names().await).nodes.is_empty();
         self.eventually("nothing is left", empty).await;
     }
+}
+
+/// So many permits.
+fn many(permits: u32) -> NonZeroU32 {
+    NonZeroU32::new(permits).expect("more than none")
 }
 
 /// Everybody in the line.

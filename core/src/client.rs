@@ -41,6 +41,13 @@ pub use watching::ClientWatch;
 ///
 /// What is repeated, and what a dropped call leaves behind, is as on a [`Session`]. A call that
 /// certainly did nothing before its session was lost goes on in the next one, within its deadline.
+///
+/// # Code that blocks
+///
+/// The heartbeats of a session are sent by tasks on the runtime that opened the client. Code that blocks the only thread
+/// of a `current_thread` runtime, or all threads of another, stops them: after the time to live the session is lost, and
+/// with it all locks and leads. [`Session::is_certain`] is right all the same, as it asks the clock. Such code belongs
+/// into `spawn_blocking`, or the client on a runtime of its own.
 #[derive(Clone)]
 pub struct Client {
     generations: Arc<Generations>,
@@ -116,8 +123,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`] if the store could not be told in time: ephemeral nodes then go
-    /// when the session's time to live is over.
+    /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not say in time that the last session is
+    /// over: its ephemeral nodes are gone, or go when its time to live is over. So it is also between two sessions, if
+    /// the last one was lost by this side's clock.
     ///
     /// # Cancel safety
     ///
@@ -132,14 +140,17 @@ impl Client {
         match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
-                .because("the store does not answer; the session ends with its time to live")),
-            Either::Right(_) => Err(deadline.error(DOING)),
+                .because(
+                    "the store did not say that the session is over; it ends with its time to live",
+                )
+                .with_unknown_effect()),
+            Either::Right(_) => Err(deadline.error(DOING).with_unknown_effect()),
         }
     }
 
     /// Whether it was closed, or gave up opening sessions.
     pub(crate) fn is_closed(&self) -> bool {
-        *self.state().borrow() == Connection::Closed
+        self.generations.is_over()
     }
 
     /// How long to wait between the tries of what is not given up.

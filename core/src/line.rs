@@ -68,6 +68,7 @@ pub(crate) mod term;
 pub(crate) mod token;
 pub(crate) mod wait;
 
+mod handover;
 mod known;
 mod since;
 mod stand;
@@ -208,7 +209,17 @@ impl Line {
     /// The first ticket in the line, if there is any.
     pub(crate) async fn first(&self) -> Result<Option<Path>> {
         let view = self.client.read(Query::children(self.dir.clone()).names_only()).await?;
-        Ok(Queue::of(&view).standing().first().map(|first| first.path.clone()))
+        let queue = self.past_containers(Queue::of(&view)).await?;
+        Ok(queue.standing().first().map(|first| first.path.clone()))
+    }
+
+    /// The line without containers, if any name in it may be that of one.
+    async fn past_containers(&self, queue: Queue) -> Result<Queue> {
+        if !queue.has_suspects() || mutant::is(Mutant::ContainerIsTicket) {
+            return Ok(queue);
+        }
+        let view = self.client.read(order::with_stats(&self.dir)).await?;
+        Ok(queue.without(&order::containers(&view).collect::<Vec<_>>()))
     }
 
     /// `None` if whoever came now would have to wait; otherwise those with whom he would share though their
@@ -216,20 +227,26 @@ impl Line {
     async fn sharing_if_free(&self) -> Result<Option<Vec<Path>>> {
         let mut query = self.first_look();
         let mut view = self.client.read(query.clone()).await?;
-        if query.window.take().is_some() && Queue::of(&view).is_empty() && !view.nodes.is_empty() {
+        let queue = Queue::of(&view);
+        let blind = queue.is_empty() || queue.has_suspects();
+        if query.window.take().is_some() && blind && !view.nodes.is_empty() {
             // Nothing but what others keep there, so far.
             view = self.client.read(query).await?;
         }
         let claim = Claim::of_mark(&self.form.mark);
+        let mut queue = Queue::of(&view);
+        if queue.turn_behind(claim, self.form.room) != Turn::Now {
+            queue = self.past_containers(queue).await?;
+        }
         let mut sharing = Vec::new();
         loop {
-            let queue = Queue::of(&view).sharing(&sharing);
             match queue.turn_behind(claim, self.form.room) {
                 Turn::Now => return Ok(Some(sharing)),
                 Turn::After(ahead) if claim == Claim::Shared => {
                     let ahead = self.client.read(Query::node(ahead)).await?.into_node();
                     let Some(ahead) = ahead.filter(wait::shares) else { return Ok(None) };
                     sharing.push(ahead.path);
+                    queue = queue.sharing(&sharing);
                 }
                 _ => return Ok(None),
             }
@@ -332,7 +349,6 @@ impl Line {
     /// What is looked at later: the last `sight` tickets up to the own one.
     fn look(&self, own: Sequence, sight: usize) -> Query {
         let query = Query::children(self.dir.clone()).names_only();
-        let query = self.fresh(query);
         if self.sees_all() || sight == usize::MAX {
             return query;
         }

@@ -205,11 +205,15 @@ impl Session {
     /// incarnation, never one that somebody made in its place. Repeated, whatever the policy says,
     /// until it is gone.
     ///
+    /// If the store goes on refusing for the session's time to live, the removal ends. If the node is ephemeral the
+    /// session is then closed, and the node goes with it: a ticket that stays would block others for as long as the
+    /// session lives.
+    ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`] if that takes too long: it goes on in the background.
-    /// [`ErrorKind::SessionLost`] once the session is over, [`ErrorKind::Refused`] if there is
-    /// something below the node, and what the store says.
+    /// [`ErrorKind::SessionLost`] once the session is over, [`ErrorKind::Refused`] if the node is not ephemeral and there
+    /// is something below it. Otherwise the removal goes on in the background, and the effect is unknown:
+    /// [`ErrorKind::Unreachable`] if it takes too long, and what the store says.
     ///
     /// # Cancel safety
     ///
@@ -222,13 +226,12 @@ impl Session {
     async fn settle_removal(&self, node: &Done) -> Result<bool> {
         const DOING: &str = "removing a node";
         let (own, reach, deadline) = (Own::of(node)?, self.reach.clone(), self.deadline());
-        if mutant::is(Mutant::RemovalNeedsItsCaller) {
-            return own.try_until_gone(&reach).await;
-        }
         let (tell, mut told) = oneshot::channel();
-        self.send(Box::pin(async move {
-            let _heard = tell.send(own.try_until_gone(&reach).await).is_ok();
-        }));
+        if mutant::is(Mutant::RemovalNeedsItsCaller) {
+            own.tell_until_gone(&reach, tell).await;
+            return told.await.unwrap_or_else(|_unheard| Err(over(Loss::Closed, DOING)));
+        }
+        self.send(Box::pin(async move { own.tell_until_gone(&reach, tell).await }));
         let result = match select(&mut told, pin!(self.reach.stopped(deadline))).await {
             Either::Left((Ok(result), _)) => self.reach.judge(result, DOING),
             Either::Left((Err(_unheard), _)) => Err(over(Loss::Closed, DOING)),
@@ -267,8 +270,9 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Unreachable`] if the store could not be told in time: its ephemeral nodes then go
-    /// when its time to live is over.
+    /// [`ErrorKind::Unreachable`], with an unknown effect, if the store did not say in time that the session is over,
+    /// also when it was lost before by this side's clock: its ephemeral nodes are gone, or go when its time to live
+    /// is over.
     ///
     /// # Cancel safety
     ///
@@ -280,8 +284,9 @@ impl Session {
         match select(pin!(self.reach.life.closed()), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
-                .because("the store does not answer; the session ends with its time to live")),
-            Either::Right(_) => Err(deadline.error(DOING)),
+                .because("the store did not say that it is over; it ends with its time to live")
+                .with_unknown_effect()),
+            Either::Right(_) => Err(deadline.error(DOING).with_unknown_effect()),
         }
     }
 

@@ -18,6 +18,7 @@ cases![
     "L-SES-7" breaks [ClosesByForgetting] => a_client_that_is_closed_releases_at_once,
     "L-OUT-5 L-OUT-6" breaks [CallOutlivesSession] => closing_ends_the_calls_in_flight,
     "L-OUT-6 L-SES-4" breaks [ClosedClientWaits] => nothing_answers_after_closing,
+    "L-SES-7 L-OUT-2" breaks [LossIsEnd] => a_client_closed_between_sessions_does_not_say_that_the_last_is_over,
     "L-SES-7 L-X-5" breaks [LastDropForgotten] => the_last_clone_closes,
     "L-X-5 L-OUT-8 L-X-1" needs [TaskCount] breaks [KeeperStays] => what_a_client_needs_goes_with_it,
 ];
@@ -80,6 +81,25 @@ async fn nothing_answers_after_closing(world: World) {
         assert_eq!(*client.state().borrow(), Connection::Closed);
     }
     assert!(!world.bob().await.exists(&a).await);
+}
+
+async fn a_client_closed_between_sessions_does_not_say_that_the_last_is_over(world: World) {
+    let (gate, bob, a) = (world.gate(), world.bob().await, world.at("a"));
+    gate.may_lose();
+    let client = world.client_on(gate.clone(), world.options()).await;
+    done(client.create(&a, "", Lifetime::Session).await);
+    let mut state = client.state();
+    gate.set(Way::Shut);
+    gate.lose();
+    let lost = world.in_time("word of the loss", state.wait_for(|now| *now == Connection::Lost));
+    assert!(lost.await.is_ok());
+
+    let closed = failure(client.close().await, "a close that reaches no server");
+
+    assert_eq!((closed.kind(), closed.effect()), (ErrorKind::Unreachable, Effect::Unknown));
+    let again = failure(client.close().await, "a second close");
+    assert_eq!(again.effect(), Effect::Unknown);
+    world.eventually("its nodes go with their time", async || !bob.exists(&a).await).await;
 }
 
 async fn the_last_clone_closes(world: World) {

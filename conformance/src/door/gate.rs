@@ -11,8 +11,8 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::layer::fault::Verb;
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Commit, Freshness, Loss, Node, Outcome, Query, Revision, SessionInfo, SessionOptions,
-    Status, Store, Txn, View, Watch,
+    Backend, Commit, Freshness, Loss, Node, Outcome, Query, Revision, Scope, Sequence, SessionInfo,
+    SessionOptions, Status, Store, Txn, View, Watch, Window,
 };
 use synod_core::task::{self, Task};
 use tokio::sync::watch;
@@ -33,6 +33,10 @@ struct Shared {
     answers: watch::Sender<BTreeMap<Verb, usize>>,
     /// What every view tells of besides.
     stranger: Mutex<Option<Path>>,
+    /// A container that every listing of its parent names, with the sequence that its name ends in: none.
+    container: Mutex<Option<Path>>,
+    /// Of these calls, those behind so many are answered, and their answers held back.
+    holding: watch::Sender<Option<(Verb, usize)>>,
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
@@ -71,6 +75,8 @@ impl Gate {
             calls: watch::Sender::default(),
             answers: watch::Sender::default(),
             stranger: Mutex::default(),
+            container: Mutex::default(),
+            holding: watch::Sender::default(),
             blind: AtomicBool::new(false),
             starved: AtomicBool::new(false),
             garbles: AtomicBool::new(false),
@@ -97,6 +103,11 @@ impl Gate {
         count(&self.shared.calls.borrow(), verb)
     }
 
+    /// How many calls of this sort were answered.
+    pub(crate) fn answers(&self, verb: Verb) -> usize {
+        count(&self.shared.answers.borrow(), verb)
+    }
+
     /// Waits until there were so many calls of this sort.
     pub(crate) async fn called(&self, verb: Verb, times: usize) {
         until(&self.shared.calls, verb, times).await;
@@ -117,6 +128,18 @@ impl Gate {
     pub(crate) fn tell_of(&self, stranger: &Path) {
         let mut told = self.shared.stranger.lock().unwrap_or_else(PoisonError::into_inner);
         *told = Some(stranger.clone());
+    }
+
+    /// From now on listings name this container, whose name ends in `0000000000`, as ZooKeeper's do: with a sequence, and
+    /// without a stat.
+    pub(crate) fn name_container(&self, path: &Path) {
+        let mut named = self.shared.container.lock().unwrap_or_else(PoisonError::into_inner);
+        *named = Some(path.clone());
+    }
+
+    /// Holds back the answers of such calls behind the first so many; with `None`, lets them go.
+    pub(crate) fn hold_behind(&self, calls: Option<(Verb, usize)>) {
+        self.shared.holding.send_replace(calls);
     }
 
     /// Whether answers leave out from now on all that a store must tell and nothing forces it to.
@@ -160,9 +183,24 @@ fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
 
 impl Shared {
     async fn pass<T>(&self, verb: Verb, call: impl Future<Output = Result<T>>) -> Result<T> {
-        self.calls.send_modify(|calls| *calls.entry(verb).or_default() += 1);
+        let mut nth = 0;
+        self.calls.send_modify(|calls| {
+            let count = calls.entry(verb).or_default();
+            *count += 1;
+            nth = *count;
+        });
         let way = *self.way.borrow();
+        let holds =
+            |held: &Option<(Verb, usize)>| held.is_some_and(|it| it.0 == verb && nth > it.1);
         match way {
+            Way::Open if holds(&self.holding.borrow()) => {
+                let answer = call.await;
+                self.held.send_modify(|held| *held += 1);
+                let mut holding = self.holding.subscribe();
+                let let_go = holding.wait_for(|held| !holds(held)).await.is_ok();
+                assert!(let_go, "the gate stands as long as this one");
+                answer
+            }
             Way::Shut => Err(Error::new(ErrorKind::Unreachable, "passing the gate")),
             Way::Silent if verb != Verb::Close => pending().await,
             Way::Holding if verb != Verb::Close => {
@@ -179,6 +217,28 @@ impl Shared {
                 answer
             }
         }
+    }
+
+    /// The view, with the container that listings name.
+    fn name(&self, query: &Query, mut view: View) -> View {
+        let named = self.container.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let named = named.filter(|it| {
+            let below = query.scope == Scope::Children && it.parent().as_ref() == Some(&query.path);
+            below && it.name().starts_with(&query.prefix)
+        });
+        let Some(named) = named else { return view };
+        view.nodes.retain(|node| node.path != named);
+        let first = Node::new(named).with_sequence(Some(Sequence::new(0)));
+        match query.window {
+            // It is the lowest.
+            Some(Window::Newest { count, .. }) if view.nodes.len() >= count => {}
+            Some(Window::Oldest { count }) if view.nodes.len() >= count => {
+                view.nodes.pop();
+                view.nodes.insert(0, first);
+            }
+            _ => view.nodes.insert(0, first),
+        }
+        view
     }
 
     fn show(&self, view: View) -> View {
@@ -225,16 +285,24 @@ impl Store for Gated {
             return Ok(View::new(Revision::ZERO, Vec::new()));
         }
         self.shared.blind.store(false, Ordering::Relaxed);
-        let view = self.shared.pass(Verb::Read, self.store.read(query)).await?;
-        Ok(self.shared.show(view))
+        let view = self.shared.pass(Verb::Read, self.store.read(query.clone())).await?;
+        Ok(self.shared.show(self.shared.name(&query, view)))
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        self.shared.pass(Verb::Observe, self.store.observe(query)).await
+        let observed = self.shared.pass(Verb::Observe, self.store.observe(query.clone())).await;
+        observed.map(|(view, watch)| (self.shared.name(&query, view), watch))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
+        let look = txn.look.clone();
         let outcome = self.shared.pass(Verb::Commit, self.store.commit(txn)).await?;
+        let outcome = outcome.map(|mut commit| {
+            if let (Some(query), Some(view)) = (look, commit.look.take()) {
+                commit.look = Some(self.shared.name(&query, view));
+            }
+            commit
+        });
         Ok(if self.shared.garbles.load(Ordering::Relaxed) {
             outcome.map(|_told| Commit::new(None, Vec::new(), None))
         } else {
@@ -244,7 +312,10 @@ impl Store for Gated {
 
     async fn close(&self) -> Result<()> {
         if self.relay.is_some() && self.first.borrow().is_lost() {
-            return Ok(());
+            // Given up on this side alone: the server is not asked.
+            return Err(
+                Error::new(ErrorKind::Unreachable, "passing the gate").with_unknown_effect()
+            );
         }
         self.shared.pass(Verb::Close, self.store.close()).await
     }

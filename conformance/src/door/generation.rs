@@ -3,6 +3,7 @@
 use futures_util::future::join;
 use synod_core::client::{Client, Connection};
 use synod_core::error::{Effect, ErrorKind};
+use synod_core::layer::fault::{Cue, Site, Verb};
 use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::store::{Lifetime, Query, Txn};
 use tokio::sync::watch;
@@ -15,6 +16,7 @@ cases![
     "L-SES-4 D-STATE" needs [Expiry] breaks [LateSubscriberUntold] => who_asks_late_is_told_how_it_stands,
     "L-SES-3 C-SES-2" breaks [LostTakenBack] => a_session_that_is_over_stays_over,
     "L-SES-10 L-SES-6 L-OUT-6" needs [Expiry] catches [SessionIdReused] => the_next_session_inherits_nothing,
+    "D-STATE" breaks [RefusalIsFinal] => a_later_session_that_is_refused_is_asked_for_again,
     "L-SES-10 L-OUT-6" breaks [HandsOutLost] => a_session_that_is_over_is_not_given_out,
 ];
 
@@ -108,6 +110,24 @@ async fn the_next_session_inherits_nothing(world: World) {
     assert_eq!((error.kind(), error.effect()), (ErrorKind::SessionLost, Effect::None));
     assert_eq!(bob.text(&a).await.as_deref(), Some("next"));
     assert!(!bob.exists(&world.at("late")).await);
+}
+
+async fn a_later_session_that_is_refused_is_asked_for_again(world: World) {
+    let (client, plan) = world.scripted([]).await;
+    let session = answer(client.session().await);
+    let mut state = client.state();
+    plan.cue(Cue::new(Site::Denied).of(Verb::Open));
+
+    let denied = async {
+        answer(session.close().await);
+        state.wait_for(|state| *state == Connection::Denied).await.map(|state| *state)
+    };
+    let denied = world.in_time("word of the refusal", denied).await;
+
+    assert_eq!(denied.ok(), Some(Connection::Denied));
+    let next = answer(client.session().await);
+    assert_ne!(next.info().id, session.info().id);
+    assert_eq!(*client.state().borrow(), Connection::Reconnected);
 }
 
 async fn a_session_that_is_over_is_not_given_out(world: World) {

@@ -1,15 +1,18 @@
 //! Removing what a session made: exactly that, however long it takes.
 
+use synod_core::error::{Effect, ErrorKind};
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::retry::Retry;
 use synod_core::store::{Done, Lifetime};
 
-use crate::door::{answer, done};
+use crate::door::{answer, done, failure};
 use crate::world::World;
 
 cases![
     "L-KV-8" breaks [RemovesByPath] => only_the_own_incarnation_is_removed,
     "L-KV-8 L-OUT-4" breaks [RemovalGivesUp] => removing_does_not_give_up,
+    "L-MX-15 L-OUT-4" breaks [RefusedRemovalStays] => a_removal_that_is_refused_goes_on,
+    "L-MX-15 L-SES-7" breaks [RefusedRemovalStays] => a_session_ends_rather_than_keep_a_node_that_cannot_be_removed,
     "L-KV-8 L-X-5" breaks [RemovalGivesUp] => what_is_abandoned_goes_in_the_background,
 ];
 
@@ -55,6 +58,38 @@ async fn removing_does_not_give_up(world: World) {
         assert!(!bob.exists(&made.path).await);
         assert!(plan.fired().len() >= 2, "nothing went wrong: {:?}", plan.fired());
     }
+}
+
+async fn a_removal_that_is_refused_goes_on(world: World) {
+    let (client, plan) = world.scripted([]).await;
+    let (session, bob) = (answer(client.session().await), world.bob().await);
+    for site in [Site::Denied, Site::Broken] {
+        let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Session).await);
+        plan.cue(Cue::new(site).of(Verb::Delete));
+
+        let refused = failure(session.remove(&drawn).await, "a removal that is refused");
+
+        assert_ne!(refused.kind(), ErrorKind::Unreachable, "what the store said");
+        assert_eq!(refused.effect(), Effect::Unknown, "it goes on");
+        world.eventually("it goes after all", async || !bob.exists(&drawn.path).await).await;
+        assert!(!session.is_lost());
+    }
+}
+
+async fn a_session_ends_rather_than_keep_a_node_that_cannot_be_removed(world: World) {
+    const MANY: u64 = 500;
+    let refusals = (1..MANY).map(|nth| Cue::new(Site::Denied).of(Verb::Delete).nth(nth));
+    let (client, plan) = world.scripted(refusals).await;
+    let (session, bob) = (answer(client.session().await), world.bob().await);
+    let drawn = done(client.create_sequential(&world.at("t-"), "", Lifetime::Session).await);
+
+    session.abandon(&drawn);
+
+    let (ttl, gone) = (session.info().ttl, async || !bob.exists(&drawn.path).await);
+    world.eventually_after(ttl, "the node goes with its session", gone).await;
+    assert!(session.is_lost() && plan.pending() > 0, "it was never removed");
+    let next = answer(client.session().await);
+    assert_ne!(next.info().id, session.info().id);
 }
 
 async fn what_is_abandoned_goes_in_the_background(world: World) {

@@ -19,6 +19,7 @@ use crate::world::World;
 cases![
     "L-EL-9 L-EL-1" breaks [ObserverStopsWithTerm] => an_observer_is_told_of_every_leader_in_order,
     "L-EL-9 L-WAT-7" needs [Expiry] breaks [WatchEndsWithSession] => an_observer_goes_on_in_his_next_session,
+    "L-EL-9 L-EL-5" breaks [OutageEndsIt] => an_observer_outlasts_an_outage_that_is_longer_than_a_call_may_take,
     "L-EL-10" breaks [ProclaimsUnguarded] => who_lost_the_lead_proclaims_nothing,
     "L-X-7 L-MX-14" breaks [DataWakes] => a_proclamation_wakes_nobody_who_waits,
     "L-EL-12 L-EL-5" breaks [HeirByHope] => the_heir_leads_next_and_the_others_after_him,
@@ -117,6 +118,26 @@ async fn an_observer_goes_on_in_his_next_session(world: World) {
     answer(leader.proclaim("two").await);
 
     assert_eq!(world.hears_at_last(&mut told, "two").await, term(&leader));
+}
+
+async fn an_observer_outlasts_an_outage_that_is_longer_than_a_call_may_take(world: World) {
+    let (ann, gate, limit) = (world.client().await, world.gate(), world.brief());
+    let bob = world.client_on(gate.clone(), world.options().deadline(limit)).await;
+    let first = answer(election(&world, &ann).campaign("first").await);
+    let mut told = election(&world, &bob).observe().boxed();
+    assert_eq!(world.hears(&mut told).await.1, "first");
+    gate.set(Way::Shut);
+
+    let change = async {
+        answer(first.resign().await);
+        let second = answer(election(&world, &ann).campaign("second").await);
+        tokio::time::sleep(limit * 3).await;
+        gate.set(Way::Open);
+        second
+    };
+    let (heard, _second) = futures_util::future::join(world.hears(&mut told), change).await;
+
+    assert_eq!(heard.1, "second");
 }
 
 async fn who_lost_the_lead_proclaims_nothing(world: World) {

@@ -17,6 +17,7 @@ cases![
     "L-X-3 L-MX-7" breaks [LocksInAnyOrder] => two_orders_do_not_wait_for_each_other,
     "L-X-3" breaks [SomeKept] => who_does_not_get_all_gets_none,
     "L-X-3 L-X-1 L-MX-9" breaks [DroppedTicketStays] => several_locks_dropped_at_any_await_leave_nothing,
+    "L-X-3 L-OUT-5" breaks [LossSeenLate] => who_loses_one_waits_for_no_other,
     "L-X-3 L-MX-5" breaks [TxnUnguarded] => a_transaction_under_several_locks_needs_all,
 ];
 
@@ -42,6 +43,23 @@ async fn two_orders_do_not_wait_for_each_other(world: World) {
     for one in both {
         one.gets(&world, "all locks, in the end").await;
     }
+}
+
+async fn who_loses_one_waits_for_no_other(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let _held = answer(Mutex::new(&ann, world.at("b")).lock().await);
+    let several = locks(&world, &bob, &["a", "b"]);
+    let mut locking = Box::pin(several.lock());
+    let waits = async {
+        world.stand(&ann, &world.at("b"), 2).await;
+        let first = line(&ann, &world.at("a")).await.remove(0).path;
+        answer(ann.delete(&first, Expect::Any).await).committed().expect("it is there");
+    };
+    let (locked, ()) =
+        futures_util::future::join(world.in_time("word of the loss", &mut locking), waits).await;
+
+    assert_eq!(failure(locked, "a lock of which one is lost").kind(), ErrorKind::SessionLost);
+    world.stand(&ann, &world.at("b"), 1).await;
 }
 
 async fn who_does_not_get_all_gets_none(world: World) {

@@ -14,6 +14,7 @@ use synod_core::sweep::stop_at;
 use tokio::sync::{Notify, mpsc};
 
 use crate::door::answer;
+use crate::door::gate::Way;
 use crate::recipe::{Waiting, line};
 use crate::world::World;
 
@@ -24,6 +25,8 @@ cases![
     "L-EL-7" breaks [RequeuesTwice] => who_stands_again_stands_once,
     "L-EL-7 L-EL-4" breaks [InterruptRemembered] => an_interruption_ends_the_term_it_meets_and_no_other,
     "L-EL-7" breaks [InterruptUnheard] => an_interruption_meets_who_is_first_and_does_not_know_it,
+    "L-EL-7" breaks [InterruptByOldLook] => an_interruption_meets_who_is_first_before_the_draw_is_answered,
+    "L-EL-5" breaks [OutageEndsIt] => leading_goes_on_after_an_outage_that_is_longer_than_a_call_may_take,
     "L-EL-7 L-OUT-7" breaks [LeadKeptAfterWork] => what_the_work_fails_with_is_told_and_the_lead_given_back,
     "L-EL-6 L-X-1" breaks [DroppedTicketStays] => leading_dropped_at_any_await_leaves_nothing,
 ];
@@ -189,6 +192,47 @@ async fn an_interruption_meets_who_is_first_and_does_not_know_it(world: World) {
     assert_eq!(term, Term::Interrupted);
     assert_eq!(begun.load(Ordering::SeqCst), 0, "the work of a term that was interrupted before");
     world.left_alone(&ann, &dir).await;
+}
+
+async fn an_interruption_meets_who_is_first_before_the_draw_is_answered(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.unhurried()).await;
+    let dir = world.at("select");
+    let (leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
+    world.in_time("the lead", terms.recv()).await.expect("she stands");
+    let his = selector(&world, &bob, "bob");
+    let begun = AtomicUsize::new(0);
+    gate.set(Way::Holding);
+    let mut lead = pin!(his.lead(|_lead| async {
+        begun.fetch_add(1, Ordering::SeqCst);
+        std::future::pending::<()>().await;
+    }));
+    // What the draw saw is that she is ahead. She leaves before the answer arrives.
+    let drawn = pin!(gate.held(1));
+    let waits = matches!(select(lead.as_mut(), drawn).await, Either::Right(_));
+    assert!(waits, "the draw is answered");
+    drop(leading);
+    world.stand(&ann, &dir, 1).await;
+
+    his.interrupt();
+    gate.set(Way::Open);
+
+    let term = answer(world.in_time("the end of what does not begin", lead).await);
+    assert_eq!(term, Term::Interrupted);
+    assert_eq!(begun.load(Ordering::SeqCst), 0, "the work of a term that was interrupted before");
+    world.left_alone(&ann, &dir).await;
+}
+
+async fn leading_goes_on_after_an_outage_that_is_longer_than_a_call_may_take(world: World) {
+    let (gate, limit) = (world.gate(), world.brief());
+    let ann = world.client_on(gate.clone(), world.options().deadline(limit)).await;
+    gate.set(Way::Shut);
+    let (mut leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
+    leading.waits_for(limit * 3, "the store does not answer").await;
+
+    gate.set(Way::Open);
+
+    world.in_time("the lead", terms.recv()).await.expect("she stands on");
 }
 
 async fn what_the_work_fails_with_is_told_and_the_lead_given_back(world: World) {

@@ -1,18 +1,19 @@
 //! The semaphore: so many permits, in order, all that one asks for or none.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::{Cue, Site, Verb};
+use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::recipe::inspect::Claim;
 use synod_core::recipe::semaphore::{Permit, Semaphore};
+use synod_core::store::Query;
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 use tokio::time::timeout;
 
+use crate::door::gate::{Gate, Way};
 use crate::door::{answer, failure};
-use crate::recipe::{Waiting, line};
+use crate::recipe::{Waiting, line, many};
 use crate::world::World;
 
 cases![
@@ -20,6 +21,7 @@ cases![
     "L-SEM-6 L-SEM-3" breaks [PermitsBarge] => who_asks_for_many_is_not_passed,
     "L-SEM-6 L-MX-7" breaks [CallUntold] => any_permit_given_back_lets_the_next_one_in,
     "L-MX-8 L-SEM-1" breaks [PermitsMiscounted] => who_holds_permits_and_who_waits_is_told,
+    "L-SEM-6 L-MX-7" breaks [TryUntold] => permits_got_by_trying_let_the_next_one_in,
     "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
@@ -29,10 +31,6 @@ cases![
     "L-X-7" breaks [LookIgnored] => a_free_permit_is_one_call_and_so_is_its_release,
     "L-MX-14 L-X-7" breaks [WatchesFirst] => a_permit_given_back_wakes_whom_it_serves,
 ];
-
-fn many(permits: u32) -> NonZeroU32 {
-    NonZeroU32::new(permits).expect("more than none")
-}
 
 fn semaphore(world: &World, client: &Client, permits: u32) -> Semaphore {
     Semaphore::new(client, world.at("pool"), many(permits))
@@ -135,6 +133,39 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
         inside.push(next.gets(&world, "the permit that was given back").await);
     }
     assert!(inside.iter().all(Permit::is_held));
+}
+
+async fn permits_got_by_trying_let_the_next_one_in(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    // The answer to the draw is lost: what it saw is not known, so the ticket is looked for, and then the line.
+    let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
+    let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
+    let gate = Gate::new(Arc::new(faulty));
+    let eve = world.client_on(gate.clone(), world.unhurried()).await;
+    let pool = semaphore(&world, &eve, 2);
+    gate.set(Way::Holding);
+    let trying = Waiting::new(async move { pool.try_acquire(many(1)).await });
+    world.in_time("a look at a free pool", gate.held(1)).await;
+    let both = answer(semaphore(&world, &ann, 2).acquire(many(2)).await);
+    gate.hold_behind(Some((Verb::Read, 1)));
+    gate.set(Way::Open);
+    world.in_time("the ticket, which is found", gate.held(2)).await;
+    // Whoever is behind relies on the ticket, which was not written to.
+    let theirs = world.gate();
+    let dan = world.client_on(theirs.clone(), world.unhurried()).await;
+    let waits = queued(&world, &dan, (semaphore(&world, &dan, 2), 1), 3).await;
+    world.in_time("the wait for the one ahead", theirs.answered(Verb::Observe, 1)).await;
+    answer(both.release().await);
+    world.stand(&bob, &world.at("pool"), 2).await;
+    // The session is shown nothing older from now on.
+    drop(answer(eve.watch(Query::children(world.at("pool")).names_only()).await));
+
+    gate.hold_behind(None);
+
+    let tried = trying.gets(&world, "an answer to the try").await.expect("it is free by now");
+    let next = waits.gets(&world, "the other permit").await;
+    assert!(tried.is_held() && next.is_held());
+    assert_eq!(plan.pending(), 0, "the answer was not lost");
 }
 
 async fn who_holds_permits_and_who_waits_is_told(world: World) {

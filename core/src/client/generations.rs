@@ -26,6 +26,9 @@ pub enum Connection {
     Reconnected,
     /// The session is over, and with it all that hung on it. The next one is being opened.
     Lost,
+    /// The session is over, and the store does not accept the credentials for the next one. Further attempts are
+    /// made, as the retry policy says: a refusal may be that of one server, or of credentials that are being changed.
+    Denied,
     /// The client was closed, or gave up opening sessions. Final.
     Closed,
 }
@@ -58,8 +61,8 @@ enum Current {
     Live(Session),
     /// Why the last attempt to open the next one failed, if one did.
     Between(Option<Arc<Error>>),
-    /// There will be no other. What calls fail with, and whether the last session's end was heard
-    /// of, once all is done.
+    /// There will be no other. What calls fail with; and once all is done, whether the store said that the last
+    /// session is over.
     Over(Arc<Error>, Option<bool>),
 }
 
@@ -97,8 +100,17 @@ impl Generations {
         }
     }
 
-    /// Remembers why there is no next session yet.
+    /// Remembers why there is no next session yet, and reports a refusal.
     pub(super) fn failing(&self, error: Error) {
+        if error.kind() == ErrorKind::Denied {
+            self.state.send_if_modified(|state| {
+                let is_news = *state == Connection::Lost;
+                if is_news {
+                    *state = Connection::Denied;
+                }
+                is_news
+            });
+        }
         self.set(Current::Between(Some(Arc::new(error))));
     }
 
@@ -153,6 +165,11 @@ impl Generations {
         Ok(session.below(root))
     }
 
+    /// Whether there will be no other session.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(&*self.lock(), Current::Over(..))
+    }
+
     /// Waits until there will be no other session.
     pub(super) async fn over(&self) {
         self.until(|current| matches!(current, Current::Over(..)).then_some(())).await;
@@ -202,7 +219,7 @@ mod tests {
 
     #[test]
     fn lost_comes_before_reconnected_and_closed_is_final() {
-        use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
+        use Connection::{Closed, Connected, Denied, Lost, Reconnected, Suspended};
         let table = [
             (Connected, Turn::Live, None),
             (Connected, Turn::Suspended, Some(Suspended)),
@@ -212,6 +229,7 @@ mod tests {
             (Suspended, Turn::Lost, Some(Lost)),
             (Lost, Turn::Lost, None),
             (Lost, Turn::Live, Some(Reconnected)),
+            (Denied, Turn::Live, Some(Reconnected)),
             (Reconnected, Turn::Live, None),
             (Reconnected, Turn::Suspended, Some(Suspended)),
             (Closed, Turn::Live, None),

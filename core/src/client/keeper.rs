@@ -15,7 +15,7 @@ use crate::mutant::{self, Mutant};
 use crate::retry::Delays;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
-use crate::session::life::Turn;
+use crate::session::life::{Life, Turn};
 use crate::session::reach::Tuning;
 use crate::store::Backend;
 
@@ -53,7 +53,7 @@ impl Opener {
         let deadline = Deadline::within(self.options.connect_deadline);
         let mut last = None;
         let opened = {
-            let attempts = pin!(self.repeat(self.delays(), |error| last = Some(error)));
+            let attempts = pin!(self.repeat(self.delays(), is_final, |error| last = Some(error)));
             match select(attempts, pin!(deadline.passed())).await {
                 Either::Left((result, _)) => Some(result),
                 Either::Right(_) => None,
@@ -66,17 +66,20 @@ impl Opener {
         }
     }
 
-    async fn repeat(&self, mut delays: Delays, mut note: impl FnMut(Error)) -> Result<Session> {
+    /// Opens a session, and tries again after errors that are not final, for as long as there are delays.
+    async fn repeat(
+        &self,
+        mut delays: Delays,
+        is_final: impl Fn(&Error) -> bool,
+        mut note: impl FnMut(Error),
+    ) -> Result<Session> {
         loop {
             let error = match self.once().await {
                 Ok(session) => return Ok(session),
                 Err(error) => error,
             };
             tracing::warn!(%error, "could not open a session");
-            if matches!(
-                error.kind(),
-                ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported
-            ) {
+            if is_final(&error) {
                 return Err(error);
             }
             let Some(delay) = delays.next() else { return Err(error) };
@@ -100,6 +103,17 @@ impl Opener {
 
 const OPENING: &str = "opening a session";
 
+/// Whether the first session is not tried for again: a mistake in the options is to be seen at once.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
+}
+
+/// Whether a later one is not. The store accepted a session with these options before, so a refusal may be that of one
+/// server, or of credentials that are being changed: the retry policy decides.
+fn is_final_later(error: &Error) -> bool {
+    mutant::is(Mutant::RefusalIsFinal) && is_final(error)
+}
+
 impl Keeper {
     /// Opens the next session when one is lost, until the client is closed, nobody holds it any
     /// more, or the retry policy gives up.
@@ -115,7 +129,7 @@ impl Keeper {
                 return;
             }
             self.generations.between();
-            let ttl = session.info().ttl;
+            let (ttl, last) = (session.info().ttl, session.life().clone());
             drop(session);
             // Sessions that die young are not opened in a storm.
             let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
@@ -128,24 +142,19 @@ impl Keeper {
                         sleep(pause).await;
                     }
                     let note = |error| self.generations.failing(error);
-                    self.opener.repeat(self.opener.delays(), note).await
+                    self.opener.repeat(self.opener.delays(), is_final_later, note).await
                 });
                 match select(open, pin!(self.close.recv())).await {
-                    Either::Left((opened, _)) => opened,
-                    Either::Right(_) => {
-                        let why = closed();
-                        self.generations.end(&why);
-                        return self.generations.ended(&why, true);
-                    }
+                    Either::Left((opened, _)) => Some(opened),
+                    Either::Right(_) => None,
                 }
             };
             session = match opened {
-                Ok(session) => session,
-                Err(error) => {
+                None => return self.end_between(&closed(), &last).await,
+                Some(Ok(session)) => session,
+                Some(Err(error)) => {
                     tracing::warn!(%error, "gave up opening sessions");
-                    let why = Arc::new(error);
-                    self.generations.end(&why);
-                    return self.generations.ended(&why, true);
+                    return self.end_between(&Arc::new(error), &last).await;
                 }
             };
             self.generations.next(session.clone());
@@ -167,6 +176,14 @@ impl Keeper {
                 }
             }
         }
+    }
+
+    /// There is no session, and there will be no other. That the last one was lost on this side does not say that
+    /// its nodes are gone: its own close does.
+    async fn end_between(&self, why: &Arc<Error>, last: &Life) {
+        self.generations.end(why);
+        let cleanly = mutant::is(Mutant::LossIsEnd) || last.closed().await;
+        self.generations.ended(why, cleanly);
     }
 
     async fn end(self, session: Session, asked: bool) {

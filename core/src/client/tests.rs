@@ -216,19 +216,34 @@ async fn sessions_that_die_young_are_not_opened_in_a_storm() {
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_gives_up_closes_the_client() {
-    for (retry, fault) in [(Retry::Never, Fault::Refused), (Retry::forever(), Fault::Denied)] {
+    for fault in [Fault::Refused, Fault::Denied] {
         let script = Script::default();
-        let client = Client::open(script.clone(), options().retry(retry)).await.expect("opens");
+        let options = options().retry(Retry::Never);
+        let client = Client::open(script.clone(), options).await.expect("opens");
         script.opens([fault]);
         script.lose(1);
 
         let error = client.get(&path("/a")).await.expect_err("no session any more");
 
         assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Denied));
-        assert_eq!(*client.state().borrow(), Connection::Closed);
+        let mut state = client.state();
+        state.wait_for(|state| *state == Connection::Closed).await.expect("it is reported");
         client.close().await.expect("nothing to close");
         idle().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_of_a_later_session_is_tried_again_and_reported() {
+    let (script, client) = opened().await;
+    let mut state = client.state();
+    script.opens([Fault::Denied, Fault::Refused, Fault::Denied, Fault::None]);
+    script.lose(1);
+
+    state.wait_for(|state| *state == Connection::Denied).await.expect("it is reported");
+    let next = client.session().await.expect("opened when the store accepts it again");
+
+    assert_eq!((next.info().id.get(), *state.borrow()), (2, Connection::Reconnected));
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use futures_util::future::pending;
 use futures_util::stream::unfold;
 
 use crate::client::{Client, ClientWatch};
+use crate::clock::sleep;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::order::{Queue, Standing};
 use crate::line::standing::Contender;
@@ -20,17 +21,20 @@ struct Observer {
     /// Who is looked at, if he is known to be the first.
     first: Option<Standing>,
     told: Option<Contender>,
+    /// Places where no node is, though a listing names them, since the last event.
+    vacant: Vec<Path>,
     over: bool,
 }
 
 /// The first ones in the line at this path, one after the other, and what their tickets hold, from the one there is
-/// now on. Ends with an error.
+/// now on. Ends with an error: when the client is closed, or the store refuses. Not because it does not answer.
 pub(crate) fn follow(
     client: &Client,
     path: Path,
 ) -> impl Stream<Item = Result<Contender>> + Send + use<> {
     let client = client.clone();
-    let observer = Observer { client, path, watch: None, first: None, told: None, over: false };
+    let (watch, first, told, vacant) = (None, None, None, Vec::new());
+    let observer = Observer { client, path, watch, first, told, vacant, over: false };
     unfold(observer, |mut observer| async {
         if observer.over {
             return None;
@@ -42,8 +46,21 @@ pub(crate) fn follow(
 }
 
 impl Observer {
-    /// The next value that was not told yet.
+    /// The next value that was not told yet, however long the store does not answer.
     async fn next(&mut self) -> Result<Contender> {
+        let mut delays = self.client.delays();
+        loop {
+            let error = match self.next_or_failure().await {
+                Err(error) if may_pass(&error, &self.client) => error,
+                found => return found,
+            };
+            tracing::debug!(path = %self.path, %error, "could not observe; trying again");
+            (self.first, self.watch) = (None, None);
+            sleep(delays.next().unwrap_or_default()).await;
+        }
+    }
+
+    async fn next_or_failure(&mut self) -> Result<Contender> {
         loop {
             if let Some(mut watch) = self.watch.take() {
                 match watch.next().await {
@@ -53,6 +70,7 @@ impl Observer {
                     Some(_) => self.first = None,
                     None => return Err(ended(None)),
                 }
+                self.vacant.clear();
             }
             if let Some(found) = self.look().await? {
                 let is_news = self
@@ -71,6 +89,11 @@ impl Observer {
     async fn look(&mut self) -> Result<Option<Contender>> {
         let Some(first) = self.first().await? else { return Ok(None) };
         let (view, watch) = self.client.watch(Query::node(first.path.clone())).await?;
+        if view.node().is_none() && !mutant::is(Mutant::ContainerIsTicket) {
+            // It left meanwhile, or it is a container: whoever is behind it is the first.
+            self.vacant.push(first.path);
+            return Ok(None);
+        }
         // He may have left meanwhile, and may even have come again.
         let is_same = |node: &Node| {
             first.created.is_none() || node.stat.map(|it| it.created) == first.created
@@ -88,16 +111,22 @@ impl Observer {
         }
         let line = Query::children(self.path.clone()).names_only();
         let view = self.client.read(line.clone().oldest(SIGHT)).await?;
-        if let Some(first) = Queue::of(&view).standing().first() {
+        if let Some(first) = Queue::of(&view).without(&self.vacant).standing().first() {
             return Ok(Some(first.clone()));
         }
         let (view, watch) = self.client.watch(line).await?;
-        let first = Queue::of(&view).standing().first().cloned();
+        let first = Queue::of(&view).without(&self.vacant).standing().first().cloned();
         if first.is_none() {
             self.watch = Some(watch);
         }
         Ok(first)
     }
+}
+
+/// Whether what failed so may succeed later: the store did not answer, or there was no session in time.
+pub(crate) fn may_pass(error: &Error, client: &Client) -> bool {
+    let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
+    passes && !client.is_closed() && !mutant::is(Mutant::OutageEndsIt)
 }
 
 /// Why there is nothing more to observe.

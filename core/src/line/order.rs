@@ -16,7 +16,7 @@
 
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Node, Revision, Sequence, SessionId, View};
+use crate::store::{Node, Query, Revision, Sequence, SessionId, View};
 
 /// What whoever stands in a line wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,6 +137,25 @@ impl Queue {
         self
     }
 
+    /// None of these is a ticket.
+    pub(crate) fn without(mut self, paths: &[Path]) -> Self {
+        if !paths.is_empty() {
+            self.standing.retain(|one| !paths.contains(&one.path));
+        }
+        self
+    }
+
+    /// Whether any of the tickets may be a container: a listing of names does not always say.
+    pub(crate) fn is_unsure(&self) -> bool {
+        self.standing.iter().any(|one| one.created.is_none())
+    }
+
+    /// Whether any of those has a name of another kind than this library gives. To look at the others, too, would cost
+    /// a request for each lock that is held.
+    pub(crate) fn has_suspects(&self) -> bool {
+        self.standing.iter().any(Standing::is_suspect)
+    }
+
     /// At this path only what stands in this place: something else may have been made there since.
     pub(crate) fn placed(mut self, path: &Path, place: Sequence) -> Self {
         self.standing.retain(|one| one.path != *path || one.order == place);
@@ -186,7 +205,22 @@ impl Queue {
     }
 }
 
+/// A query that shows which names are those of containers: they have no stat.
+pub(crate) fn with_stats(dir: &Path) -> Query {
+    Query::children(dir.clone())
+}
+
+/// What a listing with stats shows to be no node.
+pub(crate) fn containers(view: &View) -> impl Iterator<Item = Path> + '_ {
+    view.nodes.iter().filter(|node| node.stat.is_none()).map(|node| node.path.clone())
+}
+
 impl Standing {
+    /// Whether it may be a container, and has another name than this library gives to tickets.
+    pub(crate) fn is_suspect(&self) -> bool {
+        self.created.is_none() && !self.path.name().starts_with("_c_")
+    }
+
     /// The ticket that a node is, if it is one.
     pub(crate) fn of(node: &Node) -> Option<Self> {
         let sequence = node.sequence?;

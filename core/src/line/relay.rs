@@ -1,13 +1,11 @@
 //! [`PassingGuard`]: what a task holds and may pass on to the next task of its process.
 
-use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
-use tokio::sync::{Mutex as Turn, OwnedMutexGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock;
 use crate::error::Result;
+use crate::line::handover::{Handover, Turn};
 use crate::line::hold::Hold;
 use crate::line::token::Token;
 use crate::line::{Line, meter};
@@ -15,34 +13,25 @@ use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::Txn;
 
-/// What the tasks of this process share.
-#[derive(Default)]
-pub(crate) struct Here {
-    /// Whose turn it is among them, and what was passed on to him.
-    turn: Arc<Turn<Option<Hold>>>,
-    waiting: AtomicUsize,
-}
+/// What the tasks of this process share: whose turn it is among them, and the ticket that is passed on.
+pub(crate) type Here = Handover<Hold>;
 
 /// The lock, held.
 #[derive(Debug)]
 #[must_use = "the lock is given back when this is dropped"]
 pub struct PassingGuard {
     hold: Option<Hold>,
-    turn: OwnedMutexGuard<Option<Hold>>,
+    turn: Option<Turn<Hold>>,
     here: Arc<Here>,
     most: u32,
     fenced: AtomicBool,
 }
 
-/// Somebody who waits for his turn.
-struct Waits<'a>(&'a Here);
-
 /// Waits for what is passed on here, up to `most` times, or else for the line.
 pub(crate) async fn enter(line: &Line, here: &Arc<Here>, most: u32) -> Result<PassingGuard> {
-    let (since, waits) = (clock::now(), Waits::new(here));
-    let mut turn = here.turn.clone().lock_owned().await;
-    drop(waits);
-    let hold = match turn.take().filter(Hold::is_held) {
+    let since = clock::now();
+    let (turn, passed) = here.turn().await;
+    let hold = match passed.filter(Hold::is_held) {
         Some(hold) => {
             meter::called(line.form().recipe, clock::elapsed(since), 0);
             hold.passed_on()
@@ -50,33 +39,7 @@ pub(crate) async fn enter(line: &Line, here: &Arc<Here>, most: u32) -> Result<Pa
         None => line.enter().await?.hold(()),
     };
     let (here, fenced) = (here.clone(), AtomicBool::new(false));
-    Ok(PassingGuard { hold: Some(hold), turn, here, most, fenced })
-}
-
-impl fmt::Debug for Here {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Here").finish_non_exhaustive()
-    }
-}
-
-impl<'a> Waits<'a> {
-    fn new(here: &'a Here) -> Self {
-        here.waiting.fetch_add(1, Ordering::Relaxed);
-        Self(here)
-    }
-}
-
-impl Drop for Waits<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
-        // It may have been passed on to this one, who does not come for it. If nobody else is about to, it
-        // goes back.
-        if !mutant::is(Mutant::PassedForgotten)
-            && let Ok(mut turn) = self.0.turn.try_lock()
-        {
-            drop(turn.take());
-        }
-    }
+    Ok(PassingGuard { hold: Some(hold), turn: Some(turn), here, most, fenced })
 }
 
 impl PassingGuard {
@@ -150,16 +113,21 @@ impl PassingGuard {
         self.hold.as_ref().expect("only who lets go takes it")
     }
 
+    /// Leaves the ticket to the next task here, if it may have it and there is one. Otherwise the ticket stays in
+    /// `hold`, and goes when that does.
     fn pass_on(&mut self) {
-        let wanted = self.here.waiting.load(Ordering::Relaxed) > 0;
+        let wanted = self.here.is_wanted();
         let fenced = self.fenced.load(Ordering::Relaxed) && !mutant::is(Mutant::PassesFenced);
         let may_be = |hold: &Hold| {
             (hold.token().turn() < self.most || mutant::is(Mutant::PassesForEver))
                 && !fenced
                 && hold.is_held()
         };
-        if wanted && self.hold.as_ref().is_some_and(may_be) {
-            *self.turn = self.hold.take();
+        if wanted
+            && self.hold.as_ref().is_some_and(may_be)
+            && let (Some(hold), Some(turn)) = (self.hold.take(), self.turn.take())
+        {
+            self.hold = self.here.pass(turn, hold);
         }
     }
 }

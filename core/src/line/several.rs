@@ -2,10 +2,12 @@
 
 use std::pin::pin;
 
-use futures_util::future::{Either, select, select_all};
+use futures_util::future::{Either, pending, select, select_all};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::line::Line;
 use crate::line::hold::Hold;
+use crate::mutant::{self, Mutant};
 use crate::store::Txn;
 
 /// All the locks, held.
@@ -18,6 +20,26 @@ pub struct MultiGuard {
 impl MultiGuard {
     pub(crate) fn new(holds: Vec<Hold>) -> Self {
         Self { holds }
+    }
+
+    /// These and one more, which is waited for no longer than these are held.
+    pub(crate) async fn and(mut self, line: &Line) -> Result<Self> {
+        let lost = async {
+            if self.holds.is_empty() || mutant::is(Mutant::LossSeenLate) {
+                return pending().await;
+            }
+            self.lost().await;
+        };
+        let entered = match select(pin!(line.enter()), pin!(lost)).await {
+            Either::Left((entered, _)) => Some(entered?),
+            Either::Right(((), _)) => None,
+        };
+        let ticket = entered.filter(|_| self.is_held()).ok_or_else(|| {
+            Error::new(ErrorKind::SessionLost, "locking several")
+                .because("one was lost while the others were waited for")
+        })?;
+        self.holds.push(ticket.hold(()));
+        Ok(self)
     }
 
     /// What is held, in the order of the paths. Each has its own token.

@@ -8,10 +8,14 @@ use futures_util::future::{Either, select};
 use tokio::sync::watch;
 use tracing::Instrument;
 
+use crate::clock::sleep;
 use crate::error::Result;
+use crate::line::Line;
+use crate::line::follow::may_pass;
 use crate::line::hold::Hold;
 use crate::line::wait::Ticket;
 use crate::mutant::{self, Mutant};
+use crate::retry::Delays;
 
 /// How one term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +96,26 @@ impl Lead {
     }
 }
 
+impl Line {
+    /// How a term ended. `None` if it failed for a reason that may pass, after a pause that grows.
+    pub(crate) async fn rest_if_failed<T>(
+        &self,
+        term: Result<Term<T>>,
+        delays: &mut Delays,
+    ) -> Result<Option<Term<T>>> {
+        let error = match term {
+            Err(error) if may_pass(&error, self.client()) => error,
+            term => {
+                *delays = self.client().delays();
+                return term.map(Some);
+            }
+        };
+        tracing::warn!(path = %self.dir(), %error, "could not stand; trying again");
+        sleep(delays.next().unwrap_or_default()).await;
+        Ok(None)
+    }
+}
+
 impl Drop for Lead {
     fn drop(&mut self) {
         self.0.give_up();
@@ -109,8 +133,9 @@ async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -
             Either::Left(_) => {}
             Either::Right((called, _)) => return called.map(|()| true),
         }
-        // It was meant for the first in the line, whether he knows already or not.
-        if !mutant::is(Mutant::InterruptUnheard) && ticket.is_called().await? {
+        // It was meant for the first in the line at that moment, whether its session saw that already or not. What
+        // the draw saw, or a read that lags shows, may be of a moment before the interruption.
+        if !mutant::is(Mutant::InterruptUnheard) && ticket.is_called_now().await? {
             return Ok(false);
         }
     }

@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tracing::Instrument;
 
-use crate::clock::{self, Instant, sleep};
+use crate::clock::{self, Instant, sleep, timeout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::line::meter;
-use crate::line::order::{Claim, POSTED, Queue, Room, Turn, turn};
+use crate::line::order::{self, Claim, POSTED, Queue, Room, Turn, turn};
 use crate::line::stub::Stub;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
@@ -31,7 +32,14 @@ pub(crate) struct Ticket {
     asked: u32,
     /// Tickets that share though their names do not say so.
     sharing: Vec<Path>,
-    /// What was seen last: whether somebody is behind, and how many permits there are.
+    /// Places ahead where no node is, though a listing names them: containers, and tickets that went meanwhile. They
+    /// were empty after this ticket was drawn, so a node that is made there later stands behind it.
+    vacant: Vec<Path>,
+    /// Whether it was looked for containers since anything changed.
+    swept: bool,
+    /// Whether what was read before, or lags, does not count.
+    strict: bool,
+    /// What was seen last: whether a ticket is behind, and how many permits there are.
     last: Last,
 }
 
@@ -39,6 +47,10 @@ pub(crate) struct Ticket {
 struct Last {
     followed: bool,
     permits: Option<u32>,
+    /// Whether any name may be that of a container, and is not of the kind that this library gives to tickets.
+    suspects: bool,
+    /// Whether any name may be that of a container.
+    unsure: bool,
 }
 
 /// Why there is no waiting on.
@@ -48,10 +60,30 @@ enum Stop {
     Failed(Error),
 }
 
+/// What a wait came to.
+enum Waited {
+    /// Something changed, or may have. With what it was waited with.
+    Change(Option<Watch>),
+    /// It ended, and nothing says that anything changed.
+    Nothing,
+}
+
 impl Ticket {
     pub(super) fn new(line: Line, stub: Stub, seen: Option<View>) -> Self {
-        let (since, sharing, last) = (clock::now(), Vec::new(), Last::default());
-        Self { line, stub, seen, since, asked: 1, sharing, last }
+        let (since, last) = (clock::now(), Last::default());
+        let (sharing, vacant) = (Vec::new(), Vec::new());
+        Self {
+            line,
+            stub,
+            seen,
+            since,
+            asked: 1,
+            sharing,
+            vacant,
+            swept: false,
+            strict: false,
+            last,
+        }
     }
 
     /// Knows that these share.
@@ -106,25 +138,34 @@ impl Ticket {
 
     /// Whether it is called already, as it is just drawn.
     pub(crate) async fn is_called(&mut self) -> Result<bool> {
-        match self.turn().await {
-            Ok(turn) => {
-                let called = turn == Turn::Now && self.is_certain();
-                if called {
-                    meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
-                }
-                Ok(called)
-            }
-            Err(Stop::Gone) => Ok(false),
-            Err(Stop::Failed(error)) => Err(error),
+        let called = match self.turn_past_containers().await {
+            Ok(turn) => turn == Turn::Now && self.is_certain(),
+            Err(Stop::Gone) => false,
+            Err(Stop::Failed(error)) => return Err(error),
+        };
+        if called {
+            self.note_called();
         }
+        Ok(called)
+    }
+
+    /// Whether it is called at this moment, whatever was seen before.
+    pub(crate) async fn is_called_now(&mut self) -> Result<bool> {
+        if mutant::is(Mutant::InterruptByOldLook) {
+            return self.is_called().await;
+        }
+        (self.seen, self.strict) = (None, true);
+        let called = self.is_called().await;
+        self.strict = false;
+        called
     }
 
     /// The ticket that it would have to wait for; `None` if it is called.
     pub(crate) async fn blocked_by(&mut self) -> Result<Option<Path>> {
         loop {
-            match self.turn().await {
+            match self.turn_past_containers().await {
                 Ok(Turn::Now) if self.is_certain() => {
-                    meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
+                    self.note_called();
                     return Ok(None);
                 }
                 Ok(Turn::Now) => self.rest().await,
@@ -132,6 +173,14 @@ impl Ticket {
                 Ok(Turn::Next | Turn::Gone) | Err(Stop::Gone) => self.draw_again().await?,
                 Err(Stop::Failed(error)) => return Err(error),
             }
+        }
+    }
+
+    /// Takes note that it was called without waiting. A waiter behind it may rely on being notified all the same.
+    fn note_called(&self) {
+        meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
+        if !mutant::is(Mutant::TryUntold) {
+            self.tell_those_behind();
         }
     }
 
@@ -159,31 +208,65 @@ impl Ticket {
         }
         self.seen = seen;
         self.asked += 1;
+        self.vacant.clear();
+        self.swept = false;
         Ok(())
     }
 
     async fn called_in_session(&mut self) -> Result<(), Stop> {
-        let (mut line, mut spent) = (None, None);
+        let (mut line, mut spent, mut delays) = (None, None, None);
         loop {
             let turn = self.turn().await?;
             // What it was waited with goes behind the look, which is in a hurry.
             drop(spent.take());
-            match turn {
+            let waited = match turn {
                 Turn::Now if self.is_certain() => {
                     self.tell_those_behind();
                     return Ok(());
                 }
-                Turn::Now => self.rest().await,
+                Turn::Now => {
+                    self.rest().await;
+                    continue;
+                }
                 Turn::Gone => return Err(Stop::Gone),
                 Turn::After(ahead) => {
-                    spent = self.until_gone(&ahead, &mut line).await?;
+                    let waited = self.until_gone(&ahead, &mut line).await?;
                     if mutant::is(Mutant::PredecessorGoneIsTurn) {
                         return Ok(());
                     }
+                    waited
                 }
                 Turn::Next => self.until_anything(&mut line).await?,
+            };
+            match waited {
+                Waited::Change(watch) => (spent, delays) = (watch, None),
+                Waited::Nothing => {
+                    let delays = delays.get_or_insert_with(|| self.stub.session().delays());
+                    sleep(delays.next().unwrap_or_default()).await;
+                }
             }
         }
+    }
+
+    /// [`Ticket::turn`], for what does not wait. A name that may be that of a container is looked at first.
+    async fn turn_past_containers(&mut self) -> Result<Turn, Stop> {
+        let turn = self.turn().await?;
+        let suspects = matches!(turn, Turn::After(_) | Turn::Next) && self.last.suspects;
+        if !suspects || mutant::is(Mutant::ContainerIsTicket) {
+            return Ok(turn);
+        }
+        self.sweep().await?;
+        self.turn().await
+    }
+
+    /// Looks which names in the line are those of containers.
+    async fn sweep(&mut self) -> Result<(), Stop> {
+        let (session, all) = (self.stub.session().clone(), order::with_stats(self.line.dir()));
+        let query = self.line.fresh(all);
+        let view = self.insist(|| session.read(query.clone())).await?;
+        self.vacant.extend(order::containers(&view));
+        self.swept = true;
+        Ok(())
     }
 
     /// Nothing counts but what is certain now.
@@ -217,7 +300,7 @@ impl Ticket {
 
     /// Whose turn it is, by what was seen, and whether no other ticket was.
     fn think(&mut self, view: &View) -> (Turn, bool) {
-        let mut queue = Queue::of(view).sharing(&self.sharing);
+        let mut queue = Queue::of(view).sharing(&self.sharing).without(&self.vacant);
         if self.stub.counts_as_known() {
             // Made again by a late sending, it is another.
             queue = queue.placed(self.stub.path(), self.stub.sequence());
@@ -227,14 +310,18 @@ impl Ticket {
             room = Room::Permits(first);
         }
         let followed = queue.goes_on_behind(me);
-        let last = Last { followed, permits: queue.permits(room) };
+        let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
+        let last = Last { followed, permits: queue.permits(room), suspects, unsure };
         let turn = turn(&queue, me, room);
         self.last = last;
         (turn, queue.standing().len() <= 1)
     }
 
     async fn read(&mut self, sight: usize) -> Result<View, Stop> {
-        let query = self.line.look(self.stub.sequence(), sight);
+        let mut query = self.line.look(self.stub.sequence(), sight);
+        if !self.strict {
+            query = self.line.fresh(query);
+        }
         let session = self.stub.session().clone();
         self.insist(|| session.read(query.clone())).await
     }
@@ -262,16 +349,12 @@ impl Ticket {
     }
 
     /// Waits until it may be worth to look again, as the one ahead went or was called; and with what it waited.
-    async fn until_gone(
-        &mut self,
-        ahead: &Path,
-        line: &mut Option<Watch>,
-    ) -> Result<Option<Watch>, Stop> {
+    async fn until_gone(&mut self, ahead: &Path, line: &mut Option<Watch>) -> Result<Waited, Stop> {
         if mutant::is(Mutant::WatchesInTwoCalls) {
             let session = self.stub.session().clone();
             let there = Query::node(ahead.clone()).names_only();
             if self.insist(|| session.read(there.clone())).await?.node().is_none() {
-                return Ok(None);
+                return Ok(Waited::Change(None));
             }
         }
         // What one writes to his ticket matters where others may come in beside him.
@@ -284,23 +367,30 @@ impl Ticket {
         // Nothing but what is waited for is told of it.
         query.once = !blind && !mutant::is(Mutant::DataWakes);
         let (view, mut watch) = self.observe(query).await?;
-        let Some(node) = view.node().filter(|node| self.is_ahead(node)) else {
+        let Some(node) = view.node() else {
             if blind {
                 self.unless_lost(watch.next()).await?;
+            } else if !mutant::is(Mutant::ContainerIsTicket) {
+                self.vacant.push(ahead.clone());
             }
-            return Ok(Some(watch));
+            return Ok(Waited::Change(Some(watch)));
         };
+        if !self.is_ahead(node) {
+            // By its place in the listing it is, so the next look says the same.
+            return Ok(Waited::Nothing);
+        }
         if self.may_share() && shares(node) {
             self.sharing.push(ahead.clone());
-            return Ok(Some(watch));
+            return Ok(Waited::Change(Some(watch)));
         }
         if self.form().room != Room::One && !self.will_tell(node).await? {
             drop(watch);
-            self.until_anything(line).await?;
-            return Ok(None);
+            return self.until_anything(line).await;
         }
-        let _look_again = self.unless_lost(watch.next()).await?;
-        Ok(Some(watch))
+        Ok(match self.unless_lost(watch.next()).await? {
+            Some(Event::Ended(_)) | None => Waited::Nothing,
+            Some(_) => Waited::Change(Some(watch)),
+        })
     }
 
     /// Whether a ticket came before the own one. A draw whose answer was lost is repeated under its name if
@@ -338,7 +428,9 @@ impl Ticket {
     }
 
     /// Waits until something in the line is another than when it was looked at last.
-    async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<(), Stop> {
+    ///
+    /// If nothing changes for long, it looks for containers: what counts for a ticket may never go.
+    async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<Waited, Stop> {
         let mut line = if let Some(line) = kept.take() {
             line
         } else {
@@ -346,24 +438,36 @@ impl Ticket {
             let (view, line) = self.observe(all).await?;
             if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
                 self.seen = Some(view);
-                return Ok(());
+                return Ok(Waited::Change(None));
             }
             line
         };
-        let goes_on = self.unless_lost(async {
+        let sweeps = self.last.unsure && !self.swept && !mutant::is(Mutant::ContainerIsTicket);
+        let limit = match self.stub.session().info().ttl / 3 {
+            _ if sweeps && self.last.suspects => Duration::ZERO,
+            long if sweeps => long,
+            _ => Duration::MAX,
+        };
+        let changed = async {
             loop {
                 match line.next().await {
                     Some(Event::Changed(change)) if is_arrival(&change) => {}
-                    Some(Event::Ended(_)) | None => return false,
-                    _ => return true,
+                    Some(Event::Ended(_)) | None => return Waited::Nothing,
+                    _ => return Waited::Change(None),
                 }
             }
-        });
-        if goes_on.await? {
-            // What comes while the line is looked at again is told, too.
+        };
+        let Ok(waited) = self.unless_lost(timeout(limit, changed)).await? else {
+            *kept = Some(line);
+            self.sweep().await?;
+            return Ok(Waited::Change(None));
+        };
+        if matches!(waited, Waited::Change(_)) {
+            self.swept = false;
+            // What comes while the line is looked at again is reported, too.
             *kept = Some(line);
         }
-        Ok(())
+        Ok(waited)
     }
 
     async fn observe(&mut self, query: Query) -> Result<(View, Watch), Stop> {

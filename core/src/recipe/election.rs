@@ -117,7 +117,7 @@ impl Election {
 
     /// The leaders and what they proclaim, from the one there is now on, across sessions. While nobody leads
     /// nothing is told. Values that follow each other closely may be told as the last of them. It ends with
-    /// an error, when the client is closed or the store refuses.
+    /// an error, when the client is closed or the store refuses; not because the store does not answer for long.
     pub fn observe(&self) -> impl Stream<Item = Result<Contender>> + Send + use<> {
         follow(self.line.client(), self.line.dir().clone())
     }

@@ -51,7 +51,6 @@ pub use crate::line::term::{Leadership, Term};
 #[derive(Clone, Debug)]
 pub struct LeaderSelector {
     line: Line,
-    /// Clones share them.
     interrupts: Interrupts,
 }
 
@@ -90,12 +89,12 @@ impl LeaderSelector {
         Ok(term)
     }
 
-    /// Leads whenever it is its turn, until the work says [`ControlFlow::Break`]. Lost or interrupted, or on
-    /// [`ControlFlow::Continue`], it stands again, as the last.
+    /// Leads whenever it is its turn, until the work says [`ControlFlow::Break`]. Lost or interrupted, on
+    /// [`ControlFlow::Continue`], and after an outage of the store, it stands again, as the last.
     ///
     /// # Errors
     ///
-    /// As [`LeaderSelector::lead`].
+    /// What the store refuses with, and `SessionLost` once the client is closed.
     ///
     /// # Cancel safety
     ///
@@ -104,12 +103,13 @@ impl LeaderSelector {
     where
         F: Future<Output = ControlFlow<T>>,
     {
-        let mut forgotten = Vec::new();
+        let (mut forgotten, mut delays) = (Vec::new(), self.line.client().delays());
         loop {
             if mutant::is(Mutant::RequeuesTwice) {
                 forgotten.push(self.line.enqueue().await?);
             }
-            if let Term::Done(ControlFlow::Break(done)) = self.lead(&mut work).await? {
+            let term = self.line.rest_if_failed(self.lead(&mut work).await, &mut delays).await?;
+            if let Some(Term::Done(ControlFlow::Break(done))) = term {
                 return Ok(done);
             }
         }

@@ -76,14 +76,9 @@ impl MultiLock {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn lock(&self) -> Result<MultiGuard> {
-        let mut holds = Vec::with_capacity(self.lines.len());
+        let mut guard = MultiGuard::new(Vec::with_capacity(self.lines.len()));
         for line in &self.lines {
-            holds.push(line.enter().await?.hold(()));
-        }
-        let guard = MultiGuard::new(holds);
-        if !guard.is_held() {
-            return Err(Error::new(ErrorKind::SessionLost, "locking several")
-                .because("one was lost while the others were waited for"));
+            guard = guard.and(line).await?;
         }
         Ok(guard)
     }

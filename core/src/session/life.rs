@@ -19,7 +19,7 @@ pub(crate) struct Life {
     store: watch::Receiver<Status>,
     told: watch::Sender<Status>,
     turned: Notify,
-    /// Whether the store said that it is closed, once nothing more is done about it.
+    /// Whether the store said that the session is over at the server, once nothing more is done about it.
     closed: OnceLock<bool>,
 }
 
@@ -116,7 +116,7 @@ impl Life {
     }
 
     /// Waits until nothing more is done about the session. Whether its store said that it is over.
-    pub(super) async fn closed(&self) -> bool {
+    pub(crate) async fn closed(&self) -> bool {
         self.until(|life| life.closed.get().copied()).await
     }
 

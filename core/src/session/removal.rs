@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use crate::clock;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -10,7 +12,7 @@ use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::reach::Reach;
 use crate::store::{
-    Done, Expect, Lifetime, Node, Op, Outcome, Query, Revision, SessionId, Txn, Version, Why,
+    Done, Expect, Lifetime, Loss, Node, Op, Outcome, Query, Revision, SessionId, Txn, Version, Why,
 };
 
 const DOING: &str = "removing a node";
@@ -60,33 +62,61 @@ impl Own {
         }
     }
 
-    /// Removes it, and does not give up before it is gone, its session is, or the store says that
-    /// it never will be.
+    /// Removes it, and does not give up before it is gone or its session is over.
+    ///
+    /// A store that refuses for as long as the session lives without a sign of life is not asked for ever. A node that
+    /// stays then does harm only if it is ephemeral: others wait for it. So the session is ended with it.
     pub(super) async fn remove(self, reach: &Reach) {
-        let path = self.path.clone();
-        if let Err(error) = self.try_until_gone(reach).await {
-            tracing::warn!(%path, %error, "could not remove a node that was given up");
-        }
+        self.until_gone(reach, |_error| {}).await;
     }
 
-    /// [`Own::remove`] for whoever wants to know; and whether the first request removed it.
-    pub(super) async fn try_until_gone(self, reach: &Reach) -> Result<bool> {
+    /// [`Own::remove`] for a caller that waits; and whether the first request removed it. An error that the store
+    /// says for certain is returned at once, and the removal goes on.
+    pub(super) async fn tell_until_gone(self, reach: &Reach, tell: oneshot::Sender<Result<bool>>) {
+        let mut tell = Some(tell);
+        let mut heard = |result| {
+            if let Some(tell) = tell.take() {
+                let _heard = tell.send(result).is_ok();
+            }
+        };
+        let first = self.until_gone(reach, |error| heard(Err(error))).await;
+        heard(Ok(first));
+    }
+
+    async fn until_gone(self, reach: &Reach, mut refused: impl FnMut(Error)) -> bool {
+        let path = self.path.clone();
+        let ephemeral = self.ephemeral;
+        let mut since = None;
         let mut delays = Retry::forever().delays(&reach.tuning.chance);
         let mut first = true;
         loop {
             if reach.life.is_gone() || (self.ephemeral && reach.life.loss().is_some()) {
                 // It goes with its session, or nothing can be done about it.
-                return Ok(false);
+                return false;
             }
             match self.remove_once(reach).await {
-                Ok(Tried::Removed) => return Ok(first),
-                Ok(Tried::Missing) => return Ok(false),
+                Ok(Tried::Removed) => return first,
+                Ok(Tried::Missing) => return false,
                 Ok(Tried::Changed) => {}
-                Err(error) if error.kind() == ErrorKind::SessionLost => return Ok(false),
-                Err(error) if error.kind() != ErrorKind::Unreachable => return Err(error),
-                Err(error) if mutant::is(Mutant::RemovalGivesUp) => return Err(error),
+                Err(error) if error.kind() == ErrorKind::SessionLost => return false,
+                Err(error) if self.is_given_up(&error) => {
+                    refused(error);
+                    return false;
+                }
+                Err(error) if error.kind() == ErrorKind::Unreachable => {
+                    tracing::debug!(%path, %error, "trying again to remove a node");
+                }
                 Err(error) => {
-                    tracing::debug!(path = %self.path, %error, "trying again to remove a node");
+                    let since = *since.get_or_insert_with(clock::now);
+                    if clock::elapsed(since) >= reach.store.session().ttl {
+                        tracing::warn!(%path, %error, ephemeral, "a node that was given up stays");
+                        if ephemeral {
+                            reach.life.end(Loss::Closed);
+                        }
+                        return false;
+                    }
+                    tracing::debug!(%path, %error, "trying again to remove a node");
+                    refused(error.with_unknown_effect());
                 }
             }
             first = false;
@@ -94,6 +124,15 @@ impl Own {
                 reach.rest(delay).await;
             }
         }
+    }
+
+    /// Whether it is not tried again after this. A node that is not ephemeral and has others below it is in no way.
+    fn is_given_up(&self, error: &Error) -> bool {
+        let refused = error.kind() == ErrorKind::Refused && !self.ephemeral;
+        let certain = error.kind() != ErrorKind::Unreachable;
+        refused
+            || mutant::is(Mutant::RemovalGivesUp)
+            || (certain && mutant::is(Mutant::RefusedRemovalStays))
     }
 
     async fn remove_once(&self, reach: &Reach) -> Result<Tried> {
@@ -196,6 +235,7 @@ impl Trail {
     /// still have the create before it.
     async fn comes_late(&self, known: Option<Revision>, reach: &Reach) -> Option<Done> {
         let ttl = reach.store.session().ttl;
+        let mut refused = None;
         let mut last = clock::now().checked_add(ttl);
         let mut delays = Retry::forever().delays(&reach.tuning.chance);
         while !reach.life.is_gone() {
@@ -208,12 +248,21 @@ impl Trail {
                 Ok(Some(late)) => return Some(late),
                 Ok(None) if over || last.is_none_or(|last| called >= last) => return None,
                 Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::SessionLost => return None,
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     last = clock::now().checked_add(ttl);
                 }
                 Err(error) => {
-                    tracing::warn!(path = %self.path, %error, "could not look for a node");
-                    return None;
+                    let since = *refused.get_or_insert_with(clock::now);
+                    if clock::elapsed(since) >= ttl {
+                        tracing::warn!(path = %self.path, %error, "could not look for a node");
+                        if self.owner.is_some() {
+                            // It may be there, and others may wait for it.
+                            reach.life.end(Loss::Closed);
+                        }
+                        return None;
+                    }
+                    last = clock::now().checked_add(ttl);
                 }
             }
             reach.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;

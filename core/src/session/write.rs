@@ -258,11 +258,9 @@ pub(super) async fn rewrite(reach: &Reach, path: Path, data: Bytes) {
     while reach.life.loss().is_none() {
         let set = Txn::new().set(path.clone(), data.clone(), Expect::Any);
         match reach.store.commit(set).await {
-            // The same again does no harm, if it happened.
-            Err(error) if error.kind() == ErrorKind::Unreachable => {}
-            Err(error) => {
-                return tracing::warn!(%path, %error, "could not write to a node of the session");
-            }
+            Err(error) if error.kind() == ErrorKind::SessionLost => return,
+            // The same again does no harm, if it happened. Others may wait for it, so a refusal does not end it.
+            Err(error) => tracing::debug!(%path, %error, "trying again to write to a node"),
             Ok(_) => return,
         }
         reach.rest(delays.next().unwrap_or_default()).await;

@@ -1,0 +1,97 @@
+//! Containers whose names look like tickets: a listing of names may not say that no node is there.
+
+use futures_util::StreamExt as _;
+use synod_core::client::Client;
+use synod_core::layer::fault::Verb;
+use synod_core::path::Path;
+use synod_core::recipe::election::Election;
+use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::rwlock::RwLock;
+use synod_core::recipe::semaphore::Semaphore;
+use synod_core::recipe::unfair::UnfairLock;
+use synod_core::store::Lifetime;
+
+use crate::door::gate::Gate;
+use crate::door::{answer, done};
+use crate::recipe::many;
+use crate::world::World;
+
+cases![
+    "L-MX-18 L-MX-14" breaks [ContainerIsTicket] => a_container_that_looks_like_a_ticket_is_not_waited_for,
+    "L-MX-18 L-EL-5 L-MX-14" breaks [ContainerIsTicket] => a_container_that_looks_like_a_candidate_does_not_lead,
+    "L-MX-18 L-SEM-6" breaks [ContainerIsTicket] => a_container_that_looks_like_a_ticket_takes_no_permit,
+];
+
+/// A client in whose listings of `dir` a container of this name is.
+async fn beside(world: &World, dir: &Path, name: &str) -> (Gate, Client) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let strange = dir.join(name).expect("valid");
+    let below = strange.join("x").expect("valid");
+    done(ann.create(&below, "", Lifetime::Persistent).await);
+    gate.name_container(&strange);
+    let client = world.client_on(gate.clone(), world.options()).await;
+    (gate, client)
+}
+
+fn calls(gate: &Gate) -> usize {
+    [Verb::Read, Verb::Observe, Verb::Commit].map(|verb| gate.count(verb)).iter().sum()
+}
+
+async fn a_container_that_looks_like_a_ticket_is_not_waited_for(world: World) {
+    for (number, name) in ["order-lock-0000000000", "_c_order-lock-0000000000"].iter().enumerate() {
+        let dir = world.at(&format!("line-{number}"));
+        let (gate, client) = beside(&world, &dir, name).await;
+
+        let lock = Mutex::new(&client, dir.clone());
+        answer(world.in_time("the lock", lock.lock()).await.expect("it is free").release().await);
+        let rwlock = RwLock::new(&client, dir.clone());
+        answer(
+            world.in_time("to write", rwlock.write()).await.expect("it is free").release().await,
+        );
+        answer(world.in_time("to read", rwlock.read()).await.expect("it is free").release().await);
+        assert!(calls(&gate) <= 3 * 8, "{} calls", calls(&gate));
+
+        if name.starts_with("order") {
+            let tried = answer(lock.try_lock().await).expect("a try finds it free");
+            answer(tried.release().await);
+            let unfair = UnfairLock::new(&client, dir.clone());
+            let got = world.in_time("the unfair lock", unfair.lock()).await;
+            answer(answer(got).release().await);
+            answer(answer(unfair.try_lock().await).expect("a try finds it free").release().await);
+        }
+    }
+}
+
+async fn a_container_that_looks_like_a_candidate_does_not_lead(world: World) {
+    let dir = world.at("elect");
+    let (gate, client) = beside(&world, &dir, "order-latch-0000000000").await;
+    let election = Election::new(&client, dir);
+    let mut observed = Box::pin(election.observe());
+
+    let campaign = async {
+        // It is looked for a leader while there is none but the container.
+        gate.called(Verb::Observe, 2).await;
+        election.campaign("ann").await
+    };
+    let both = futures_util::future::join(observed.next(), campaign);
+    let (told, leader) = world.in_time("the leader, and to hear of it", both).await;
+
+    assert_eq!(answer(told.expect("it goes on")).label, "ann");
+    assert!(calls(&gate) <= 16, "{} calls", calls(&gate));
+    answer(answer(leader).resign().await);
+}
+
+async fn a_container_that_looks_like_a_ticket_takes_no_permit(world: World) {
+    for (number, name) in ["x-lease-0000000000", "_c_x-lease-0000000000"].iter().enumerate() {
+        let dir = world.at(&format!("pool-{number}"));
+        let (_gate, client) = beside(&world, &dir, name).await;
+        let pool = Semaphore::new(&client, dir, many(1));
+
+        let permit = answer(world.in_time("the only permit", pool.acquire(many(1))).await);
+        answer(permit.release().await);
+        if name.starts_with('x') {
+            let permit = answer(pool.try_acquire(many(1)).await).expect("a try finds it free");
+            answer(permit.release().await);
+        }
+    }
+}
