@@ -88,11 +88,13 @@ async fn of_kind(peer: &Peer, (what, number, txn): Kind) {
     for (round, deed) in deeds().into_iter().enumerate() {
         let (dir, store) = (format!("/effects/{what}{round}"), open(peer, SHORT).await);
         done(&*store, create(&format!("{dir}/old"), "")).await;
-        peer.when(Rule::new(deed.clone()).op(number).of(store.session().id.get()));
+        let session = store.session().id.get();
+        peer.when(Rule::new(deed.clone()).op(number).of(session));
 
         let said = timeout(PATIENCE, store.commit(txn(&dir))).await.expect("it ends");
         recovers(&*store).await;
 
+        assert_eq!(peer.world().script.played(session), 1, "{what} {deed:?}");
         let times = times(peer, &dir);
         assert!(agrees(&said, times), "{what} {deed:?}: done {times} times, and {said:?}");
         store.close().await.expect("it is closed");
@@ -141,5 +143,6 @@ pub(crate) async fn a_malformed_answer_is_an_error() {
             recovers(&*store).await;
         }
     }
+    assert!(peer.world().script.played(store.session().id.get()) >= 5, "it read otherwise");
     assert_eq!(panics(), [""; 0]);
 }

@@ -1,5 +1,6 @@
 //! [`Script`]: what goes wrong, by the request at which it does, or by a seed.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use synod_core::chance::Chance;
@@ -60,8 +61,8 @@ struct Chaos {
 pub(crate) struct Script {
     rules: Vec<Rule>,
     chaos: Option<Chaos>,
-    /// How often a deed other than to proceed was done.
-    pub(crate) deeds: usize,
+    /// How often something went wrong for each session. A scene in which nothing did proves nothing.
+    played: BTreeMap<i64, usize>,
 }
 
 impl Rule {
@@ -129,8 +130,18 @@ impl Script {
         }
         let random = || self.chaos.as_ref().and_then(|chaos| chaos.draw(request));
         let deed = found.or_else(random).unwrap_or(Deed::Proceed);
-        self.deeds += usize::from(!matches!(deed, Deed::Proceed));
+        *self.played.entry(session).or_default() += usize::from(!matches!(deed, Deed::Proceed));
         deed
+    }
+
+    /// How often something went wrong for this session.
+    pub(crate) fn played(&self, session: u64) -> usize {
+        self.played.get(&session.cast_signed()).copied().unwrap_or(0)
+    }
+
+    /// How often something went wrong.
+    pub(crate) fn played_to_all(&self) -> usize {
+        self.played.values().sum()
     }
 }
 

@@ -104,6 +104,7 @@ async fn round(seed: u64, servers: usize) {
         }
     };
     join(working, happening).await;
+    assert!(peer.world().script.played_to_all() > 0, "nothing went wrong");
     peer.change(|world| world.script.calm());
     heal(&peer);
     join_all([&holder, &waiter].map(|actor| actor.call(Op::Close))).await;

@@ -75,6 +75,8 @@ pub(crate) async fn what_changes_around_the_read_is_told() {
             }
         }
     }
+    let played = peer.world().script.played_to_all();
+    assert!(played >= QUERIES.len() * 6, "{played} of {round}: it asked otherwise");
     assert_eq!(panics(), [""; 0]);
 }
 

@@ -260,7 +260,7 @@ impl World {
         };
         let deadline = self.deadline(timeout);
         if let Some(session) = self.sessions.get_mut(&session) {
-            session.deadline = session.deadline.max(deadline);
+            session.deadline = deadline;
         }
     }
 
