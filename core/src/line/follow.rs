@@ -89,7 +89,10 @@ impl Observer {
     async fn look(&mut self) -> Result<Option<Contender>> {
         let Some(first) = self.first().await? else { return Ok(None) };
         let (view, watch) = self.client.watch(Query::node(first.path.clone())).await?;
-        if view.node().is_none() && !mutant::is(Mutant::ContainerIsTicket) {
+        if view.node().is_none() {
+            if mutant::is(Mutant::ContainerIsTicket) {
+                return pending().await;
+            }
             // It left meanwhile, or it is a container: whoever is behind it is the first.
             self.vacant.push(first.path);
             return Ok(None);

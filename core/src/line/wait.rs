@@ -370,7 +370,9 @@ impl Ticket {
         let Some(node) = view.node() else {
             if blind {
                 self.unless_lost(watch.next()).await?;
-            } else if !mutant::is(Mutant::ContainerIsTicket) {
+            } else if mutant::is(Mutant::ContainerIsTicket) {
+                return Ok(Waited::Nothing);
+            } else {
                 self.vacant.push(ahead.clone());
             }
             return Ok(Waited::Change(Some(watch)));
