@@ -27,14 +27,17 @@ mod answer;
 mod commit;
 mod dice;
 mod flaw;
+mod heart;
 mod link;
 mod personality;
+mod quorum;
 mod server;
 mod site;
 mod state;
 mod store;
 mod trace;
 mod trouble;
+mod way;
 mod words;
 
 pub use dice::{Dice, Fired};
@@ -82,6 +85,8 @@ pub struct Entry {
     pub at: Duration,
     /// What it changed, each with its revision and with what the node is then.
     pub changes: Vec<Change>,
+    /// Which of the paths a sequential create made.
+    pub drawn: Vec<Path>,
     /// Who asked for it.
     pub by: By,
 }

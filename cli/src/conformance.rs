@@ -5,7 +5,7 @@ use std::io;
 use serde_json::{Value, json};
 use synod::{Config, Scheme};
 use synod_conformance::case::{Case, cases};
-use synod_conformance::law::UNCHECKED;
+use synod_conformance::law::{SIMULATED, UNCHECKED};
 use synod_conformance::run::{Suite, Verdict};
 
 use crate::args::Common;
@@ -81,6 +81,10 @@ impl Count {
         if all {
             output::line("\nlaws that no case checks on a store alone")?;
             for (law, why) in UNCHECKED {
+                output::line(&format!("  {law:<9} {why}"))?;
+            }
+            output::line("\nlaws that the simulator checks: synod sim")?;
+            for (law, why) in SIMULATED {
                 output::line(&format!("  {law:<9} {why}"))?;
             }
         }

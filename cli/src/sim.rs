@@ -71,7 +71,7 @@ pub(crate) fn fault(text: &str) -> Result<Fault, String> {
     let text = text.to_uppercase();
     Fault::all()
         .find(|fault| fault.to_string() == text)
-        .ok_or_else(|| "the faults are F1 to F24, and the defects of etcd-3.4 D1 to D4".to_owned())
+        .ok_or_else(|| "the faults are F1 to F29, and the defects of etcd-3.4 D1 to D4".to_owned())
 }
 
 fn list(common: &Common) -> Result<(), Failure> {

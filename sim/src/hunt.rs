@@ -297,7 +297,7 @@ impl Hunt {
     fn rates(&self, personality: Personality) -> Vec<Site> {
         let sim = (self.prepare)(Sim::new(0).personality(personality));
         let rates: Rates = sim.rates;
-        Site::all().filter(|site| rates.of(*site) > 0).collect()
+        Site::all().filter(|site| rates.of(*site) > 0 && !personality.never(*site)).collect()
     }
 }
 

@@ -97,37 +97,43 @@ impl Ledger {
     }
 }
 
-/// A commit that wrote something. If a stranger took that away again, whoever looked for it had to take
-/// it for not done.
+/// A commit that wrote something.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     at: usize,
+    /// Whether it was a sequential create, and its node was removed before the library could see it.
     undone: bool,
+}
+
+/// What a path holds.
+#[derive(Clone, Copy, Debug)]
+struct Held<'a> {
+    data: &'a str,
+    /// Whether a sequential create made the node.
+    drawn: bool,
+    by: By,
 }
 
 /// At which commits each data was written.
 fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
     let mut happened: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
-    let mut holds: BTreeMap<&Path, &str> = BTreeMap::new();
-    // There the first sending of a create may come when the node of the second was deleted again.
+    let mut holds: BTreeMap<&Path, Held<'_>> = BTreeMap::new();
+    // Names are reused there: the first sending of a create may arrive when the node of the second is deleted.
     let late = matches!(truth.personality, Personality::Etcd | Personality::Etcd34);
     for (index, entry) in truth.log.iter().enumerate() {
         for change in &entry.changes {
             let data = change.node.as_ref().and_then(|node| std::str::from_utf8(&node.data).ok());
-            let held = match data {
-                Some(data) => holds.insert(&change.path, data),
-                None => holds.remove(&change.path),
-            };
             let Some(data) = data else {
-                let undone = held.filter(|_| {
-                    entry.by == By::Stranger || (late && matches!(entry.by, By::Process(_)))
-                });
-                let times = undone.and_then(|data| happened.get_mut(data));
+                let held = holds.remove(&change.path);
+                let undone = held.filter(|held| held.is_undone(entry.by, late));
+                let times = undone.and_then(|held| happened.get_mut(held.data));
                 if let Some(time) = times.and_then(|times| times.last_mut()) {
                     time.undone = true;
                 }
                 continue;
             };
+            let drawn = entry.drawn.contains(&change.path);
+            holds.insert(&change.path, Held { data, drawn, by: entry.by });
             let times = happened.entry(data).or_default();
             if times.last().is_none_or(|last| last.at != index) {
                 times.push(Time { at: index, undone: false });
@@ -135,6 +141,15 @@ fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
         }
     }
     happened
+}
+
+impl Held<'_> {
+    /// Whether the library may take the create for one that never happened, or happened once: it looks for the
+    /// node of a sequential create whose answer was lost, and the node is gone. A stranger removed it, or the
+    /// process itself removed what a late sending made.
+    fn is_undone(self, by: By, late: bool) -> bool {
+        self.drawn && (by == By::Stranger || late && by == self.by && by != By::Store)
+    }
 }
 
 impl Line {
@@ -180,5 +195,21 @@ mod tests {
         assert_eq!(law(Told::Unknown, &[4, 9]), Some("L-OUT-3"));
         let again = [Time { at: 4, undone: true }, Time { at: 5, undone: false }];
         assert!(line(Told::Done).check(&again).is_ok());
+    }
+
+    #[test]
+    fn only_a_sequential_create_is_excused_and_only_by_its_own_process_or_a_stranger() {
+        let (ann, bob) = (By::Process(1), By::Process(2));
+        let held = |drawn| Held { data: "x", drawn, by: ann };
+        for late in [false, true] {
+            assert!(held(true).is_undone(By::Stranger, late));
+            assert_eq!(held(true).is_undone(ann, late), late);
+            for by in [bob, By::Store] {
+                assert!(!held(true).is_undone(by, late), "{by:?}");
+            }
+            for by in [ann, bob, By::Stranger, By::Store] {
+                assert!(!held(false).is_undone(by, late), "{by:?}");
+            }
+        }
     }
 }

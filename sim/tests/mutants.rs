@@ -10,7 +10,7 @@ use synod_sim::{Personality, Report, Sim, Site, workload};
 const SEEDS: u64 = 400;
 
 #[rustfmt::skip]
-const CAUGHT: [(&str, &str, &str); 38] = [
+const CAUGHT: [(&str, &str, &str); 42] = [
     ("CasIgnoresVersion",        "registers", "L-KV-1"),
     ("CasInTwoSteps",            "registers", "L-KV-1"),
     ("RevisionFalls",            "registers", "L-KV-1"),
@@ -48,6 +48,10 @@ const CAUGHT: [(&str, &str, &str); 38] = [
     ("DropMeansUnsent",          "transfers", "L-OUT-1"),
     ("AloneMeansOutage",         "registers", "L-SES-2"),
     ("SameIdsAgain",             "tickets",   "L-SEQ-8"),
+    ("RefusedMeansUndone",       "transfers", "L-OUT-1"),
+    ("BeatIsRead",               "sessions",  "L-SES-2"),
+    ("BeatIsRead",               "mutex",     "L-SES-2"),
+    ("OldDatesIgnored",          "mutex",     "L-MX-1 L-MX-2 L-MX-8"),
     ("BlindRepeat",              "tickets",   "L-OUT-2 L-OUT-3 L-SEQ-8 L-SEQ-10"),
 ];
 

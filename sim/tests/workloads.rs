@@ -33,6 +33,14 @@ fn whatever_goes_wrong_the_laws_hold() {
     }
 }
 
+#[test]
+fn every_law_that_is_left_to_the_simulator_is_checked_by_a_workload() {
+    for (law, why) in synod_conformance::law::SIMULATED {
+        let checked = workload::ALL.iter().any(|workload| workload.laws().contains(law));
+        assert!(checked, "{law}: {why}");
+    }
+}
+
 /// Histories in which something was wrong once, with what it was.
 #[rustfmt::skip]
 const ONCE: [(&str, u64, Personality); 7] = [

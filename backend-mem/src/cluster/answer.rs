@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-use synod_core::error::ErrorKind;
+use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Change, Feed, Outcome, Query, Revision, SessionId, View};
 
 use crate::cluster::words::seen;
@@ -23,8 +23,8 @@ pub(super) enum Answer {
     Done,
     /// The session is over.
     Over,
-    /// The server would not.
-    Refused(ErrorKind),
+    /// The server refuses, and says whether it may have done it all the same.
+    Refused(ErrorKind, Effect),
     /// The connection is gone, and what became of the request nobody knows.
     Broken,
 }
@@ -89,7 +89,7 @@ impl fmt::Display for Answer {
             Self::Outcome(Outcome::Rejected(no), _) => write!(f, "rejected: {}", no.why),
             Self::Done => f.write_str("done"),
             Self::Over => f.write_str("the session is over"),
-            Self::Refused(kind) => write!(f, "refused: {kind}"),
+            Self::Refused(kind, effect) => write!(f, "refused: {kind}, effect {effect:?}"),
             Self::Broken => f.write_str("no answer"),
         }
     }

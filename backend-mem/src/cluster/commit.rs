@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use synod_core::clock::Instant;
-use synod_core::error::ErrorKind;
-use synod_core::store::{Op, SessionId, Txn};
+use synod_core::error::{Effect, ErrorKind};
+use synod_core::store::{Op, Outcome, SessionId, Txn};
 
 use crate::cluster::By;
 use crate::cluster::answer::Answer;
@@ -21,10 +21,15 @@ impl State {
         if self.links[request.link.0].epoch != request.epoch && !request.late {
             return;
         }
+        let Some(request) = self.keep_while_alone(request) else { return };
         if self.leaderless.is_some() {
+            if self.deposed == Some(request.server) && matches!(request.ask, Ask::Beat) {
+                return self.answer(&request, Answer::Done, now);
+            }
             return self.held.push(request);
         }
         match &request.ask {
+            Ask::Beat if self.personality.reports_sessions() => self.sync(request, now),
             Ask::Beat => self.beat(&request, now),
             Ask::Attach => self.attach(&request, now),
             Ask::Open(ttl) => self.open(&request, *ttl, now),
@@ -34,15 +39,6 @@ impl State {
                     self.fault(request.actor, site, request.call, now);
                     return self.refuse(&request, now);
                 }
-                if self.personality.any_answer_renews()
-                    && let Some(session) = self.links[request.link.0].session
-                {
-                    // Of a session that is over the commit will say so.
-                    let _lives = self.world.touch(session, now).is_ok();
-                    self.record(now, By::Store);
-                    self.note_deaths(now, true);
-                    self.plan_tick();
-                }
                 let takes = self.dice.pick(Site::Delay, Self::server_actor(request.server), 3);
                 self.proposed.push_back(request);
                 self.plan(now + Duration::from_millis(takes), Event::Commit);
@@ -51,10 +47,28 @@ impl State {
     }
 
     fn refuse(&mut self, request: &Request, now: Instant) {
+        let kind = self.refusal(request.actor);
+        self.answer(request, Answer::Refused(kind, Effect::None), now);
+    }
+
+    fn refusal(&mut self, actor: u64) -> ErrorKind {
         let kinds = [ErrorKind::Backend, ErrorKind::Denied];
-        let way = self.dice.pick(Site::Way, request.actor, 2);
-        let kind = kinds[usize::from(way == 1)];
-        self.answer(request, Answer::Refused(kind), now);
+        kinds[usize::from(self.dice.pick(Site::Way, actor, 2) == 1)]
+    }
+
+    /// What becomes of the answer to a transaction that was applied, if it is refused all the same: as a full
+    /// etcd does, which applies and then finds no space, and ZooKeeper where the look behind a write is
+    /// refused.
+    fn refuse_applied(&mut self, request: &Request, answer: Answer, now: Instant) -> Answer {
+        let applied = matches!(answer, Answer::Outcome(Outcome::Committed(_), _));
+        let (actor, site) = (request.actor, Site::RefusedDone);
+        if !applied || self.dice.fires(site, actor, 1).is_none() {
+            return answer;
+        }
+        self.fault(actor, site, request.call, now);
+        let mistaken = self.flaw == Some(Flaw::RefusedMeansUndone);
+        let effect = if mistaken { Effect::None } else { Effect::Unknown };
+        Answer::Refused(self.refusal(actor), effect)
     }
 
     fn open(&mut self, request: &Request, ttl: Duration, now: Instant) {
@@ -116,6 +130,30 @@ impl State {
         }
     }
 
+    /// A heartbeat that extends its session with the next report of its server, and not before.
+    fn sync(&mut self, request: Request, now: Instant) {
+        let (actor, session) = (request.actor, self.links[request.link.0].session);
+        let Some(session) = session else { return };
+        if self.dice.fires(Site::EndedBeforeBeat, actor, 1).is_some() {
+            self.fault(actor, Site::EndedBeforeBeat, request.call, now);
+            self.end_session(session, now);
+        }
+        self.tick(now);
+        self.collect(now);
+        let ends = self.dice.fires(Site::EndedAfterBeat, actor, 1).is_some();
+        if ends {
+            self.fault(actor, Site::EndedAfterBeat, request.call, now);
+        }
+        if self.world.lives(session) || self.answers_for_the_dead(&request, now) {
+            self.answer_behind_ping(request, now);
+        } else {
+            self.answer(&request, Answer::Over, now);
+        }
+        if ends {
+            self.end_session(session, now);
+        }
+    }
+
     /// Whether a heartbeat is answered though its session is over.
     fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
         let (actor, site) = (request.actor, Site::BeatOfTheDead);
@@ -171,6 +209,7 @@ impl State {
             Ok(outcome) => Answer::Outcome(outcome, self.world.revision()),
             Err(_) => Answer::Over,
         };
+        let answer = self.refuse_applied(request, answer, now);
         self.once_applied(request, self.log.len(), answer, now);
         if let Some(path) = paths.first() {
             self.trouble_after_commit(request.actor, path, now);
@@ -178,9 +217,15 @@ impl State {
     }
 
     /// Answers once the server that was asked has applied so much.
-    fn once_applied(&mut self, request: &Request, needed: usize, answer: Answer, now: Instant) {
+    pub(super) fn once_applied(
+        &mut self,
+        request: &Request,
+        needed: usize,
+        answer: Answer,
+        now: Instant,
+    ) {
         let server = request.server;
-        let asked = Request { ask: Ask::Close, ..request.copy() };
+        let asked = request.copy();
         self.once(server, needed, Waiting::Answer(Box::new(asked), Box::new(answer)), now);
     }
 
@@ -196,12 +241,7 @@ impl State {
             }
             self.break_link(id, epoch, now);
         }
-        if self.personality.hangs_up_without_leader() {
-            for index in 0..self.links.len() {
-                let epoch = self.links[index].epoch;
-                self.break_link(crate::cluster::link::LinkId(index), epoch, now);
-            }
-        }
+        self.trouble_in_an_election(lasting, now);
     }
 
     /// There is a leader again: to it every session has just been heard of.
@@ -210,6 +250,9 @@ impl State {
             return;
         }
         self.leaderless = None;
+        if let Some(server) = self.deposed {
+            self.step_down(server, now);
+        }
         self.hear_of_all(now);
         self.plan_tick();
         let age = self.age(now);
@@ -267,10 +310,11 @@ impl State {
 }
 
 impl Request {
-    /// All but what was asked.
+    /// All but what was asked: only whether it is a heartbeat, of which the answer goes its own way.
     fn copy(&self) -> Self {
         let Self { call, link, epoch, actor, server, late, .. } = *self;
-        Self { call, link, epoch, actor, server, late, ask: Ask::Close }
+        let ask = if matches!(self.ask, Ask::Beat) { Ask::Beat } else { Ask::Close };
+        Self { call, link, epoch, actor, server, late, ask }
     }
 }
 

@@ -35,13 +35,15 @@ pub(super) struct Link {
     /// What the last request and the last answer may not overtake.
     there: Option<Instant>,
     back: Option<Instant>,
+    /// What the last event may not overtake.
+    told: Option<Instant>,
     /// The calls that wait for an answer.
     pending: BTreeMap<u64, Pending>,
     pub(super) watching: BTreeMap<u64, Watching>,
     /// Rings when it breaks.
     pub(super) broken: std::sync::Arc<Notify>,
-    /// Whether the end of its session was noted.
-    pub(super) mourned: bool,
+    /// How long the log was when its session ended, once that was noted.
+    pub(super) ended: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -87,10 +89,11 @@ impl Link {
             seen: Revision::ZERO,
             there: None,
             back: None,
+            told: None,
             pending: BTreeMap::new(),
             watching: BTreeMap::new(),
             broken: std::sync::Arc::default(),
-            mourned: false,
+            ended: None,
         }
     }
 
@@ -123,7 +126,7 @@ impl State {
         let picked = self.dice.pick(Site::Server, actor, COUNT as u64);
         let link = self.link(id);
         link.server = usize::try_from(picked).ok();
-        (link.there, link.back) = (None, None);
+        (link.there, link.back, link.told) = (None, None, None);
     }
 
     /// Sends a request. `None` if there is no connection.
@@ -203,10 +206,23 @@ impl State {
             request.late = true;
             return Some(arrival + late);
         }
+        let behind = self.links[request.link.0].there.is_some_and(|last| last > arrival);
+        let ahead = behind && self.goes_ahead(Site::RequestAhead, actor, request.call, now);
         let link = self.link(request.link);
-        arrival = link.there.map_or(arrival, |last| last.max(arrival));
-        link.there = Some(arrival);
+        if let Some(last) = link.there.filter(|_| !ahead) {
+            arrival = arrival.max(last);
+        }
+        link.there = link.there.max(Some(arrival));
         Some(arrival)
+    }
+
+    /// Whether a message arrives ahead of what was sent before it, where a store keeps no order.
+    fn goes_ahead(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
+        let ahead = !self.personality.keeps_order() && self.dice.fires(site, actor, 1).is_some();
+        if ahead {
+            self.fault(actor, site, id, now);
+        }
+        ahead
     }
 
     fn held_there(&self, request: &Request, arrival: Instant, now: Instant) -> Instant {
@@ -254,15 +270,30 @@ impl State {
         self.post(id, delay, Letter::Answer { call, answer }, now);
     }
 
-    /// Sends something to a client, behind all that was sent before over this connection.
+    /// Sends something to a client: behind all that was sent before over this connection, or ahead of it, but
+    /// never an event ahead of an earlier one.
     pub(super) fn post(&mut self, id: LinkId, delay: Duration, letter: Letter, now: Instant) {
         let link = &self.links[id.0];
         let Some(server) = link.server else { return };
-        let epoch = link.epoch;
-        let at = self.held_back(link.actor, server, now + delay, now);
+        let (actor, epoch) = (link.actor, link.epoch);
+        let mut at = self.held_back(actor, server, now + delay, now);
+        let (site, number, tells) = match &letter {
+            Letter::Answer { call, .. } => (Site::AnswerAhead, *call, false),
+            Letter::News { watch } | Letter::ReadAgain { watch, .. } => {
+                (Site::EventAhead, *watch, true)
+            }
+        };
+        // Where nothing is on its way there is nothing to overtake.
+        let behind = self.links[id.0].back.is_some_and(|last| last > at);
+        let ahead = behind && self.goes_ahead(site, actor, number, now);
         let link = self.link(id);
-        let at = link.back.map_or(at, |last| last.max(at));
-        link.back = Some(at);
+        if let Some(last) = if ahead { link.told.filter(|_| tells) } else { link.back } {
+            at = at.max(last);
+        }
+        link.back = link.back.max(Some(at));
+        if tells {
+            link.told = Some(at);
+        }
         self.plan(at, Event::Deliver(id, epoch, Box::new(letter)));
     }
 

@@ -5,8 +5,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::apply::Naming;
-use crate::cluster::site::{Fault, Rates};
+use crate::cluster::site::{Fault, Rates, Site};
 use crate::world::Habits;
+
+/// The tick of the personality `zk`: sessions end at its multiples, and the leader asks its followers
+/// twice in each which sessions they heard of.
+pub(super) const TICK: Duration = Duration::from_millis(50);
 
 /// Whose habits a simulated store has. All keep the same contract, each in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,9 +35,7 @@ impl Personality {
     pub(super) fn habits(self) -> Habits {
         match self {
             Self::Ideal => Habits { naming: Naming::Gaps, linger: true, tick: Duration::ZERO },
-            Self::Zk => {
-                Habits { naming: Naming::Counter, linger: true, tick: Duration::from_millis(50) }
-            }
+            Self::Zk => Habits { naming: Naming::Counter, linger: true, tick: TICK },
             Self::Etcd | Self::Etcd34 => {
                 Habits { naming: Naming::Revision, linger: false, tick: Duration::ZERO }
             }
@@ -45,6 +47,16 @@ impl Personality {
         match self {
             Self::Etcd34 => defects.fold(rates, Rates::with),
             _ => rates,
+        }
+    }
+
+    /// Whether something never goes wrong with a store of these habits, as it promises more than the
+    /// contract or does not work that way.
+    pub fn never(self, site: Site) -> bool {
+        match site {
+            Site::RequestAhead | Site::AnswerAhead | Site::EventAhead => self.keeps_order(),
+            Site::ReportLate => !self.reports_sessions(),
+            _ => false,
         }
     }
 
@@ -63,13 +75,25 @@ impl Personality {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Whether servers hang up on their clients while there is no leader.
+    /// Whether servers close the connections of their clients when they have no leader.
     pub(super) fn hangs_up_without_leader(self) -> bool {
         matches!(self, Self::Zk)
     }
 
-    /// Whether any answer is a sign of life, not only that to a heartbeat.
-    pub(super) fn any_answer_renews(self) -> bool {
+    /// Whether a heartbeat is answered in order with a server's reports to its leader, and extends the
+    /// session only with the next report. Otherwise the leader extends the session before it answers.
+    pub(super) fn reports_sessions(self) -> bool {
+        matches!(self, Self::Zk)
+    }
+
+    /// Whether a server that has been without its leader for too long closes the connections of its clients.
+    pub(super) fn gives_up_alone(self) -> bool {
+        matches!(self, Self::Zk | Self::Ideal)
+    }
+
+    /// Whether the requests of a session, and its answers and events, arrive in the order in which they
+    /// were sent.
+    pub(super) fn keeps_order(self) -> bool {
         matches!(self, Self::Zk)
     }
 }

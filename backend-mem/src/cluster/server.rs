@@ -9,6 +9,7 @@ use synod_core::store::{Change, Freshness, Revision};
 use crate::apply::Effect;
 use crate::cluster::answer::{Answer, Letter, Watching};
 use crate::cluster::link::{Ask, LinkId, Request};
+use crate::cluster::quorum::Learner;
 use crate::cluster::site::Site;
 use crate::cluster::state::{Event, State};
 use crate::cluster::trace::What;
@@ -28,6 +29,7 @@ pub(super) struct Server {
     /// Its own tree, made when somebody looks at it while it lags, and how much of the log is in it.
     copy: Option<(Tree, usize)>,
     pub(super) frozen: bool,
+    pub(super) learner: Learner,
 }
 
 /// What is done once a server has caught up.
@@ -39,8 +41,8 @@ pub(super) enum Waiting {
 
 impl Server {
     pub(super) fn new() -> Self {
-        let (follows, waiting) = (VecDeque::new(), Vec::new());
-        Self { applied: 0, follows, waiting, copy: None, frozen: false }
+        let (follows, waiting, learner) = (VecDeque::new(), Vec::new(), Learner::default());
+        Self { applied: 0, follows, waiting, copy: None, frozen: false, learner }
     }
 }
 
@@ -63,7 +65,7 @@ impl State {
 
     /// A server applies all that is due.
     pub(super) fn apply(&mut self, server: usize, now: Instant) {
-        if self.servers[server].frozen {
+        if self.servers[server].frozen || self.servers[server].learner.is_alone {
             return;
         }
         while let Some(at) = self.servers[server].follows.front()
@@ -117,6 +119,10 @@ impl State {
         let (age, server) = (self.age(now), Self::server_actor(request.server));
         self.trace.tell((age, server), What::Arrived, request.call, || request.ask.to_string());
         self.trouble_at_arrival(&request, now);
+        self.trouble_with_the_leader(request.server, now);
+        if let Some(session) = self.links[request.link.0].session.filter(|_| !request.late) {
+            self.hear_of(request.server, session, now);
+        }
         match &request.ask {
             Ask::Open(_) | Ask::Attach | Ask::Beat | Ask::Commit(_) | Ask::Close => {
                 self.ask_leader(request, now);
@@ -134,6 +140,7 @@ impl State {
                 if self.leaderless.is_some() {
                     return self.held.push(request);
                 }
+                let Some(request) = self.keep_while_alone(request) else { return };
                 let server = request.server;
                 self.once(server, committed, Waiting::Serve(Box::new(request)), now);
             }
@@ -142,8 +149,10 @@ impl State {
 
     /// Answers a read from what the server has.
     fn serve(&mut self, request: &Request, now: Instant) {
-        let session = self.links[request.link.0].session;
-        if session.is_none_or(|session| !self.world.lives(session)) {
+        let link = &self.links[request.link.0];
+        // A server learns from the log that a session is over, as of everything else.
+        let applied = self.servers[request.server].applied;
+        if link.session.is_none() || link.ended.is_some_and(|ended| ended <= applied) {
             return self.answer(request, Answer::Over, now);
         }
         let at = self.revision_of(request.server);

@@ -99,6 +99,22 @@ pub enum Site {
     EndedByOldLeader,
     /// No heartbeat of a client arrives for a while: where a workload looks closely at what comes of it.
     BeatsCut,
+    /// A server loses its leader and goes on answering what it can from its own memory.
+    CutOff,
+    /// A server reports late to its leader which sessions it heard of.
+    ReportLate,
+    /// A leader that was deposed goes on answering what it can by itself.
+    Deposed,
+    /// A write is applied and answered as refused.
+    RefusedDone,
+    /// A request arrives before those that its client sent before it.
+    RequestAhead,
+    /// An answer arrives before what the server sent before it.
+    AnswerAhead,
+    /// An event arrives before the answers that the server sent before it.
+    EventAhead,
+    /// The wall clock of a client is set to another date while the client runs.
+    WallClockSet,
 }
 
 /// Something that goes wrong in the world, by its number.
@@ -110,10 +126,10 @@ pub struct Fault(u8);
 type Row = (Site, u8, u32, &'static str);
 
 /// The number of the first fault that is a defect of old servers.
-const DEFECTS: u8 = 25;
+const DEFECTS: u8 = 30;
 
 #[rustfmt::skip]
-const TABLE: [Row; 44] = [
+const TABLE: [Row; 52] = [
     (Site::Turn, 0, 0, "who runs next"),
     (Site::Delay, 0, 0, "how long a message takes"),
     (Site::Server, 0, 0, "which server a client turns to"),
@@ -158,6 +174,14 @@ const TABLE: [Row; 44] = [
     (Site::StaleLatest, DEFECTS + 2, 50, "stale latest read"),
     (Site::EndedByOldLeader, DEFECTS + 3, 300, "session ended by an old leader"),
     (Site::BeatsCut, 5, 200, "heartbeats cut for a while"),
+    (Site::CutOff, 25, 5, "server without its leader goes on answering"),
+    (Site::ReportLate, 25, 30, "server reports late which sessions it heard of"),
+    (Site::Deposed, 25, 300, "deposed leader goes on answering"),
+    (Site::RefusedDone, 26, 10, "write applied and refused"),
+    (Site::RequestAhead, 29, 300, "request ahead of earlier requests"),
+    (Site::AnswerAhead, 29, 300, "answer ahead of earlier answers and events"),
+    (Site::EventAhead, 29, 300, "event ahead of earlier answers"),
+    (Site::WallClockSet, 9, 20, "client wall clock set to another date"),
 ];
 
 impl Site {
@@ -204,7 +228,7 @@ impl fmt::Display for Site {
 }
 
 impl Fault {
-    /// F1 to F24, then the defects of old servers.
+    /// F1 to F29, then the defects of old servers.
     pub fn all() -> impl Iterator<Item = Self> {
         (1..DEFECTS + 4).map(Self)
     }
@@ -310,7 +334,7 @@ mod tests {
         assert!(Site::all().enumerate().all(|(index, site)| site.index() == index));
         let missing: Vec<_> = Fault::all().filter(|fault| fault.sites().next().is_none()).collect();
         assert!(missing.is_empty(), "{missing:?}");
-        assert_eq!(Fault::all().filter(|fault| !fault.is_defect()).count(), 24);
+        assert_eq!(Fault::all().filter(|fault| !fault.is_defect()).count(), 29);
     }
 
     #[test]

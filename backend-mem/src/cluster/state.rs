@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use synod_core::clock::Instant;
 use synod_core::path::Path;
-use synod_core::store::{Revision, SessionId};
+use synod_core::store::{Kind, Revision, SessionId};
 
 use crate::Census;
 use crate::apply::Effect;
@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) leaderless: Option<Instant>,
     /// How long there was to be none, the last time.
     pub(super) leaderless_for: Duration,
+    /// The leader that was deposed and has not noticed it.
+    pub(super) deposed: Option<usize>,
     /// What waits for a leader.
     pub(super) held: Vec<Request>,
     /// What the leader has and has not committed.
@@ -104,6 +106,14 @@ pub(super) enum Event {
     Deliver(LinkId, u64, Box<Letter>),
     Break(LinkId, u64),
     Elected,
+    /// A server that was cut off from its leader reaches it again.
+    Rejoin(usize),
+    /// The leader learns of which sessions a server heard.
+    Report(usize),
+    /// The answer to a heartbeat is back at the server that forwarded it.
+    Synced(Box<Request>),
+    /// A deposed leader notices that it is none.
+    StepsDown(usize),
     /// A server takes a client for gone that it has not heard for so long.
     TakenForGone(LinkId, usize),
     Tick,
@@ -128,6 +138,7 @@ impl State {
             buried: BTreeMap::new(),
             leaderless: None,
             leaderless_for: Duration::ZERO,
+            deposed: None,
             held: Vec::new(),
             proposed: VecDeque::new(),
             deaths: Vec::new(),
@@ -168,6 +179,10 @@ impl State {
             Event::Deliver(link, epoch, letter) => self.deliver(link, epoch, *letter, now),
             Event::Break(link, epoch) => self.break_link(link, epoch, now),
             Event::Elected => self.elected(now),
+            Event::Rejoin(server) => self.rejoin(server, now),
+            Event::Report(server) => self.report(server, now),
+            Event::Synced(request) => self.synced(&request, now),
+            Event::StepsDown(server) => self.step_down(server, now),
             Event::TakenForGone(link, server) => self.take_for_gone(link, server, now),
             Event::Tick => self.tick(now),
         }
@@ -298,11 +313,11 @@ impl State {
     pub(super) fn note_deaths(&mut self, now: Instant, silent: bool) {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
-            let Some(session) = link.session.filter(|id| !link.mourned && !self.world.lives(*id))
-            else {
+            let unnoted = link.ended.is_none();
+            let Some(session) = link.session.filter(|id| unnoted && !self.world.lives(*id)) else {
                 continue;
             };
-            link.mourned = true;
+            link.ended = Some(self.log.len());
             let (actor, at) = (link.actor, now.saturating_duration_since(self.start));
             self.deaths.push(Death { session, actor, at, silent });
             self.calls_for.push(Alarm::Died);
@@ -312,9 +327,14 @@ impl State {
     }
 
     pub(super) fn entries(&self) -> Vec<Entry> {
+        let is_drawn = |effect: &&Effect| {
+            let sequence = effect.body.as_ref().and_then(|body| body.sequence);
+            effect.kind == Kind::Created && sequence.is_some()
+        };
         let entry = |logged: &Logged| Entry {
             at: self.age(logged.at),
             changes: logged.effects.iter().map(|it| it.to_change(logged.revision)).collect(),
+            drawn: logged.effects.iter().filter(is_drawn).map(|it| it.path.clone()).collect(),
             by: logged.by,
         };
         self.log.iter().map(entry).collect()

@@ -1,32 +1,29 @@
 //! One session of a process on a simulated store, as the process has it.
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::{Effect, Error, ErrorKind, Result};
 use synod_core::store::{
     Backend, End, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, SessionOptions, Status,
     Store, Txn, View, Watch, clamp_ttl,
 };
 use synod_core::task::{Task, spawn};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::watch;
 
 use crate::cluster::Cluster;
 use crate::cluster::answer::Answer;
-use crate::cluster::link::{Ask, LinkId};
+use crate::cluster::heart::beat;
+use crate::cluster::link::Ask;
 use crate::cluster::site::Site;
+use crate::cluster::way::Way;
 
 /// How many events a watch keeps for a reader who is slow.
 const EVENTS: usize = 1_024;
-
-/// How long a client rests before it turns to another server.
-const REST: Duration = Duration::from_millis(20);
 
 /// The shortest and the longest session of a simulated store.
 const TTLS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3_600));
@@ -44,16 +41,6 @@ struct ClusterStore {
     way: Arc<Way>,
     life: Arc<Life>,
     _heart: Task,
-}
-
-/// A session's way to the store. Nobody uses it any more when this is dropped.
-struct Way {
-    cluster: Cluster,
-    id: LinkId,
-    actor: u64,
-    broken: Arc<Notify>,
-    /// Whether a server said that the session is over. By its own clock nobody knows.
-    over: AtomicBool,
 }
 
 /// Forgets a watch when its reader drops it.
@@ -88,45 +75,6 @@ impl Backend for ClusterBackend {
     }
 }
 
-impl Way {
-    fn new(cluster: Cluster, actor: u64) -> Arc<Self> {
-        let (id, broken) = cluster.touch(|state, _| {
-            let id = state.new_link(actor);
-            (id, state.link(id).broken.clone())
-        });
-        Arc::new(Self { cluster, id, actor, broken, over: AtomicBool::new(false) })
-    }
-
-    fn send(&self, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
-        self.cluster.touch(|state, now| state.send(self.id, ask, now))
-    }
-
-    fn connect(&self, ask: Ask) -> Option<oneshot::Receiver<Answer>> {
-        self.cluster.touch(|state, now| {
-            state.connect(self.id, now);
-            state.send(self.id, ask, now)
-        })
-    }
-
-    fn is_up(&self) -> bool {
-        self.cluster.touch(|state, _| state.link(self.id).is_up)
-    }
-
-    fn hang_up(&self) {
-        self.cluster.touch(|state, now| {
-            let epoch = state.link(self.id).epoch;
-            state.break_link(self.id, epoch, now);
-        });
-    }
-}
-
-impl Drop for Way {
-    fn drop(&mut self) {
-        self.hang_up();
-        self.cluster.touch(|state, _| state.link(self.id).watching.clear());
-    }
-}
-
 impl ClusterStore {
     fn start(way: Arc<Way>, info: SessionInfo, sent: Instant) -> Self {
         let life = Arc::new(Life::new(info.ttl, sent, Duration::ZERO));
@@ -140,7 +88,6 @@ impl ClusterStore {
             return Err(why.error(doing));
         }
         let writes = matches!(ask, Ask::Commit(_) | Ask::Close);
-        let sent = clock::now();
         let Some(told) = self.way.send(ask) else {
             return Err(Error::new(ErrorKind::Unreachable, doing).because("no connection"));
         };
@@ -158,13 +105,11 @@ impl ClusterStore {
                 self.life.lose(Loss::Expired);
                 Err(Loss::Expired.error(doing))
             }
-            Ok(Answer::Refused(kind)) => Err(Error::new(kind, doing).because("a planned refusal")),
-            Ok(answer) => {
-                if self.way.cluster.state().personality.any_answer_renews() && writes {
-                    self.life.renew(sent);
-                }
-                Ok(answer)
+            Ok(Answer::Refused(kind, effect)) => {
+                let error = Error::new(kind, doing).because("a planned refusal");
+                Err(if effect == Effect::None { error } else { error.with_unknown_effect() })
             }
+            Ok(answer) => Ok(answer),
         }
     }
 }
@@ -218,22 +163,22 @@ impl Store for ClusterStore {
     }
 
     async fn close(&self) -> Result<()> {
-        match self.life.loss() {
-            None => {}
-            Some(Loss::Expired) if !self.way.over.load(Ordering::Relaxed) => {
-                return Err(Error::new(ErrorKind::Unreachable, "close")
-                    .because("given up by its own clock; it ends with its time to live")
-                    .with_unknown_effect());
+        if self.life.loss().is_none() {
+            let closed = self.ask("close", Ask::Close).await;
+            self.life.lose(Loss::Closed);
+            match closed {
+                Ok(_) => self.way.over.store(true, Ordering::Relaxed),
+                Err(_) if self.way.over.load(Ordering::Relaxed) => {}
+                Err(error) => return Err(error),
             }
-            Some(_) => return Ok(()),
         }
-        let closed = self.ask("close", Ask::Close).await;
-        self.life.lose(Loss::Closed);
-        match closed {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => Ok(()),
-            Err(error) => Err(error),
+        // Lost by its own clock, or by a close that failed: only a server knows whether it is over.
+        if self.way.over.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        Err(Error::new(ErrorKind::Unreachable, "close")
+            .because("no server said that the session is over; it ends with its time to live")
+            .with_unknown_effect())
     }
 }
 
@@ -259,71 +204,6 @@ impl fmt::Debug for ClusterStore {
             .field("session", &self.info.id)
             .field("status", &*self.life.status().borrow())
             .finish_non_exhaustive()
-    }
-}
-
-/// Tells the store that the session lives, a third of its time apart, connects again when the
-/// connection broke, and knows when nobody can be certain any more.
-async fn beat(way: Arc<Way>, life: Arc<Life>, opened: Instant) {
-    let third = life.ttl() / 3;
-    rest(&way, &life, opened + third).await;
-    while life.loss().is_none() {
-        let sent = clock::now();
-        let told = if way.is_up() { way.send(Ask::Beat) } else { way.connect(Ask::Attach) };
-        match heard(told, &life, sent + third).await {
-            Some(Answer::Done | Answer::Attached) => life.renew(sent),
-            Some(Answer::Over) => {
-                way.over.store(true, Ordering::Relaxed);
-                life.lose(Loss::Expired);
-            }
-            _ => {
-                life.suspend();
-                way.hang_up();
-                rest_a_little(&life).await;
-                continue;
-            }
-        }
-        rest(&way, &life, sent + third).await;
-    }
-    way.hang_up();
-}
-
-async fn heard(
-    told: Option<oneshot::Receiver<Answer>>,
-    life: &Life,
-    limit: Instant,
-) -> Option<Answer> {
-    let limit = life.until().map_or(limit, |certain| limit.min(certain));
-    match select(told?, pin!(clock::sleep_until(limit))).await {
-        Either::Left((answer, _)) => answer.ok(),
-        Either::Right(_) => None,
-    }
-}
-
-/// Waits until `until`, or the end of the session's certain life, or until the connection breaks.
-async fn rest(way: &Way, life: &Life, until: Instant) {
-    let until = life.until().map_or(until, |certain| until.min(certain));
-    let (rest, broken) = (pin!(clock::sleep_until(until)), pin!(way.broken.notified()));
-    if let Either::Right(_) = select(rest, broken).await
-        && life.loss().is_none()
-        && !way.is_up()
-    {
-        life.suspend();
-    }
-    way.cluster.touch(|state, now| state.give_up_on(way.id, life.ttl() * 2 / 3, now));
-    lose_in_time(life);
-}
-
-async fn rest_a_little(life: &Life) {
-    lose_in_time(life);
-    let until = clock::now() + REST;
-    clock::sleep_until(life.until().map_or(until, |certain| until.min(certain))).await;
-    lose_in_time(life);
-}
-
-fn lose_in_time(life: &Life) {
-    if life.until().is_none_or(|certain| certain <= clock::now()) {
-        life.lose(Loss::Expired);
     }
 }
 

@@ -35,7 +35,7 @@ impl Workload for Mutexes {
     fn laws(&self) -> &'static [&'static str] {
         &[
             "L-MX-1", "L-MX-2", "L-MX-3", "L-MX-5", "L-MX-6", "L-MX-7", "L-MX-8", "L-MX-9",
-            "L-MX-11", "L-MX-12", "L-MX-14", "L-MX-15",
+            "L-MX-11", "L-MX-12", "L-MX-14", "L-MX-15", "L-SES-15", "L-X-6",
         ]
     }
 

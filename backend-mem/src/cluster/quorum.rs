@@ -1,0 +1,214 @@
+//! Servers without their leader, and what the leader hears of sessions.
+//!
+//! A server that loses its leader goes on answering what it can from its own memory (F25): reads, and
+//! whatever a client takes for a sign of life. What only the leader can do waits. In ZooKeeper the server
+//! closes the connections of its clients after `syncLimit` ticks; a member of etcd answers serializable
+//! reads for as long as it runs.
+//!
+//! With the habits of ZooKeeper a leader does not extend a session when it answers a request. A server keeps
+//! a list of the sessions that it heard of, and sends it with its answer to the leader's next ping, in order
+//! with the requests that it forwards: `LearnerHandler` and `Learner.ping` in its source. The answer to a
+//! `sync` stays behind a ping that the leader sent before it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use synod_core::clock::Instant;
+use synod_core::store::SessionId;
+
+use crate::cluster::By;
+use crate::cluster::answer::Answer;
+use crate::cluster::link::{Ask, LinkId, Request};
+use crate::cluster::personality::TICK;
+use crate::cluster::site::Site;
+use crate::cluster::state::{COUNT, Event, State};
+use crate::cluster::trace::What;
+
+/// A server's side of its connection to the leader.
+#[derive(Debug, Default)]
+pub(super) struct Learner {
+    /// Whether it is cut off from its leader.
+    pub(super) is_alone: bool,
+    /// What it would forward if it were not cut off.
+    waiting: Vec<Request>,
+    /// The sessions that it heard of since its last report.
+    heard: BTreeSet<SessionId>,
+    /// When the leader sends the ping that the next report answers, and when the report arrives.
+    report: Option<(Instant, Instant)>,
+}
+
+impl State {
+    /// Cuts a server off from its leader, if that is what goes wrong.
+    pub(super) fn trouble_with_the_leader(&mut self, server: usize, now: Instant) {
+        let actor = Self::server_actor(server);
+        if self.leaderless.is_some() || self.servers.iter().any(|it| it.learner.is_alone) {
+            return;
+        }
+        if let Some(lasting) = self.dice.lasting(Site::CutOff, actor, self.ttl * 2) {
+            self.fault(actor, Site::CutOff, 0, now);
+            self.cut_off(server, lasting, now);
+        }
+    }
+
+    fn cut_off(&mut self, server: usize, lasting: Duration, now: Instant) {
+        let until = now + lasting;
+        self.servers[server].learner.is_alone = true;
+        self.plan(until, Event::Rejoin(server));
+        // Its clients are on the same side of the partition, or reach the other servers, too.
+        if self.dice.pick(Site::Way, Self::server_actor(server), 2) == 0 {
+            return;
+        }
+        let here = self.links.iter().filter(|link| link.server == Some(server));
+        for actor in here.map(|link| link.actor).collect::<BTreeSet<_>>() {
+            let cuts = self.cuts_of(actor);
+            for other in (0..COUNT).filter(|other| *other != server) {
+                let longest = |cut: Option<Instant>| Some(cut.map_or(until, |cut| cut.max(until)));
+                cuts.there[other] = longest(cuts.there[other]);
+                cuts.back[other] = longest(cuts.back[other]);
+            }
+        }
+    }
+
+    /// Keeps a request that a server cannot bring before its leader. Returns it if there is nothing in
+    /// the way.
+    pub(super) fn keep_while_alone(&mut self, request: Request) -> Option<Request> {
+        let learner = &mut self.servers[request.server].learner;
+        if learner.is_alone {
+            learner.waiting.push(request);
+            return None;
+        }
+        Some(request)
+    }
+
+    /// A server reaches the leader again: in time, so that all that it kept goes on its way, or after
+    /// it gave up and closed the connections of its clients.
+    pub(super) fn rejoin(&mut self, server: usize, now: Instant) {
+        let learner = &mut self.servers[server].learner;
+        if !std::mem::take(&mut learner.is_alone) {
+            return;
+        }
+        let waiting = std::mem::take(&mut learner.waiting);
+        let actor = Self::server_actor(server);
+        let age = self.age(now);
+        self.trace.tell((age, actor), What::Session, 0, || "reaches the leader again".to_owned());
+        let gives_up =
+            self.personality.gives_up_alone() && self.dice.pick(Site::Way, actor, 2) == 0;
+        if gives_up {
+            self.hang_up_on_clients(server, now);
+        } else {
+            for mut request in waiting {
+                request.late |= matches!(request.ask, Ask::Commit(_));
+                self.ask_leader(request, now);
+            }
+            self.plan_report(server, now);
+        }
+        self.apply(server, now);
+    }
+
+    /// A server closes the connections of its clients, and forgets which sessions it heard of.
+    pub(super) fn hang_up_on_clients(&mut self, server: usize, now: Instant) {
+        self.servers[server].learner.heard.clear();
+        for index in 0..self.links.len() {
+            if self.links[index].server == Some(server) {
+                self.break_link(LinkId(index), self.links[index].epoch, now);
+            }
+        }
+    }
+
+    /// A server heard of a session, and will report it.
+    pub(super) fn hear_of(&mut self, server: usize, session: SessionId, now: Instant) {
+        if self.personality.reports_sessions() {
+            self.servers[server].learner.heard.insert(session);
+            self.plan_report(server, now);
+        }
+    }
+
+    fn plan_report(&mut self, server: usize, now: Instant) {
+        let learner = &self.servers[server].learner;
+        if learner.is_alone || learner.report.is_some() || learner.heard.is_empty() {
+            return;
+        }
+        let pings = u64::try_from((TICK / 2).as_nanos()).unwrap_or(1);
+        let age = u64::try_from(self.age(now).as_nanos()).unwrap_or(u64::MAX);
+        let sent = now + Duration::from_nanos(pings - age % pings);
+        let actor = Self::server_actor(server);
+        let mut arrives = sent + self.delay(actor);
+        if let Some(late) = self.dice.lasting(Site::ReportLate, actor, self.ttl / 4) {
+            self.fault(actor, Site::ReportLate, 0, now);
+            arrives += late;
+        }
+        self.servers[server].learner.report = Some((sent, arrives));
+        self.plan(arrives, Event::Report(server));
+    }
+
+    /// The leader learns of which sessions a server heard.
+    pub(super) fn report(&mut self, server: usize, now: Instant) {
+        let learner = &mut self.servers[server].learner;
+        learner.report = None;
+        if learner.is_alone {
+            return;
+        }
+        let heard = std::mem::take(&mut learner.heard);
+        if self.leaderless.is_some() {
+            return;
+        }
+        self.world.tick(now);
+        for session in heard {
+            // A report of a session that is over extends nothing.
+            let _lives = self.world.touch(session, now).is_ok();
+        }
+        self.record(now, By::Store);
+        self.note_deaths(now, true);
+        self.plan_tick();
+    }
+
+    /// Answers a heartbeat in order with the reports of its server.
+    pub(super) fn answer_behind_ping(&mut self, request: Request, now: Instant) {
+        let report = self.servers[request.server].learner.report;
+        match report.filter(|(sent, arrives)| *sent <= now && *arrives > now) {
+            Some((_, arrives)) => self.plan(arrives, Event::Synced(Box::new(request))),
+            None => self.synced(&request, now),
+        }
+    }
+
+    /// A heartbeat comes back from the leader.
+    pub(super) fn synced(&mut self, request: &Request, now: Instant) {
+        if !self.servers[request.server].learner.is_alone {
+            self.once_applied(request, self.log.len(), Answer::Done, now);
+        }
+    }
+
+    /// Some servers do not notice at once that there is no leader, and the leader that was deposed may be
+    /// the last to notice.
+    pub(super) fn trouble_in_an_election(&mut self, lasting: Duration, now: Instant) {
+        let server = usize::try_from(self.dice.pick(Site::Server, 0, COUNT as u64)).unwrap_or(0);
+        let deposed = self.dice.lasting(Site::Deposed, 0, lasting);
+        if let Some(lasting) = deposed {
+            self.fault(0, Site::Deposed, 0, now);
+            self.deposed = Some(server);
+            self.plan(now + lasting, Event::StepsDown(server));
+        }
+        for other in (0..COUNT).filter(|other| deposed.is_none() || *other != server) {
+            if self.servers[other].learner.is_alone {
+                continue;
+            }
+            let actor = Self::server_actor(other);
+            if let Some(lasting) = self.dice.lasting(Site::CutOff, actor, self.ttl * 2) {
+                self.fault(actor, Site::CutOff, 0, now);
+                self.cut_off(other, lasting, now);
+            } else if self.personality.hangs_up_without_leader() {
+                self.hang_up_on_clients(other, now);
+            }
+        }
+    }
+
+    /// A deposed leader notices that it is none, or another was elected.
+    pub(super) fn step_down(&mut self, server: usize, now: Instant) {
+        if self.deposed == Some(server) {
+            self.deposed = None;
+            if self.personality.hangs_up_without_leader() {
+                self.hang_up_on_clients(server, now);
+            }
+        }
+    }
+}
