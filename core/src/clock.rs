@@ -45,10 +45,10 @@ pub fn true_now() -> Instant {
     Instant::now()
 }
 
-/// The date, for people who look. Nothing may depend on it; and on a stage, where each run is to be like the last,
-/// there is none.
-pub(crate) fn date() -> Option<SystemTime> {
-    stage::here().is_none().then(SystemTime::now)
+/// The date that the wall clock shows, which may be set to another date at any time. It is for names and logs:
+/// no promise depends on it.
+pub(crate) fn date() -> SystemTime {
+    stage::here().map_or_else(SystemTime::now, |stage| stage.date())
 }
 
 /// How long ago the clock showed `since`.

@@ -264,7 +264,7 @@ impl Line {
             }
             let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
             // It says since when he stands there, who has it.
-            let used = used.flatten().filter(|path| since::tells(path.name(), clock::date()));
+            let used = used.flatten().filter(|path| since::tells(path.name(), Some(clock::date())));
             let (path, used) = match used {
                 Some(path) => (path, true),
                 None => (self.dir.join(&self.name(&session))?, false),
@@ -336,7 +336,7 @@ impl Line {
         if mutant::is(Mutant::TicketWithoutId) {
             return mark.clone();
         }
-        let now = clock::date().filter(|_| !mutant::is(Mutant::SinceUntold));
+        let now = Some(clock::date()).filter(|_| !mutant::is(Mutant::SinceUntold));
         format!("_c_{}-{mark}", since::dated(&session.id(), now))
     }
 

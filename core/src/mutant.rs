@@ -123,6 +123,7 @@ mistakes! {
         TxnUnguarded = "leaves the check out of a guarded transaction",
         DroppedTicketStays = "leaves a ticket in the line when its owner goes",
         SortsByName = "sorts tickets by their whole names",
+        OldDatesIgnored = "ignores a ticket whose name shows a date of more than an hour ago",
         MissingIsFirst = "takes itself for the first when it is not in the line",
         WatchesFirst = "waits for the first in the line, whoever is right ahead",
         PredecessorGoneIsTurn = "takes it for its turn when the one ahead goes",

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -31,6 +31,9 @@ pub trait Stage {
     fn slept(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// The date that the wall clock of whoever runs now shows. It may be set to another date at any time.
+    fn date(&self) -> SystemTime;
 
     /// Takes on work for whoever runs now.
     fn spawn(&self, work: Work) -> Arc<dyn Part>;

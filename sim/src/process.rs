@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::stage;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
 use synod_core::sweep::stop_at;
 use synod_mem::cluster::{By, Cluster, Site, What};
@@ -18,9 +19,6 @@ use tokio::sync::Notify;
 
 use crate::findings::Findings;
 use crate::slip::{Kept, Slip};
-
-/// How wrong a wall clock may be.
-pub(crate) const YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The mark of a call that was dropped before its end.
 pub(crate) const DROPPED: &str = "a call was dropped";
@@ -41,8 +39,6 @@ pub struct Process {
     pub(crate) cluster: Cluster,
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) findings: Findings,
-    /// How wrong its wall clock is, and a year.
-    pub(crate) wall: Duration,
     pub(crate) mending: Arc<Calm>,
 }
 
@@ -323,12 +319,12 @@ impl Process {
         During { cluster: self.cluster.clone(), actor: self.actor, id, text }
     }
 
-    /// What its wall clock shows, since the beginning of 1970. It may be a year off, and no promise may
-    /// depend on it.
+    /// What its wall clock shows, since the beginning of 1970: the same that the library reads in this process.
+    /// It may be a year off, or be set to another date while the process runs; no promise depends on it.
     pub fn wall_clock(&self) -> Duration {
-        /// The first of January 2026.
-        const START: Duration = Duration::from_secs(1_767_225_600);
-        (START + self.age()).saturating_sub(YEAR).saturating_add(self.wall)
+        let date = stage::here().map(|stage| stage.date());
+        let since = date.and_then(|date| date.duration_since(SystemTime::UNIX_EPOCH).ok());
+        since.unwrap_or_default()
     }
 
     /// How long the simulation runs, by a clock that is right.

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use synod_core::chance::mix;
 use synod_core::choice::{Actor, Choice, Spot};
@@ -69,6 +69,8 @@ struct Slot {
 struct Person {
     /// How much its clock is wrong, in millionths.
     rate: i64,
+    /// How far its wall clock is off, in seconds.
+    wall: i64,
     spawned: u64,
     paused: bool,
     /// Tasks that wait for the end of a pause.
@@ -226,6 +228,11 @@ impl Room {
     /// Sets how wrong the clock of a process is, in millionths.
     pub(crate) fn set_rate(&self, actor: u64, rate: i64) {
         self.person(place(actor), |person| person.rate = rate);
+    }
+
+    /// Sets how far the wall clock of a process is off, in seconds.
+    pub(crate) fn set_wall(&self, actor: u64, off: i64) {
+        self.person(place(actor), |person| person.wall = off);
     }
 
     /// Nothing of a process runs from now on.
@@ -465,6 +472,28 @@ impl Stage for Room {
         self.0.start + duration((passed * MILLION + whole - 1) / whole + 1)
     }
 
+    fn date(&self) -> SystemTime {
+        /// The first of January 2026.
+        const START: Duration = Duration::from_secs(1_767_225_600);
+        /// What a wall clock is set to, in seconds from the right time.
+        const OFF: [i64; 5] = [-YEAR, -2, 0, 2, YEAR];
+
+        let actor = self.0.current.get();
+        let set = self.0.cluster.with_dice(|dice| {
+            dice.fires(Site::WallClockSet, actor as u64, 1)?;
+            usize::try_from(dice.pick(Site::Way, actor as u64, OFF.len() as u64)).ok()
+        });
+        if let Some(off) = set.map(|way| OFF[way]) {
+            let about = || format!("{} ({off} s off)", Site::WallClockSet);
+            self.0.cluster.tell(actor as u64, What::Fault, 0, about);
+            self.set_wall(actor as u64, off);
+        }
+        let right = START + clock::true_now().saturating_duration_since(self.0.start);
+        let off = self.person(actor, |person| person.wall);
+        let by = Duration::from_secs(off.unsigned_abs());
+        SystemTime::UNIX_EPOCH + if off < 0 { right.saturating_sub(by) } else { right + by }
+    }
+
     fn spawn(&self, work: Work) -> Arc<dyn Part> {
         let actor = self.0.current.get();
         let nth = self.person(actor, |person| {
@@ -489,6 +518,9 @@ impl Stage for Room {
 }
 
 const MILLION: i128 = 1_000_000;
+
+/// How wrong a wall clock may be, in seconds.
+pub(crate) const YEAR: i64 = 365 * 24 * 60 * 60;
 
 impl Room {
     fn rate(&self) -> i64 {

@@ -14,9 +14,9 @@ use synod_core::task::Task;
 use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
 
 use crate::findings::{Findings, Truth};
-use crate::process::{Calm, Process, YEAR};
+use crate::process::{Calm, Process};
 use crate::report::Report;
-use crate::room::Room;
+use crate::room::{Room, YEAR};
 use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
 use crate::sight::Sight;
 use crate::slip::{Kept, Slip};
@@ -228,16 +228,17 @@ impl Run {
         }
     }
 
-    /// How wrong the wall clock of a process is now, and a year.
-    fn wall_of(&self, actor: u64) -> Duration {
+    /// Sets the wall clock of a process that starts: a year off, if that is what goes wrong.
+    fn set_wall(&self, actor: u64) {
         let way = self.cluster.with_dice(|dice| {
             dice.fires(Site::WallClock, actor, 1).map(|_| dice.pick(Site::Way, actor, 2))
         });
-        match way {
-            None => YEAR,
-            Some(0) => Duration::ZERO,
-            Some(_) => YEAR * 2,
-        }
+        let off = match way {
+            None => 0,
+            Some(0) => -YEAR,
+            Some(_) => YEAR,
+        };
+        self.room.set_wall(actor, off);
     }
 
     fn process(&self, actor: u64, name: Arc<str>, (life, since): (u32, u32)) -> Process {
@@ -259,7 +260,8 @@ impl Run {
         };
         let backend = Arc::new(Watched { inner, watcher });
         let (seed, ttl, rounds, slip) = (self.seed, self.ttl, self.rounds, self.slip);
-        let (wall, mending) = (self.wall_of(actor), self.mending.clone());
+        let mending = self.mending.clone();
+        self.set_wall(actor);
         Process {
             actor,
             name,
@@ -273,7 +275,6 @@ impl Run {
             cluster,
             backend,
             findings,
-            wall,
             mending,
         }
     }

@@ -14,6 +14,8 @@
 //!
 //! What has none of these names stands in no line: it is ignored.
 
+use crate::clock;
+use crate::line::since;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Node, Query, Revision, Sequence, SessionId, View};
@@ -100,6 +102,9 @@ impl Queue {
             standing.sort_by(|a, b| a.path.cmp(&b.path));
         } else {
             standing.sort_by_key(|one| one.order);
+        }
+        if mutant::is(Mutant::OldDatesIgnored) {
+            standing.retain(|one| !since::seems_left_over(one.path.name(), clock::date()));
         }
         let limits = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
         // Of two, which cannot be, the one that harms less.

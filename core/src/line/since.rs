@@ -39,6 +39,13 @@ pub(super) fn tells(name: &str, now: Option<SystemTime>) -> bool {
     now.duration_since(since).is_ok_and(|age| age < SECOND)
 }
 
+/// Whether the name of a ticket tells a time of more than an hour ago: what a mistake takes for a ticket that was
+/// left over.
+pub(super) fn seems_left_over(name: &str, now: SystemTime) -> bool {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    since(name).and_then(|since| now.duration_since(since).ok()).is_some_and(|age| age > HOUR)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -27,6 +27,10 @@ impl Stage for Laptop {
 
     fn slept(&self) -> Duration {
         self.slept.get()
+    }
+
+    fn date(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + self.slept.get()
     }
 
     fn spawn(&self, _work: Work) -> Arc<dyn Part> {
