@@ -122,6 +122,24 @@ impl World {
         Ok(())
     }
 
+    /// A session lives for another time from now on, and the last sign of life was at `since`.
+    pub(crate) fn renegotiate(
+        &mut self,
+        id: SessionId,
+        ttl: Duration,
+        since: Instant,
+        now: Instant,
+    ) {
+        let ends = self.end_of(since, ttl);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.ttl = ttl;
+            self.session_ends.remove(&(session.ends, id));
+            session.ends = ends;
+            self.session_ends.insert((ends, id));
+        }
+        self.tick(now);
+    }
+
     /// Lets the time of every session start again, as a new leader does.
     pub(crate) fn touch_all(&mut self, now: Instant) {
         self.session_ends.clear();

@@ -16,7 +16,8 @@ use tokio::time::Sleep;
 
 pub use tokio::time::Instant;
 
-use crate::stage;
+use crate::mutant::{self, Mutant};
+use crate::stage::{self, Stage};
 
 mod suspend;
 
@@ -29,14 +30,19 @@ pub struct Elapsed;
 #[inline]
 pub fn now() -> Instant {
     match stage::here() {
-        Some(stage) => stage.now() + stage.slept(),
+        Some(stage) => stage.now() + counted(&*stage),
         None => Instant::now() + suspend::slept(),
     }
 }
 
 /// How long the machine was suspended since this process first looked. It is part of what the clock shows.
 pub fn slept() -> Duration {
-    stage::here().map_or_else(suspend::slept, |stage| stage.slept())
+    stage::here().map_or_else(suspend::slept, |stage| counted(&*stage))
+}
+
+/// How much of the time in which the machine of a stage slept is counted: all of it.
+fn counted(stage: &dyn Stage) -> Duration {
+    if mutant::is(Mutant::SleepUncounted) { Duration::ZERO } else { stage.slept() }
 }
 
 /// What no process can see: the time by a clock that is right. On a stage, the stage's own.

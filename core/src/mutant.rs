@@ -97,6 +97,8 @@ mistakes! {
         RefusalIsFinal = "opens no other session when one server refuses it once",
         LastDropForgotten = "leaves its session open when the last client is dropped",
         KeeperStays = "keeps its task running when it is closed",
+        FirstTtlKept = "counts a session's life with the time to live of its first connection",
+        SleepUncounted = "does not count the time in which the machine slept",
         ClosedClientWaits = "lets calls wait for a session when it is closed",
         LossUntold = "tells nobody of a session that was lost, but only of the next one",
         LateSubscriberUntold = "tells who asks late that nothing happened yet",

@@ -69,12 +69,30 @@ struct Slot {
 struct Person {
     /// How much its clock is wrong, in millionths.
     rate: i64,
+    /// How long its machine slept so far, and since when it sleeps now.
+    slept: Duration,
+    asleep: Option<Instant>,
     /// How far its wall clock is off, in seconds.
     wall: i64,
     spawned: u64,
     paused: bool,
     /// Tasks that wait for the end of a pause.
     parked: Vec<usize>,
+}
+
+impl Person {
+    /// How long its machine slept so far.
+    fn slept(&self) -> Duration {
+        let now = clock::true_now();
+        self.slept
+            + self.asleep.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
+    }
+
+    /// Its machine goes on, if it slept.
+    fn wake(&mut self) {
+        self.slept = self.slept();
+        self.asleep = None;
+    }
 }
 
 /// Who was woken, and who wakes the room.
@@ -244,6 +262,7 @@ impl Room {
     pub(crate) fn resume(&self, actor: u64) {
         let parked = self.person(place(actor), |person| {
             person.paused = false;
+            person.wake();
             std::mem::take(&mut person.parked)
         });
         for index in parked {
@@ -266,6 +285,7 @@ impl Room {
         }
         self.person(actor, |person| {
             person.paused = false;
+            person.wake();
             person.parked.clear();
         });
         let last = self.0.current.replace(actor);
@@ -375,12 +395,16 @@ impl Room {
         }
         if !self.person(actor, |person| person.paused) {
             let ttl = self.0.ttl;
-            let (pause, starve) = self.0.cluster.with_dice(|dice| {
+            let (pause, starve, sleep) = self.0.cluster.with_dice(|dice| {
                 let pause = dice.lasting(Site::Paused, actor as u64, ttl * 3);
-                (pause, dice.lasting(Site::Starved, actor as u64, ttl * 2))
+                let starve = dice.lasting(Site::Starved, actor as u64, ttl * 2);
+                (pause, starve, dice.lasting(Site::Asleep, actor as u64, ttl * 3))
             });
-            if let Some(pause) = pause {
-                self.suspend(actor as u64, pause);
+            if let Some(sleep) = sleep {
+                self.person(actor, |person| person.asleep = Some(clock::true_now()));
+                self.suspend(actor as u64, Site::Asleep, sleep);
+            } else if let Some(pause) = pause {
+                self.suspend(actor as u64, Site::Paused, pause);
             } else if let Some(starve) = starve {
                 self.starve(index, actor as u64, starve);
                 return true;
@@ -394,8 +418,8 @@ impl Room {
         })
     }
 
-    fn suspend(&self, actor: u64, pause: Duration) {
-        self.0.cluster.tell(actor, What::Fault, 0, || format!("{} for {pause:?}", Site::Paused));
+    fn suspend(&self, actor: u64, site: Site, pause: Duration) {
+        self.0.cluster.tell(actor, What::Fault, 0, || format!("{site} for {pause:?}"));
         self.pause(actor);
         self.spawn_as(0, async move {
             clock::sleep(pause).await;
@@ -453,7 +477,7 @@ impl Drop for Entered {
 
 impl Stage for Room {
     fn now(&self) -> Instant {
-        let (now, rate) = (clock::true_now(), self.rate());
+        let (now, rate) = (clock::true_now() - self.slept(), self.rate());
         if rate == 0 {
             return now;
         }
@@ -462,14 +486,19 @@ impl Stage for Room {
     }
 
     fn true_time(&self, shown: Instant) -> Instant {
-        let rate = self.rate();
+        let (rate, slept) = (self.rate(), self.slept());
         if rate == 0 {
-            return shown;
+            return shown + slept;
         }
         // Rounded up, so that the clock shows it then, and not just not yet.
         let passed = nanos(shown.saturating_duration_since(self.0.start));
         let whole = MILLION + i128::from(rate);
-        self.0.start + duration((passed * MILLION + whole - 1) / whole + 1)
+        self.0.start + duration((passed * MILLION + whole - 1) / whole + 1) + slept
+    }
+
+    fn slept(&self) -> Duration {
+        let actor = self.0.current.get();
+        self.0.actors.borrow().get(actor).map_or(Duration::ZERO, Person::slept)
     }
 
     fn date(&self) -> SystemTime {

@@ -4,9 +4,9 @@
 use crate::tree::{File, catches, code, holds, spares};
 
 /// What even those below stand on.
-const GROUND: &[&str] = &["chance", "stage"];
+const GROUND: &[&str] = &["chance", "mutant", "stage"];
 /// Needed everywhere, and standing on nothing but the ground.
-const BELOW: &[&str] = &["chance", "stage", "choice", "clock", "task", "sweep", "mutant"];
+const BELOW: &[&str] = &["chance", "mutant", "stage", "choice", "clock", "task", "sweep"];
 /// What a store is.
 const FLOOR: &[&str] = &["name", "path", "error", "store"];
 /// Stores that wrap stores.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use synod_core::clock::Instant;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Change, Feed, Outcome, Query, Revision, SessionId, View};
 
@@ -13,7 +14,8 @@ use crate::cluster::words::seen;
 #[derive(Debug)]
 pub(super) enum Answer {
     Opened(SessionId, Duration),
-    Attached,
+    /// Connected again, with this time to live, counted from this moment.
+    Attached(Duration, Instant),
     /// The server is behind what the client has seen.
     Behind,
     View(View, Revision),
@@ -81,7 +83,7 @@ impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Opened(session, _) => write!(f, "session {session}"),
-            Self::Attached => f.write_str("connected"),
+            Self::Attached(ttl, _) => write!(f, "connected, time to live {ttl:?}"),
             Self::Behind => f.write_str("this server is behind"),
             Self::View(view, at) => write!(f, "{}", seen(view, *at)),
             Self::Observing(view, ..) => write!(f, "{}; watches", seen(view, view.revision)),

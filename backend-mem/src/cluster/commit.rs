@@ -9,7 +9,7 @@ use synod_core::store::{Op, Outcome, SessionId, Txn};
 use crate::cluster::By;
 use crate::cluster::answer::Answer;
 use crate::cluster::flaw::Flaw;
-use crate::cluster::link::{Ask, Request};
+use crate::cluster::link::{Ask, LinkId, Request};
 use crate::cluster::server::Waiting;
 use crate::cluster::site::Site;
 use crate::cluster::state::{COUNT, Event, State};
@@ -75,7 +75,7 @@ impl State {
         let session = self.world.open(ttl, None, now);
         self.record(now, By::Store);
         let (epoch, link) = (request.epoch, self.link(request.link));
-        (link.session, link.attached) = (Some(session), epoch);
+        (link.session, link.attached, link.opened) = (Some(session), epoch, ttl);
         self.plan_tick();
         let age = self.age(now);
         let about = || format!("session {session} begins");
@@ -100,9 +100,36 @@ impl State {
         self.plan_tick();
         let epoch = request.epoch;
         self.link(request.link).attached = epoch;
-        self.answer(request, Answer::Attached, now);
+        let ttl = self.renegotiate(request, now);
+        self.answer(request, Answer::Attached(ttl, now), now);
         if self.links[request.link.0].epoch == epoch {
             self.rearm(request.link, request.server, now);
+        }
+    }
+
+    /// The time to live that a server grants when it takes over a session: as it was opened, or as this
+    /// server's limits allow.
+    fn renegotiate(&mut self, request: &Request, now: Instant) -> Duration {
+        const PARTS: u32 = 8;
+
+        let opened = self.links[request.link.0].opened;
+        let parts = self.dice.fires(Site::OtherTtl, request.actor, u64::from(PARTS) - 1);
+        let Some(parts) = parts.and_then(|parts| u32::try_from(parts).ok()) else { return opened };
+        self.fault(request.actor, Site::OtherTtl, request.call, now);
+        (opened * parts / PARTS).max(opened / 4)
+    }
+
+    /// A session lives for another time from now on, counted from when it was connected.
+    ///
+    /// A real leader counts so when it takes over the session, before the client knows of it. What a client that
+    /// misses the answer, or reads it late, believes until then no client can mend: the servers of one
+    /// ensemble are to have the same limits. So here the time counts once the client knows it.
+    pub(super) fn count_with(&mut self, id: LinkId, ttl: Duration, since: Instant, now: Instant) {
+        if let Some(session) = self.links[id.0].session {
+            self.world.renegotiate(session, ttl, since, now);
+            self.record(now, By::Store);
+            self.note_deaths(now, true);
+            self.plan_tick();
         }
     }
 
@@ -268,10 +295,7 @@ impl State {
         }
         for request in std::mem::take(&mut self.held) {
             match request.ask {
-                Ask::Read(_) | Ask::Observe(..) => {
-                    let (server, needed) = (request.server, self.log.len());
-                    self.once(server, needed, Waiting::Serve(Box::new(request)), now);
-                }
+                Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
                 _ => {
                     if self.flaw == Some(Flaw::ElectedRepeats) {
                         self.do_once_more(&request, now);

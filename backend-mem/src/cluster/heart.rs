@@ -9,49 +9,39 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::path::Path;
-use synod_core::store::{Life, Loss, Query};
+use synod_core::store::{Heartbeats, Life, Loss, Query};
 use tokio::sync::oneshot;
 
 use crate::cluster::answer::Answer;
 use crate::cluster::flaw::Flaw;
 use crate::cluster::link::Ask;
+use crate::cluster::quorum::PINGS;
 use crate::cluster::way::Way;
 
 /// How long a client rests before it turns to another server.
 const REST: Duration = Duration::from_millis(20);
 
-/// How many heartbeats a session sends in its time to live: where an answered heartbeat proves that the
-/// leader extended the session, and where it proves that of an earlier heartbeat.
+/// How many heartbeats a session sends in its time to live: where an answer proves that the leader extended
+/// the session, and where it proves that of an earlier heartbeat.
 const BEATS: u32 = 3;
-const REPORTED_BEATS: u32 = 8;
+const REPORTED_BEATS: u32 = 6;
 
 /// What the answers to heartbeats prove.
-struct Proof {
-    /// Whether an answer proves only that an earlier heartbeat reached the leader: with a report that its
-    /// server sent before it forwarded the heartbeat that is answered.
-    reported: bool,
-    /// When the last two heartbeats of this connection were sent that were answered.
-    sent: [Option<Instant>; 2],
-    /// When the newest request was sent that certainly extended the session.
-    extended: Instant,
+enum Proof {
+    /// The leader extended the session for the heartbeat that it answers.
+    Direct,
+    /// It extended the session for an earlier one.
+    Reported(Heartbeats),
 }
 
 impl Proof {
-    /// The leader itself connected the session, by a request sent at `sent`.
-    fn connected(&mut self, sent: Instant) -> Instant {
-        self.sent = [None; 2];
-        self.extended = sent;
-        sent
-    }
-
     /// A heartbeat sent at `sent` was answered. Returns when the newest request was sent that certainly
-    /// extended the session.
-    fn answered(&mut self, sent: Instant) -> Instant {
-        let [before, last] = self.sent;
-        self.sent = [last, Some(sent)];
-        let extended = if self.reported { before } else { Some(sent) };
-        self.extended = extended.unwrap_or(self.extended);
-        self.extended
+    /// extended the session, if that is known.
+    fn answered(&mut self, sent: Instant) -> Option<Instant> {
+        match self {
+            Self::Direct => Some(sent),
+            Self::Reported(beats) => beats.answered(sent, clock::now()),
+        }
     }
 }
 
@@ -63,20 +53,32 @@ pub(super) async fn beat(way: Arc<Way>, life: Arc<Life>, opened: Instant) {
     };
     let reads = flaw == Some(Flaw::BeatIsRead);
     let trusts = reads || flaw == Some(Flaw::AnswerIsReport);
-    let (pause, limit) =
-        (life.ttl() / if reported { REPORTED_BEATS } else { BEATS }, life.ttl() / 3);
-    let mut proof = Proof { reported: reported && !trusts, sent: [None; 2], extended: opened };
-    rest(&way, &life, opened + pause).await;
+    let beats = if reported { REPORTED_BEATS } else { BEATS };
+    let direct = || {
+        if reported && !trusts { Proof::Reported(Heartbeats::new(PINGS)) } else { Proof::Direct }
+    };
+    let mut proof = direct();
+    rest(&way, &life, opened + life.ttl() / beats).await;
     while life.loss().is_none() {
         let sent = clock::now();
+        let (pause, limit) = (life.ttl() / beats, life.ttl() / 3);
         let told = match way.is_up() {
             true if reads => way.send(Ask::Read(Query::node(Path::root()).local())),
             true => way.send(Ask::Beat),
             false => way.connect(Ask::Attach),
         };
         match heard(told, &life, sent + limit).await {
-            Some(Answer::Attached) => life.renew(proof.connected(sent)),
-            Some(Answer::Done | Answer::View(..)) => life.renew(proof.answered(sent)),
+            Some(Answer::Attached(ttl, since)) => {
+                // The leader itself connected the session.
+                proof = direct();
+                life.renegotiated(ttl);
+                life.renew(sent);
+                way.cluster.touch(|state, now| state.count_with(way.id, ttl, since, now));
+            }
+            Some(Answer::Done | Answer::View(..)) => match proof.answered(sent) {
+                Some(extended) => life.renew(extended),
+                None => life.answered(),
+            },
             Some(Answer::Over) => {
                 way.over.store(true, Ordering::Relaxed);
                 life.lose(Loss::Expired);

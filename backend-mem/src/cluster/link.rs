@@ -42,6 +42,8 @@ pub(super) struct Link {
     pub(super) watching: BTreeMap<u64, Watching>,
     /// Rings when it breaks.
     pub(super) broken: std::sync::Arc<Notify>,
+    /// The time to live that the session was opened with.
+    pub(super) opened: Duration,
     /// How long the log was when its session ended, once that was noted.
     pub(super) ended: Option<usize>,
 }
@@ -93,6 +95,7 @@ impl Link {
             pending: BTreeMap::new(),
             watching: BTreeMap::new(),
             broken: std::sync::Arc::default(),
+            opened: Duration::ZERO,
             ended: None,
         }
     }
@@ -351,7 +354,7 @@ impl State {
         let link = self.link(id);
         match answer {
             Answer::Opened(session, _) => (link.session, link.is_up) = (Some(*session), true),
-            Answer::Attached => link.is_up = true,
+            Answer::Attached(..) => link.is_up = true,
             Answer::View(view, at) | Answer::Observing(view, _, at) => {
                 link.seen = link.seen.max(*at).max(view.revision);
             }

@@ -8,9 +8,8 @@ use crate::apply::Naming;
 use crate::cluster::site::{Fault, Rates, Site};
 use crate::world::Habits;
 
-/// The tick of the personality `zk`: sessions end at its multiples, and the leader asks its followers
-/// twice in each which sessions they heard of.
-pub(super) const TICK: Duration = Duration::from_millis(50);
+/// The tick of the personality `zk`: sessions end up to one later than their time to live.
+const TICK: Duration = Duration::from_millis(50);
 
 /// Whose habits a simulated store has. All keep the same contract, each in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -19,10 +19,12 @@ use synod_core::store::SessionId;
 use crate::cluster::By;
 use crate::cluster::answer::Answer;
 use crate::cluster::link::{Ask, LinkId, Request};
-use crate::cluster::personality::TICK;
 use crate::cluster::site::Site;
 use crate::cluster::state::{COUNT, Event, State};
 use crate::cluster::trace::What;
+
+/// How often the leader asks each server which sessions it heard of.
+pub(super) const PINGS: Duration = Duration::from_millis(25);
 
 /// A server's side of its connection to the leader.
 #[derive(Debug, Default)]
@@ -33,8 +35,10 @@ pub(super) struct Learner {
     waiting: Vec<Request>,
     /// The sessions that it heard of since its last report.
     heard: BTreeSet<SessionId>,
-    /// When the leader sends the ping that the next report answers, and when the report arrives.
-    report: Option<(Instant, Instant)>,
+    /// When the leader sends the ping that the next report answers, and when the ping arrives.
+    ping: Option<(Instant, Instant)>,
+    /// When the report arrives that is on its way to the leader, and of which sessions it is.
+    report: Option<(Instant, BTreeSet<SessionId>)>,
 }
 
 impl State {
@@ -98,16 +102,23 @@ impl State {
         } else {
             for mut request in waiting {
                 request.late |= matches!(request.ask, Ask::Commit(_));
-                self.ask_leader(request, now);
+                match request.ask {
+                    Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
+                    _ => self.ask_leader(request, now),
+                }
             }
-            self.plan_report(server, now);
+            self.plan_ping(server, now);
         }
         self.apply(server, now);
     }
 
     /// A server closes the connections of its clients, and forgets which sessions it heard of.
     pub(super) fn hang_up_on_clients(&mut self, server: usize, now: Instant) {
-        self.servers[server].learner.heard.clear();
+        let learner = &mut self.servers[server].learner;
+        learner.heard.clear();
+        if let Some((_, sessions)) = &mut learner.report {
+            sessions.clear();
+        }
         for index in 0..self.links.len() {
             if self.links[index].server == Some(server) {
                 self.break_link(LinkId(index), self.links[index].epoch, now);
@@ -119,53 +130,87 @@ impl State {
     pub(super) fn hear_of(&mut self, server: usize, session: SessionId, now: Instant) {
         if self.personality.reports_sessions() {
             self.servers[server].learner.heard.insert(session);
-            self.plan_report(server, now);
+            self.plan_ping(server, now);
         }
     }
 
-    fn plan_report(&mut self, server: usize, now: Instant) {
+    fn plan_ping(&mut self, server: usize, now: Instant) {
         let learner = &self.servers[server].learner;
-        if learner.is_alone || learner.report.is_some() || learner.heard.is_empty() {
+        if learner.is_alone
+            || learner.ping.is_some()
+            || learner.report.is_some()
+            || learner.heard.is_empty()
+        {
             return;
         }
-        let pings = u64::try_from((TICK / 2).as_nanos()).unwrap_or(1);
+        let pings = u64::try_from(PINGS.as_nanos()).unwrap_or(1);
         let age = u64::try_from(self.age(now).as_nanos()).unwrap_or(u64::MAX);
         let sent = now + Duration::from_nanos(pings - age % pings);
+        let arrives = sent + self.delay_to_leader(server, now);
+        self.servers[server].learner.ping = Some((sent, arrives));
+        self.plan(arrives, Event::Pinged(server));
+    }
+
+    /// How long a ping takes to a server, or its report to the leader.
+    fn delay_to_leader(&mut self, server: usize, now: Instant) -> Duration {
         let actor = Self::server_actor(server);
-        let mut arrives = sent + self.delay(actor);
-        if let Some(late) = self.dice.lasting(Site::ReportLate, actor, self.ttl / 4) {
+        let late = self.dice.lasting(Site::ReportLate, actor, self.ttl / 4);
+        if late.is_some() {
             self.fault(actor, Site::ReportLate, 0, now);
-            arrives += late;
         }
-        self.servers[server].learner.report = Some((sent, arrives));
+        self.delay(actor) + late.unwrap_or_default()
+    }
+
+    /// A ping of the leader arrives, and the server answers it with the sessions that it heard of.
+    pub(super) fn pinged(&mut self, server: usize, now: Instant) {
+        self.servers[server].learner.ping = None;
+        self.trouble_with_the_leader(server, now);
+        if self.servers[server].learner.is_alone {
+            return;
+        }
+        let arrives = now + self.delay_to_leader(server, now);
+        let learner = &mut self.servers[server].learner;
+        learner.report = Some((arrives, std::mem::take(&mut learner.heard)));
         self.plan(arrives, Event::Report(server));
     }
 
     /// The leader learns of which sessions a server heard.
     pub(super) fn report(&mut self, server: usize, now: Instant) {
         let learner = &mut self.servers[server].learner;
-        learner.report = None;
+        let Some((_, sessions)) = learner.report.take() else { return };
         if learner.is_alone {
+            // It is in the pipe, and arrives if the server reaches the leader again in time.
+            learner.heard.extend(sessions);
             return;
         }
-        let heard = std::mem::take(&mut learner.heard);
-        if self.leaderless.is_some() {
-            return;
+        if self.leaderless.is_none() {
+            self.world.tick(now);
+            for session in sessions {
+                // A report of a session that is over extends nothing.
+                let _lives = self.world.touch(session, now).is_ok();
+            }
+            self.record(now, By::Store);
+            self.note_deaths(now, true);
+            self.plan_tick();
         }
-        self.world.tick(now);
-        for session in heard {
-            // A report of a session that is over extends nothing.
-            let _lives = self.world.touch(session, now).is_ok();
+        self.plan_ping(server, now);
+    }
+
+    /// Keeps a request behind the report that its server sent before it. Returns it if there is none.
+    pub(super) fn keep_behind_report(&mut self, request: Request, now: Instant) -> Option<Request> {
+        let report = self.servers[request.server].learner.report.as_ref();
+        if let Some(arrives) = report.map(|(arrives, _)| *arrives).filter(|arrives| *arrives > now)
+        {
+            self.plan(arrives, Event::Forwarded(Box::new(request)));
+            return None;
         }
-        self.record(now, By::Store);
-        self.note_deaths(now, true);
-        self.plan_tick();
+        Some(request)
     }
 
     /// Answers a heartbeat in order with the reports of its server.
     pub(super) fn answer_behind_ping(&mut self, request: Request, now: Instant) {
-        let report = self.servers[request.server].learner.report;
-        match report.filter(|(sent, arrives)| *sent <= now && *arrives > now) {
+        let ping = self.servers[request.server].learner.ping;
+        match ping.filter(|(sent, arrives)| *sent <= now && *arrives > now) {
             Some((_, arrives)) => self.plan(arrives, Event::Synced(Box::new(request))),
             None => self.synced(&request, now),
         }

@@ -125,10 +125,11 @@ impl State {
         }
         match &request.ask {
             Ask::Open(_) | Ask::Attach | Ask::Beat | Ask::Commit(_) | Ask::Close => {
-                self.ask_leader(request, now);
+                if let Some(request) = self.keep_behind_report(request, now) {
+                    self.ask_leader(request, now);
+                }
             }
             Ask::Read(query) | Ask::Observe(query, _) => {
-                let committed = self.log.len();
                 let stale = query.freshness == Freshness::Latest
                     && self.dice.fires(Site::StaleLatest, server, 1).is_some();
                 if stale {
@@ -137,13 +138,19 @@ impl State {
                 if query.freshness == Freshness::Local || stale {
                     return self.serve(&request, now);
                 }
-                if self.leaderless.is_some() {
-                    return self.held.push(request);
-                }
-                let Some(request) = self.keep_while_alone(request) else { return };
-                let server = request.server;
-                self.once(server, committed, Waiting::Serve(Box::new(request)), now);
+                self.serve_latest(request, now);
             }
+        }
+    }
+
+    /// Answers a read once its server has caught up with the leader.
+    pub(super) fn serve_latest(&mut self, request: Request, now: Instant) {
+        if self.leaderless.is_some() {
+            return self.held.push(request);
+        }
+        if let Some(request) = self.keep_while_alone(request) {
+            let (server, needed) = (request.server, self.log.len());
+            self.once(server, needed, Waiting::Serve(Box::new(request)), now);
         }
     }
 

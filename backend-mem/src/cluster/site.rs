@@ -115,6 +115,10 @@ pub enum Site {
     EventAhead,
     /// The wall clock of a client is set to another date while the client runs.
     WallClockSet,
+    /// The machine of a client sleeps: nothing runs, and the clock of its timers stands still.
+    Asleep,
+    /// A reconnection negotiates another time to live.
+    OtherTtl,
 }
 
 /// Something that goes wrong in the world, by its number.
@@ -129,7 +133,7 @@ type Row = (Site, u8, u32, &'static str);
 const DEFECTS: u8 = 30;
 
 #[rustfmt::skip]
-const TABLE: [Row; 52] = [
+const TABLE: [Row; 54] = [
     (Site::Turn, 0, 0, "who runs next"),
     (Site::Delay, 0, 0, "how long a message takes"),
     (Site::Server, 0, 0, "which server a client turns to"),
@@ -182,6 +186,8 @@ const TABLE: [Row; 52] = [
     (Site::AnswerAhead, 29, 300, "answer ahead of earlier answers and events"),
     (Site::EventAhead, 29, 300, "event ahead of earlier answers"),
     (Site::WallClockSet, 9, 20, "client wall clock set to another date"),
+    (Site::Asleep, 27, 2, "machine of the client asleep"),
+    (Site::OtherTtl, 28, 300, "reconnection with another time to live"),
 ];
 
 impl Site {

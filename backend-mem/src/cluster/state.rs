@@ -108,6 +108,10 @@ pub(super) enum Event {
     Elected,
     /// A server that was cut off from its leader reaches it again.
     Rejoin(usize),
+    /// A ping of the leader arrives at a server.
+    Pinged(usize),
+    /// A request reaches the leader behind a report of the server that forwards it.
+    Forwarded(Box<Request>),
     /// The leader learns of which sessions a server heard.
     Report(usize),
     /// The answer to a heartbeat is back at the server that forwarded it.
@@ -180,6 +184,8 @@ impl State {
             Event::Break(link, epoch) => self.break_link(link, epoch, now),
             Event::Elected => self.elected(now),
             Event::Rejoin(server) => self.rejoin(server, now),
+            Event::Pinged(server) => self.pinged(server, now),
+            Event::Forwarded(request) => self.ask_leader(*request, now),
             Event::Report(server) => self.report(server, now),
             Event::Synced(request) => self.synced(&request, now),
             Event::StepsDown(server) => self.step_down(server, now),

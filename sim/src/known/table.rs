@@ -86,6 +86,8 @@ pub const TABLE: &[Row] = &[
     door(Mutant::WatchesInTwoCalls, "mutex", "L-MX-7").as_number("M7"),
     door(Mutant::GrantsUncertain, "mutex", "L-MX-2").as_number("M16"),
     door(Mutant::LostReadIsEmpty, "mutex", "L-MX-1").as_number("M13"),
+    door(Mutant::FirstTtlKept, "sessions", "L-SES-2"),
+    door(Mutant::SleepUncounted, "sessions", "L-SES-2"),
     door(Mutant::LostTakenBack, "sessions", "L-SES-3"),
     door(Mutant::WatchesFirst, "mutex", "L-MX-14").as_number("M17"),
     door(Mutant::BlindRepeat, "mutex", "L-MX-7").as_number("M1"),
