@@ -240,8 +240,6 @@ pub const UNCHECKED: &[(&str, &str)] = &[
     ("L-SES-8", "needs processes that can be killed: tests/faults does that"),
     ("L-SES-9", "needs a runtime with a worker that is hogged"),
     ("L-SES-14", "no session can be shared through the floor"),
-    ("L-SES-16", "needs servers with other limits than the one of the first connection"),
-    ("L-SES-17", "needs a machine that sleeps"),
     ("L-MX-17", "needs the other programs: tests/interop has them"),
     ("L-X-2", "needs processes that end at any call: `synod sim sweep` has them, for every recipe"),
     ("C-OBS-5", "it allows, and forbids nothing"),
@@ -251,6 +249,8 @@ pub const UNCHECKED: &[(&str, &str)] = &[
 /// clocks that go wrong.
 pub const SIMULATED: &[(&str, &str)] = &[
     ("L-SES-15", "F25: servers that lost their leader, in every workload"),
+    ("L-SES-16", "F28: a reconnection may grant another time to live"),
+    ("L-SES-17", "F27: the machine of a process may sleep"),
     ("L-X-6", "F9: the wall clock of every process may be set to another date"),
 ];
 

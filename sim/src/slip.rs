@@ -38,6 +38,7 @@ synod_core::mistakes! {
         OldCheckTrusted = "checks its session, lets others go on, and acts",
         WatchdogTrusted = "is certain of its session as long as its task of heartbeats finds nothing else",
         ClosesAtItsEnd = "lets go of its client when its work ends, and not when that is dropped",
+        LastAnswerIsNewest = "takes the answer that arrives last for that of the latest state",
         WallClockTrusted = "goes by its own wall clock, and what others wrote by theirs",
     }
 }

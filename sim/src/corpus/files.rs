@@ -12,10 +12,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/election-zk-ProclaimsUnguarded-2.json"),
     ),
     (
-        "election-zk-VanishedIsError-2.json",
-        include_str!("../../corpus/election-zk-VanishedIsError-2.json"),
-    ),
-    (
         "latch-zk-CloseForgetsDraw-0.json",
         include_str!("../../corpus/latch-zk-CloseForgetsDraw-0.json"),
     ),
@@ -23,17 +19,14 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "latch-zk-FailureEndsCandidacy-4.json",
         include_str!("../../corpus/latch-zk-FailureEndsCandidacy-4.json"),
     ),
-    (
-        "latch-zk-LeadByCallback-21.json",
-        include_str!("../../corpus/latch-zk-LeadByCallback-21.json"),
-    ),
+    ("latch-zk-LeadByCallback-1.json", include_str!("../../corpus/latch-zk-LeadByCallback-1.json")),
     (
         "latch-zk-LossUntoldToLatch-1.json",
         include_str!("../../corpus/latch-zk-LossUntoldToLatch-1.json"),
     ),
     (
-        "latch-zk-OldTicketTrusted-e7.json",
-        include_str!("../../corpus/latch-zk-OldTicketTrusted-e7.json"),
+        "latch-zk-OldTicketTrusted-b4.json",
+        include_str!("../../corpus/latch-zk-OldTicketTrusted-b4.json"),
     ),
     (
         "latch-zk-ReconnectResets-4.json",
@@ -62,10 +55,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/mutex-etcd-TicketWithoutId-2.json"),
     ),
     (
-        "mutex-etcd-ToldNameUsedAgain-50.json",
-        include_str!("../../corpus/mutex-etcd-ToldNameUsedAgain-50.json"),
-    ),
-    (
         "mutex-etcd-WaitsForTheAbsent-c.json",
         include_str!("../../corpus/mutex-etcd-WaitsForTheAbsent-c.json"),
     ),
@@ -82,20 +71,26 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "mutex-zk-GrantsUncertain-12.json",
         include_str!("../../corpus/mutex-zk-GrantsUncertain-12.json"),
     ),
-    ("mutex-zk-LeaseFromReply-9.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-9.json")),
     (
-        "mutex-zk-LooksWithoutSync-e97.json",
-        include_str!("../../corpus/mutex-zk-LooksWithoutSync-e97.json"),
+        "mutex-zk-LooksWithoutSync-23a3.json",
+        include_str!("../../corpus/mutex-zk-LooksWithoutSync-23a3.json"),
     ),
     (
         "mutex-zk-LostReadIsEmpty-11.json",
         include_str!("../../corpus/mutex-zk-LostReadIsEmpty-11.json"),
     ),
     (
+        "mutex-zk-OldDatesIgnored-2.json",
+        include_str!("../../corpus/mutex-zk-OldDatesIgnored-2.json"),
+    ),
+    (
         "mutex-zk-PredecessorGoneIsTurn-1.json",
         include_str!("../../corpus/mutex-zk-PredecessorGoneIsTurn-1.json"),
     ),
-    ("mutex-zk-RemovalGivesUp-1.json", include_str!("../../corpus/mutex-zk-RemovalGivesUp-1.json")),
+    (
+        "mutex-zk-RemovalGivesUp-75.json",
+        include_str!("../../corpus/mutex-zk-RemovalGivesUp-75.json"),
+    ),
     ("mutex-zk-SortsByName-3.json", include_str!("../../corpus/mutex-zk-SortsByName-3.json")),
     (
         "mutex-zk-TicketPerSession-0.json",
@@ -107,10 +102,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ),
     ("mutex-zk-TxnUnguarded-1.json", include_str!("../../corpus/mutex-zk-TxnUnguarded-1.json")),
     ("mutex-zk-WatchesFirst-0.json", include_str!("../../corpus/mutex-zk-WatchesFirst-0.json")),
-    (
-        "mutex-zk-WatchesInTwoCalls-116.json",
-        include_str!("../../corpus/mutex-zk-WatchesInTwoCalls-116.json"),
-    ),
     (
         "passing-etcd-PassesFenced-3da.json",
         include_str!("../../corpus/passing-etcd-PassesFenced-3da.json"),
@@ -205,8 +196,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/semaphore-zk-ImpossibleAwaited-9.json"),
     ),
     (
-        "semaphore-zk-LimitRemembered-1c.json",
-        include_str!("../../corpus/semaphore-zk-LimitRemembered-1c.json"),
+        "semaphore-zk-LimitRemembered-1e.json",
+        include_str!("../../corpus/semaphore-zk-LimitRemembered-1e.json"),
     ),
     (
         "semaphore-zk-PermitsBarge-a.json",
@@ -245,12 +236,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-ClosesByForgetting-2.json"),
     ),
     (
-        "sessions-zk-DeadBeatAnswered-1d4.json",
-        include_str!("../../corpus/sessions-zk-DeadBeatAnswered-1d4.json"),
-    ),
-    (
-        "sessions-zk-LateWriteAfterSessionEnd-23.json",
-        include_str!("../../corpus/sessions-zk-LateWriteAfterSessionEnd-23.json"),
+        "sessions-zk-FirstTtlKept-7.json",
+        include_str!("../../corpus/sessions-zk-FirstTtlKept-7.json"),
     ),
     (
         "sessions-zk-LostSessionRevived-d.json",
@@ -261,8 +248,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-LostTakenBack-0.json"),
     ),
     (
-        "sessions-zk-OldCheckTrusted-1.json",
-        include_str!("../../corpus/sessions-zk-OldCheckTrusted-1.json"),
+        "sessions-zk-SleepUncounted-12.json",
+        include_str!("../../corpus/sessions-zk-SleepUncounted-12.json"),
     ),
     (
         "sessions-zk-WallClockTrusted-2.json",
@@ -302,8 +289,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/tickets-zk-LeaseExtendedByHope-4.json"),
     ),
     (
-        "tickets-zk-LooksWithoutSync-4.json",
-        include_str!("../../corpus/tickets-zk-LooksWithoutSync-4.json"),
+        "tickets-zk-LooksWithoutSync-2.json",
+        include_str!("../../corpus/tickets-zk-LooksWithoutSync-2.json"),
     ),
     (
         "tickets-zk-NameEndTrusted-12.json",

@@ -170,6 +170,7 @@ pub const TABLE: &[Row] = &[
     user(Slip::NameEndTrusted, "tickets", "L-SEQ-2"),
     user(Slip::SameIdsAgain, "tickets", "L-SEQ-8"),
     user(Slip::KindTrusted, "watchers", "L-WAT-6").on("etcd"),
+    user(Slip::LastAnswerIsNewest, "watchers", "L-KV-3").on("etcd"),
     user(Slip::OldCheckTrusted, "sessions", "L-SES-2"),
     user(Slip::WatchdogTrusted, "sessions", "L-SES-2").on("etcd"),
     user(Slip::ClosesAtItsEnd, "registers", "L-X-5"),

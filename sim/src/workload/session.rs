@@ -38,7 +38,7 @@ impl Workload for Sessions {
     fn laws(&self) -> &'static [&'static str] {
         &[
             "L-OUT-1", "L-OUT-2", "L-OUT-3", "L-OUT-6", "L-SES-1", "L-SES-2", "L-SES-3", "L-SES-5",
-            "L-SES-6", "L-SES-7", "L-SES-10", "L-SES-13", "L-SES-15",
+            "L-SES-6", "L-SES-7", "L-SES-10", "L-SES-13", "L-SES-15", "L-SES-16", "L-SES-17",
         ]
     }
 

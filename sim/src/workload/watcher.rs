@@ -88,6 +88,21 @@ async fn follow(me: Process, heard: Heard) {
     mirror.run().await;
 }
 
+/// The mistake of a cache that has two reads on their way, and keeps what is answered last.
+async fn read_twice(me: &Process, client: &Client, path: &Path) {
+    let Ok(session) = client.session().await else { return };
+    let read = || Box::pin(session.read(Query::node(path.clone()).local()));
+    let (kept, last) = match select(read(), read()).await {
+        Either::Left((first, second)) | Either::Right((first, second)) => (first, second.await),
+    };
+    if let (Ok(kept), Ok(last)) = (kept, last)
+        && last.revision < kept.revision
+    {
+        let (kept, last) = (kept.revision, last.revision);
+        me.wrong("L-KV-3", || format!("#{last} of {path} is kept in the place of #{kept}"));
+    }
+}
+
 /// A copy of a directory.
 struct Mirror {
     me: Process,
@@ -127,6 +142,9 @@ impl Mirror {
         match event {
             Event::Changed(change) => {
                 self.change(&change);
+                if self.me.slips(Slip::LastAnswerIsNewest) {
+                    read_twice(&self.me, &self.client, &change.path).await;
+                }
                 // L-KV-3: not behind the events that it was given.
                 if self.me.pick(2) == 0 {
                     drop(self.client.read(Query::node(change.path).local()).await);
