@@ -12,6 +12,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/election-zk-ProclaimsUnguarded-2.json"),
     ),
     (
+        "election-zk-VanishedIsError-22.json",
+        include_str!("../../corpus/election-zk-VanishedIsError-22.json"),
+    ),
+    (
         "latch-zk-CloseForgetsDraw-0.json",
         include_str!("../../corpus/latch-zk-CloseForgetsDraw-0.json"),
     ),
@@ -58,6 +62,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "mutex-etcd-WaitsForTheAbsent-c.json",
         include_str!("../../corpus/mutex-etcd-WaitsForTheAbsent-c.json"),
     ),
+    ("mutex-zk-BeatIsRead-1.json", include_str!("../../corpus/mutex-zk-BeatIsRead-1.json")),
     ("mutex-zk-BlindRepeat-8.json", include_str!("../../corpus/mutex-zk-BlindRepeat-8.json")),
     (
         "mutex-zk-CertainUntilTold-1.json",
@@ -71,6 +76,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "mutex-zk-GrantsUncertain-12.json",
         include_str!("../../corpus/mutex-zk-GrantsUncertain-12.json"),
     ),
+    ("mutex-zk-LeaseFromReply-1.json", include_str!("../../corpus/mutex-zk-LeaseFromReply-1.json")),
     (
         "mutex-zk-LooksWithoutSync-23a3.json",
         include_str!("../../corpus/mutex-zk-LooksWithoutSync-23a3.json"),
@@ -224,9 +230,14 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-etcd-WatchdogTrusted-23.json"),
     ),
     (
+        "sessions-zk-AnswerIsReport-13a.json",
+        include_str!("../../corpus/sessions-zk-AnswerIsReport-13a.json"),
+    ),
+    (
         "sessions-zk-AppliesTwice-0.json",
         include_str!("../../corpus/sessions-zk-AppliesTwice-0.json"),
     ),
+    ("sessions-zk-BeatIsRead-2f.json", include_str!("../../corpus/sessions-zk-BeatIsRead-2f.json")),
     (
         "sessions-zk-CloseKeepsEphemerals-2.json",
         include_str!("../../corpus/sessions-zk-CloseKeepsEphemerals-2.json"),
@@ -236,8 +247,16 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-ClosesByForgetting-2.json"),
     ),
     (
+        "sessions-zk-DeadBeatAnswered-2a.json",
+        include_str!("../../corpus/sessions-zk-DeadBeatAnswered-2a.json"),
+    ),
+    (
         "sessions-zk-FirstTtlKept-7.json",
         include_str!("../../corpus/sessions-zk-FirstTtlKept-7.json"),
+    ),
+    (
+        "sessions-zk-LateWriteAfterSessionEnd-15.json",
+        include_str!("../../corpus/sessions-zk-LateWriteAfterSessionEnd-15.json"),
     ),
     (
         "sessions-zk-LostSessionRevived-d.json",
@@ -246,6 +265,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
     (
         "sessions-zk-LostTakenBack-0.json",
         include_str!("../../corpus/sessions-zk-LostTakenBack-0.json"),
+    ),
+    (
+        "sessions-zk-OldCheckTrusted-11.json",
+        include_str!("../../corpus/sessions-zk-OldCheckTrusted-11.json"),
     ),
     (
         "sessions-zk-SleepUncounted-12.json",
@@ -323,6 +346,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
     (
         "transfers-etcd-AbsentMeansUnsent-b9.json",
         include_str!("../../corpus/transfers-etcd-AbsentMeansUnsent-b9.json"),
+    ),
+    (
+        "transfers-etcd-RefusedMeansUndone-1.json",
+        include_str!("../../corpus/transfers-etcd-RefusedMeansUndone-1.json"),
     ),
     (
         "transfers-etcd-StuckMeansUnsent-32.json",

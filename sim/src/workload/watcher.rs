@@ -91,8 +91,15 @@ async fn follow(me: Process, heard: Heard) {
 /// The mistake of a cache that has two reads on their way, and keeps what is answered last.
 async fn read_twice(me: &Process, client: &Client, path: &Path) {
     let Ok(session) = client.session().await else { return };
-    let read = || Box::pin(session.read(Query::node(path.clone()).local()));
-    let (kept, last) = match select(read(), read()).await {
+    let read = |after: Duration| {
+        let read = session.read(Query::node(path.clone()).local());
+        Box::pin(async move {
+            clock::sleep(after).await;
+            read.await
+        })
+    };
+    let (first, second) = (read(Duration::ZERO), read(me.ttl() / 20));
+    let (kept, last) = match select(first, second).await {
         Either::Left((first, second)) | Either::Right((first, second)) => (first, second.await),
     };
     if let (Ok(kept), Ok(last)) = (kept, last)
