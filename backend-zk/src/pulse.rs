@@ -7,7 +7,7 @@
 //! When it loses its leader it goes on answering reads for `syncLimit` ticks. So a heartbeat is a `sync`, which
 //! only the leader answers, and [`Heartbeats`] says from when on the leader certainly counts:
 //!
-//! - The leader pings each server every half tick. [`gap`] adds half as much for a ping that is late.
+//! - The leader pings each server every half tick. [`gap`] allows for a ping that is late.
 //! - The server answers pings and passes on answers to `sync` in the order in which the leader sent them; reports and
 //!   forwarded requests go back in one stream (`Learner`, `LearnerHandler`).
 //! - A server takes over a session from another connection only after the leader revalidated it, which extends it
@@ -63,7 +63,11 @@ pub(crate) fn pause(ttl: Duration) -> Duration {
     (ttl / BEATS).min(LONGEST_PAUSE)
 }
 
-/// The longest time between two pings of the leader: half a tick, and half as much again for one that is late.
+/// How late a ping may be where a quarter of a tick is less: a stalled process or a pause for garbage collection does not
+/// shorten with the tick.
+const LATE: Duration = Duration::from_millis(100);
+
+/// The longest time between two pings of the leader: half a tick, and a quarter of a tick or [`LATE`] for one that is late.
 ///
 /// The tick is the one that the options name. If they name none, it is at most the stock one, and at most half of
 /// `ttl`: unless it is configured otherwise, no session is shorter than two ticks.
@@ -72,14 +76,15 @@ pub(crate) fn pause(ttl: Duration) -> Duration {
 ///
 /// If the session is too short for a tick that was named: it would not be certain from one heartbeat to the next.
 pub(crate) fn gap(tick: Option<Duration>, ttl: Duration) -> Result<Duration> {
-    let gap = tick.unwrap_or(STOCK_TICK.min(ttl / 2)) / 4 * 3;
-    if gap > ttl / 2 {
+    let bound = tick.unwrap_or(STOCK_TICK.min(ttl / 2));
+    let least = bound / 4 * 3;
+    if least > ttl / 2 {
         return Err(Error::new(ErrorKind::Invalid, "opening a session").because(format!(
-            "a session of {ttl:?} is too short for servers with a tick of {:?}; use a longer session, or name their tick",
-            tick.unwrap_or(STOCK_TICK)
+            "a session of {ttl:?} is too short for servers with a tick of {bound:?}; ask for a longer one"
         )));
     }
-    Ok(gap)
+    // Of a very short session that margin would leave nothing.
+    Ok((bound / 2 + LATE).min(ttl / 8 * 3).max(least))
 }
 
 /// Sends a heartbeat. It has left when this returns; the result is its answer.
@@ -261,7 +266,7 @@ mod tests {
             (None, 10_000, 579),
             (None, 40_000, 679),
             (None, 240_000, 879),
-            (Some(100), 1_000, 679),
+            (Some(100), 1_000, 579),
             (Some(100), 3_000, 679),
             (Some(2_000), 4_000, 379),
         ];
