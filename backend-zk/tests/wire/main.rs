@@ -79,6 +79,8 @@ scenes![
     what_a_server_does_not_know_is_unsupported,
     a_malformed_answer_is_an_error,
     a_session_is_no_longer_than_its_last_connection_grants,
+    a_follower_without_its_leader_proves_nothing,
+    a_follower_that_goes_right_behind_its_answer_proves_no_more,
     a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost,
     what_changes_around_the_read_is_told,
@@ -93,8 +95,6 @@ scenes![
     a_look_that_fails_says_nothing_of_the_commit,
     a_lock_whose_looks_are_refused_leaves_no_ticket,
     a_lock_whose_numbers_end_is_held_by_one,
-    a_follower_without_its_leader_proves_nothing,
-    a_follower_that_goes_right_behind_its_answer_proves_no_more,
     a_client_outlives_that_it_is_not_accepted_for_a_while,
     what_is_read_is_no_older_than_an_event,
 ];
