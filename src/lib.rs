@@ -21,7 +21,7 @@ pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
 pub use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, Txn, Why};
 pub use synod_core::{
-    chance, client, error, layer, name, path, recipe, retry, session, store, value,
+    chance, client, clock, error, layer, name, path, recipe, retry, session, store, value,
 };
 #[cfg(feature = "mem")]
 pub use synod_mem as mem;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use etcd_client::LeaseGrantOptions;
 use synod_core::chance::Chance;
+use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::store::{Backend, Life, SessionOptions, Store, clamp_ttl};
-use tokio::time::Instant;
 
 use crate::endpoints::{Call, Endpoints};
 use crate::fetch::number;
@@ -56,7 +56,7 @@ impl Backend for EtcdBackend {
         let granting = |link: Arc<Link>| {
             let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.chance));
             async move {
-                let sent = Instant::now();
+                let sent = clock::now();
                 link.lease.clone().grant(wanted, Some(id)).await.map(|granted| (sent, granted))
             }
         };

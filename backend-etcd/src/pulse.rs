@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{Life, Loss};
-use tokio::time::{Instant, sleep_until};
 
 use crate::endpoints::{Call, Endpoints};
 use crate::link::Link;
@@ -23,12 +23,20 @@ const SLOWEST_BEAT: Duration = Duration::from_secs(10);
 pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoints>) {
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
     let mut asked = FuturesUnordered::new();
+    let mut vigil = Vigil::new();
     while let Some(until) = life.until() {
-        let begun = Instant::now();
+        let begun = clock::now();
+        if vigil.resumed() {
+            // The machine slept: only an answer tells whether the session lives.
+            life.suspend();
+        }
+        if begun >= until {
+            break;
+        }
         asked.push(Box::pin(renew(&endpoints, lease, interval, interval * 3)));
-        let patience = sleep_until(until.min(begun + interval));
+        let patience = vigil.sleep_until(until.min(begun + interval));
         let next = match select(pin!(patience), asked.next()).await {
-            Either::Left(_) if Instant::now() >= until => break,
+            Either::Left(_) if clock::now() >= until => break,
             Either::Left(_) => {
                 life.suspend();
                 endpoints.doubt();
@@ -52,11 +60,11 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
                 let error = failed.and_then(Result::err);
                 tracing::debug!(?error, "the session was not kept alive just now");
                 life.suspend();
-                Instant::now() + (interval / 10).min(Duration::from_millis(100))
+                clock::now() + (interval / 10).min(Duration::from_millis(100))
             }
         };
         // The next round begins when the session's certain life is over, if not before.
-        sleep_until(life.until().map_or(next, |until| next.min(until))).await;
+        vigil.sleep_until(life.until().map_or(next, |until| next.min(until))).await;
     }
     life.lose(Loss::Expired);
     // What hung on it need not wait until the server finds out.
@@ -74,7 +82,7 @@ pub(crate) async fn renew(
     let call = Call { first: patience, ..Call::read("keeping a lease alive", limit) };
     // A stream of its own each time: an answer on an older one may be that to an older question.
     let renewal = |link: Arc<Link>| async move {
-        let sent = Instant::now();
+        let sent = clock::now();
         link.lease.clone().keep_alive(lease).await.map(|_answered| sent)
     };
     endpoints.call(call, renewal).await

@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, FutureExt as _, select};
 use secrecy::ExposeSecret as _;
+use synod_core::clock::{self, sleep_until, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    Backend, Gap, Life, Limits, SessionId, SessionInfo, SessionOptions, Store, clamp_ttl,
+    Backend, Gap, Heartbeats, Life, Limits, SessionId, SessionInfo, SessionOptions, Store,
+    clamp_ttl,
 };
-use tokio::time::{Instant, sleep_until, timeout};
-use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError};
+use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError, StateWatcher};
 
 use crate::error::{Sort, Trouble};
 use crate::options::{Access, Login, ZkOptions};
-use crate::probe;
+use crate::probe::Probe;
+use crate::pulse;
 use crate::session::ZkStore;
 use crate::wire::Wire;
 
@@ -32,6 +34,16 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct ZkBackend {
     options: Arc<ZkOptions>,
     access: Access,
+    probe: Arc<Probe>,
+}
+
+/// What the servers said when a session was opened.
+struct Opened {
+    client: Arc<Client>,
+    states: StateWatcher,
+    life: Life,
+    beats: Heartbeats,
+    gaps: Vec<Gap>,
 }
 
 impl ZkBackend {
@@ -43,7 +55,7 @@ impl ZkBackend {
     /// is made.
     pub fn new(options: ZkOptions) -> Result<Self> {
         let (options, access) = options.checked()?;
-        Ok(Self { options: Arc::new(options), access })
+        Ok(Self { options: Arc::new(options), access, probe: Arc::default() })
     }
 
     async fn connect(&self, ttl: Duration) -> Result<Client, ZkError> {
@@ -59,12 +71,12 @@ impl ZkBackend {
     async fn within<T>(
         &self,
         limit: Duration,
-        opening: impl Future<Output = Result<T, ZkError>>,
+        opening: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T> {
         const DOING: &str = "opening a session";
 
-        let end = Instant::now() + limit;
-        let ask = || probe::why(&self.options.hosts, self.options.tls.is_some(), limit / 4);
+        let end = clock::now() + limit;
+        let ask = || self.probe.why(&self.options.hosts, self.options.tls.is_some(), limit / 4);
         // It goes on while the servers are asked why it takes so long.
         let late = async {
             sleep_until(end - limit / 4).await;
@@ -79,10 +91,11 @@ impl ZkBackend {
             },
         };
         let error = match said.and_then(Result::err) {
-            Some(said @ (ZkError::AuthFailed | ZkError::BadArguments(_))) => {
+            Some(Refusal::Known(error)) => return Err(error),
+            Some(Refusal::Said(said @ (ZkError::AuthFailed | ZkError::BadArguments(_)))) => {
                 return Err(Trouble::Said(said).translate(DOING, Sort::Read));
             }
-            Some(said) => Trouble::Said(said).translate(DOING, Sort::Read),
+            Some(Refusal::Said(said)) => Trouble::Said(said).translate(DOING, Sort::Read),
             None => Error::new(ErrorKind::Unreachable, DOING),
         };
         // Whatever else the crate says, the servers know better.
@@ -116,35 +129,103 @@ impl Backend for ZkBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let limit = wanted.clamp(Duration::from_secs(1), PATIENCE);
-        let opening = async {
-            let client = self.connect(wanted).await?;
-            let sent = Instant::now();
-            let alive = client.check_stat("/");
-            let gaps = gaps(&client);
-            alive.await?;
-            let gaps = gaps.await?;
-            Ok((client, sent, gaps))
-        };
-        let (client, sent, gaps) = self.within(limit, opening).await?;
+        let Opened { client, states, life, beats, gaps } =
+            self.within(limit, self.session(wanted).boxed()).await?;
         let mut limits = Limits::default();
         limits.gaps = gaps;
         let id = SessionId::new(client.session_id().0.cast_unsigned());
-        let info = SessionInfo::new(id, client.session_timeout(), limits);
-        let states = client.state_watcher();
-        // A sign of life that a server answered reaches the leader up to half a beat later, and may be
-        // lost on the way with that server. No session is shorter than two beats, unless it is so
-        // configured: hence the bound.
-        let life = Life::new(info.ttl, sent, self.options.tick.min(info.ttl / 4));
-        let wire = Arc::new(Wire::new(client, life, self.access, self.options.ports()));
+        let info = SessionInfo::new(id, life.ttl(), limits);
+        let wire = Arc::new(Wire::new(client, life, self.access, self.options.clone()));
         wire.connected();
-        Ok(Box::new(ZkStore::start(info, wire, states)))
+        Ok(Box::new(ZkStore::start(info, wire, states, beats)))
     }
 }
 
+impl ZkBackend {
+    /// Opens a session, and waits until it is certain for long enough to keep it alive.
+    async fn session(&self, wanted: Duration) -> Result<Opened, Refusal> {
+        let began = clock::now();
+        let client = Arc::new(self.connect(wanted).await?);
+        let ttl = client.session_timeout();
+        let mut beats = Heartbeats::new(pulse::gap(self.options.tick, ttl)?);
+        let mut states = client.state_watcher();
+        // The first connection is no reconnect.
+        let _first = states.state();
+        let sent = clock::now();
+        let alive = pulse::send(&client, self.options.heartbeat);
+        let (gaps, age) = (gaps(&client), is_too_old(&client));
+        alive.await?;
+        let _counted = beats.answered(sent, clock::now());
+        let gaps = gaps.await?;
+        age.await?;
+        // The leader counts from when it made the session. The crate does not say which of its attempts that was.
+        let life = Life::new(ttl, began, Duration::ZERO);
+        // Attempts at servers that did not answer took their time: without more heartbeats the session would be lost
+        // before the first ones prove anything.
+        while life.until().is_none_or(|until| until < clock::now() + ttl / 2) {
+            clock::sleep(pulse::pause(ttl)).await;
+            if let Some(state) = states.changed().now_or_never()
+                && state.is_terminated()
+            {
+                return Err(ZkError::SessionExpired.into());
+            }
+            let sent = clock::now();
+            pulse::send(&client, self.options.heartbeat).await?;
+            if let Some(counted) = beats.answered(sent, clock::now()) {
+                life.renew(counted);
+            }
+        }
+        Ok(Opened { client, states, life, beats, gaps })
+    }
+}
+
+/// Why there is no session.
+enum Refusal {
+    /// The servers, or the crate, say so.
+    Said(ZkError),
+    /// It is known why, so that the servers need not be asked.
+    Known(Error),
+}
+
+impl From<ZkError> for Refusal {
+    fn from(said: ZkError) -> Self {
+        Self::Said(said)
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::Known(error)
+    }
+}
+
+/// Whether the servers are too old: persistent watches, on which every `observe` rests, came with ZooKeeper 3.6, as did
+/// the transaction of reads, which servers before it refuse by name.
+fn is_too_old(client: &Client) -> impl Future<Output = Result<(), Refusal>> + use<'_> {
+    let mut reader = client.new_multi_reader();
+    let nowhere = reader.add_get_data(NOWHERE);
+    let answer = reader.commit();
+    async move {
+        nowhere?;
+        judge_age(answer.await.map(drop))
+    }
+}
+
+fn judge_age(answer: Result<(), ZkError>) -> Result<(), Refusal> {
+    match answer {
+        Err(ZkError::Unimplemented) => Err(Error::new(ErrorKind::Unsupported, "opening a session")
+            .because("these servers are older than ZooKeeper 3.6, which brought persistent watches")
+            .into()),
+        Err(said) => Err(said.into()),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// A path where nothing is.
+const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
+
 /// What the servers cannot do. It is asked for where it cannot succeed.
 fn gaps(client: &Client) -> impl Future<Output = Result<Vec<Gap>, ZkError>> + use<'_> {
-    const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
-
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     let options = options.with_ttl(Duration::from_secs(1));
     let refused = client.create(NOWHERE, b"", &options);
@@ -154,5 +235,21 @@ fn gaps(client: &Client) -> impl Future<Output = Result<Vec<Gap>, ZkError>> + us
             Ok(_) | Err(ZkError::NoNode | ZkError::NoAuth | ZkError::NodeExists) => Ok(vec![]),
             Err(said) => Err(said),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_without_persistent_watches_are_refused_by_name() {
+        let Err(Refusal::Known(error)) = judge_age(Err(ZkError::Unimplemented)) else {
+            panic!("it is known why")
+        };
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("3.6"), "{error}");
+        assert!(judge_age(Ok(())).is_ok());
+        assert!(matches!(judge_age(Err(ZkError::ConnectionLoss)), Err(Refusal::Said(_))));
     }
 }

@@ -38,5 +38,5 @@ mod tls;
 mod wire;
 
 pub use backend::ZkBackend;
-pub use options::{Access, Login, ZkOptions};
+pub use options::{Access, Heartbeat, Login, ZkOptions};
 pub use tls::Tls;

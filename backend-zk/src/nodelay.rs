@@ -5,6 +5,9 @@
 //! trip, or 40 ms. It gives nobody its sockets. Linux does: a process may ask for duplicates of its
 //! own descriptors. Where that is not so, or not allowed, requests take the longer time.
 //!
+//! It takes some system calls for each descriptor of the process. So it happens on a thread of its own, one for the
+//! process, and once for all the connections that were made meanwhile.
+//!
 //! The day the crate sets the option, this file goes.
 
 #[cfg(target_os = "linux")]
@@ -12,25 +15,67 @@ pub(crate) use linux::apply;
 
 /// Not possible here.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn apply(_ports: &[u16]) {}
+pub(crate) fn apply(_hosts: &[String]) {}
 
 #[cfg(target_os = "linux")]
 mod linux {
+    use std::collections::BTreeSet;
     use std::fs;
     use std::io;
-    use std::net::SocketAddr;
+    use std::net::{SocketAddr, ToSocketAddrs as _};
+    use std::sync::{Mutex, PoisonError};
+    use std::thread;
 
     use rustix::net::{getpeername, sockopt};
     use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-    /// Lets everything that this process sends to one of these ports leave at once.
-    pub(crate) fn apply(ports: &[u16]) {
-        if let Err(error) = try_apply(ports) {
-            tracing::debug!(%error, "requests may wait for each other's acknowledgement");
+    use crate::options::with_port;
+
+    /// The servers that were connected to since the thread last looked.
+    struct Work {
+        hosts: BTreeSet<String>,
+        is_running: bool,
+    }
+
+    static WORK: Mutex<Work> = Mutex::new(Work { hosts: BTreeSet::new(), is_running: false });
+
+    /// Lets everything that this process sends to these servers leave at once, soon.
+    pub(crate) fn apply(hosts: &[String]) {
+        let mut work = WORK.lock().unwrap_or_else(PoisonError::into_inner);
+        work.hosts.extend(hosts.iter().map(|host| with_port(host)));
+        if work.is_running {
+            return;
+        }
+        match thread::Builder::new().name("synod-nodelay".to_owned()).spawn(run) {
+            Ok(_thread) => work.is_running = true,
+            Err(error) => late(&error),
         }
     }
 
-    fn try_apply(ports: &[u16]) -> io::Result<()> {
+    fn late(error: &io::Error) {
+        tracing::debug!(%error, "requests may wait for each other's acknowledgement");
+    }
+
+    /// Works until there is nothing left to do.
+    fn run() {
+        loop {
+            let hosts = {
+                let mut work = WORK.lock().unwrap_or_else(PoisonError::into_inner);
+                if work.hosts.is_empty() {
+                    work.is_running = false;
+                    return;
+                }
+                std::mem::take(&mut work.hosts)
+            };
+            // A name that is not found now was found by the crate, or there is no connection.
+            let servers = hosts.iter().filter_map(|host| host.to_socket_addrs().ok()).flatten();
+            if let Err(error) = try_apply(&servers.collect()) {
+                late(&error);
+            }
+        }
+    }
+
+    fn try_apply(servers: &BTreeSet<SocketAddr>) -> io::Result<()> {
         let this = pidfd_open(getpid(), PidfdFlags::empty())?;
         for entry in fs::read_dir("/proc/self/fd")? {
             let entry = entry?;
@@ -45,11 +90,38 @@ mod linux {
             let Ok(socket) = pidfd_getfd(&this, number, PidfdGetfdFlags::empty()) else { continue };
             let peer = getpeername(&socket).ok().flatten().map(SocketAddr::try_from);
             if let Some(Ok(peer)) = peer
-                && ports.contains(&peer.port())
+                && servers.contains(&SocketAddr::new(peer.ip().to_canonical(), peer.port()))
             {
-                sockopt::set_tcp_nodelay(&socket, true)?;
+                // It may be closed by the other side: then there is nothing to do either.
+                let _set = sockopt::set_tcp_nodelay(&socket, true);
             }
         }
         Ok(())
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::net::{TcpListener, TcpStream};
+        use std::time::Duration;
+
+        use super::*;
+
+        #[test]
+        fn connections_to_the_servers_are_quick_and_others_are_left_alone() {
+            let ours = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+            let at = |listener: &TcpListener| listener.local_addr().expect("it is bound");
+            let quick = TcpStream::connect(at(&ours)).expect("it listens");
+            let left = TcpStream::connect(at(&other)).expect("it listens");
+
+            apply(&[at(&ours).to_string()]);
+
+            let is_set = (0..3_000).any(|_| {
+                thread::sleep(Duration::from_millis(10));
+                quick.nodelay().expect("it is open")
+            });
+            assert!(is_set);
+            assert!(!left.nodelay().expect("it is open"));
+        }
     }
 }

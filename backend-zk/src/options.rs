@@ -1,6 +1,7 @@
 //! [`ZkOptions`]: where the servers are, and who we are to them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -24,9 +25,31 @@ pub struct ZkOptions {
     pub tls: Option<Tls>,
     /// Who may touch what is made. Without credentials it must be said.
     pub access: Option<Access>,
-    /// The longest beat (`tickTime`) of the servers: a server may know of a sign of life that much
-    /// later than another one answered it.
-    pub tick: Duration,
+    /// The longest beat (`tickTime`) of the servers. It bounds how late their leader hears of a heartbeat. If it is not
+    /// named, it is taken to be 2 s, the stock value, or half of a session's time to live if that is less: by default
+    /// servers give no shorter session. Name it where it is longer than 2 s, or where `minSessionTimeout` is less than
+    /// two ticks.
+    pub tick: Option<Duration>,
+    /// How a session is kept alive.
+    pub heartbeat: Heartbeat,
+    /// Whether user and password may be sent unencrypted to servers on other machines.
+    pub plaintext_auth: bool,
+    /// Whether to set `TCP_NODELAY` on the connections to the servers, which the client crate does not. On Linux
+    /// that takes the system call `pidfd_getfd`: switch it off where a filter kills a process for that, as systemd's
+    /// `SystemCallFilter=@system-service` does.
+    pub nodelay: bool,
+}
+
+/// How a session is kept alive, and what an answer proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Heartbeat {
+    /// `sync`, which the leader of the servers answers. It writes nothing. A leader that has lost its quorum answers it until it
+    /// notices; its successor gives every session its full time again.
+    Sync,
+    /// A transaction with one check, which only a leader with a quorum answers. It costs a write to the servers'
+    /// logs in each tenth of a session's time.
+    Write,
 }
 
 /// How the servers are told who we are.
@@ -56,9 +79,17 @@ impl ZkOptions {
     /// These servers, each `host:port` or `host`; nobody in particular.
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
-        let tick = Duration::from_secs(2);
-        let login = Login::Digest;
-        Self { hosts, credentials: None, login, tls: None, access: None, tick }
+        Self {
+            hosts,
+            credentials: None,
+            login: Login::Digest,
+            tls: None,
+            access: None,
+            tick: None,
+            heartbeat: Heartbeat::Sync,
+            plaintext_auth: false,
+            nodelay: true,
+        }
     }
 
     /// Who we are.
@@ -91,14 +122,26 @@ impl ZkOptions {
 
     /// The longest beat of the servers.
     pub fn tick(mut self, tick: Duration) -> Self {
-        self.tick = tick;
+        self.tick = Some(tick);
         self
     }
 
-    /// The ports of the servers.
-    pub(crate) fn ports(&self) -> Vec<u16> {
-        let port = |host: &String| with_port(host).rsplit_once(':')?.1.parse().ok();
-        self.hosts.iter().filter_map(port).collect()
+    /// How a session is kept alive.
+    pub fn heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = heartbeat;
+        self
+    }
+
+    /// Whether user and password may be sent unencrypted to servers on other machines.
+    pub fn plaintext_auth(mut self, allowed: bool) -> Self {
+        self.plaintext_auth = allowed;
+        self
+    }
+
+    /// Whether to set `TCP_NODELAY` on the connections to the servers.
+    pub fn nodelay(mut self, nodelay: bool) -> Self {
+        self.nodelay = nodelay;
+        self
     }
 
     /// Refuses what cannot work, and decides what was left open.
@@ -129,6 +172,20 @@ impl ZkOptions {
                     "who is to log in by SASL is not said: give user and password",
                 ));
             }
+        }
+        let in_clear = self.tls.is_none() && self.login == Login::Digest;
+        if self.credentials.is_some()
+            && in_clear
+            && !self.plaintext_auth
+            && !self.hosts.iter().all(|host| is_local(host))
+        {
+            return Err(invalid(
+                "user and password would be sent unencrypted: use TLS (zks://), or allow it with \
+                 ZkOptions::plaintext_auth (in a URL, ?plaintext=allow)",
+            ));
+        }
+        if self.tick.is_some_and(|tick| tick.is_zero()) {
+            return Err(invalid("the servers' tick is more than zero"));
         }
         let known = self.credentials.is_some()
             || self.tls.as_ref().is_some_and(|tls| tls.identity.is_some());
@@ -162,6 +219,14 @@ pub(crate) fn with_port(host: &str) -> String {
     }
 }
 
+/// Whether a server is on this machine, by its name.
+fn is_local(host: &str) -> bool {
+    let host = with_port(host);
+    let name = host.rsplit_once(':').map_or("", |(name, _)| name);
+    let address = name.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
 const DOING: &str = "reading the options for ZooKeeper";
 
 fn invalid(why: &'static str) -> Error {
@@ -177,6 +242,9 @@ impl fmt::Debug for ZkOptions {
             .field("tls", &self.tls)
             .field("access", &self.access)
             .field("tick", &self.tick)
+            .field("heartbeat", &self.heartbeat)
+            .field("plaintext_auth", &self.plaintext_auth)
+            .field("nodelay", &self.nodelay)
             .finish_non_exhaustive()
     }
 }
@@ -197,14 +265,38 @@ mod tests {
     }
 
     #[test]
+    fn a_password_is_sent_in_clear_only_if_that_is_allowed() {
+        let known = |hosts: &[&str]| {
+            let options = ZkOptions::new(hosts.iter().copied());
+            options.credentials("ann", "canary-7f3a".to_owned())
+        };
+        for hosts in
+            [&["zk1"][..], &["10.0.0.1:2181"], &["localhost", "zk1"], &["[2001:db8::1]:2181"]]
+        {
+            let refused = known(hosts).checked().expect_err("it would be sent in clear");
+            assert_eq!(refused.kind(), ErrorKind::Invalid, "{hosts:?}");
+            assert!(refused.to_string().contains("?plaintext=allow"), "{refused}");
+            assert!(known(hosts).plaintext_auth(true).checked().is_ok(), "{hosts:?}");
+        }
+        for host in
+            ["localhost", "LOCALHOST:1", "127.0.0.1", "127.1.2.3:2181", "[::1]:2181", "[::1]"]
+        {
+            assert!(known(&[host]).checked().is_ok(), "{host}");
+        }
+        // Nothing secret is sent.
+        assert!(ZkOptions::new(["zk1"]).access(Access::Open).checked().is_ok());
+    }
+
+    #[test]
     fn odd_servers_and_users_are_refused() {
         for hosts in [vec![], vec![""], vec!["a,b"], vec!["tcp://a"], vec!["a/b"], vec!["a b"]] {
             let refused = ZkOptions::new(hosts.clone()).access(Access::Open).checked();
             assert_eq!(refused.expect_err("odd").kind(), ErrorKind::Invalid, "{hosts:?}");
         }
         for user in ["", "a:b"] {
-            let options = ZkOptions::new(["h"]).credentials(user, "canary-7f3a".to_owned());
-            let refused = options.checked().expect_err("odd");
+            let options = ZkOptions::new(["localhost"]);
+            let refused =
+                options.credentials(user, "canary-7f3a".to_owned()).checked().expect_err("odd");
             assert!(!format!("{refused} {refused:?}").contains("canary"));
         }
         assert!(ZkOptions::new(["h"]).access(Access::Creator).checked().is_err());

@@ -2,17 +2,44 @@
 //! `srvr`, which every server answers to everybody unless it was told not to.
 
 use std::io::{self, ErrorKind};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use synod_core::clock::{self, Instant};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::options::with_port;
 
-/// What a person needs to know about each server, within `limit`.
-pub(crate) async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
+/// Asks the servers, and not more often than they and the network can take while many clients fail to connect.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    last: Mutex<Option<(Instant, String)>>,
+}
+
+impl Probe {
+    /// For so long the last result is returned again.
+    const FRESH: Duration = Duration::from_secs(60);
+
+    /// What a person needs to know about each server, within `limit`.
+    pub(crate) async fn why(&self, hosts: &[String], encrypted: bool, limit: Duration) -> String {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((asked, why)) = last
+            && clock::elapsed(asked) < Self::FRESH
+        {
+            let ago = clock::elapsed(asked).as_secs();
+            return if ago == 0 { why } else { format!("{why} (asked {ago} s ago)") };
+        }
+        let found = why(hosts, encrypted, limit).await;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((clock::now(), found.clone()));
+        found
+    }
+}
+
+async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
     let asked = hosts.iter().map(async |host| {
         let why = match timeout(limit, ask(&with_port(host))).await {
             Ok(answer) => judge(&answer, encrypted),
@@ -90,6 +117,25 @@ fn judge(answer: &Answer, encrypted: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_are_not_asked_again_within_a_minute() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let host = [listener.local_addr().expect("it is bound").to_string()];
+        drop(listener);
+        let (probe, limit) = (Probe::default(), Duration::from_secs(5));
+        let first = probe.why(&host, false, limit).await;
+        assert!(first.contains("nobody listens"), "{first}");
+
+        clock::sleep(Probe::FRESH / 2).await;
+        let again = probe.why(&host, false, Duration::ZERO).await;
+        assert_eq!(again, format!("{first} (asked 30 s ago)"));
+
+        clock::sleep(Probe::FRESH).await;
+        // It is asked again, with no time for an answer.
+        let late = probe.why(&host, false, Duration::ZERO).await;
+        assert!(!late.contains("ago"), "{late}");
+    }
 
     #[test]
     fn each_answer_has_its_reason() {

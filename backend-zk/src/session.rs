@@ -6,7 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::store::{Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch};
+use synod_core::store::{
+    Heartbeats, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+};
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
 use tokio::time::timeout;
@@ -32,9 +34,14 @@ pub(crate) struct ZkStore {
 }
 
 impl ZkStore {
-    pub(crate) fn start(info: SessionInfo, wire: Arc<Wire>, states: StateWatcher) -> Self {
+    pub(crate) fn start(
+        info: SessionInfo,
+        wire: Arc<Wire>,
+        states: StateWatcher,
+        beats: Heartbeats,
+    ) -> Self {
         let hub = Hub::new(wire.clone(), states.clone());
-        let heart = Some(spawn(beat(wire.clone(), hub.clone(), states.clone())));
+        let heart = Some(spawn(beat(wire.clone(), hub.clone(), states.clone(), beats)));
         Self { info, wire, hub, states, heart, closing: Mutex::default() }
     }
 

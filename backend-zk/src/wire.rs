@@ -17,7 +17,7 @@ use crate::contained::contained;
 use crate::error::Trouble;
 use crate::guard::{Guards, Vacated};
 use crate::nodelay;
-use crate::options::Access;
+use crate::options::{Access, Heartbeat, ZkOptions};
 
 /// The crate's client, the session's life, and how far the session has seen.
 pub(crate) struct Wire {
@@ -25,9 +25,10 @@ pub(crate) struct Wire {
     abandoned: Mutex<Option<Arc<Client>>>,
     pub(crate) life: Life,
     pub(crate) access: Access,
+    pub(crate) heartbeat: Heartbeat,
     pub(crate) guards: Guards,
     pub(crate) vacated: Vacated,
-    ports: Vec<u16>,
+    options: Arc<ZkOptions>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
     births: AtomicBool,
@@ -35,16 +36,22 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    pub(crate) fn new(client: Client, life: Life, access: Access, ports: Vec<u16>) -> Self {
-        let client = Mutex::new(Some(Arc::new(client)));
+    pub(crate) fn new(
+        client: Arc<Client>,
+        life: Life,
+        access: Access,
+        options: Arc<ZkOptions>,
+    ) -> Self {
+        let client = Mutex::new(Some(client));
         Self {
             client,
             abandoned: Mutex::default(),
             life,
             access,
+            heartbeat: options.heartbeat,
             guards: Guards::default(),
             vacated: Vacated::default(),
-            ports,
+            options,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),
             births: AtomicBool::new(false),
@@ -72,7 +79,9 @@ impl Wire {
 
     /// There is a connection that was not there before.
     pub(crate) fn connected(&self) {
-        nodelay::apply(&self.ports);
+        if self.options.nodelay {
+            nodelay::apply(&self.options.hosts);
+        }
     }
 
     /// Takes the client away. The crate ends the session when nobody has it any more.

@@ -12,6 +12,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use synod::client::Client;
+use synod::clock::{self, Vigil};
 use synod::recipe::Hold;
 use synod::session::Session;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -232,11 +233,11 @@ pub(crate) async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Dura
         loop {
             let until = status.borrow().until();
             let Some(alarm) = until.and_then(|until| until.checked_sub(grace)) else { return };
-            if Instant::now() >= alarm {
+            if clock::now() >= alarm {
                 return;
             }
             // By then it has usually moved on.
-            sleep_until(alarm).await;
+            Vigil::new().sleep_until(alarm).await;
         }
     };
     let lost = async { held.lost().await };

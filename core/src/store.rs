@@ -69,7 +69,8 @@
 //! # Sessions
 //!
 //! - [`Status::Live`] tells until when the session *certainly* lives at the server, counted from
-//!   the sending of the last answered request: see [`certain_until`].
+//!   the sending of the last request whose answer proves that the part of the store that ends sessions extended this
+//!   one: see [`certain_until`], and [`Heartbeats`] for servers that answer without their leader.
 //! - [`Status::Lost`] is final: from then on every call on the session fails as
 //!   [`SessionLost`](crate::error::ErrorKind::SessionLost), with nothing sent and none hanging.
 //! - When the server ends a session, its ephemeral nodes go, all at one revision. No ephemeral node

@@ -32,3 +32,27 @@ fn zks_is_never_spoken_in_the_clear() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.to_string().contains("?ca="), "{error}");
 }
+
+#[cfg(feature = "zookeeper")]
+#[test]
+fn what_a_zookeeper_url_says_of_the_connection_is_checked() {
+    let open = |url: &str| Config::new(url).expect("valid").backend();
+    let table = [
+        ("zk://ann:canary-7f3a@h", Some("?plaintext=allow")),
+        ("zk://ann:canary-7f3a@h?plaintext=refuse", Some("?plaintext=allow")),
+        ("zk://ann:canary-7f3a@h?plaintext=yes", Some("allow or refuse")),
+        ("zk://ann:canary-7f3a@h?plaintext=allow", None),
+        ("zk://ann:canary-7f3a@localhost", None),
+        ("zk://h?acl=open&heartbeat=read", Some("sync or write")),
+        ("zk://h?acl=open&heartbeat=write&nodelay=off&tick=100ms", None),
+        ("zk://h?acl=open&nodelay=no", Some("on or off")),
+    ];
+    for (url, because) in table {
+        let refused = open(url).err().map(|error| error.to_string());
+        assert_eq!(refused.is_some(), because.is_some(), "{url}: {refused:?}");
+        if let (Some(refused), Some(because)) = (refused, because) {
+            assert!(refused.contains(because), "{url}: {refused}");
+            assert!(!refused.contains("canary"), "{refused}");
+        }
+    }
+}

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use secrecy::SecretString;
 use synod_core::error::Result;
 use synod_core::store::Backend;
-use synod_zk::{Access, Login, Tls, ZkBackend, ZkOptions};
+use synod_zk::{Access, Heartbeat, Login, Tls, ZkBackend, ZkOptions};
 
 use crate::address::{Scheme, invalid};
 use crate::plan::{Target, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
-    target.no_more_parameters(&["acl", "auth", "tick"])?;
+    target.no_more_parameters(&["acl", "auth", "heartbeat", "nodelay", "plaintext", "tick"])?;
     let mut options = ZkOptions::new(target.hosts.clone());
     for (key, value) in &target.parameters {
         options = match (key.as_str(), value.as_str()) {
@@ -21,6 +21,19 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
             ("auth", "digest") => options.login(Login::Digest),
             ("auth", "sasl") => options.login(Login::Sasl),
             ("auth", _) => return Err(invalid("auth is digest or sasl, as in ?auth=sasl")),
+            ("heartbeat", "sync") => options.heartbeat(Heartbeat::Sync),
+            ("heartbeat", "write") => options.heartbeat(Heartbeat::Write),
+            ("heartbeat", _) => {
+                return Err(invalid("heartbeat is sync or write, as in ?heartbeat=write"));
+            }
+            ("nodelay", "on") => options.nodelay(true),
+            ("nodelay", "off") => options.nodelay(false),
+            ("nodelay", _) => return Err(invalid("nodelay is on or off, as in ?nodelay=off")),
+            ("plaintext", "allow") => options.plaintext_auth(true),
+            ("plaintext", "refuse") => options.plaintext_auth(false),
+            ("plaintext", _) => {
+                return Err(invalid("plaintext is allow or refuse, as in ?plaintext=allow"));
+            }
             (_, tick) => options.tick(duration("tick", tick)?),
         };
     }

@@ -31,6 +31,7 @@ use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 mod defect;
 mod holders;
 mod lives;
+mod minority;
 mod moves;
 mod outages;
 mod scene;
@@ -186,6 +187,34 @@ const BOTH: &[Scenario] = &[
     ),
 ];
 
+/// What happens to clients that reach one server only, and it is cut off from the others.
+const MINORITY: &[Scenario] = &[
+    scenario(
+        "a_follower_that_is_cut_off_makes_no_session_certain",
+        |s| Box::pin(minority::follower(s)),
+        &[LeaseExtendedByHope],
+    ),
+    scenario(
+        "a_leader_that_is_cut_off_makes_no_session_certain",
+        |s| Box::pin(minority::leader(s)),
+        &[LeaseExtendedByHope],
+    ),
+];
+
+/// The same with ZooKeeper's stock settings. They take their time.
+const STOCK: &[Scenario] = &[
+    scenario(
+        "a_follower_that_is_cut_off_makes_no_session_certain",
+        |s| Box::pin(minority::stock_follower(s)),
+        &[LeaseExtendedByHope],
+    ),
+    scenario(
+        "a_leader_that_is_cut_off_makes_no_session_certain",
+        |s| Box::pin(minority::stock_leader(s)),
+        &[LeaseExtendedByHope],
+    ),
+];
+
 /// What happens to holders of locks, on one server and on three.
 const HOLDERS: &[Scenario] = &[
     scenario("a_holder_that_stood_still_holds_nothing", |s| Box::pin(holders::stopped(s)), &[])
@@ -260,7 +289,7 @@ const ZOOKEEPERS: Stage = Stage {
     start: |size| Ok(Box::new(ZooKeeper::start(size)?)),
     size: SIZE,
     missing: ZooKeeper::missing,
-    scenarios: &[BOTH, ZOOKEEPER, HOLDERS, &[PIECE]],
+    scenarios: &[BOTH, MINORITY, ZOOKEEPER, HOLDERS, &[PIECE]],
     soak: &[SOAK],
 };
 
@@ -269,13 +298,22 @@ const ETCDS: Stage = Stage {
     start: |size| Ok(Box::new(Etcd::start(size)?)),
     size: SIZE,
     missing: Etcd::missing,
-    scenarios: &[BOTH, ETCD, HOLDERS, &[PIECE.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])]],
+    scenarios: &[BOTH, MINORITY, ETCD, HOLDERS, &[PIECE.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])]],
     soak: &[SOAK.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])],
 };
 
-const STAGES: [Stage; 4] = [
+const STOCK_ZOOKEEPERS: Stage = Stage {
+    name: "stock_zookeeper",
+    start: |size| Ok(Box::new(ZooKeeper::start_stock(size)?)),
+    scenarios: &[STOCK],
+    soak: &[],
+    ..ZOOKEEPERS
+};
+
+const STAGES: [Stage; 5] = [
     ZOOKEEPERS,
     ETCDS,
+    STOCK_ZOOKEEPERS,
     Stage { name: "one_zookeeper", size: 1, scenarios: &[HOLDERS, &[PAUSED]], ..ZOOKEEPERS },
     Stage { name: "one_etcd", size: 1, scenarios: &[HOLDERS, &[PAUSED]], ..ETCDS },
 ];

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
@@ -80,7 +81,18 @@ pub(crate) struct ZooKeeper {
     peers: Peers,
     /// It knows the passwords of sessions.
     links: Links,
+    /// How long the servers' tick is, where it is not the stock one.
+    tick: Option<Duration>,
 }
+
+/// What ZooKeeper's sample configuration says, and the shortest and longest session that follow from it.
+const STOCK: &[&str] = &[
+    "tickTime=2000",
+    "initLimit=10",
+    "syncLimit=5",
+    "minSessionTimeout=4000",
+    "maxSessionTimeout=40000",
+];
 
 impl ZooKeeper {
     pub(crate) fn missing() -> Option<String> {
@@ -88,9 +100,18 @@ impl ZooKeeper {
     }
 
     pub(crate) fn start(size: usize) -> Result<Self, String> {
-        let (servers, peers) = Ensemble::start_apart(size)?;
+        Self::start_with(size, &[], Some(TICK))
+    }
+
+    /// Servers with ZooKeeper's stock settings.
+    pub(crate) fn start_stock(size: usize) -> Result<Self, String> {
+        Self::start_with(size, STOCK, None)
+    }
+
+    fn start_with(size: usize, config: &[&str], tick: Option<Duration>) -> Result<Self, String> {
+        let (servers, peers) = Ensemble::start_apart_with(size, config)?;
         let links = Links::start(&servers.addresses()).map_err(|error| error.to_string())?;
-        Ok(Self { servers, peers, links })
+        Ok(Self { servers, peers, links, tick })
     }
 }
 
@@ -101,7 +122,8 @@ impl Servers for ZooKeeper {
     }
 
     fn url(&self, at: &[SocketAddr]) -> String {
-        format!("zk://{}?acl=open&tick={}ms", joined(at), TICK.as_millis())
+        let tick = self.tick.map(|tick| format!("&tick={}ms", tick.as_millis()));
+        format!("zk://{}?acl=open{}", joined(at), tick.unwrap_or_default())
     }
 
     fn processes(&mut self) -> &mut dyn Processes {

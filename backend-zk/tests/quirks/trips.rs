@@ -266,17 +266,17 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
     let mut asked = Vec::new();
     // Ours take the place of the crate's pings, which only come when one of ours is late.
     let some = async {
-        while !asked.ends_with(&[Verb::Exists; 8]) {
+        while !asked.ends_with(&[Verb::Sync; 10]) {
             tokio::time::sleep(Duration::from_millis(50)).await;
             asked.extend(links.take_requests(store.session().id));
         }
     };
     timeout(PATIENCE, some).await.expect("it lives, and so often that nothing else has to");
 
-    assert!(asked.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Exists)), "{asked:?}");
-    // That is once in an eighth of the time to live, as the crate would ping once in a seventh.
-    let due = began.elapsed().as_millis() / (ttl.ttl / 8).as_millis();
-    let beats = asked.iter().filter(|verb| **verb == Verb::Exists).count();
+    assert!(asked.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Sync)), "{asked:?}");
+    // That is once in a tenth of the time to live; the crate would ping once in a seventh.
+    let due = began.elapsed().as_millis() / (ttl.ttl / 10).as_millis();
+    let beats = asked.iter().filter(|verb| **verb == Verb::Sync).count();
     assert!(beats as u128 <= due + 1, "{beats} and not {due}: {asked:?}");
 }
 

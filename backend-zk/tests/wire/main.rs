@@ -78,25 +78,20 @@ scenes![
     nothing_is_said_of_a_write_that_is_not_so,
     what_a_server_does_not_know_is_unsupported,
     a_malformed_answer_is_an_error,
+    a_session_is_no_longer_than_its_last_connection_grants,
+    a_follower_without_its_leader_proves_nothing,
+    a_follower_that_goes_right_behind_its_answer_proves_no_more,
+    a_look_that_fails_says_nothing_of_the_commit,
+    a_lock_whose_looks_are_refused_leaves_no_ticket,
+    a_lock_whose_numbers_end_is_held_by_one,
+    a_client_outlives_that_it_is_not_accepted_for_a_while,
+    what_is_read_is_no_older_than_an_event,
     a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost,
     what_changes_around_the_read_is_told,
     what_changes_while_disconnected_is_told,
     a_server_without_lasting_watches_is_not_asked_for_ever,
     watches_outlive_many_connections,
-];
-
-// What is known to go wrong as yet: it runs when it is asked for by `--ignored`.
-scenes![
-    AWAITED:
-    a_session_is_no_longer_than_its_last_connection_grants,
-    a_look_that_fails_says_nothing_of_the_commit,
-    a_lock_whose_looks_are_refused_leaves_no_ticket,
-    a_lock_whose_numbers_end_is_held_by_one,
-    a_follower_without_its_leader_proves_nothing,
-    a_follower_that_goes_right_behind_its_answer_proves_no_more,
-    a_client_outlives_that_it_is_not_accepted_for_a_while,
-    what_is_read_is_no_older_than_an_event,
 ];
 
 fn main() -> ExitCode {
@@ -110,15 +105,11 @@ fn main() -> ExitCode {
     let mut trials = suite(1).trials("one");
     trials.extend(suite(3).trials("three"));
     trials.extend(SCENES.iter().map(|(name, act)| alone(&format!("scene::{name}"), *act)));
-    let awaited = |trial: Trial| trial.with_ignored_flag(true).with_kind("known to go wrong");
-    trials
-        .extend(AWAITED.iter().map(|(name, act)| awaited(alone(&format!("scene::{name}"), *act))));
-    trials.push(awaited(Trial::test("scene::answers_that_come_at_once_stop_nobody", || {
+    trials.push(Trial::test("scene::answers_that_come_at_once_stop_nobody", || {
         answers_that_come_at_once_stop_nobody();
         Ok(())
-    })));
-    let soak = alone("soak", || Box::pin(soak::whatever_happens_the_laws_are_kept()));
-    trials.push(awaited(soak));
+    }));
+    trials.push(alone("soak", || Box::pin(soak::whatever_happens_the_laws_are_kept())));
     let replay = alone("replay", || Box::pin(replay::the_peer_and_a_server_say_the_same()));
     trials.push(match Ensemble::missing() {
         None => replay,

@@ -74,6 +74,15 @@ impl Ensemble {
     ///
     /// As [`Ensemble::start`].
     pub fn start_apart(size: usize) -> Result<(Self, Peers), String> {
+        Self::start_apart_with(size, &[])
+    }
+
+    /// [`Ensemble::start_apart`] with more lines in each configuration, which override the usual ones.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ensemble::start`].
+    pub fn start_apart_with(size: usize, lines: &[&str]) -> Result<(Self, Peers), String> {
         let start = || {
             let ports = free_ports(size * 3)?;
             let own: Vec<_> = ports.chunks(3).map(|own| own[1..].to_vec()).collect();
@@ -81,7 +90,7 @@ impl Ensemble {
             let view = |from: usize, to: usize| {
                 if from == to { own[to].clone() } else { peers.ports(from, to) }
             };
-            let ensemble = Self::spawn(&ports, view, &[], &[])?;
+            let ensemble = Self::spawn(&ports, view, &[], lines)?;
             Ok((ensemble, peers))
         };
         if let Some(why) = Self::missing() {

@@ -87,7 +87,8 @@ pub enum Gap {
 pub enum Status {
     /// The store answers.
     Live {
-        /// Up to here the session certainly lives at the server, whatever happens.
+        /// Up to here the session certainly lives at the server, whatever happens: by
+        /// [`clock::now`](crate::clock::now), which counts the time in which the machine was suspended.
         until: Instant,
     },
     /// The store does not answer just now.

@@ -1,0 +1,113 @@
+//! Clients that reach one server only, and that server is cut off from the others.
+//!
+//! A ZooKeeper server that has lost its leader goes on serving its clients for `syncLimit` ticks, and a leader that has
+//! lost its followers goes on for about as long. What such a server answers must not make a session certain for
+//! longer than the others let it live.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use synod_conformance::fault::client::End;
+use synod_conformance::fault::entry::Op;
+use tokio::time::{Instant, sleep};
+
+use crate::scene::{Actor, PATIENCE, Scene, TTL, eventually};
+use crate::servers::SIZE;
+
+/// Which server is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cut {
+    Follower,
+    Leader,
+}
+
+/// With servers that give up on each other after two seconds: sessions that live for less than that, and for more.
+pub(crate) async fn follower(scene: &mut Scene) {
+    cut_off(scene, Cut::Follower, &[Duration::from_secs(1), TTL]).await;
+}
+
+pub(crate) async fn leader(scene: &mut Scene) {
+    cut_off(scene, Cut::Leader, &[Duration::from_secs(1), TTL]).await;
+}
+
+/// With ZooKeeper's stock settings, a tick of two seconds and a `syncLimit` of five ticks.
+pub(crate) async fn stock_follower(scene: &mut Scene) {
+    cut_off(scene, Cut::Follower, &STOCK_TTLS).await;
+}
+
+pub(crate) async fn stock_leader(scene: &mut Scene) {
+    cut_off(scene, Cut::Leader, &STOCK_TTLS).await;
+}
+
+/// The shortest session of the stock settings, and longer ones up to the default.
+const STOCK_TTLS: [Duration; 3] =
+    [Duration::from_secs(4), Duration::from_secs(5), Duration::from_secs(10)];
+
+async fn cut_off(scene: &mut Scene, cut: Cut, ttls: &[Duration]) {
+    let leader = scene.leader().await;
+    let server = if cut == Cut::Leader { leader } else { (leader + 1) % SIZE };
+    // The other follower: it stays with the majority in both cases.
+    let witness = only(scene, (leader + 2) % SIZE);
+    open(&witness, PATIENCE).await;
+    let mut holders = Vec::new();
+    for ttl in ttls {
+        let holder = only(scene, server);
+        open(&holder, *ttl).await;
+        holder.done(holder.ephemeral(&node(*ttl))).await;
+        holders.push((*ttl, holder));
+    }
+    // Heartbeats are answered, so that the sessions are as certain as they get.
+    sleep(ttls[0]).await;
+    for (ttl, holder) in &holders {
+        assert_eq!(holder.believes().as_deref(), Some("live"), "{ttl:?}");
+    }
+
+    scene.part(server);
+
+    // The others end the sessions. Nothing else does: no client closes its session or is killed.
+    let ended = holders.iter().map(async |(ttl, holder)| {
+        sees_gone(&witness, &node(*ttl)).await;
+        eventually("the holder knows", async || holder.believes().as_deref() == Some("lost")).await;
+    });
+    join_all(ended).await;
+
+    scene.join(server);
+    for (ttl, holder) in &holders {
+        holder.pipe.only(None);
+        open(holder, *ttl).await;
+        holder.done(holder.ephemeral(&format!("{} again", node(*ttl)))).await;
+    }
+}
+
+/// Waits until the session's node is gone. Servers that lost their leader need many seconds for an election while the old one
+/// is cut off, and more than one attempt.
+async fn sees_gone(witness: &Actor, path: &str) {
+    let end = Instant::now() + PATIENCE * 4;
+    loop {
+        match witness.read(path, false).await {
+            End::Ok(answer) if answer.nodes.is_empty() => return,
+            End::Fail(why) if why.starts_with("SessionLost") => open(witness, PATIENCE).await,
+            _ => assert!(Instant::now() < end, "{path} is still there"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Opens a session. An attempt lasts no longer than the session's time to live, which may be too short on a busy machine.
+async fn open(actor: &Actor, ttl: Duration) {
+    let ttl = u64::try_from(ttl.as_millis()).expect("short");
+    let opened = async || matches!(actor.call(Op::Open { ttl }).await, End::Ok(_));
+    eventually("a session is opened", opened).await;
+}
+
+fn node(ttl: Duration) -> String {
+    format!("d/{}ms", ttl.as_millis())
+}
+
+/// A client that reaches this server only, and has no session yet.
+fn only(scene: &mut Scene, server: usize) -> Arc<Actor> {
+    let actor = scene.process();
+    actor.pipe.only(Some(server));
+    actor
+}
