@@ -8,6 +8,8 @@ use secrecy::{ExposeSecret as _, SecretString};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 
+use crate::registry;
+
 /// Where a store is: `mem://`, `zk://host:2181,host:2181/app?session=10s`, `etcds://user:password@host:2379`.
 ///
 /// `Display` and `Debug` hide the password.
@@ -36,6 +38,8 @@ pub enum Scheme {
         /// Whether it is `etcds`.
         tls: bool,
     },
+    /// The scheme of a store that this program added with [`register`](crate::register).
+    Registered(&'static str),
 }
 
 /// Who we are to a store.
@@ -62,7 +66,8 @@ impl Address {
         self.scheme
     }
 
-    /// The servers, each `host:port` or `host`; for memory, the store's name or nothing.
+    /// The servers, each `host:port` or `host`; for memory, the store's name or nothing; for a registered store,
+    /// what stands there between commas, if anything does.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
@@ -83,7 +88,7 @@ impl Address {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid(KINDS))?;
+        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid(kinds()))?;
         let scheme = Scheme::parse(scheme)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = match rest.find('/') {
@@ -109,27 +114,46 @@ impl Address {
     }
 }
 
-const KINDS: &str = "a store's URL starts with mem://, zk://, zks://, etcd:// or etcds://";
+/// How URLs of stores start, those of registered stores included.
+fn kinds() -> String {
+    const OWN: &str = "a store's URL starts with mem://, zk://, zks://, etcd:// or etcds://";
+    match registry::schemes() {
+        registered if registered.is_empty() => OWN.to_owned(),
+        registered => format!("{OWN}; this program adds {}://", registered.join("://, ")),
+    }
+}
 
 impl Scheme {
     fn parse(text: &str) -> Result<Self> {
-        Ok(match text {
+        Self::built_in(text)
+            .or_else(|| registry::scheme(text).map(Self::Registered))
+            .ok_or_else(|| invalid(kinds()))
+    }
+
+    pub(crate) fn built_in(text: &str) -> Option<Self> {
+        Some(match text {
             "mem" => Self::Mem,
             "zk" => Self::ZooKeeper { tls: false },
             "zks" => Self::ZooKeeper { tls: true },
             "etcd" => Self::Etcd { tls: false },
             "etcds" => Self::Etcd { tls: true },
-            _ => return Err(invalid(KINDS)),
+            _ => return None,
         })
     }
 
-    /// The feature of this crate that switches it on.
-    pub fn feature(self) -> &'static str {
+    /// The feature of this crate that switches it on; none for a registered store.
+    pub fn feature(self) -> Option<&'static str> {
         match self {
-            Self::Mem => "mem",
-            Self::ZooKeeper { .. } => "zookeeper",
-            Self::Etcd { .. } => "etcd",
+            Self::Mem => Some("mem"),
+            Self::ZooKeeper { .. } => Some("zookeeper"),
+            Self::Etcd { .. } => Some("etcd"),
+            Self::Registered(_) => None,
         }
+    }
+
+    /// Whether what follows a colon in a host is a port. What it is to a registered store, the store decides.
+    fn has_ports(self) -> bool {
+        matches!(self, Self::ZooKeeper { .. } | Self::Etcd { .. })
     }
 
     /// Whether it talks TLS.
@@ -145,12 +169,13 @@ impl Scheme {
             Self::ZooKeeper { tls: true } => "zks",
             Self::Etcd { tls: false } => "etcd",
             Self::Etcd { tls: true } => "etcds",
+            Self::Registered(scheme) => scheme,
         }
     }
 }
 
 fn parse_hosts(scheme: Scheme, text: &str) -> Result<Vec<String>> {
-    if scheme == Scheme::Mem && text.is_empty() {
+    if matches!(scheme, Scheme::Mem | Scheme::Registered(_)) && text.is_empty() {
         return Ok(Vec::new());
     }
     let hosts: Vec<String> = text.split(',').map(decode).collect::<Result<_>>()?;
@@ -171,7 +196,7 @@ fn check_host(scheme: Scheme, host: &str) -> Result<()> {
         return Err(invalid("a host holds no spaces and no control characters"));
     }
     let port = match host.rsplit_once(':') {
-        Some((_, port)) if scheme != Scheme::Mem && !host.ends_with(']') => port,
+        Some((_, port)) if scheme.has_ports() && !host.ends_with(']') => port,
         _ => return Ok(()),
     };
     match port.parse::<u16>() {

@@ -10,9 +10,11 @@ mod config;
 #[cfg(all(doctest, feature = "mem"))]
 mod examples;
 mod plan;
+mod registry;
 
 pub use address::{Address, Credentials, Scheme};
 pub use config::{Config, Tls};
+pub use registry::{Opening, register};
 pub use synod_core::client::{Client, ClientOptions, ClientWatch, Connection};
 pub use synod_core::error::{Effect, Error, ErrorKind, Result};
 pub use synod_core::name::Name;

@@ -14,6 +14,7 @@ use synod_core::store::{Backend, SessionOptions};
 use crate::address::{Address, Credentials, Scheme, invalid};
 use crate::backend;
 use crate::config::{Config, Tls};
+use crate::registry;
 
 /// What to open, how, and where in it.
 pub(crate) struct Plan {
@@ -95,6 +96,7 @@ impl Target {
             Scheme::Mem => backend::mem(self),
             Scheme::ZooKeeper { .. } => backend::zookeeper(self),
             Scheme::Etcd { .. } => backend::etcd(self),
+            Scheme::Registered(scheme) => registry::open(scheme, self),
         }
     }
 
@@ -151,7 +153,7 @@ fn once<T>(what: &str, config: Option<T>, url: Option<T>) -> Result<Option<T>> {
 
 fn tls(scheme: Scheme, tls: Option<Tls>) -> Result<Tls> {
     match tls {
-        Some(_) if !scheme.is_secure() => Err(invalid(format!(
+        Some(_) if !may_use_tls(scheme) => Err(invalid(format!(
             "there are TLS files, and {}:// does not use TLS; write zks:// or etcds://",
             scheme.as_str()
         ))),
@@ -160,6 +162,11 @@ fn tls(scheme: Scheme, tls: Option<Tls>) -> Result<Tls> {
         }
         tls => Ok(tls.unwrap_or_default()),
     }
+}
+
+/// A registered store that does not use TLS refuses the files when it is opened.
+fn may_use_tls(scheme: Scheme) -> bool {
+    scheme.is_secure() || matches!(scheme, Scheme::Registered(_))
 }
 
 impl fmt::Debug for Plan {

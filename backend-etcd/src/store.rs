@@ -130,17 +130,23 @@ impl Store for EtcdStore {
 
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
-        self.alive("read", false, self.reader.read(&query)).await
+        let read = self.alive("read", false, self.reader.read(&query)).await;
+        read.map_err(|error| error.or_at(&query.path))
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
         query.validate()?;
-        self.alive("observe", false, self.watch(query)).await
+        let path = query.path.clone();
+        let observed = self.alive("observe", false, self.watch(query)).await;
+        observed.map_err(|error| error.or_at(&path))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
-        self.alive("commit", true, self.writer.commit(txn)).await
+        // It was validated: there is a first operation.
+        let first = txn.ops[0].path().clone();
+        let committed = self.alive("commit", true, self.writer.commit(txn)).await;
+        committed.map_err(|error| error.or_at(&first))
     }
 
     async fn close(&self) -> Result<()> {

@@ -40,6 +40,8 @@ enum Etcd {
 #[derive(Clone, Debug)]
 struct Linked {
     servers: &'static Cluster,
+    /// The link of the next session.
+    next: Arc<Mutex<Option<Link>>>,
     pipes: Arc<Mutex<BTreeMap<SessionId, Arc<Pipe>>>>,
 }
 
@@ -58,7 +60,7 @@ impl Etcd {
             let backend = EtcdBackend::new(options(&servers)).map_err(|error| error.to_string())?;
             return Ok(Self::Alone(Alone { servers, backend }));
         }
-        Ok(Self::Linked(Linked { servers, pipes: Arc::default() }))
+        Ok(Self::Linked(Linked { servers, next: Arc::default(), pipes: Arc::default() }))
     }
 
     fn servers(&self) -> &Cluster {
@@ -83,6 +85,8 @@ fn options(servers: &Cluster) -> EtcdOptions {
 impl Backend for Linked {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>, Error> {
         let pipe = Pipe::start(&self.servers.addresses()).expect("free ports");
+        let next = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        pipe.set(next.unwrap_or(Link::Open));
         let hosts = EtcdOptions::new(pipe.addresses().iter().map(ToString::to_string));
         let store = EtcdBackend::new(hosts)?.open(options).await?;
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -103,7 +107,7 @@ impl Harness for Etcd {
     fn profile(&self) -> Profile {
         Profile::new(Duration::from_secs(1), Duration::from_secs(10))
             .crowd(3_000)
-            .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links])
+            .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links, Ability::Openings])
             .offers(ALONE)
             .lacks(
                 Ability::SequenceEnd,
@@ -120,6 +124,11 @@ impl Harness for Etcd {
         let Self::Linked(linked) = self else { panic!("servers of one's own have no links") };
         let pipes = linked.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         pipes[&session].set(link);
+    }
+
+    async fn link_next(&self, link: Link) {
+        let Self::Linked(linked) = self else { panic!("servers of one's own have no links") };
+        *linked.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(link);
     }
 
     async fn watches(&self) -> usize {
@@ -163,8 +172,10 @@ fn main() -> ExitCode {
     let suite = |servers: &'static Servers| {
         Suite::by_need(move |needs| Etcd::start(servers, needs)).at_once(AT_ONCE)
     };
-    if let (true, Err(why)) = (required(), &*ONE) {
-        panic!("{why}");
+    for servers in [&ONE, &THREE] {
+        if let (true, Err(why)) = (required(), &**servers) {
+            panic!("{why}");
+        }
     }
     Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE))])
 }

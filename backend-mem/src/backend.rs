@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use synod_core::clock;
-use synod_core::error::Result;
+use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Backend, Change, SessionId, SessionOptions, Store, clamp_ttl};
+use synod_core::store::{Backend, Change, Gap, SessionId, SessionOptions, Store, clamp_ttl};
 use tokio::sync::Notify;
 
-use crate::link::{Link, Weather};
+use crate::link::{Link, Way, Weather};
 use crate::post::Post;
 use crate::session::MemStore;
 use crate::world::World;
@@ -47,9 +47,28 @@ pub struct MemBackend(Arc<Shared>);
 /// What the sessions of one store share.
 pub(crate) struct Shared {
     world: Mutex<World>,
+    pub(crate) buffers: Buffers,
+    /// What its sessions say that it cannot do.
+    pub(crate) gaps: &'static [Gap],
     links: Mutex<BTreeMap<SessionId, Weak<Link>>>,
+    /// The weather of the next session, from before its opening.
+    next_weather: Mutex<Option<Weather>>,
     /// Rings when something may end earlier than it did before.
     pub(crate) sooner: Notify,
+}
+
+/// How much a store keeps for a reader or a link that is slow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffers {
+    /// Events in one watch.
+    pub(crate) events: usize,
+    /// Messages for one link that lets nothing through.
+    pub(crate) messages: usize,
+}
+
+impl Buffers {
+    const USUAL: Self = Self { events: 4_096, messages: 4_096 };
+    const SMALL: Self = Self { events: 1, messages: 1 };
 }
 
 /// How much there is in a store: all of it goes back when what needs it is gone.
@@ -67,9 +86,28 @@ pub struct Census {
 impl MemBackend {
     /// A new, empty store that nobody else has.
     pub fn new() -> Self {
+        Self::with(Buffers::USUAL, &[])
+    }
+
+    /// [`MemBackend::new`] that does as little as the contract allows: a watch keeps one event, and a link that
+    /// lets nothing through one message; more are replaced by a [`Resync`](synod_core::store::Event::Resync).
+    /// It keeps no nodes with a time to live.
+    pub fn minimal() -> Self {
+        Self::with(Buffers::SMALL, &[Gap::TtlNodes])
+    }
+
+    /// Whether it is [`minimal`](MemBackend::minimal).
+    pub fn is_minimal(&self) -> bool {
+        !self.0.gaps.is_empty()
+    }
+
+    fn with(buffers: Buffers, gaps: &'static [Gap]) -> Self {
         Self(Arc::new(Shared {
             world: Mutex::new(World::new()),
+            buffers,
+            gaps,
             links: Mutex::default(),
+            next_weather: Mutex::default(),
             sooner: Notify::new(),
         }))
     }
@@ -99,6 +137,11 @@ impl MemBackend {
         if let Some(link) = self.0.links().get(&id).and_then(Weak::upgrade) {
             link.set(weather);
         }
+    }
+
+    /// Changes what lies between the store and the session that is opened next, its opening included.
+    pub fn set_next_weather(&self, weather: Weather) {
+        *self.0.next_weather.lock().unwrap_or_else(PoisonError::into_inner) = Some(weather);
     }
 
     /// Lets the sequences of a directory that exists go on from `next`.
@@ -133,9 +176,31 @@ impl Shared {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn remember(&self, id: SessionId, link: &Arc<Link>) {
+        let mut links = self.links();
+        links.retain(|_, link| link.strong_count() > 0);
+        links.insert(id, Arc::downgrade(link));
+    }
+
+    fn take_next_weather(&self) -> Option<Weather> {
+        self.next_weather.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
     fn links(&self) -> MutexGuard<'_, BTreeMap<SessionId, Weak<Link>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Takes a step of an opening across its link.
+async fn cross(link: &Link, way: Way, limit: Duration) -> Result<()> {
+    if link.is_clear() {
+        return Ok(());
+    }
+    let crossed = clock::timeout(limit, link.cross(way)).await;
+    crossed.map_err(|_elapsed| {
+        Error::new(ErrorKind::Unreachable, "opening a session")
+            .because("the memory store did not answer within the session's time to live")
+    })
 }
 
 #[async_trait]
@@ -144,13 +209,15 @@ impl Backend for MemBackend {
         let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
         let sent = clock::now();
         let link = Arc::new(Link::new());
-        let post = Arc::new(Post::new(link.clone()));
-        let id = self.0.world().open(ttl, Some(post.clone()), sent);
-        let mut links = self.0.links();
-        links.retain(|_, link| link.strong_count() > 0);
-        links.insert(id, Arc::downgrade(&link));
-        drop(links);
+        if let Some(weather) = self.0.take_next_weather() {
+            link.set(weather);
+        }
+        let post = Arc::new(Post::new(link.clone(), self.0.buffers.messages));
+        cross(&link, Way::There, ttl).await?;
+        let id = self.0.world().open(ttl, Some(post.clone()), clock::now());
+        self.0.remember(id, &link);
         self.0.sooner.notify_waiters();
+        cross(&link, Way::Back, ttl).await.map_err(Error::with_unknown_effect)?;
         Ok(Box::new(MemStore::start(self.0.clone(), (link, post), id, ttl, sent)))
     }
 }

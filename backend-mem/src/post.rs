@@ -8,14 +8,12 @@ use tokio::sync::Notify;
 
 use crate::link::{Link, Way};
 
-/// How many letters wait for a link that lets nothing through. Whoever is behind by more than that
-/// is told to read again.
-const WAITING: usize = 4_096;
-
 /// The way of the events of one session.
 #[derive(Debug)]
 pub(crate) struct Post {
     link: Arc<Link>,
+    /// How many messages wait for a link that lets nothing through. A watch that is behind by more gets a resync.
+    most: usize,
     waiting: Mutex<VecDeque<(Feed, Letter)>>,
     came: Notify,
 }
@@ -27,8 +25,8 @@ enum Letter {
 }
 
 impl Post {
-    pub(crate) fn new(link: Arc<Link>) -> Self {
-        Self { link, waiting: Mutex::default(), came: Notify::new() }
+    pub(crate) fn new(link: Arc<Link>, most: usize) -> Self {
+        Self { link, most, waiting: Mutex::default(), came: Notify::new() }
     }
 
     /// Tells a watch of what one commit did: at once if the link is clear, or behind whatever waits.
@@ -38,7 +36,7 @@ impl Post {
             let _heard = feed.send_all(changes);
             return;
         }
-        if waiting.len() >= WAITING {
+        if waiting.len() >= self.most {
             give_up(&mut waiting);
         }
         waiting.push_back((feed.clone(), Letter::News(changes)));
@@ -90,6 +88,8 @@ mod tests {
     use super::*;
     use crate::link::Weather;
 
+    const WAITING: usize = 64;
+
     fn news() -> Vec<Change> {
         vec![Change::new(Path::new("/a").expect("valid"), Kind::Updated)]
     }
@@ -101,7 +101,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_crosses_a_cut_and_everything_comes_in_order_after_it() {
         let link = Arc::new(Link::new());
-        let post = Post::new(link.clone());
+        let post = Post::new(link.clone(), WAITING);
         let (feed, mut watch) = Feed::new(8);
         post.send(&feed, news());
         assert_eq!(told(&mut watch).len(), 1);
@@ -123,7 +123,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_is_too_far_behind_reads_again() {
         let link = Arc::new(Link::new());
-        let post = Post::new(link.clone());
+        let post = Post::new(link.clone(), WAITING);
         let (near, mut near_watch) = Feed::new(WAITING * 2);
         let (far, mut far_watch) = Feed::new(WAITING * 2);
         link.set(Weather::CUT);

@@ -22,9 +22,6 @@ use crate::post::Post;
 use crate::watches::WatchId;
 use crate::world::SessionOver;
 
-/// How many events a watch keeps for a reader who is slow.
-const EVENTS: usize = 4_096;
-
 /// One session on a store in memory.
 pub(crate) struct MemStore {
     info: SessionInfo,
@@ -56,7 +53,9 @@ impl MemStore {
             // Ends with the life of the session: the post alone never does.
             let _first = select(pin!(to_store), pin!(to_session.carry())).await;
         });
-        let info = SessionInfo::new(id, ttl, Limits::default());
+        let mut limits = Limits::default();
+        limits.gaps = shared.gaps.to_vec();
+        let info = SessionInfo::new(id, ttl, limits);
         Self { info, shared, link, life, _heart: heart }
     }
 
@@ -119,12 +118,16 @@ impl Store for MemStore {
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
         let id = self.info.id;
-        self.ask("read", move |shared, now| shared.world().read(id, &query, now)).await
+        let path = query.path.clone();
+        let read = self.ask("read", move |shared, now| shared.world().read(id, &query, now)).await;
+        read.map_err(|error| error.or_at(&path))
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
         query.validate()?;
-        let (feed, watch) = if query.once { Feed::once() } else { Feed::new(EVENTS) };
+        let path = query.path.clone();
+        let (feed, watch) =
+            if query.once { Feed::once() } else { Feed::new(self.shared.buffers.events) };
         let (id, life) = (self.info.id, self.life.clone());
         let observe = move |shared: &Shared, now| {
             let (view, watch) = shared.world().observe(id, &query, feed.clone(), now)?;
@@ -134,7 +137,8 @@ impl Store for MemStore {
             life.keep(watch, feed);
             Ok((view, watch))
         };
-        let (view, id) = self.ask("observe", observe).await?;
+        let observed = self.ask("observe", observe).await;
+        let (view, id) = observed.map_err(|error| error.or_at(&path))?;
         let (shared, life) = (self.shared.clone(), self.life.clone());
         Ok((view, watch.with_guard(Unwatch { shared, life, watch: id })))
     }
@@ -142,6 +146,7 @@ impl Store for MemStore {
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
         let id = self.info.id;
+        let first = txn.ops[0].path().clone();
         let commit = move |shared: &Shared, now| {
             let mut world = shared.world();
             let before = world.next_end();
@@ -151,7 +156,7 @@ impl Store for MemStore {
             }
             outcome
         };
-        self.ask("commit", commit).await
+        self.ask("commit", commit).await.map_err(|error| error.or_at(&first))
     }
 
     async fn close(&self) -> Result<()> {

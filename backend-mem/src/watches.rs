@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use synod_core::path::Path;
-use synod_core::store::{Change, Detail, Feed, Kind, Query, Revision, Scope, SessionId};
+use synod_core::store::{Change, Feed, Query, Revision, Scope, SessionId};
 
 use crate::apply::Effect;
 use crate::post::Post;
@@ -35,16 +35,7 @@ struct Watching {
 
 /// Whether a watch of `query`, found at one of the paths that concern `effect`, is to be told of it.
 pub(crate) fn covers(query: &Query, effect: &Effect) -> bool {
-    let own = effect.path == query.path;
-    match query.scope {
-        Scope::Node => own && (effect.kind == Kind::Deleted || !query.is_until_gone()),
-        Scope::Children => {
-            effect.path.parent_str() == Some(query.path.as_str())
-                && effect.path.name().starts_with(&query.prefix)
-                && (query.detail == Detail::Data || effect.kind != Kind::Updated)
-        }
-        Scope::Subtree => own || effect.path.is_below(&query.path),
-    }
+    query.covers(&effect.path, effect.kind)
 }
 
 impl Watches {

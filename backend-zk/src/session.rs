@@ -68,7 +68,7 @@ impl Store for ZkStore {
 
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
-        let client = self.wire.client("read")?;
+        let client = self.wire.client("read").map_err(|error| error.at(&query.path))?;
         let view = read_through(&self.wire, &client, &query).await;
         let (view, _) = view.map_err(|said| said.translate("read", Sort::Read).at(&query.path))?;
         Ok(view)
@@ -76,7 +76,8 @@ impl Store for ZkStore {
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
         query.validate()?;
-        self.hub.observe(query).await
+        let path = query.path.clone();
+        self.hub.observe(query).await.map_err(|error| error.or_at(&path))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
@@ -84,10 +85,8 @@ impl Store for ZkStore {
             ErrorKind::Unsupported => error.because(NO_TTL_NODES),
             _ => error,
         })?;
-        commit(&self.hub, &txn).await.map_err(|error| match (&txn.ops[..], error.path()) {
-            ([alone], None) => error.at(alone.path()),
-            _ => error,
-        })
+        // It was validated: there is a first operation.
+        commit(&self.hub, &txn).await.map_err(|error| error.or_at(txn.ops[0].path()))
     }
 
     async fn close(&self) -> Result<()> {

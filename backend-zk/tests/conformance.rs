@@ -5,12 +5,14 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use synod_conformance::fault::{self, entry::Fact};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::required;
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
-use synod_core::store::{Backend, SessionId};
+use synod_core::path::Path;
+use synod_core::store::{Backend, Change, Kind, Revision, SessionId};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
 type Servers = LazyLock<Result<Ensemble, String>>;
@@ -47,9 +49,10 @@ impl Harness for ZooKeeper {
     fn profile(&self) -> Profile {
         Profile::new(Duration::from_millis(1_500), Duration::from_secs(10))
             .crowd(3_000)
-            .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links])
+            .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links, Ability::Openings])
             .offers(&[Ability::WatchCount, Ability::TaskCount])
-            .lacks(Ability::Truth, "the servers' logs are not read")
+            .offers(&[Ability::Truth])
+            .lacks(Ability::SequenceEnd, "no server lets a directory's counter be set")
     }
 
     async fn expire(&self, session: SessionId) {
@@ -58,6 +61,25 @@ impl Harness for ZooKeeper {
 
     async fn link(&self, session: SessionId, link: Link) {
         self.links.set(session, link);
+    }
+
+    async fn link_next(&self, link: Link) {
+        self.links.set_next(link);
+    }
+
+    /// A majority of the servers has every write that was answered in its log.
+    async fn truth(&self) -> Vec<Change> {
+        let facts = self.servers.facts().expect("the servers' logs can be read");
+        let change = |fact: Fact| {
+            let kind = match fact.kind {
+                fault::entry::Kind::Created => Kind::Created,
+                fault::entry::Kind::Updated => Kind::Updated,
+                fault::entry::Kind::Deleted => Kind::Deleted,
+            };
+            let path = Path::new(&fact.path).ok()?;
+            Some(Change::new(path, kind).at(Revision::new(fact.revision)))
+        };
+        facts.into_iter().filter_map(change).collect()
     }
 
     async fn watches(&self) -> usize {
@@ -69,8 +91,10 @@ fn main() -> ExitCode {
     let suite = |servers: &'static Servers| {
         Suite::fallible(move || ZooKeeper::start(servers)).at_once(AT_ONCE)
     };
-    if let (true, Err(why)) = (required(), &*ONE) {
-        panic!("{why}");
+    for servers in [&ONE, &THREE] {
+        if let (true, Err(why)) = (required(), &**servers) {
+            panic!("{why}");
+        }
     }
     Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE))])
 }

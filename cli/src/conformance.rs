@@ -50,10 +50,11 @@ fn try_all(common: &Common, only: Option<&str>) -> Result<(), Failure> {
 fn suite(url: &str) -> Result<Suite, Failure> {
     let config = Config::new(url)?;
     let backend = config.backend()?;
-    Ok(match config.url.scheme() {
-        Scheme::Mem => Suite::new(Memory::new).on_paused_time(),
-        _ => Suite::new(move || AnyStore(backend.clone())),
-    })
+    if config.url.scheme() == Scheme::Mem {
+        return Ok(Suite::new(Memory::new).on_paused_time());
+    }
+    let store = AnyStore::of(backend)?;
+    Ok(Suite::new(move || store.clone()))
 }
 
 #[derive(Default)]

@@ -4,11 +4,13 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::sleep;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use synod_conformance::limit::{at_limit, limited, waits_for};
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::required;
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
@@ -20,6 +22,9 @@ static ETCD: LazyLock<Result<Server, String>> =
 
 /// How often something is looked for before it is taken for not there.
 const LOOKS: usize = 3_000;
+
+/// How long one scene may take, however slow the machine is. One that hangs ends with what it waits for.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// A store that runs.
 enum Server {
@@ -64,7 +69,12 @@ impl Server {
     }
 
     fn output(&self, arguments: &[&str]) -> Output {
-        self.synod(arguments).output().expect("it starts")
+        let mut command = self.synod(arguments);
+        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = piped.spawn().expect("it starts");
+        let _leash = Leash::of(&child);
+        waits_for(format_args!("the end of synod {arguments:?}"));
+        child.wait_with_output().expect("it was started")
     }
 
     /// The exit code of a command that runs to its end.
@@ -93,19 +103,22 @@ fn text(bytes: &[u8]) -> String {
 struct Running {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
+    _leash: Leash,
 }
 
 impl Running {
     fn start(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+        let leash = Leash::of(&child);
         let said = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, said }
+        Self { child, said, _leash: leash }
     }
 
     /// The next line that it says; empty at the end.
     fn line(&mut self) -> String {
         let mut line = String::new();
+        waits_for(format_args!("a line of process {}", self.child.id()));
         self.said.read_line(&mut line).expect("text");
         line.trim().to_owned()
     }
@@ -121,6 +134,7 @@ impl Running {
 
     fn ends_with(mut self, code: i32) {
         drop(self.child.stdin.take());
+        waits_for(format_args!("the end of process {}, with code {code}", self.child.id()));
         let status = self.child.wait().expect("it was started");
         assert_eq!(status.code(), Some(code), "{status:?}");
     }
@@ -129,6 +143,32 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         let _ended = self.child.kill().and_then(|()| self.child.wait()).is_ok();
+    }
+}
+
+/// Kills a process if its scene reaches the limit while this exists. What waits for the process then ends too.
+struct Leash(Arc<AtomicU32>);
+
+impl Leash {
+    fn of(child: &Child) -> Self {
+        let id = Arc::new(AtomicU32::new(child.id()));
+        let held = id.clone();
+        at_limit(move || {
+            let id = held.load(Ordering::SeqCst);
+            if id != GONE {
+                signal("KILL", id);
+            }
+        });
+        Self(id)
+    }
+}
+
+/// In the place of the id of a process that ended: another process may have its id by now.
+const GONE: u32 = 0;
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.store(GONE, Ordering::SeqCst);
     }
 }
 
@@ -145,6 +185,7 @@ fn runs(process: u32) -> bool {
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    waits_for(what);
     for _ in 0..LOOKS {
         if holds() {
             return;
@@ -266,10 +307,8 @@ fn a_command_is_ended_when_the_lock_is_lost(on: &Server) {
 
     // The store is gone: the command ends before its session can have.
     let mut own = on.another();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
-    command.env("SYNOD_STORE", own.url()).args(["lock", "/lost", "--"]);
     let script = "trap '' TERM; sh -c 'echo $$; exec sleep 1000' & echo $$; wait";
-    let mut held = Running::start(command.args(["sh", "-c", script]));
+    let mut held = Running::start(&mut own.synod(&["lock", "/lost", "--", "sh", "-c", script]));
     let (one, two) = (held.number(), held.number());
     own.kill();
     held.ends_with(76);
@@ -312,11 +351,15 @@ fn one_leads_and_the_next_after_him(on: &Server) {
     assert_eq!(text(&on.output(&["inspect", "/elect"]).stdout), "/elect: free");
 }
 
-/// Types into a terminal of its own: a line for the command to read, then Ctrl-C.
+/// Types into a terminal of its own: a line for the command to read, then Ctrl-C. The terminal's signals must not be
+/// ignored: a background job of a shell without job control starts with SIGINT and SIGQUIT ignored, and its children
+/// inherit that.
 const TYPIST: &str = r#"
-import os, pty, sys
+import os, pty, signal, sys
 pid, terminal = pty.fork()
 if pid == 0:
+    for one in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_DFL)
     os.execvp(sys.argv[1], sys.argv[1:])
 def until(word):
     said = b""
@@ -348,6 +391,8 @@ fn a_command_has_the_terminal(on: &Server) {
     ]);
     let mut typed = String::new();
     let mut child = python.stdout(Stdio::piped()).spawn().expect("python3 is there");
+    let _leash = Leash::of(&child);
+    waits_for("the command to end by the interrupt that was typed");
     let out = child.stdout.as_mut().expect("it is piped");
     out.read_to_string(&mut typed).expect("text");
     assert!(child.wait().expect("it was started").success());
@@ -411,8 +456,8 @@ fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
     let trial = |(scene, play): &Scene| {
         let play = *play;
         let trial = Trial::test(format!("{name}::{scene}"), move || {
-            play(server.as_ref().map_err(Clone::clone)?);
-            Ok::<(), Failed>(())
+            let server = server.as_ref().map_err(Clone::clone)?;
+            limited(LIMIT, move || play(server)).map_err(Failed::from)
         });
         match &missing {
             Some(why) if !required() || !compiled => {

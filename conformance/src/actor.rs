@@ -155,6 +155,15 @@ impl Actor {
         stat(self.commit(Txn::new().set(path, data, Expect::Any)).await)
     }
 
+    /// Creates the node, or sets it if it is there.
+    pub(crate) async fn make_or_set(&self, path: &Path, data: impl Into<Bytes>) -> Stat {
+        if self.exists(path).await {
+            self.set(path, data).await
+        } else {
+            self.create(path, data).await
+        }
+    }
+
     pub(crate) async fn delete(&self, path: &Path) {
         let _done = self.commit(Txn::new().delete(path, Expect::Any)).await;
     }

@@ -33,6 +33,12 @@ pub trait Harness: Debug + Send + Sync + 'static {
         unreachable!("{session} cannot have a link {link:?}: the profile does not offer it");
     }
 
+    /// Gives the next session that is opened this link, from before its opening on. For
+    /// [`Ability::Openings`].
+    async fn link_next(&self, link: Link) {
+        unreachable!("the next session cannot have a link {link:?}: the profile does not offer it");
+    }
+
     /// How many watches the server keeps, for everybody. For [`Ability::WatchCount`].
     async fn watches(&self) -> usize {
         unreachable!("watches cannot be counted: the profile does not offer it");
@@ -61,6 +67,11 @@ pub enum Ability {
     TtlNodes,
     /// Links can be cut and slowed: [`Harness::link`].
     Links,
+    /// The opening of a session can be slowed: [`Harness::link_next`].
+    Openings,
+    /// Directories of more than 65,536 children are made in the time that a case has: offered by a
+    /// [`Profile::crowd`] of more than that.
+    Crowd,
     /// The server's watches can be counted: [`Harness::watches`].
     WatchCount,
     /// What was really committed is known: [`Harness::truth`].
@@ -78,6 +89,8 @@ impl Ability {
         Self::Expiry,
         Self::TtlNodes,
         Self::Links,
+        Self::Openings,
+        Self::Crowd,
         Self::WatchCount,
         Self::Truth,
         Self::SequenceEnd,
@@ -90,6 +103,8 @@ impl Ability {
             Self::Expiry => "sessions cannot be ended at the server",
             Self::TtlNodes => "no nodes with a time to live",
             Self::Links => "links cannot be cut or slowed",
+            Self::Openings => "the opening of a session cannot be slowed",
+            Self::Crowd => "the largest directory that is made has no more than 65,536 children",
             Self::WatchCount => "the server's watches cannot be counted",
             Self::Truth => "what was really committed is not known",
             Self::SequenceEnd => "a directory cannot be brought near its last sequence",
@@ -128,11 +143,14 @@ pub struct Profile {
     pub ttl: Duration,
     /// How long a case waits for what must happen in the end. Scale it with the machine.
     pub patience: Duration,
-    /// How many children a crowded directory has. More than 65,536 is a test of something.
+    /// How many children the largest directory has.
     pub crowd: usize,
     offers: Vec<Ability>,
     lacks: Vec<(Ability, Cow<'static, str>)>,
 }
+
+/// Where stores and clients have had limits of their own.
+const PAGE: usize = 65_536;
 
 impl Profile {
     /// Sessions of `ttl`, waits of up to `patience`, and no abilities yet.
@@ -167,7 +185,11 @@ impl Profile {
 
     /// Whether this ability is offered.
     pub fn can(&self, ability: Ability) -> bool {
-        self.offers.contains(&ability) && !self.lacks.iter().any(|(lacking, _)| *lacking == ability)
+        let offered = match ability {
+            Ability::Crowd => self.crowd > PAGE,
+            _ => self.offers.contains(&ability),
+        };
+        offered && !self.lacks.iter().any(|(lacking, _)| *lacking == ability)
     }
 }
 
@@ -192,5 +214,8 @@ mod tests {
             profile.obstacle(&[Ability::Links]).as_deref(),
             Some("links cannot be cut or slowed")
         );
+        assert_eq!(profile.obstacle(&[Ability::Crowd]), None);
+        let small = profile.crowd(65_536).obstacle(&[Ability::Crowd]);
+        assert!(small.is_some_and(|why| why.contains("65,536")));
     }
 }

@@ -62,6 +62,7 @@ pub mod fault;
 pub mod harness;
 pub mod history;
 pub mod law;
+pub mod limit;
 pub mod run;
 pub mod server;
 pub mod wrong;

@@ -15,6 +15,7 @@ use tokio::time::sleep;
 
 use crate::case::{Case, cases};
 use crate::harness::{Ability, Harness};
+use crate::limit::{last_step, limited};
 use crate::world::World;
 
 mod panics;
@@ -29,6 +30,9 @@ pub struct Suite {
     hang: Duration,
     at_once: Option<usize>,
 }
+
+/// How long a case may block its thread, as a deadlock does: every other wait of a case ends sooner, by itself.
+const BLOCKED: Duration = Duration::from_secs(30 * 60);
 
 type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
 
@@ -159,7 +163,7 @@ impl Suite {
     fn trial(&self, store: &str, case: &'static Case, obstacle: Option<String>) -> Trial {
         let suite = self.clone();
         let name = [store, case.name()].join(if store.is_empty() { "" } else { "::" });
-        let trial = Trial::test(name, move || match suite.run(case) {
+        let trial = Trial::test(name, move || match limited(BLOCKED, move || suite.run(case))? {
             Verdict::Passed => Ok(()),
             Verdict::Failed { why } => Err(Failed::from(why)),
             Verdict::Skipped { why } => Err(Failed::from(format!("cannot run: {why}"))),
@@ -218,9 +222,11 @@ impl Suite {
             match select(pin!(act), pin!(sleep(limit))).await {
                 Either::Left((Ok(()), _)) => Verdict::Passed,
                 Either::Left((Err(watchdog::Hung), _)) => Verdict::Failed {
-                    why: format!("still busy after {:?} of real time", self.hang),
+                    why: format!("still busy after {:?} of real time{}", self.hang, waiting()),
                 },
-                Either::Right(_) => Verdict::Failed { why: format!("no end within {limit:?}") },
+                Either::Right(_) => {
+                    Verdict::Failed { why: format!("no end within {limit:?}{}", waiting()) }
+                }
             }
         });
         // What is left is dropped here; a thread that does not end is not waited for.
@@ -275,6 +281,11 @@ fn with_seed(verdict: Verdict, seed: u64) -> Verdict {
         Verdict::Failed { why } => Verdict::Failed { why: format!("{why} [seed {seed:#x}]") },
         other => other,
     }
+}
+
+/// What the case last waited for, if that is known.
+fn waiting() -> String {
+    last_step().map_or_else(String::new, |step| format!(", waiting for {step}"))
 }
 
 /// So that no two cases draw the same.

@@ -1,15 +1,20 @@
 //! [`World`]: what a case is given. A store, a directory of its own in it, and actors.
 
+use std::fmt;
+use std::panic::Location;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use synod_core::chance::Chance;
 use synod_core::path::Path;
 use synod_core::store::{Backend, SessionId, SessionOptions};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::actor::Actor;
 use crate::harness::{Harness, Link, Profile};
+use crate::limit::waits_for;
 
 /// Where a case takes place.
 #[derive(Debug)]
@@ -60,40 +65,78 @@ impl World {
         self.harness.link(session, link).await;
     }
 
-    /// Waits for what must come to an end.
-    pub(crate) async fn in_time<T>(&self, what: &str, work: impl Future<Output = T>) -> T {
-        let patience = self.profile.patience;
-        let done = timeout(patience, work).await;
-        done.unwrap_or_else(|_elapsed| panic!("{what}: no end within {patience:?}"))
+    /// Waits for what must come to an end. A failure names the line of the caller.
+    #[track_caller]
+    pub(crate) fn in_time<T>(
+        &self,
+        what: &str,
+        work: impl Future<Output = T>,
+    ) -> impl Future<Output = T> {
+        let (step, patience) = (Step::new(what), self.profile.patience);
+        async move {
+            waits_for(&step);
+            let done = timeout(patience, work).await;
+            done.unwrap_or_else(|_elapsed| panic!("{step}: no end within {patience:?}"))
+        }
     }
 
-    /// Asks again and again, until it is so.
-    pub(crate) async fn eventually(&self, what: &str, holds: impl AsyncFnMut() -> bool) {
-        self.eventually_within(self.profile.patience, what, holds).await;
+    /// Asks again and again, until it is so. A failure names the line of the caller.
+    #[track_caller]
+    pub(crate) fn eventually(
+        &self,
+        what: &str,
+        holds: impl AsyncFnMut() -> bool,
+    ) -> impl Future<Output = ()> {
+        self.eventually_within(self.profile.patience, Step::new(what), holds)
     }
 
     /// [`World::eventually`], for what may take this long and patience on top.
-    pub(crate) async fn eventually_after(
+    #[track_caller]
+    pub(crate) fn eventually_after(
         &self,
         usual: Duration,
         what: &str,
         holds: impl AsyncFnMut() -> bool,
-    ) {
-        self.eventually_within(usual + self.profile.patience, what, holds).await;
+    ) -> impl Future<Output = ()> {
+        self.eventually_within(usual + self.profile.patience, Step::new(what), holds)
     }
 
     async fn eventually_within(
         &self,
         limit: Duration,
-        what: &str,
+        step: Step,
         mut holds: impl AsyncFnMut() -> bool,
     ) {
+        waits_for(&step);
         let pause = (self.profile.patience / 500).clamp(MILLISECOND, MILLISECOND * 50);
         let end = Instant::now() + limit;
         while !holds().await {
-            assert!(Instant::now() < end, "{what}: not so within {limit:?}");
+            assert!(Instant::now() < end, "{step}: not so within {limit:?}");
             sleep(pause).await;
         }
+    }
+
+    /// Tries again while this process was kept from working for so long meanwhile that a session may have ended
+    /// for it. `attempt` returns why it failed.
+    ///
+    /// A stall of this process is one of its heartbeats, as a case runs on one thread: what a session did
+    /// meanwhile says nothing about the store.
+    pub(crate) async fn unless_stalled(
+        &self,
+        harmless: Duration,
+        attempt: impl AsyncFn() -> Result<(), String>,
+    ) {
+        const ATTEMPTS: usize = 10;
+        let mut stalls = Vec::new();
+        for _ in 0..ATTEMPTS {
+            let (result, stall) = longest_stall(attempt()).await;
+            match result {
+                Ok(()) => return,
+                Err(why) => assert!(stall > harmless, "{why}"),
+            }
+            stalls.push(stall);
+        }
+        panic!("this machine is too busy to tell: this process stood still for {stalls:?}");
     }
 
     /// Thinks for a while that differs each time, so that calls of several actors meet in many ways.
@@ -104,6 +147,46 @@ impl World {
         } else {
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// Does `work`, and tells for how long at most nothing ran meanwhile.
+async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
+    const BEAT: Duration = Duration::from_millis(10);
+    let mut longest = Duration::ZERO;
+    let measuring = async {
+        loop {
+            let due = Instant::now() + BEAT;
+            sleep_until(due).await;
+            longest = longest.max(due.elapsed());
+        }
+    };
+    let done = match select(pin!(work), pin!(measuring)).await {
+        Either::Left((done, _)) => done,
+        Either::Right((never, _)) => never,
+    };
+    (done, longest)
+}
+
+/// A step of a case: what it waits for, and in which line.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    what: String,
+    at: &'static Location<'static>,
+}
+
+impl Step {
+    /// A step of the caller.
+    #[track_caller]
+    pub(crate) fn new(what: &str) -> Self {
+        Self { what: what.to_owned(), at: Location::caller() }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.at.file().rsplit(['/', '\\']).next().unwrap_or_default();
+        write!(f, "{} ({file}:{})", self.what, self.at.line())
     }
 }
 

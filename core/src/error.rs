@@ -94,6 +94,11 @@ impl Error {
         self
     }
 
+    /// Names the node that the call was about, unless the error names one already.
+    pub fn or_at(self, path: &Path) -> Self {
+        if self.0.path.is_some() { self } else { self.at(path) }
+    }
+
     /// Names the node as `f` does, or not at all: for stores that wrap stores.
     pub fn map_path(mut self, f: impl FnOnce(&Path) -> Option<Path>) -> Self {
         self.0.path = self.0.path.as_ref().and_then(f);

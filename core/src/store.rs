@@ -26,16 +26,20 @@
 //! - [`Freshness::Local`] may lag, but never goes back within a session: not behind its own
 //!   writes, its earlier reads, or the events it was given, across reconnects too.
 //! - A view is of one moment. Listings are complete and sorted by path; a windowed listing is
-//!   sorted by sequence. A subtree names its own path only if a node is there.
+//!   sorted by sequence. A subtree names its own path only if a node is there, and below it every node and
+//!   every container. A prefix is applied before a window: the window counts children with the prefix only.
 //!
 //! # Writing
 //!
 //! - All writes go through [`Store::commit`]. A [`Txn`] applies whole or not at all, at one
-//!   revision; its operations see the effects of those before them.
+//!   revision; its operations see the effects of those before them. One of checks alone changes
+//!   nothing: if its [`Commit`] has a revision, the checks hold there, and every later change has a higher one.
 //! - [`Outcome::Rejected`] names the *first* operation that could not be done, and why; nothing
-//!   was changed.
+//!   was changed. A sequential create whose final name is taken is rejected as [`Why::Exists`].
 //! - An error with [`Effect::None`](crate::error::Effect::None) means that the write never happens,
-//!   [`Effect::Unknown`](crate::error::Effect::Unknown) that it happens at most once, now or later.
+//!   [`Effect::Unknown`](crate::error::Effect::Unknown) that it happens at most once, now or later. An error of a
+//!   read or an observation names the path of its query, one of a transaction the path of its first operation,
+//!   or another of its paths if the store knows which one failed.
 //! - **Sequential creates**: the caller gives a path that no other caller gives (it ends in an id of
 //!   its own choosing), and gives it again at most when all that it sent about the first node has come
 //!   to its end. The store may add to the name, and gives the node a [`Sequence`]. Once
@@ -44,21 +48,24 @@
 //!   of sequences it says [`Why::SequenceExhausted`], and goes on saying so.
 //! - **Repeating a sequential create** whose effect is unknown makes no second node, if a
 //!   [`Freshness::Latest`] read in the same session did not show the first. Where the store adds nothing
-//!   to the name, one that comes late may make the node again when that was deleted: then no version of
-//!   it is one that the path had before.
+//!   to the name, one that comes late may make the node again when that was deleted: there a path never has
+//!   the same version twice, in whatever incarnation.
 //! - Writing to an ephemeral node leaves it with its owner.
 //! - What [`Txn::validate`] refuses is refused before anything is sent, by every store.
 //!
 //! # Observing
 //!
 //! - [`Store::observe`] reads and watches as one step: every change after the view is reported, or
-//!   [`Event::Resync`] is.
+//!   [`Event::Resync`] is: also where the view and the changes come from two requests and the store forgot
+//!   changes between them. A prefix may narrow what is observed, a window does not. A watch that asks for names
+//!   only is notified of nodes that come and go; whether of writes to them, the store decides.
 //! - Events are hints that carry facts. Changes of one path may join into one event, which then
 //!   tells of the last; an event may come late; a change that did not happen is never reported.
 //!   That a container comes or goes may go untold: observe what is below it.
 //! - Between two events of one path revisions do not fall, and no change is reported twice without
 //!   a `Resync` in between.
-//! - A watch ends with exactly one [`Event::Ended`], then nothing.
+//! - A watch ends with exactly one [`Event::Ended`], then nothing. It keeps at most [`Feed::MOST`] events for a
+//!   reader who does not take them.
 //! - A watch [for one event](Query::once) tells the first like any other. Behind it, it may end with
 //!   [`End::Told`], or go on; if the view shows no node, it may do so at once. Never before.
 //! - A watch [until a node goes](Query::until_gone) tells of nothing else, and ends at once if the view shows no
@@ -70,15 +77,21 @@
 //!
 //! - [`Status::Live`] tells until when the session *certainly* lives at the server, counted from
 //!   the sending of the last request whose answer proves that the part of the store that ends sessions extended this
-//!   one: see [`certain_until`], and [`Heartbeats`] for servers that answer without their leader.
+//!   one: see [`certain_until`], and [`Heartbeats`] for servers that answer without their leader. Until the first
+//!   heartbeat is answered that request is the one that opened the session. A session whose server does not answer is
+//!   [`Status::Suspended`] before `until`, and lost when `until` has passed.
 //! - [`Status::Lost`] is final: from then on every call on the session fails as
 //!   [`SessionLost`](crate::error::ErrorKind::SessionLost), with nothing sent and none hanging.
 //! - When the server ends a session, its ephemeral nodes go, all at one revision. No ephemeral node
-//!   of an ended session appears later. Another write that was on its way then may still happen:
+//!   of an ended session appears later, and no later session has its [`SessionId`]. Another write that was on its way then may still happen:
 //!   its effect is unknown.
-//! - [`Store::close`] ends the session; when it returned, its ephemeral nodes are gone.
-//! - Dropping a store without closing it leaves the session to its time to live.
-//! - Every call returns or fails by itself: no call waits longer than the session's time to live.
+//! - [`Store::close`] ends the session; when it returned without an error, its ephemeral nodes are gone. That holds
+//!   for a second close and for a session that is lost, too: while its nodes may still be there, closing it fails
+//!   with an unknown effect.
+//! - Dropping a store without closing it leaves the session to its time to live. Its watches end at once and its
+//!   status is [`Status::Lost`], as nothing renews the session any more.
+//! - Every call returns or fails by itself: no call waits longer than the session's time to live. What bounds
+//!   [`Backend::open`] is the store's choice; it depends on no session, and a busy machine opens slowly.
 //! - Calls are cancel safe in the plain sense: a dropped call may have happened or not, and breaks
 //!   nothing else.
 
@@ -100,9 +113,9 @@ mod session;
 mod txn;
 mod watching;
 
-pub use facts::{Facts, Found};
+pub use facts::{Facts, Found, TryFacts};
 pub use heartbeat::Heartbeats;
-pub use judge::judge;
+pub use judge::{judge, try_judge};
 pub use life::Life;
 pub use node::{Node, Revision, Sequence, SessionId, Stat, Version};
 pub use query::{Detail, Freshness, Query, Scope, View, Window};
@@ -140,7 +153,7 @@ pub trait Store: Debug + Send + Sync + 'static {
     /// Applies a transaction, whole or not at all.
     async fn commit(&self, txn: Txn) -> Result<Outcome>;
 
-    /// Ends the session. Closing twice is no error.
+    /// Ends the session. Closing twice is no error, if the first close was none.
     async fn close(&self) -> Result<()>;
 }
 

@@ -12,6 +12,6 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     Err(Error::new(ErrorKind::Unsupported, "connecting").because(format!(
         "{}:// is not compiled in; switch on the feature `{}` of the crate `synod`",
         target.scheme.as_str(),
-        target.scheme.feature(),
+        target.scheme.feature().unwrap_or_default(),
     )))
 }

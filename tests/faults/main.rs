@@ -9,12 +9,14 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
 use synod::store::Backend;
 use synod_conformance::fault::holder::Lapse;
 use synod_conformance::fault::worker;
+use synod_conformance::limit::limited;
 use synod_conformance::server::required;
 use synod_conformance::wrong::Mistake::{
     self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
@@ -358,13 +360,18 @@ fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
     vec![trial(stage, name, play)]
 }
 
+/// How long a scenario may take, however slow the machine is. One that hangs ends with what it waits for.
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+
 fn trial(
     stage: Stage,
     name: String,
     play: impl FnOnce(&str) -> Result<(), String> + Send + 'static,
 ) -> Trial {
     let title = name.clone();
-    let trial = Trial::test(name, move || play(&title).map_err(Failed::from));
+    let limit = LIMIT + Duration::from_secs(60 * soak::minutes().unwrap_or_default());
+    let trial =
+        Trial::test(name, move || limited(limit, move || play(&title))?.map_err(Failed::from));
     match (stage.missing)() {
         Some(why) => {
             assert!(!required(), "{why}");

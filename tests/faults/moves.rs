@@ -16,6 +16,10 @@ const LONG: Duration = Duration::from_secs(20);
 /// How long a server lags: less than makes it give up.
 const LAG: Duration = Duration::from_millis(1_200);
 
+/// How often a server is made to lag, and how often at most until one is seen to.
+const ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 20;
+
 fn moves(scene: &Scene, ann: &Actor, server: usize) {
     ann.pipe.only(Some(server));
     let what = format!("move client {} to server {server}", ann.client.number());
@@ -24,7 +28,12 @@ fn moves(scene: &Scene, ann: &Actor, server: usize) {
 
 pub(crate) async fn lagging(scene: &mut Scene) {
     let mut lagged = 0;
-    for round in 0..3 {
+    // On a busy machine a server may notice that it lags before it is asked: then it is tried again.
+    for round in 0.. {
+        if round >= ROUNDS && lagged > 0 {
+            return;
+        }
+        assert!(round < MOST_ROUNDS, "no server lagged, so this proves nothing");
         let follower = scene.follower().await;
         let leader = scene.leader().await;
         let (ann, bob) = (scene.client_for(LONG).await, scene.client_for(LONG).await);
@@ -67,7 +76,6 @@ pub(crate) async fn lagging(scene: &mut Scene) {
             eventually("she is answered, or her session is over", answered).await;
         }
     }
-    assert!(lagged > 0, "no server lagged, so this proves nothing");
 }
 
 pub(crate) async fn watching(scene: &mut Scene) {

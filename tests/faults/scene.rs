@@ -15,6 +15,7 @@ use synod_conformance::fault::book::Book;
 use synod_conformance::fault::client::{Client, End};
 use synod_conformance::fault::entry::{Answer, Entry, Installed, Op, Seen, What, now};
 use synod_conformance::harness::Link;
+use synod_conformance::limit::waits_for;
 use synod_conformance::server::pipe::{Lost, Pipe};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -347,6 +348,7 @@ impl Actor {
     /// A call that may come to anything, but ends.
     pub(crate) async fn call(&self, op: Op) -> End {
         let limit = TTL + PATIENCE;
+        waits_for(format_args!("{op:?}"));
         let ended = timeout(limit, self.client.call(op.clone())).await;
         ended.unwrap_or_else(|_elapsed| panic!("{op:?}: no end within {limit:?}"))
     }
@@ -438,6 +440,7 @@ pub(crate) fn shown(end: &End) -> Option<&Seen> {
 }
 
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    waits_for(what);
     let end = Instant::now() + PATIENCE;
     while !holds().await {
         assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");

@@ -7,6 +7,7 @@ mod permits;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::recipe::inspect::inspect;
@@ -14,6 +15,7 @@ use synod::recipe::mutex::{Mutex, MutexGuard};
 use synod::recipe::revocable::ask_back;
 use synod::recipe::rwlock::RwLock;
 use synod::{Client, Path};
+use synod_conformance::limit::{limited, waits_for};
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::required;
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
@@ -121,6 +123,7 @@ fn waiting(client: &Client, path: &Path) -> JoinHandle<MutexGuard> {
 }
 
 async fn gets<T>(waiting: JoinHandle<T>) -> T {
+    waits_for("a lock of ours");
     timeout(PATIENCE, waiting).await.expect("in time").expect("nobody panicked")
 }
 
@@ -263,14 +266,19 @@ async fn a_lock_is_asked_back(kind: Kind, path: Path) {
     theirs.says("out").await;
 }
 
+/// How long a scene may take, however slow the machine is. One that hangs ends with what it waits for.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
 type Scene = fn(Kind, Path) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
 fn play(name: &str, kind: Kind, scene: Scene) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let path = Path::new(&format!("/shared/{name}/with-{kind:?}"))?;
-    runtime.block_on(LocalSet::new().run_until(scene(kind, path)));
-    runtime.shutdown_background();
-    Ok(())
+    let played = limited(LIMIT, move || {
+        runtime.block_on(LocalSet::new().run_until(scene(kind, path)));
+        runtime.shutdown_background();
+    });
+    played.map_err(Failed::from)
 }
 
 fn main() -> ExitCode {

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use synod_conformance::fault::entry::now;
+use synod_conformance::limit::waits_for;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
@@ -160,6 +161,7 @@ impl Peer {
 
     /// Waits until it says something, which must not have happened while it was excluded.
     pub(crate) async fn speaks(&mut self) -> String {
+        waits_for("a line of the peer");
         let said = timeout(PATIENCE, self.said.recv()).await;
         let said = said.expect("it says something in time").expect("it runs");
         let early = self.excluded.saturating_sub(said.at);

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
+use synod_conformance::limit::limited;
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::required;
 use tokio::runtime::Builder;
@@ -13,6 +14,7 @@ mod certificates;
 mod failover;
 mod foreign;
 mod listing;
+mod many;
 mod names;
 mod outage;
 mod prompt;
@@ -20,8 +22,11 @@ mod secure;
 mod trips;
 mod world;
 
-/// How long a test may take, however slow the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a test may wait, however slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(4 * 60);
+
+/// How long a test may take that blocks its thread and so does not see that its patience ended.
+const BLOCKED: Duration = Duration::from_secs(8 * 60);
 
 const NEED_TLS: &[&str] = &[
     "advice::tls_where_there_is_none_is_said",
@@ -44,7 +49,8 @@ type Case = fn() -> std::pin::Pin<Box<dyn Future<Output = ()>>>;
 fn trial(name: &'static str, case: Case) -> Trial {
     Trial::test(name, move || {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let ended = runtime.block_on(async { tokio::time::timeout(PATIENCE, case()).await });
+        let run = move || runtime.block_on(async { tokio::time::timeout(PATIENCE, case()).await });
+        let ended = limited(BLOCKED, run)?;
         ended.map_err(|_elapsed| format!("no end within {PATIENCE:?}").into())
     })
 }
@@ -73,6 +79,7 @@ fn main() -> ExitCode {
         listing: a_crowded_directory_is_of_one_moment
             large_nodes_are_listed_in_pieces
             a_path_too_deep_for_etcd_is_refused;
+        many: ten_thousand_watches_outlive_their_server;
         trips: every_call_is_one_request
             recipes_ask_for_no_more_than_they_need
             who_waits_for_a_node_again_sends_one_request

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use etcd_client::Client;
+use synod_conformance::limit::waits_for;
 use synod_conformance::server::etcd::{Cluster, Flavour};
 use synod_conformance::server::pipe::Pipe;
 use synod_core::error::Error;
@@ -86,6 +87,7 @@ pub(crate) async fn exists(store: &dyn Store, at: &str) -> bool {
 
 /// Waits for a change of this path.
 pub(crate) async fn hears_of(watch: &mut Watch, at: &str) {
+    waits_for(format_args!("an event of {at}"));
     let at = path(at);
     let hearing = async {
         loop {
@@ -104,6 +106,7 @@ pub(crate) async fn next(watch: &mut Watch) -> Event {
 }
 
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    waits_for(what);
     let waiting = async {
         while !holds().await {
             sleep(Duration::from_millis(20)).await;

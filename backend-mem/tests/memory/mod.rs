@@ -19,7 +19,14 @@ pub(crate) struct Memory {
 impl Memory {
     /// Behind what `wrap` puts in front of it.
     pub(crate) fn behind(wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>) -> Self {
-        let store = MemBackend::new();
+        Self::of(MemBackend::new(), wrap)
+    }
+
+    /// [`Memory::behind`], of this store.
+    pub(crate) fn of(
+        store: MemBackend,
+        wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>,
+    ) -> Self {
         store.keep_log();
         let shown = wrap(Arc::new(store.clone()));
         Self { store, shown }
@@ -33,7 +40,13 @@ impl Harness for Memory {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
+        let all =
+            Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL);
+        if self.store.is_minimal() {
+            return all
+                .lacks(Ability::TtlNodes, "the minimal store keeps none with a time to live");
+        }
+        all
     }
 
     async fn expire(&self, session: SessionId) {
@@ -41,13 +54,11 @@ impl Harness for Memory {
     }
 
     async fn link(&self, session: SessionId, link: Link) {
-        let weather = match link {
-            Link::Cut => Weather::CUT,
-            Link::Deaf => Weather::DEAF,
-            Link::Slow { there, back } => Weather { there: Some(there), back: Some(back) },
-            _ => Weather::CLEAR,
-        };
-        self.store.set_weather(session, weather);
+        self.store.set_weather(session, weather(link));
+    }
+
+    async fn link_next(&self, link: Link) {
+        self.store.set_next_weather(weather(link));
     }
 
     async fn watches(&self) -> usize {
@@ -65,3 +76,12 @@ impl Harness for Memory {
 
 /// Ten before the last sequence of memory, and of ZooKeeper.
 const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
+
+fn weather(link: Link) -> Weather {
+    match link {
+        Link::Cut => Weather::CUT,
+        Link::Deaf => Weather::DEAF,
+        Link::Slow { there, back } => Weather { there: Some(there), back: Some(back) },
+        _ => Weather::CLEAR,
+    }
+}

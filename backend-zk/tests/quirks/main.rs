@@ -6,8 +6,9 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use synod_conformance::harness::Link;
+use synod_conformance::limit::limited;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::required;
 use synod_conformance::server::verb::Verb;
@@ -28,6 +29,8 @@ static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
     Ensemble::start(size.unwrap_or(1))
 });
 
+/// How long a quirk may take, however slow the machine is. One that hangs ends with what it waits for.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Long: a machine that is busy with other things shall end no session.
 const TTL: Duration = Duration::from_secs(20);
@@ -170,8 +173,7 @@ fn main() -> ExitCode {
     let trials = QUIRKS.iter().chain(SECURE).chain(SASL).map(|(name, quirk)| {
         let trial = Trial::test(*name, move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(quirk());
-            Ok(())
+            limited(LIMIT, move || runtime.block_on(quirk())).map_err(Failed::from)
         });
         match missing {
             Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),

@@ -4,14 +4,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use synod::Path;
 use synod::mem::{MemBackend, Weather};
-use synod::store::{Backend, Change, SessionId};
+use synod::store::{Backend, Change, Gap, SessionId, SessionOptions, Store};
+use synod::{Error, Lifetime, Path, Txn};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
+use tokio::runtime::Builder;
+
+use crate::failure::Failure;
 
 /// Any store, as it is: nothing is done to it but through its own floor.
-#[derive(Debug)]
-pub(crate) struct AnyStore(pub(crate) Arc<dyn Backend>);
+#[derive(Clone, Debug)]
+pub(crate) struct AnyStore {
+    backend: Arc<dyn Backend>,
+    /// Why it keeps no nodes with a time to live, if it keeps none.
+    no_ttl_nodes: Option<String>,
+}
 
 /// A store in memory, and everything that can be done to it.
 #[derive(Debug)]
@@ -19,6 +26,36 @@ pub(crate) struct Memory(MemBackend);
 
 /// Ten before the last sequence of memory.
 const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
+
+impl AnyStore {
+    /// Asks the store what it cannot do. Not to be called within a runtime.
+    ///
+    /// # Errors
+    ///
+    /// If no session can be opened: no case could run.
+    pub(crate) fn of(backend: Arc<dyn Backend>) -> Result<Self, Failure> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let no_ttl_nodes = runtime.block_on(async {
+            let session = backend.open(&SessionOptions::default()).await?;
+            let no_ttl_nodes = why_no_ttl_nodes(&*session).await;
+            session.close().await?;
+            Ok::<_, Error>(no_ttl_nodes)
+        })?;
+        Ok(Self { backend, no_ttl_nodes })
+    }
+}
+
+/// What a store that keeps no nodes with a time to live says about that. It refuses one before it sends anything.
+async fn why_no_ttl_nodes(session: &dyn Store) -> Option<String> {
+    if !session.session().limits.gaps.contains(&Gap::TtlNodes) {
+        return None;
+    }
+    let probe = Path::new("/synod-conformance/ttl").ok()?;
+    let mortal = Lifetime::Ttl(Duration::from_secs(60));
+    let refused = session.commit(Txn::new().create(probe, "", mortal)).await.err();
+    let why = refused.as_ref().and_then(Error::detail);
+    Some(why.unwrap_or("the store keeps no nodes with a time to live").to_owned())
+}
 
 impl Memory {
     pub(crate) fn new() -> Self {
@@ -31,13 +68,17 @@ impl Memory {
 #[async_trait]
 impl Harness for AnyStore {
     fn backend(&self) -> Arc<dyn Backend> {
-        self.0.clone()
+        self.backend.clone()
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(4), Duration::from_secs(30))
+        let profile = Profile::new(Duration::from_secs(4), Duration::from_secs(30))
             .offers(&[Ability::TtlNodes])
-            .crowd(2_000)
+            .crowd(2_000);
+        match &self.no_ttl_nodes {
+            Some(why) => profile.lacks(Ability::TtlNodes, why.clone()),
+            None => profile,
+        }
     }
 }
 
@@ -56,13 +97,11 @@ impl Harness for Memory {
     }
 
     async fn link(&self, session: SessionId, link: Link) {
-        let weather = match link {
-            Link::Cut => Weather::CUT,
-            Link::Deaf => Weather::DEAF,
-            Link::Slow { there, back } => Weather { there: Some(there), back: Some(back) },
-            _ => Weather::CLEAR,
-        };
-        self.0.set_weather(session, weather);
+        self.0.set_weather(session, weather(link));
+    }
+
+    async fn link_next(&self, link: Link) {
+        self.0.set_next_weather(weather(link));
     }
 
     async fn watches(&self) -> usize {
@@ -75,5 +114,14 @@ impl Harness for Memory {
 
     async fn near_sequence_end(&self, dir: &Path) {
         self.0.skip_sequences(dir, NEAR_THE_END);
+    }
+}
+
+fn weather(link: Link) -> Weather {
+    match link {
+        Link::Cut => Weather::CUT,
+        Link::Deaf => Weather::DEAF,
+        Link::Slow { there, back } => Weather { there: Some(there), back: Some(back) },
+        _ => Weather::CLEAR,
     }
 }

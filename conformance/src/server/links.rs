@@ -35,6 +35,8 @@ pub struct Links {
 struct Shared {
     servers: Vec<SocketAddr>,
     sessions: Mutex<BTreeMap<SessionId, Session>>,
+    /// The link of the session that is opened next.
+    next: Mutex<Option<Link>>,
     changed: watch::Sender<()>,
 }
 
@@ -71,6 +73,7 @@ impl Links {
         let shared = Arc::new(Shared {
             servers: servers.to_vec(),
             sessions: Mutex::default(),
+            next: Mutex::default(),
             changed: watch::Sender::new(()),
         });
         let (mut addresses, mut listening) = (Vec::new(), Vec::new());
@@ -89,6 +92,11 @@ impl Links {
         &self.addresses
     }
 
+    /// The password that the server gave a session: whoever has it can take the session over.
+    pub fn password(&self, session: SessionId) -> Option<Vec<u8>> {
+        self.shared.sessions().get(&session).map(|session| session.password.clone())
+    }
+
     /// The sessions that were ever opened through it.
     pub fn sessions(&self) -> Vec<SessionId> {
         self.shared.sessions().keys().copied().collect()
@@ -100,6 +108,11 @@ impl Links {
             session.link = link;
         }
         self.shared.changed.send_replace(());
+    }
+
+    /// Gives this link to the session that is opened next, from before its opening on.
+    pub fn set_next(&self, link: Link) {
+        *self.shared.next() = Some(link);
     }
 
     /// Lets no more than so many bytes through in a second, each way, with a link that is open; `None`
@@ -177,10 +190,14 @@ impl Shared {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn next(&self) -> MutexGuard<'_, Option<Link>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn learn(&self, id: SessionId, password: &[u8]) {
         let mut sessions = self.sessions();
         let session = sessions.entry(id).or_insert_with(|| Session {
-            link: Link::Open,
+            link: self.next().take().unwrap_or(Link::Open),
             password: Vec::new(),
             lose: None,
             rate: None,
@@ -206,7 +223,11 @@ impl Shared {
 
     fn link(&self, session: Option<SessionId>) -> Link {
         let sessions = self.sessions();
-        session.and_then(|id| sessions.get(&id)).map_or(Link::Open, |session| session.link)
+        match session {
+            Some(id) => sessions.get(&id).map_or(Link::Open, |session| session.link),
+            // It is being opened.
+            None => self.next().unwrap_or(Link::Open),
+        }
     }
 
     /// How late something that way arrives; `None` while nothing does.

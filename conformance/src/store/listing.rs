@@ -11,13 +11,16 @@ use crate::world::World;
 cases![
     "L-KV-12 C-READ-3" catches [ListingUnsorted] => children_are_complete_and_sorted,
     "L-KV-12 C-READ-3" catches [TreeLeavesOutItsRoot] => a_tree_is_a_node_and_all_below_it,
+    "L-KV-12 C-READ-3" catches [TreeLeavesOutContainers] => a_tree_names_the_containers_in_it,
     "L-KV-12 C-READ-3" catches [ChildrenIncludeGrandchildren] => children_are_one_level_below,
     "L-X-9 L-KV-12" catches [RangeEndIncludesSibling] => a_path_that_starts_alike_is_not_below,
+    "L-X-9 L-KV-12" catches [PathTakenForPattern] => a_path_is_no_pattern,
     "L-KV-12 C-READ-3" catches [PrefixIgnored] => a_prefix_narrows_the_children,
     "L-KV-12 C-READ-3" catches [WindowUnsorted] => the_oldest_children_come_in_order,
     "L-KV-12 C-READ-3" catches [NewestFromTheWrongEnd] => the_newest_children_come_in_order,
     "L-KV-12 C-READ-3" catches [WindowIgnoresBefore] => the_newest_before_one_are_all_before_it,
-    "L-KV-13 C-READ-3" catches [ListingTruncated] => a_crowded_directory_is_listed_whole,
+    "L-KV-12 C-READ-3" catches [WindowBeforePrefix] => a_window_is_taken_of_what_has_the_prefix,
+    "L-KV-13 C-READ-3" needs [Crowd] catches [ListingTruncated] => a_crowded_directory_is_listed_whole,
 ];
 
 async fn create_all(actor: &Actor, paths: impl IntoIterator<Item = Path>) {
@@ -49,10 +52,8 @@ async fn children_are_complete_and_sorted(world: World) {
     assert_eq!(names(&ann.read(Query::children(&dir)).await), sorted);
     assert_eq!(names(&ann.read(Query::children(&dir).local()).await), sorted);
     assert_eq!(ann.names(&dir).await, sorted);
-    let mut tree = ann.read(Query::subtree(&dir)).await;
-    // The directory itself is a container: named or not.
-    tree.nodes.retain(|node| node.stat.is_some());
-    assert_eq!(names(&tree), sorted);
+    // The directory itself is a container, and so not named.
+    assert_eq!(names(&ann.read(Query::subtree(&dir)).await), sorted);
     assert!(ann.children(&dir).await.iter().all(|node| node.data == "x" && node.stat.is_some()));
 }
 
@@ -71,6 +72,20 @@ async fn a_tree_is_a_node_and_all_below_it(world: World) {
         for container in view.nodes.iter().filter(|node| node.stat.is_none()) {
             assert_eq!(container.path, world.at("t/a/b"), "nothing else was made on the way");
         }
+    }
+}
+
+async fn a_tree_names_the_containers_in_it(world: World) {
+    let ann = world.ann().await;
+    create_all(&ann, ["t/a/b/c", "t/d"].map(|path| world.at(path))).await;
+    let shown = [("t/a", false), ("t/a/b", false), ("t/a/b/c", true), ("t/d", true)];
+    let shown = shown.map(|(path, is_node)| (world.at(path), is_node));
+
+    for query in [Query::subtree(world.at("t")), Query::subtree(world.at("t")).names_only()] {
+        let view = ann.read(query).await;
+
+        let named = view.nodes.iter().map(|node| (node.path.clone(), node.stat.is_some()));
+        assert_eq!(named.collect::<Vec<_>>(), shown, "its own path is a container, and not named");
     }
 }
 
@@ -95,6 +110,25 @@ async fn a_path_that_starts_alike_is_not_below(world: World) {
     assert_eq!(names(&ann.read(Query::subtree(world.at("a"))).await), ["a", "own"]);
     ann.delete(&world.at("a/own")).await;
     ann.delete(&world.at("a")).await;
+}
+
+async fn a_path_is_no_pattern(world: World) {
+    let ann = world.ann().await;
+    // What SQL's LIKE takes for the same: other case, any letter for `_`, any text for `%`.
+    let alike = ["a", "A/c", "_", "%", "z/c", "zz/c", "x_y", "xzy/c", "X_Y/c", "*", "[a]/c", "a*"];
+    create_all(&ann, alike.map(|path| world.at(path))).await;
+
+    for empty in ["a", "_", "%", "x_y", "*", "a*"] {
+        let path = world.at(empty);
+        assert_eq!(ann.names(&path).await, Vec::<String>::new(), "nothing is below {path}");
+        let tree = ann.read(Query::subtree(&path)).await;
+        assert_eq!(names(&tree), [empty], "nothing is below {path}");
+    }
+    assert_eq!(ann.names(&world.at("A")).await, ["c"]);
+    for empty in ["a", "_", "%", "x_y", "*", "a*"] {
+        ann.delete(&world.at(empty)).await;
+    }
+    assert_eq!(ann.names(&world.dir).await, ["A", "X_Y", "[a]", "xzy", "z", "zz"]);
 }
 
 async fn a_prefix_narrows_the_children(world: World) {
@@ -165,6 +199,18 @@ async fn the_newest_before_one_are_all_before_it(world: World) {
     assert_eq!(tickets(&ann, before(2, 3).names_only()).await, line[1..3]);
     assert_eq!(tickets(&ann, before(100, 4)).await, line[..4]);
     assert_eq!(tickets(&ann, before(1, 0)).await, []);
+}
+
+async fn a_window_is_taken_of_what_has_the_prefix(world: World) {
+    let ann = world.ann().await;
+    let line = line(&world, &ann).await;
+    let having = |prefix: &str| Query::children(world.at("line")).starting_with(prefix);
+
+    // The line is e, b, d, a, c: the oldest and the newest of all have other prefixes.
+    assert_eq!(tickets(&ann, having("d-").oldest(1)).await, line[2..3]);
+    assert_eq!(tickets(&ann, having("d-").newest(1).names_only()).await, line[2..3]);
+    assert_eq!(tickets(&ann, having("b-").newest_before(1, line[4].1)).await, line[1..2]);
+    assert_eq!(tickets(&ann, having("x-").oldest(1)).await, []);
 }
 
 async fn a_crowded_directory_is_listed_whole(world: World) {

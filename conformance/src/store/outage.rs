@@ -1,6 +1,7 @@
 //! What happens while a session cannot reach its server.
 
 use futures_util::future::{join, join4};
+use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Lifetime, Loss, Outcome, Query, Status, Txn};
@@ -129,14 +130,19 @@ async fn repeat_if_unseen(actor: &Actor, dir: &Path, txn: Txn) -> bool {
 }
 
 async fn a_session_that_is_cut_off_says_so(world: World) {
-    let ann = world.ann().await;
-
-    world.link(ann.id(), Link::Cut).await;
-
-    let mut status = ann.store.status();
-    let suspended = status.wait_for(|status| matches!(status, Status::Suspended { .. }));
-    let told = timeout(ann.ttl(), suspended).await;
-    assert!(told.is_ok(), "cut off for its time to live, and it is {:?}", ann.status());
+    let said_so = async || {
+        let ann = world.ann().await;
+        world.link(ann.id(), Link::Cut).await;
+        let mut status = ann.store.status();
+        let not_live = status.wait_for(|status| !matches!(status, Status::Live { .. }));
+        let told = *world.in_time("word of the outage", not_live).await.expect("the store is here");
+        let ended = clock::now();
+        match told {
+            Status::Suspended { until } if ended < until => Ok(()),
+            told => Err(format!("cut off, and instead of being suspended it is {told:?}")),
+        }
+    };
+    world.unless_stalled(world.profile.ttl / 8, said_so).await;
 }
 
 async fn a_session_that_is_cut_off_is_lost_in_time(world: World) {

@@ -1,15 +1,19 @@
 //! What an answer says about what happened.
 
-use futures_util::future::join_all;
+use futures_util::future::{join_all, join3};
 use synod_core::store::{Expect, Lifetime, Query, Txn};
 
+use tokio::time::timeout;
+
 use crate::actor::{only, told};
+use crate::harness::Link;
 use crate::world::World;
 
 cases![
     "L-OUT-1 C-WRITE-2" catches [RejectedAppliesLater] => what_was_rejected_never_happens,
     "L-OUT-2" needs [Truth] catches [AppliesTwice] => what_was_answered_happened_once,
     "L-OUT-7" catches [ErrorWithoutPath] => an_error_is_one_line_that_names_its_path,
+    "L-OUT-7" needs [Links] catches [LaterErrorWithoutPath] => an_error_of_a_server_that_is_gone_names_its_path,
     "L-OUT-8 L-X-4" catches [OneCallAtATime] => many_calls_at_once_are_all_answered,
 ];
 
@@ -64,6 +68,37 @@ async fn an_error_is_one_line_that_names_its_path(world: World) {
         let shown = told(&error);
         assert_eq!(error.path(), Some(&node), "{shown}");
         assert!(shown.contains(node.as_str()) && !shown.contains('\n'), "{shown}");
+    }
+}
+
+async fn an_error_of_a_server_that_is_gone_names_its_path(world: World) {
+    let ann = world.ann().await;
+    let [node, other] = ["n", "d/m"].map(|name| world.at(name));
+    world.link(ann.id(), Link::Cut).await;
+
+    // While it may still come back, and when the session is lost.
+    for _ in 0..2 {
+        let two = Txn::new().create(&node, "", Lifetime::Persistent);
+        let two = two.check(&other, Expect::Absent);
+        let limit = ann.ttl() + world.profile.patience;
+        let (read, observed, committed) = join3(
+            timeout(limit, ann.store.read(Query::node(&node))),
+            timeout(limit, ann.store.observe(Query::children(&node))),
+            timeout(limit, ann.store.commit(two)),
+        )
+        .await;
+
+        let errors = [
+            read.expect("a read ends").err(),
+            observed.expect("an observation ends").err(),
+            committed.expect("a commit ends").err(),
+        ];
+        for error in errors {
+            let error = error.expect("nothing comes through");
+            // That of a transaction names its first operation.
+            assert_eq!(error.path(), Some(&node), "{}", told(&error));
+        }
+        ann.lost().await;
     }
 }
 

@@ -6,13 +6,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
+use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::store::{
-    Backend, Event, Expect, Kind, Lifetime, Loss, Query, SessionOptions, Status, Txn,
+    Backend, End, Event, Expect, Kind, Lifetime, Loss, Query, SessionOptions, Status, Txn,
 };
 use tokio::time::{Instant, sleep};
 
-use crate::actor::Actor;
+use crate::actor::{Actor, told};
+use crate::harness::Link;
 use crate::world::World;
 
 cases![
@@ -35,6 +37,8 @@ cases![
     "C-SES-4" catches [CloseTwiceFails] => closing_twice_is_no_error,
     "C-SES-5" catches [DropEndsSession] => a_dropped_session_lives_on_for_a_while,
     "C-SES-5" catches [DropKeepsSessionAlive] => a_dropped_session_ends_with_its_time_to_live,
+    "C-SES-5 C-OBS-4 L-SES-4" catches [DropSilencesWatches] => a_dropped_session_ends_its_watches,
+    "L-SES-1 L-SES-2 C-SES-1" needs [Openings] catches [LeaseFromOpening] => a_session_counts_from_the_sending_of_its_opening,
     "L-SES-13 C-WRITE-6" needs [Expiry] catches [WriteDetachesEphemeral] => a_write_leaves_an_ephemeral_node_with_its_owner,
     "L-SES-13" needs [Expiry] catches [ExpiryDeletesByPath] => an_ending_session_takes_only_its_own,
     "C-SES-7" catches [DroppedCallJams] => a_dropped_call_breaks_nothing_else,
@@ -56,16 +60,25 @@ async fn a_session_is_certain_of_less_than_its_time_to_live(world: World) {
 }
 
 async fn a_session_lives_for_as_long_as_it_is_held(world: World) {
-    let (ann, bob) = (world.ann().await, world.bob().await);
-    ann.ephemeral(&world.at("e")).await;
-
-    for _ in 0..20 {
-        sleep(ann.ttl() / 4).await;
-        assert!(!ann.status().is_lost(), "nobody ended it");
-    }
-
-    assert!(bob.exists(&world.at("e")).await);
-    ann.ephemeral(&world.at("f")).await;
+    let harmless = world.profile.ttl / 4;
+    let held = async || {
+        let (ann, bob) = (world.ann().await, world.bob().await);
+        let [node, late] = ["e", "f"].map(|name| world.at(&format!("{}/{name}", ann.id())));
+        ann.ephemeral(&node).await;
+        for quarter in 0..20 {
+            sleep(ann.ttl() / 4).await;
+            if ann.status().is_lost() {
+                return Err(format!("nothing ended it, and after {quarter} quarters it is lost"));
+            }
+        }
+        let there = bob.ask(Query::node(&node)).await;
+        if !there.is_ok_and(|view| view.node().is_some()) {
+            return Err("it says that it lives, and its node is gone".to_owned());
+        }
+        let more = Txn::new().create(&late, "", Lifetime::Session);
+        ann.attempt(more).await.map(drop).map_err(|error| told(&error))
+    };
+    world.unless_stalled(harmless, held).await;
 }
 
 async fn a_time_to_live_of_any_size_is_negotiated(world: World) {
@@ -341,6 +354,50 @@ async fn a_dropped_session_ends_with_its_time_to_live(world: World) {
 
     let gone = async || !bob.exists(&world.at("e")).await;
     world.eventually_after(ttl * 2, "nobody keeps a dropped session alive", gone).await;
+}
+
+async fn a_dropped_session_ends_its_watches(world: World) {
+    let ann = world.ann().await;
+    let mut status = ann.store.status();
+    let (_view, mut of_children) = ann.observe(Query::children(&world.dir)).await;
+    ann.ephemeral(&world.at("n")).await;
+    let (_view, mut until_gone) = ann.observe(Query::until_gone(world.at("n"))).await;
+
+    drop(ann);
+
+    for watcher in [&mut of_children, &mut until_gone] {
+        let (_events, end) = watcher.rest().await;
+        assert!(matches!(end, End::SessionOver(_)), "{end:?}");
+        assert!(watcher.watch.next().await.is_none(), "nothing is told after the end");
+    }
+    let told = world.in_time("the loss of a dropped session", status.wait_for(Status::is_lost));
+    let told = told.await.map(|status| status.is_lost());
+    assert!(told.is_ok_and(|is_lost| is_lost), "the session's status is that it is lost");
+}
+
+async fn a_session_counts_from_the_sending_of_its_opening(world: World) {
+    for share in [20, 8, 4] {
+        let slow = world.profile.ttl / share;
+        let (there, back) = (slow / 4, slow);
+        world.harness.link_next(Link::Slow { there, back }).await;
+        let ann = world.ann().await;
+
+        let certain = ann.ttl() / 1_000 * 981;
+        for _ in 0..20 {
+            let Some(until) = ann.status().until() else { panic!("slow is not lost") };
+            // Whatever was answered by now was sent that long ago.
+            let now = clock::now();
+            let sent = now.checked_sub(there + back).expect("the clock runs for a while");
+            assert!(
+                until <= sent + certain,
+                "opened through a link of {there:?} and {back:?}, and certain for {:?} of {:?}",
+                until - now,
+                ann.ttl(),
+            );
+            sleep(ann.ttl() / 100).await;
+        }
+        world.link(ann.id(), Link::Open).await;
+    }
 }
 
 async fn a_write_leaves_an_ephemeral_node_with_its_owner(world: World) {

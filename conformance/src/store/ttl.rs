@@ -10,6 +10,7 @@ use crate::world::World;
 cases![
     "C-TREE-5" needs [TtlNodes] catches [TtlNeverExpires] => what_is_not_written_for_its_time_goes,
     "C-TREE-5" needs [TtlNodes] catches [TtlTooEarly] => it_does_not_go_before_its_time,
+    "C-TREE-5" needs [TtlNodes] catches [TtlInWholeSeconds] => a_fraction_of_a_second_of_its_time_counts,
     "C-TREE-5" needs [TtlNodes] catches [TtlNotRefreshedByWrite] => a_write_gives_it_its_whole_time_again,
     "C-TREE-5" needs [TtlNodes Expiry] catches [TtlDiesWithSession] => it_does_not_belong_to_a_session,
     "C-TREE-5 L-WAT-1" needs [TtlNodes] catches [TtlUntoldToWatchers] => its_end_is_told,
@@ -36,8 +37,17 @@ async fn what_is_not_written_for_its_time_goes(world: World) {
 }
 
 async fn it_does_not_go_before_its_time(world: World) {
+    lives_for(&world, life(&world)).await;
+}
+
+async fn a_fraction_of_a_second_of_its_time_counts(world: World) {
+    lives_for(&world, Duration::from_millis(1_900)).await;
+}
+
+/// Makes a node with this time to live, and looks that it does not go before.
+async fn lives_for(world: &World, life: Duration) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    let (node, life) = (world.at("n"), life(&world));
+    let node = world.at("n");
     let written = Instant::now();
     ann.make(&node, "x", Lifetime::Ttl(life)).await;
 

@@ -10,6 +10,7 @@ use crate::world::World;
 cases![
     "L-KV-9 C-WRITE-1" catches [AppliesOneByOne] => a_transaction_happens_at_one_revision,
     "L-KV-9 C-READ-3" catches [ListingMixesRevisions] => nobody_sees_half_of_a_transaction,
+    "L-KV-9 C-WRITE-1" catches [ChecksCountAsChange] => a_transaction_of_checks_is_no_change,
     "L-KV-10 L-OUT-1 C-WRITE-1" catches [AppliesHalf] => a_rejected_transaction_changes_nothing,
     "L-KV-10 C-WRITE-2" catches [RejectedNamesLast] => the_first_operation_that_fails_is_named,
     "L-KV-10 C-WRITE-2" catches [RejectedWithoutPlace] => a_rejection_names_the_place_of_its_operation,
@@ -48,6 +49,26 @@ async fn a_transaction_happens_at_one_revision(world: World) {
     revisions.extend(commit.done.iter().filter_map(|done| done.stat).map(|stat| stat.modified));
     assert!(revisions.iter().all(|revision| *revision == revisions[0]), "{revisions:?}");
     assert!(!ann.exists(&d).await);
+}
+
+async fn a_transaction_of_checks_is_no_change(world: World) {
+    let ann = world.ann().await;
+    let [node, absent] = ["n", "absent"].map(|name| world.at(name));
+    for round in 0..5 {
+        let before = ann.make_or_set(&node, round.to_string()).await;
+        let checks = Txn::new().check(&node, Expect::Version(before.version));
+
+        let commit = ann.commit(checks.check(&absent, Expect::Absent)).await;
+
+        assert!(commit.done.iter().all(|done| done.stat.is_none() && done.sequence.is_none()));
+        let after = ann.get(&node).await.and_then(|node| node.stat);
+        assert_eq!(after, Some(before), "a check writes nothing");
+        let later = ann.set(&node, "later").await;
+        if let Some(revision) = commit.revision {
+            assert!(revision >= before.modified, "the checks held at {revision}");
+            assert!(revision < later.modified, "no change has the revision of the checks");
+        }
+    }
 }
 
 async fn nobody_sees_half_of_a_transaction(world: World) {

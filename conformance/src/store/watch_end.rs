@@ -1,7 +1,7 @@
 //! How watches end, and what they cost.
 
 use futures_util::future::{join_all, poll_immediate};
-use synod_core::store::{End, Event, Loss, Query};
+use synod_core::store::{End, Event, Expect, Feed, Lifetime, Loss, Query, Txn};
 use tokio::time::sleep;
 
 use crate::actor::{Actor, Watcher};
@@ -11,6 +11,7 @@ cases![
     "L-WAT-12 C-OBS-4" catches [WatchHasNoEnd] => a_watch_ends_when_its_session_is_closed,
     "L-WAT-12 C-OBS-4" needs [Expiry] catches [WatchHasNoEnd] => a_watch_ends_when_its_session_expires,
     "L-WAT-13" catches [FullChannelDropsEvent] => who_reads_events_slowly_misses_nothing_unknowingly,
+    "L-WAT-13" catches [FeedUnbounded] => who_never_reads_keeps_a_bounded_number_of_events,
     "L-WAT-13" catches [SlowWatcherBlocks] => who_reads_no_events_holds_up_nobody,
     "L-WAT-15" catches [DropRemovesOtherWatches] => of_two_watches_on_one_path_one_can_go,
     "L-WAT-15" catches [DropRemovesOtherWatches] => of_a_lasting_watch_and_one_for_one_event_either_can_go,
@@ -93,6 +94,30 @@ async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
     assert_eq!(shown.len(), 11);
     ann.delete(&world.at("d/n0")).await;
     watcher.hears_of(&world.at("d/n0")).await;
+}
+
+async fn who_never_reads_keeps_a_bounded_number_of_events(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let width = ann.store.session().limits.operations.min(50);
+    let nodes: Vec<_> = (0..width).map(|number| world.at(&format!("d/n{number}"))).collect();
+    let create = |txn: Txn, node| txn.create(node, "", Lifetime::Persistent);
+    let _made = ann.commit(nodes.iter().fold(Txn::new(), create)).await;
+    let (_view, mut unread) = bob.observe(Query::children(world.at("d"))).await;
+
+    for round in 0..=Feed::MOST / width {
+        let set = |txn: Txn, node| txn.set(node, round.to_string(), Expect::Any);
+        let _written = ann.commit(nodes.iter().fold(Txn::new(), set)).await;
+        // Lets whatever carries the events go on.
+        tokio::task::yield_now().await;
+    }
+    let last = world.at("d/last");
+    ann.create(&last, "").await;
+
+    let events = unread.up_to(&last).await;
+    assert!(events.len() <= Feed::MOST, "{} events were kept", events.len());
+    // And it goes on.
+    ann.create(&world.at("d/later"), "").await;
+    unread.hears_of(&world.at("d/later")).await;
 }
 
 async fn who_reads_no_events_holds_up_nobody(world: World) {

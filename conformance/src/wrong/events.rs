@@ -112,6 +112,7 @@ impl Teller {
         let told = matches!(end, End::Told);
         match self.lens.mistake {
             Some(Mistake::WatchHasNoEnd) => true,
+            Some(Mistake::DropSilencesWatches) => self.desk.dropped.load(Ordering::Relaxed),
             Some(Mistake::OnceFallsSilent) => told,
             Some(Mistake::OnceWaitsForTheAbsent) => told && self.shown.is_empty(),
             _ => told && self.hushed,

@@ -15,6 +15,8 @@ use crate::wrong::Mistake;
 pub(super) struct Life {
     mistake: Option<Mistake>,
     ttl: Duration,
+    /// When the opening was answered.
+    opened: Instant,
     told: watch::Sender<Status>,
     state: Mutex<State>,
 }
@@ -42,8 +44,13 @@ impl Life {
             last_call: Instant::now(),
         };
         let ttl = inner.session().ttl;
-        let life =
-            Self { mistake, ttl, told: watch::Sender::new(status), state: Mutex::new(state) };
+        let life = Self {
+            mistake,
+            ttl,
+            opened: Instant::now(),
+            told: watch::Sender::new(status),
+            state: Mutex::new(state),
+        };
         life.hear(status);
         life
     }
@@ -95,6 +102,10 @@ impl Life {
                 match self.mistake {
                     Some(Mistake::NoRateMargin) => {
                         Some(Status::Live { until: until + self.ttl / 50 })
+                    }
+                    Some(Mistake::LeaseFromOpening) => {
+                        let first = certain_until(self.opened, self.ttl, Duration::ZERO);
+                        Some(Status::Live { until: until.max(first) })
                     }
                     Some(Mistake::LeaseFromReply) => is_news.then(|| {
                         let until = certain_until(Instant::now(), self.ttl, Duration::ZERO);

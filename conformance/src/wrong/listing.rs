@@ -12,6 +12,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     let mut asked = query.clone();
     match (store.mistake(), query.scope) {
         (Some(Mistake::PrefixIgnored), _) => asked.prefix.clear(),
+        (Some(Mistake::WindowBeforePrefix), _) if query.window.is_some() => asked.prefix.clear(),
         (Some(Mistake::NewestFromTheWrongEnd), _) => {
             if let Some(Window::Newest { count, before: None }) = query.window {
                 asked.window = Some(Window::Oldest { count });
@@ -35,6 +36,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     }
     let mut view = sequence::read(store, &asked).await?;
     match store.mistake() {
+        Some(Mistake::PathTakenForPattern) => matching(store, query, &mut view).await?,
         Some(Mistake::RangeEndIncludesSibling) => alike(store, query, &mut view).await?,
         Some(mistake) => bent(mistake, query, &mut view.nodes),
         None => {}
@@ -61,7 +63,13 @@ fn bent(mistake: Mistake, query: &Query, nodes: &mut Vec<Node>) {
         Mistake::WindowUnsorted if query.window.is_some() => {
             nodes.sort_by(|a, b| a.path.cmp(&b.path));
         }
+        Mistake::WindowBeforePrefix if query.window.is_some() => {
+            nodes.retain(|node| node.path.name().starts_with(&query.prefix));
+        }
         Mistake::ListingTruncated => nodes.truncate(PAGE),
+        Mistake::TreeLeavesOutContainers if query.scope == Scope::Subtree => {
+            nodes.retain(|node| node.stat.is_some());
+        }
         Mistake::ListingLeavesOutContainers => nodes.retain(|node| node.stat.is_some()),
         Mistake::ListingTellsOtherSequence if children => {
             for (place, node) in (0..).zip(nodes) {
@@ -92,6 +100,42 @@ async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
         view.nodes.extend(later.nodes.into_iter().filter(|node| node.path >= middle));
     }
     Ok(view)
+}
+
+/// Adds what is below a path that is LIKE the one that was asked for.
+async fn matching(store: &WrongStore, query: &Query, view: &mut View) -> Result<()> {
+    let Some(parent) = query.path.parent().filter(|_| query.scope != Scope::Node) else {
+        return Ok(());
+    };
+    let beside = store.honest_read(Query::subtree(parent)).await?;
+    let found = beside.nodes.into_iter().filter(|node| {
+        let above = match query.scope {
+            Scope::Children => node.path.parent(),
+            _ => node.path.ancestors().find(|above| is_like(above, &query.path)),
+        };
+        above.is_some_and(|above| above != query.path && is_like(&above, &query.path))
+            && node.path.name().starts_with(&query.prefix)
+    });
+    view.nodes.extend(found);
+    view.nodes.sort_by(|a, b| a.path.cmp(&b.path));
+    view.nodes.dedup_by(|a, b| a.path == b.path);
+    Ok(())
+}
+
+/// Whether SQL finds `path LIKE pattern`: without regard to case, `_` any letter and `%` any text.
+pub(super) fn is_like(path: &Path, pattern: &Path) -> bool {
+    fn like(text: &[u8], pattern: &[u8]) -> bool {
+        match (text, pattern) {
+            (_, []) => text.is_empty(),
+            (_, [b'%', rest @ ..]) => (0..=text.len()).any(|skip| like(&text[skip..], rest)),
+            ([], _) => false,
+            ([_, text @ ..], [b'_', rest @ ..]) => like(text, rest),
+            ([letter, text @ ..], [wanted, rest @ ..]) => {
+                letter.eq_ignore_ascii_case(wanted) && like(text, rest)
+            }
+        }
+    }
+    like(path.as_str().as_bytes(), pattern.as_str().as_bytes())
 }
 
 /// Adds what only starts like the path that was asked for.

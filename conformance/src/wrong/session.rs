@@ -42,6 +42,9 @@ pub(super) async fn call<T>(
             }
             work.await
         }
+        Some(Mistake::LaterErrorWithoutPath) => {
+            work.await.map_err(|error| error.map_path(|_path| None))
+        }
         _ => work.await,
     }
 }
@@ -132,6 +135,9 @@ fn exchange(mistake: Mistake, op: &mut Op) {
             Lifetime::Persistent
         }
         (Mistake::TtlTooEarly, Lifetime::Ttl(ttl)) => Lifetime::Ttl(ttl / 2),
+        (Mistake::TtlInWholeSeconds, Lifetime::Ttl(ttl)) if ttl.as_secs() > 0 => {
+            Lifetime::Ttl(Duration::from_secs(ttl.as_secs()))
+        }
         (Mistake::TtlDiesWithSession, Lifetime::Ttl(_)) => Lifetime::Session,
         (_, lifetime) => lifetime,
     };

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use synod_core::error::Result;
-use synod_core::store::{Commit, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch};
+use synod_core::store::{
+    Commit, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View, Watch,
+};
 use synod_core::task::Task;
 use tokio::sync::watch;
 
@@ -154,11 +156,15 @@ impl Drop for WrongStore {
                 let inner = self.inner.clone();
                 let _left_to_itself = async move { inner.close().await }.now_or_never();
             }
+            Some(Mistake::DropSilencesWatches) => self.desk.dropped.store(true, Ordering::Relaxed),
             Some(Mistake::DropKeepsSessionAlive) => {
                 self.shared.books().stores.push(self.inner.clone());
+                return;
             }
             _ => {}
         }
+        // The store inside says so when it is dropped, and is followed no more by then.
+        self.life.hear(Status::Lost { why: Loss::Closed });
     }
 }
 

@@ -2,7 +2,7 @@
 
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Commit, Done, Expect, Op, Outcome, Query, Rejected, Txn, View};
+use synod_core::store::{Commit, Done, Expect, Op, Outcome, Query, Rejected, Revision, Txn, View};
 use synod_core::task::spawn;
 
 use crate::wrong::store::WrongStore;
@@ -15,6 +15,12 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
             Some(rejected) => Ok(Outcome::Rejected(rejected)),
             None => one_by_one(store, txn).await,
         },
+        Some(Mistake::ChecksCountAsChange) if !txn.ops.iter().any(Op::is_write) => {
+            Ok(tree::commit(store, txn).await?.map(|mut commit| {
+                commit.revision = commit.revision.map(|at| Revision::new(at.get() + 1));
+                commit
+            }))
+        }
         Some(Mistake::AppliesHalf) if several => one_by_one(store, txn).await,
         Some(Mistake::OpsBlindToEachOther) if several => blindly(store, txn).await,
         Some(Mistake::RejectedNamesLast) => match tree::commit(store, txn.clone()).await? {

@@ -9,7 +9,7 @@ use synod_core::store::{
 };
 
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, sequence};
+use crate::wrong::{Mistake, listing, sequence};
 
 pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     match store.mistake() {
@@ -24,6 +24,10 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
         Some(Mistake::ContainerStays) => match in_the_way(store, &txn).await? {
             Some(no) => Ok(Outcome::Rejected(no)),
             None => remembered(store, txn).await,
+        },
+        Some(Mistake::PathTakenForPattern) => match taken_for_parent(store, &txn).await? {
+            Some(no) => Ok(Outcome::Rejected(no)),
+            None => sequence::commit(store, txn).await,
         },
         Some(Mistake::ParentGoesWithLastChild) => with_empty_parents(store, txn).await,
         Some(
@@ -74,6 +78,20 @@ async fn make_ancestors(store: &WrongStore, txn: &mut Txn) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The first delete of a node that has no children, where a path that is like its own has some.
+async fn taken_for_parent(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
+    for (index, op) in txn.ops.iter().enumerate() {
+        let Op::Delete { path, .. } = op else { continue };
+        let Some(parent) = path.parent() else { continue };
+        let beside = store.honest_read(Query::subtree(parent)).await?;
+        let like = |above: &Path| *above != *path && listing::is_like(above, path);
+        if beside.nodes.iter().any(|node| node.path.ancestors().any(|above| like(&above))) {
+            return Ok(Some(Rejected::new(index, path.clone(), Why::HasChildren)));
+        }
+    }
+    Ok(None)
 }
 
 /// The first operation that wants a place where a container was left.

@@ -24,6 +24,8 @@ pub(super) struct Desk {
     own: Mutex<BTreeSet<Revision>>,
     /// Whether watches are silent, by what they watch.
     silent: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
+    /// Whether the store was dropped.
+    pub(super) dropped: AtomicBool,
 }
 
 impl Desk {
@@ -54,7 +56,8 @@ impl Drop for Silencer {
 pub(super) async fn observe(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
     let (mut view, inner) = begin(store, query).await?;
     store.lens.view(&mut view);
-    let (feed, outer) = Feed::new(EVENTS);
+    let room = if store.makes(Mistake::FeedUnbounded) { usize::MAX } else { EVENTS };
+    let (feed, outer) = Feed::new(room);
     let waiting = Arc::new(AtomicUsize::new(0));
     let outer = counted(outer, waiting.clone());
     if store.makes(Mistake::SlowWatcherBlocks) {

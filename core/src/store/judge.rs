@@ -2,7 +2,7 @@
 //! every store that has to find out by itself.
 
 use crate::path::Path;
-use crate::store::facts::{Facts, Found};
+use crate::store::facts::{Facts, Found, TryFacts};
 use crate::store::node::Version;
 use crate::store::txn::{Expect, Lifetime, Op, Rejected, Why};
 
@@ -16,11 +16,40 @@ use crate::store::txn::{Expect, Lifetime, Op, Rejected, Why};
 ///
 /// The first operation that cannot be done, and why.
 pub fn judge(ops: &[Op], facts: &impl Facts) -> Result<(), Rejected> {
+    let Ok(verdict) = try_judge(ops, facts);
+    verdict
+}
+
+/// [`judge`], where finding out a fact may fail. The outer result is that of the facts, the inner one the
+/// verdict.
+///
+/// # Errors
+///
+/// The first error of `facts`: then nothing is known of the transaction.
+pub fn try_judge<F: TryFacts>(ops: &[Op], facts: &F) -> Result<Result<(), Rejected>, F::Error> {
     let mut world = World { facts, changes: Vec::new() };
     for (index, op) in ops.iter().enumerate() {
-        world.apply(op).map_err(|why| Rejected::new(index, op.path().clone(), why))?;
+        match world.apply(op) {
+            Ok(()) => {}
+            Err(Stop::Refused(why)) => {
+                return Ok(Err(Rejected::new(index, op.path().clone(), why)));
+            }
+            Err(Stop::Failed(error)) => return Err(error),
+        }
     }
-    Ok(())
+    Ok(Ok(()))
+}
+
+/// Why the operations are judged no further.
+enum Stop<E> {
+    Refused(Why),
+    Failed(E),
+}
+
+impl<E> From<Why> for Stop<E> {
+    fn from(why: Why) -> Self {
+        Self::Refused(why)
+    }
 }
 
 /// The tree as the operations so far have left it.
@@ -39,16 +68,16 @@ struct Changed<'a> {
     sequential: bool,
 }
 
-impl<'a, F: Facts> World<'a, F> {
-    fn apply(&mut self, op: &'a Op) -> Result<(), Why> {
+impl<'a, F: TryFacts> World<'a, F> {
+    fn apply(&mut self, op: &'a Op) -> Result<(), Stop<F::Error>> {
         match op {
             Op::Check { path, expect } => self.expect(path, *expect),
             Op::Create { path, lifetime, sequential, .. } => {
-                if !sequential && (self.node(path).is_some() || self.occupied(path)) {
-                    return Err(Why::Exists);
+                if !sequential && (self.node(path)?.is_some() || self.occupied(path)?) {
+                    return Err(Why::Exists.into());
                 }
-                if self.is_below_leased(path) {
-                    return Err(Why::BelowEphemeral);
+                if self.is_below_leased(path)? {
+                    return Err(Why::BelowEphemeral.into());
                 }
                 if *lifetime != Lifetime::Container {
                     self.record(path, Some(made(*lifetime)), *sequential);
@@ -57,18 +86,19 @@ impl<'a, F: Facts> World<'a, F> {
             }
             Op::Set { path, expect, .. } => {
                 self.expect(path, *expect)?;
-                self.record(path, self.node(path), false);
+                let found = self.node(path)?;
+                self.record(path, found, false);
                 Ok(())
             }
             Op::Delete { path, expect } => {
                 // A container with children is refused for its children: that is what a server says
                 // to whom the container is a node.
-                if self.node(path).is_none() && self.occupied(path) {
-                    return Err(Why::HasChildren);
+                if self.node(path)?.is_none() && self.occupied(path)? {
+                    return Err(Why::HasChildren.into());
                 }
                 self.expect(path, *expect)?;
-                if self.occupied(path) {
-                    return Err(Why::HasChildren);
+                if self.occupied(path)? {
+                    return Err(Why::HasChildren.into());
                 }
                 self.record(path, None, false);
                 Ok(())
@@ -76,37 +106,45 @@ impl<'a, F: Facts> World<'a, F> {
         }
     }
 
-    fn expect(&self, path: &Path, expect: Expect) -> Result<(), Why> {
-        match (expect, self.node(path)) {
-            (Expect::Absent, None) if !self.occupied(path) => Ok(()),
-            (Expect::Absent, _) => Err(Why::Exists),
-            (_, None) => Err(Why::Missing),
+    fn expect(&self, path: &Path, expect: Expect) -> Result<(), Stop<F::Error>> {
+        match (expect, self.node(path)?) {
+            (Expect::Absent, None) if !self.occupied(path)? => Ok(()),
+            (Expect::Absent, _) => Err(Why::Exists.into()),
+            (_, None) => Err(Why::Missing.into()),
             (Expect::Version(version), Some(found)) if found.version != version => {
-                Err(Why::OtherVersion)
+                Err(Why::OtherVersion.into())
             }
             (Expect::Any | Expect::Version(_), Some(_)) => Ok(()),
         }
     }
 
-    fn node(&self, path: &Path) -> Option<Found> {
+    fn node(&self, path: &Path) -> Result<Option<Found>, Stop<F::Error>> {
         match self.changes.iter().find(|change| !change.sequential && change.path == path) {
-            Some(change) => change.now,
-            None => self.facts.node(path),
+            Some(change) => Ok(change.now),
+            None => self.facts.node(path).map_err(Stop::Failed),
         }
     }
 
-    fn occupied(&self, path: &Path) -> bool {
+    fn occupied(&self, path: &Path) -> Result<bool, Stop<F::Error>> {
         let made_below =
             self.changes.iter().any(|change| change.now.is_some() && change.path.is_below(path));
-        made_below || self.facts.occupied(path, &|below| self.is_gone(below))
+        if made_below {
+            return Ok(true);
+        }
+        self.facts.occupied(path, &|below| self.is_gone(below)).map_err(Stop::Failed)
     }
 
     fn is_gone(&self, path: &Path) -> bool {
         self.changes.iter().any(|change| change.now.is_none() && change.path == path)
     }
 
-    fn is_below_leased(&self, path: &Path) -> bool {
-        path.ancestors().any(|above| self.node(&above).is_some_and(|found| found.leased))
+    fn is_below_leased(&self, path: &Path) -> Result<bool, Stop<F::Error>> {
+        for above in path.ancestors() {
+            if self.node(&above)?.is_some_and(|found| found.leased) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn record(&mut self, path: &'a Path, now: Option<Found>, sequential: bool) {
@@ -226,6 +264,43 @@ mod tests {
             Some((1, Why::HasChildren)),
         );
         says(&["/a"], &delete("/a").check(path("/a/b"), Expect::Absent), None);
+    }
+
+    /// A tree whose facts cannot be found out below `/lost`.
+    struct Failing(Tree);
+
+    impl TryFacts for Failing {
+        type Error = &'static str;
+
+        fn node(&self, path: &Path) -> Result<Option<Found>, Self::Error> {
+            if path.as_str().starts_with("/lost") {
+                return Err("no answer");
+            }
+            Ok(Facts::node(&self.0, path))
+        }
+
+        fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> Result<bool, Self::Error> {
+            Ok(Facts::occupied(&self.0, path, gone))
+        }
+    }
+
+    #[test]
+    fn facts_that_fail_are_no_verdict() {
+        let facts = Failing(tree(&["/a"]));
+        let judged = |txn: &Txn| match try_judge(&txn.ops, &facts) {
+            Ok(verdict) => Ok(verdict.err().map(|no| (no.index, no.why))),
+            Err(error) => Err(error),
+        };
+
+        assert_eq!(judged(&create("/b")), Ok(None));
+        assert_eq!(judged(&create("/a")), Ok(Some((0, Why::Exists))));
+        assert_eq!(judged(&create("/lost/x")), Err("no answer"));
+        assert_eq!(judged(&create("/b/c").delete(path("/lost"), Expect::Any)), Err("no answer"));
+        // What is refused before is known without the rest.
+        assert_eq!(
+            judged(&delete("/b").delete(path("/lost"), Expect::Any)),
+            Ok(Some((0, Why::Missing)))
+        );
     }
 
     #[test]

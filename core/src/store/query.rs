@@ -3,6 +3,7 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::path::Path;
 use crate::store::node::{Node, Revision, Sequence};
+use crate::store::watching::Kind;
 
 /// A question to a store.
 ///
@@ -166,6 +167,22 @@ impl Query {
         self.once && self.detail == Detail::Names
     }
 
+    /// Whether a change of this kind at `path` is one of what the query covers: for stores that find out by
+    /// themselves which of their watches a change concerns. A window does not narrow it, a prefix does, and
+    /// [`Detail::Names`] leaves out writes of children.
+    pub fn covers(&self, path: &Path, kind: Kind) -> bool {
+        let own = *path == self.path;
+        match self.scope {
+            Scope::Node => own && (kind == Kind::Deleted || !self.is_until_gone()),
+            Scope::Children => {
+                path.parent_str() == Some(self.path.as_str())
+                    && path.name().starts_with(&self.prefix)
+                    && (self.detail == Detail::Data || kind != Kind::Updated)
+            }
+            Scope::Subtree => own || path.is_below(&self.path),
+        }
+    }
+
     /// Refuses what no store can answer. Every store calls this before it sends anything.
     ///
     /// # Errors
@@ -213,5 +230,46 @@ impl View {
     /// [`View::node`] by value.
     pub fn into_node(self) -> Option<Node> {
         self.nodes.into_iter().next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn covers(query: &Query, changes: &[(&str, Kind, bool)]) {
+        for (path, kind, expected) in changes {
+            let path = Path::new(path).expect("valid");
+            assert_eq!(query.covers(&path, *kind), *expected, "{kind:?} of {path} by {query:?}");
+        }
+    }
+
+    #[test]
+    fn a_query_covers_what_it_asks_for_and_nothing_else() {
+        use Kind::{Created, Deleted, Updated};
+        let dir = Path::new("/d").expect("valid");
+
+        covers(
+            &Query::node(&dir),
+            &[("/d", Updated, true), ("/d/a", Created, false), ("/da", Created, false)],
+        );
+        covers(
+            &Query::until_gone(&dir),
+            &[("/d", Deleted, true), ("/d", Updated, false), ("/d", Created, false)],
+        );
+        covers(
+            &Query::children(&dir).oldest(1),
+            &[("/d/a", Updated, true), ("/d/a/b", Created, false), ("/d", Updated, false)],
+        );
+        covers(
+            &Query::children(&dir).names_only().starting_with("a"),
+            &[("/d/ab", Created, true), ("/d/ab", Updated, false), ("/d/b", Created, false)],
+        );
+        covers(
+            &Query::subtree(&dir),
+            &[("/d", Updated, true), ("/d/a/b", Deleted, true), ("/da/b", Created, false)],
+        );
+        covers(&Query::subtree(Path::root()), &[("/x", Created, true)]);
     }
 }

@@ -131,6 +131,10 @@ enum Phase {
 }
 
 impl Feed {
+    /// The most events that a watch may keep for a reader who does not take them: beyond, they give way to one
+    /// [`Event::Resync`]. A store keeps as few as it likes.
+    pub const MOST: usize = 16_384;
+
     /// A watch and the feed that fills it, with room for `capacity` events.
     pub fn new(capacity: usize) -> (Self, Watch) {
         Self::open(capacity, false)

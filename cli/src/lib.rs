@@ -1,0 +1,99 @@
+//! The `synod` command, as a library: for programs that add a store of their own.
+//!
+//! A program that registers a store and calls [`main`] is the `synod` command for that store too: `get`, `watch`,
+//! `lock`, `conformance`, `bench` and all others take its URLs.
+//!
+//! ```no_run
+//! # // It would run the command that the arguments of the test name.
+//! use std::process::ExitCode;
+//! use std::sync::Arc;
+//!
+//! use synod::mem::MemBackend;
+//!
+//! fn main() -> ExitCode {
+//!     // In place of a backend of your own.
+//!     synod::register("shelf", |_opening| Ok(Arc::new(MemBackend::named("shelf"))))
+//!         .expect("no other store has this scheme");
+//!     synod_cli::main()
+//! }
+//! ```
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::args::{Cli, Command, Common};
+use crate::failure::Failure;
+
+mod args;
+mod bench;
+mod command;
+mod conformance;
+mod demo;
+mod failure;
+mod output;
+#[cfg(unix)]
+mod process;
+mod progress;
+mod sim;
+
+/// Runs the command that the arguments of this process name, to its end.
+///
+/// A second call in one process is no error. It must not be called within a runtime of tokio.
+pub fn main() -> ExitCode {
+    run_with(std::env::args_os())
+}
+
+/// [`main`] with other arguments; the first is the name of the program.
+pub fn run_with(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        // Clap's own exit: help is printed and is no failure, a wrong argument is.
+        Err(error) => error.exit(),
+    };
+    #[cfg(unix)]
+    if let Command::Guard { grace } = cli.command {
+        return process::guard::stand(std::time::Duration::from_millis(grace));
+    }
+    let done = on_runtime(run(cli.command, &cli.common));
+    done.map_or_else(|failure| failure.report(), |()| ExitCode::SUCCESS)
+}
+
+fn on_runtime(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?
+        .block_on(work)
+}
+
+async fn run(command: Command, common: &Common) -> Result<(), Failure> {
+    match command {
+        Command::Demo => demo::run(common).await,
+        Command::Get { path, raw } => command::node::get(common, &path, raw).await,
+        Command::Set { path, data, version } => {
+            command::node::set(common, &path, &data, version).await
+        }
+        Command::Create(create) => command::create::run(common, create).await,
+        Command::Delete { path, version, recursive: false } => {
+            command::node::delete(common, &path, version).await
+        }
+        Command::Delete { path, .. } => command::delete::tree(common, &path).await,
+        Command::Ls { path, long } => command::list::children(common, &path, long).await,
+        Command::Tree { path } => command::tree::run(common, &path).await,
+        Command::Watch { path, children, subtree, count } => {
+            command::watch::run(common, &path, children, subtree, count).await
+        }
+        Command::Inspect { path } => command::inspect::run(common, &path).await,
+        #[cfg(unix)]
+        Command::Lock(lock) => command::hold::lock(common, lock).await,
+        #[cfg(unix)]
+        Command::Elect(elect) => command::hold::elect(common, elect).await,
+        #[cfg(unix)]
+        Command::Guard { .. } => Ok(()),
+        Command::Bench(chosen) => bench::run(common, &chosen).await,
+        Command::Conformance { only } => conformance::run(common, only.as_deref()),
+        Command::Sim(asked) => sim::run(common, &asked),
+    }
+}

@@ -1,0 +1,218 @@
+//! Passwords and tokens reach real servers, and no output of any kind.
+#![expect(clippy::print_stdout, reason = "a test that could not check says why")]
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use etcd_client::{Client as Raw, Permission, PermissionType};
+use synod::recipe::mutex::Mutex as Lock;
+use synod::{Client, Config, Error, Lifetime, Path, Query, Txn};
+use synod_conformance::server::etcd::Cluster;
+use synod_conformance::server::links::Links;
+use synod_conformance::server::required;
+use synod_conformance::server::zookeeper::Ensemble;
+use tracing::instrument::WithSubscriber as _;
+use tracing_subscriber::fmt::MakeWriter;
+
+const CANARY: &str = "canary-7f3a91";
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Keeps everything that is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+fn path(text: &str) -> Path {
+    Path::new(text).expect("valid")
+}
+
+/// Everything that an error says, causes included.
+fn shown(error: &Error) -> String {
+    let mut shown = format!("{error} {error:?} {error:#?}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        write!(shown, " {error} {error:?}").expect("a string has room");
+        cause = error.source();
+    }
+    shown
+}
+
+/// Works with a store in every way that logs something; returns all that was shown otherwise.
+async fn work(config: &Config, other: &Path) -> String {
+    let client = config.connect().await.expect("the password is right");
+    let mut said = format!("{config:?} {client:?} {:?}", client.session().await);
+    let node = path("/n");
+    let ephemeral = Txn::new().create(&node, "x", Lifetime::Session);
+    client.transaction(ephemeral).await.expect("answered").required().expect("it is free");
+    let (view, watch) = client.watch(Query::node(&node)).await.expect("answered");
+    write!(said, "{view:?} {watch:?}").expect("a string has room");
+    let held = Lock::new(&client, path("/lock")).lock().await.expect("free");
+    write!(said, "{held:?}").expect("a string has room");
+    held.release().await.expect("it is held");
+    client.close().await.expect("it is open");
+    // What is not permitted is an error, which says who asked.
+    let beside = Config::new(&config.url.to_string().replace("***", CANARY)).expect("as it was");
+    let client: Client = beside.connect().await.expect("the password is right");
+    match client.get(other).await {
+        Ok(found) => write!(said, "{found:?}").expect("a string has room"),
+        Err(error) => said.push_str(&shown(&error)),
+    }
+    client.close().await.expect("it is open");
+    said
+}
+
+/// What connecting with the wrong password says.
+async fn refused(url: &str) -> String {
+    let config = Config::new(url).expect("valid");
+    match config.connect().await {
+        Ok(client) => {
+            // ZooKeeper knows every digest; what it permits shows with the first node.
+            client.close().await.expect("it is open");
+            String::new()
+        }
+        Err(error) => shown(&error),
+    }
+}
+
+/// Does the work with everything logged that any crate logs. Returns what was shown, and the log.
+async fn logged(work: impl Future<Output = String>) -> (String, String) {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_ansi(false)
+        .with_writer(log.clone())
+        .finish();
+    // For tasks, too: the runtime has one thread.
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let shown = tokio::time::timeout(LIMIT, work.with_current_subscriber()).await;
+    (shown.expect("it ends"), log.text())
+}
+
+/// Whether this machine has the servers; where it must have them, a server that is missing fails the test.
+fn there<T>(server: Result<T, String>) -> Option<T> {
+    match server {
+        Ok(server) => Some(server),
+        Err(why) => {
+            assert!(!required(), "{why}");
+            println!("not checked: {why}");
+            None
+        }
+    }
+}
+
+/// The first token of etcd's simple kind that is in a text: sixteen letters, a dot and a number.
+fn simple_token(text: &str) -> Option<&str> {
+    const LETTERS: usize = 16;
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric();
+    let bytes = text.as_bytes();
+    bytes.iter().enumerate().filter(|(_, byte)| **byte == b'.').find_map(|(dot, _)| {
+        let from = dot.checked_sub(LETTERS)?;
+        let begins = from == 0 || !is_word(bytes[from - 1]);
+        let letters = bytes[from..dot].iter().all(u8::is_ascii_alphabetic);
+        let number = bytes.get(dot + 1).is_some_and(u8::is_ascii_digit);
+        (begins && letters && number).then(|| &text[from..=dot + 1])
+    })
+}
+
+#[tokio::test]
+async fn the_password_and_the_token_of_etcd_are_in_no_output() {
+    let Some(servers) = there(Cluster::start(1)) else { return };
+    let address = servers.addresses()[0];
+    let raw = Raw::connect([address.to_string()], None).await.expect("valid");
+    raw.auth_client().user_add("root", "other", None).await.expect("added");
+    raw.auth_client().user_grant_role("root", "root").await.expect("granted");
+    raw.auth_client().user_add("ann", CANARY, None).await.expect("added");
+    raw.auth_client().role_add("app").await.expect("added");
+    for prefix in ["/app/", "//app"] {
+        let all = Permission::new(PermissionType::Readwrite, prefix).with_prefix();
+        raw.auth_client().role_grant_permission("app", all).await.expect("granted");
+    }
+    raw.auth_client().user_grant_role("ann", "app").await.expect("granted");
+    raw.auth_client().auth_enable().await.expect("enabled");
+
+    let url = format!("etcd://ann:{CANARY}@{address}/app?session=5s");
+    let config = Config::new(&url).expect("valid");
+    let (said, log) = logged(async {
+        let said = work(&config, &path("/n")).await;
+        said + &refused(&url.replace(CANARY, "canary-7f3a92")).await
+    })
+    .await;
+
+    assert!(log.contains("verb"), "nothing was logged: {log}");
+    for text in [&said, &log] {
+        assert!(!text.contains("canary-7f3a9"), "{text}");
+        assert_eq!(simple_token(text), None, "{text}");
+    }
+    // And that is what a token looks like.
+    let token = raw.auth_client().authenticate("ann".to_owned(), CANARY.to_owned()).await;
+    let token = token.map(|answer| format!("token: {}", answer.token())).unwrap_or_default();
+    assert!(simple_token(&token).is_some(), "{token}");
+}
+
+#[tokio::test]
+async fn the_passwords_of_zookeeper_are_in_no_output() {
+    let Some(servers) = there(Ensemble::start(1)) else { return };
+    let links = Links::start(&servers.addresses()).expect("free ports");
+    let address = links.addresses()[0];
+
+    let url = format!("zk://ann:{CANARY}@{address}/app?session=5s&acl=creator");
+    let config = Config::new(&url).expect("valid");
+    let (said, log) = logged(async {
+        let said = work(&config, &path("/n")).await;
+        said + &refused(&url.replace(CANARY, "canary-7f3a92")).await
+    })
+    .await;
+
+    assert!(log.contains("verb"), "nothing was logged: {log}");
+    let passwords: Vec<_> =
+        links.sessions().iter().filter_map(|session| links.password(*session)).collect();
+    assert!(!passwords.is_empty() && passwords.iter().all(|password| password.len() == 16));
+    for text in [&said, &log] {
+        assert!(!text.contains("canary-7f3a9"), "{text}");
+        for password in &passwords {
+            for spelled in spellings(password) {
+                assert!(!text.contains(&spelled), "a session's password, as {spelled}: {text}");
+            }
+        }
+    }
+}
+
+/// How bytes are usually shown.
+fn spellings(bytes: &[u8]) -> Vec<String> {
+    let hex = |upper: bool| {
+        bytes.iter().fold(String::new(), |text, byte| {
+            text + &if upper { format!("{byte:02X}") } else { format!("{byte:02x}") }
+        })
+    };
+    let list = format!("{bytes:?}");
+    let list = list.trim_matches(['[', ']']).to_owned();
+    vec![hex(false), hex(true), list, bytes.escape_ascii().to_string()]
+}
