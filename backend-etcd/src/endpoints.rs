@@ -86,7 +86,7 @@ impl Endpoints {
             } else {
                 tries -= 1;
             }
-            let again = failed.elsewhere && (failed.refused || !call.write);
+            let again = failed.again && (failed.refused || !call.write);
             let error = failed.heard_among(&mut heard);
             if tries == 0 || !again || Instant::now() >= call.end {
                 return Err(error);
@@ -148,7 +148,8 @@ impl Endpoints {
         let told = self.told(place, link, &error);
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
-        Failed { error, told, refused, elsewhere: verdict.elsewhere, silent: false }
+        let again = verdict.elsewhere || verdict.reconnect;
+        Failed { error, told, refused, again, silent: false }
     }
 
     fn silent(&self, call: Call, place: usize) -> Failed {
@@ -156,7 +157,7 @@ impl Endpoints {
         let error = unanswered(call.doing);
         let error = if call.write { error.with_unknown_effect() } else { error };
         let told = self.silence(place);
-        Failed { error, told, refused: !call.write, elsewhere: true, silent: true }
+        Failed { error, told, refused: !call.write, again: true, silent: true }
     }
 
     /// What a person should know of an error.
@@ -241,7 +242,8 @@ struct Failed {
     /// What a person should know of it.
     told: String,
     refused: bool,
-    elsewhere: bool,
+    /// Whether another member, or the same one on a new connection, may answer better.
+    again: bool,
     /// Whether it did not answer at all.
     silent: bool,
 }

@@ -10,7 +10,7 @@ use etcd_client::{WatchOptions, WatchResponse};
 use synod_core::error::Error;
 use tokio::time::Instant;
 
-use crate::error::of_watch;
+use crate::error::{is_stale, of_watch};
 use crate::watched::{Listener, Subject, Watched};
 
 /// How many watches rest at most.
@@ -249,7 +249,7 @@ impl Roster {
             watched.miss();
             self.ask_for(id);
         } else if response.canceled {
-            if response.cancel_reason.contains("auth token") {
+            if is_stale(&response.cancel_reason) {
                 return Heard::Stale;
             }
             self.by_name.remove(&name);

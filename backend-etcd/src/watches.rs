@@ -155,6 +155,8 @@ enum Broken {
     /// Nobody is left who would watch anything.
     Idle,
     Line(Error, usize),
+    /// The member accepts watches only from a stream with a newer token.
+    Stale,
 }
 
 impl Watcher {
@@ -179,9 +181,14 @@ impl Watcher {
                     broken
                 }
             };
-            let Broken::Line(error, place) = broken else { return };
-            tracing::debug!(%error, "the stream of watches broke; opening it again");
-            self.reader.endpoints.pass_over(place);
+            match broken {
+                Broken::Idle => return,
+                Broken::Line(error, place) => {
+                    tracing::debug!(%error, "the stream of watches broke; opening it again");
+                    self.reader.endpoints.pass_over(place);
+                }
+                Broken::Stale => tracing::debug!("opening the stream of watches with a new token"),
+            }
             sleep(pause).await;
             pause = (pause * 2).min(PAUSES.1);
         }
@@ -275,7 +282,7 @@ impl Watcher {
                             Heard::Stale => {
                                 let endpoints = &self.reader.endpoints;
                                 endpoints.forget(line.place, &line.link);
-                                unanswered("observe")
+                                return Broken::Stale;
                             }
                         }
                     }
