@@ -42,7 +42,7 @@ impl EtcdBackend {
 
     /// The same, with every id and every choice drawn from `chance`.
     pub(crate) fn over(options: EtcdOptions, chance: Chance) -> Result<Self> {
-        let endpoints = Arc::new(Endpoints::new(options)?);
+        let endpoints = Arc::new(Endpoints::new(options, &chance)?);
         Ok(Self { endpoints, chance })
     }
 }

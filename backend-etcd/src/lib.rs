@@ -18,6 +18,7 @@ mod key;
 mod lease;
 mod link;
 mod options;
+mod patience;
 mod plan;
 mod pulse;
 mod reader;

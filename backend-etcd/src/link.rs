@@ -12,6 +12,7 @@ use etcd_client::{
 };
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 use tonic::transport::Endpoint;
 
 use crate::options::EtcdOptions;
@@ -33,8 +34,10 @@ pub(crate) struct Link {
     options: ConnectOptions,
     /// What also reads from a member that has no leader, once somebody wants to.
     local: OnceCell<KvClient>,
-    /// Whether it was ever answered on.
-    proven: AtomicBool,
+    /// When the last answer came.
+    heard: Mutex<Option<Instant>>,
+    /// Whether it may be dead: a request was not answered in time, and nothing was heard since.
+    doubted: AtomicBool,
 }
 
 impl Link {
@@ -64,7 +67,8 @@ impl Link {
             channel,
             options: local,
             local: OnceCell::new(),
-            proven: AtomicBool::new(false),
+            heard: Mutex::default(),
+            doubted: AtomicBool::new(false),
         })
     }
 
@@ -153,13 +157,31 @@ impl Link {
         self.local.get_or_try_init(opening).await.cloned()
     }
 
-    /// Somebody answered.
+    /// An answer came.
     pub(crate) fn prove(&self) {
-        self.proven.store(true, Ordering::Relaxed);
+        *self.heard() = Some(Instant::now());
+        self.doubted.store(false, Ordering::Relaxed);
     }
 
+    /// Whether an answer ever came.
     pub(crate) fn is_proven(&self) -> bool {
-        self.proven.load(Ordering::Relaxed)
+        self.heard().is_some()
+    }
+
+    /// A request of then was not answered in time. The connection is as good as before if anything
+    /// else was heard meanwhile.
+    pub(crate) fn doubt_since(&self, sent: Instant) {
+        if self.heard().is_none_or(|heard| heard < sent) {
+            self.doubted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted.load(Ordering::Relaxed)
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

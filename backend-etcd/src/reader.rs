@@ -40,10 +40,14 @@ impl Reader {
     }
 
     pub(crate) async fn read(&self, query: &Query) -> Result<View> {
+        self.read_in(Call::read("read", self.limit), query).await
+    }
+
+    /// Reads as a part of a longer call, which must come to its end in time.
+    pub(crate) async fn read_in(&self, call: Call, query: &Query) -> Result<View> {
         /// A listing that takes longer than etcd remembers is begun again, so many times.
         const PATIENCE: usize = 3;
 
-        let call = Call::read("read", self.limit);
         let (gets, mut page, mut again) = (fetch::gets(query), PAGE, PATIENCE);
         loop {
             let failed = match self.whole(call, query, &gets, page).await {

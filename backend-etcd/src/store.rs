@@ -54,8 +54,8 @@ impl EtcdStore {
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
         let limit = endpoints.timeout().min(life.ttl());
         let reader = Arc::new(Reader::new(endpoints.clone(), limit));
+        let watches = Watches::start(reader.clone(), life.clone(), chance.clone());
         let writer = Writer::new(reader.clone(), chance, lease);
-        let watches = Watches::start(reader.clone(), life.clone());
         let heart = spawn(beat(life.clone(), lease, endpoints));
         let closing = Mutex::default();
         Self { info, lease, life, reader, writer, watches, closing, _heart: heart }

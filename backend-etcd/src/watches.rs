@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures_util::future::{Either, select, try_join_all};
+use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Feed, Life, Query, Watch};
 use synod_core::task::{Task, spawn};
@@ -59,10 +60,10 @@ struct Unwatch {
 }
 
 impl Watches {
-    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>) -> Self {
+    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, chance: Chance) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
-        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat };
+        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat, chance };
         let (task, lost) = (task.run(), life.clone());
         // With the session goes everything that the server keeps for it.
         let task = spawn(async move {
@@ -129,6 +130,7 @@ struct Watcher {
     roster: Roster,
     /// How often the stream must be heard of.
     beat: Duration,
+    chance: Chance,
 }
 
 /// One stream to one member.
@@ -167,11 +169,9 @@ impl Watcher {
                 let Some(order) = self.orders.recv().await else { return };
                 self.take(order);
             }
+            let begun = Instant::now();
             let broken = match self.dial().await {
-                Ok(line) => {
-                    pause = PAUSES.0;
-                    self.serve(line).await
-                }
+                Ok(line) => self.serve(line).await,
                 Err(broken) => {
                     if let Broken::Line(error, _) = &broken
                         && error.kind() == ErrorKind::Denied
@@ -189,7 +189,12 @@ impl Watcher {
                 }
                 Broken::Stale => tracing::debug!("opening the stream of watches with a new token"),
             }
-            sleep(pause).await;
+            if begun.elapsed() > PAUSES.1 {
+                // It was of use for longer than the longest pause.
+                pause = PAUSES.0;
+            }
+            // When a member fails, its clients come to the next at different times.
+            sleep(jittered(pause, &self.chance)).await;
             pause = (pause * 2).min(PAUSES.1);
         }
     }
@@ -323,6 +328,12 @@ impl Watcher {
             Either::Right((Either::Right(_), _)) => Next::Silence,
         }
     }
+}
+
+/// Half the pause, and up to as much again.
+fn jittered(pause: Duration, chance: &Chance) -> Duration {
+    let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+    pause / 2 + Duration::from_micros(chance.below(micros))
 }
 
 impl fmt::Debug for Watches {
