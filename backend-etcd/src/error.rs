@@ -94,7 +94,7 @@ const fn saying(codes: &'static [Code], text: &'static str, verdict: Verdict) ->
 /// Below, "before raft" means that the request was not proposed, and "by the applier" that every
 /// member refuses it, at its place in the log, before it changes anything.
 const SAYINGS: &[Saying] = {
-    use ErrorKind::{Backend, Denied, Invalid, SessionLost, TooLarge, Unreachable};
+    use ErrorKind::{Backend, Denied, Invalid, SessionLost, TooLarge, Unreachable, Unsupported};
     const UNAVAILABLE: &[Code] = &[Code::Unavailable];
     const INVALID: &[Code] = &[Code::InvalidArgument];
     const EXHAUSTED: &[Code] = &[Code::ResourceExhausted];
@@ -138,6 +138,8 @@ const SAYINGS: &[Saying] = {
         // Before raft: `checkTxnRequest` (v3rpc/key.go), and `processInternalRaftRequestOnce`.
         saying(INVALID, "etcdserver: too many operations", Verdict::of(TooLarge)),
         saying(INVALID, "etcdserver: request is too large", Verdict::of(TooLarge)),
+        // Said here: see `proxy`.
+        saying(&[Code::Unimplemented], PROXY, Verdict::of(Unsupported).elsewhere()),
         // Before the handler: grpc-go's `recvAndDecompress` (rpc_util.go).
         saying(EXHAUSTED, "received message larger than max", Verdict::of(TooLarge)),
         // After the handler: what was too large to be sent is the answer (grpc-go, server.go).
@@ -191,6 +193,14 @@ fn judge_code(code: Code) -> Verdict {
     }
 }
 
+const PROXY: &str = "this is etcd's gRPC proxy, whose answers do not prove how long a session lives: \
+    connect to the members themselves";
+
+/// The error for an other end that is etcd's gRPC proxy.
+pub(crate) fn proxy() -> etcd_client::Error {
+    etcd_client::Error::GRpcStatus(Status::unimplemented(PROXY))
+}
+
 /// Whether a read at one revision asked for what etcd has forgotten.
 pub(crate) fn is_compacted(error: &Error) -> bool {
     let source = StdError::source(error);
@@ -203,6 +213,13 @@ pub(crate) fn is_compacted(error: &Error) -> bool {
 pub(crate) fn is_missing(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::InvalidArgument && status.message().contains("key not found"))
+}
+
+/// Whether a login was refused because authentication is not enabled.
+pub(crate) fn is_open_to_all(error: &etcd_client::Error) -> bool {
+    matches!(error, etcd_client::Error::GRpcStatus(status)
+        if status.code() == Code::FailedPrecondition
+            && status.message().contains("authentication is not enabled"))
 }
 
 /// Whether no connection came about, so that nothing can have been sent.

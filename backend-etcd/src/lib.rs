@@ -29,6 +29,7 @@ pub mod scripted;
 mod store;
 mod tickets;
 mod tls;
+mod version;
 mod watched;
 mod watches;
 mod wire;

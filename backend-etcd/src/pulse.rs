@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, select, try_join};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{Life, Loss};
@@ -27,7 +27,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
     let mut unanswered_since = None;
     while let Some(until) = life.until() {
         let begun = Instant::now();
-        let call = Call::read("keeping a lease alive", interval * 3).urgent(interval);
+        let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
         asked.push(Box::pin(renew(&endpoints, lease, call)));
         let patience = sleep_until(until.min(begun + interval));
         let next = match select(pin!(patience), asked.next()).await {
@@ -73,7 +73,8 @@ pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, call: Call) -> Resu
     // A stream of its own each time: an answer on an older one may be that to an older question.
     let renewal = |link: Arc<Link>| async move {
         let sent = Instant::now();
-        link.lease.clone().keep_alive(lease).await.map(|_answered| sent)
+        let mut leases = link.lease.clone();
+        try_join(link.direct(), leases.keep_alive(lease)).await.map(|_answered| sent)
     };
     endpoints.call(call, renewal).await
 }

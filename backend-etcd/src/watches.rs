@@ -17,10 +17,11 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::error::{judge, translate, unanswered};
+use crate::error::{judge, proxy, translate, unanswered};
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::roster::{Heard, Request, Roster};
+use crate::version::Version;
 use crate::watched::{Listener, Subject, covers};
 
 /// How many events a watch keeps for a reader who is slow.
@@ -139,9 +140,31 @@ struct Line {
     link: Arc<Link>,
     requests: WatchRequestSender,
     answers: WatchResponseStream,
-    /// When to ask whether anybody is there, or to give up if that was asked.
+    /// When to ask for a sign of life, or to give up if that was asked.
     next: Instant,
-    asked: bool,
+    /// Since when a sign of life was asked for and nothing was heard.
+    asked: Option<Instant>,
+    /// Whether the member's answers to that tell how far all watches were told.
+    tells_progress: bool,
+}
+
+/// How often a stream may be silent in succession while the member answers other calls. Newer members
+/// do not answer a request for progress while a watch has something of the past to be told.
+const SILENCES: u32 = 10;
+
+impl Line {
+    /// Asks for a sign of life.
+    async fn ask_for_progress(&mut self) -> Result<(), etcd_client::Error> {
+        let version = self.link.version().await;
+        self.tells_progress = version.is_some_and(Version::tells_progress);
+        self.requests.request_progress().await
+    }
+
+    /// Whether the stream may be well although nothing was heard on it since then.
+    fn may_wait(&self, asked: Instant, beat: Duration) -> bool {
+        let recent = asked.elapsed() < beat * SILENCES;
+        self.tells_progress && recent && self.link.heard_since(asked)
+    }
 }
 
 /// What happens next on a stream.
@@ -234,7 +257,8 @@ impl Watcher {
             Ok(Ok((link, stream))) => {
                 let (requests, answers) = stream.split();
                 let next = Instant::now() + self.beat;
-                Ok(Line { place: at, link, requests, answers, next, asked: false })
+                let (asked, tells_progress) = (None, false);
+                Ok(Line { place: at, link, requests, answers, next, asked, tells_progress })
             }
             Ok(Err((told, error))) => {
                 Err(Broken::Line(translate("observe", false, error).because(told), at))
@@ -262,11 +286,15 @@ impl Watcher {
                     line.next = Instant::now() + self.beat;
                     continue;
                 }
-                Next::Silence if line.asked => unanswered("observe"),
+                Next::Silence
+                    if line.asked.is_some_and(|asked| !line.may_wait(asked, self.beat)) =>
+                {
+                    unanswered("observe")
+                }
                 Next::Silence => {
-                    line.asked = true;
+                    line.asked.get_or_insert(Instant::now());
                     line.next = Instant::now() + self.beat;
-                    let asking = timeout(self.beat, line.requests.request_progress()).await;
+                    let asking = timeout(self.beat, line.ask_for_progress()).await;
                     match asking {
                         Ok(Ok(())) => continue,
                         Ok(Err(error)) => translate("observe", false, error),
@@ -275,7 +303,7 @@ impl Watcher {
                 }
                 Next::Heard(heard) => match *heard {
                     Ok(Some(response)) => {
-                        line.asked = false;
+                        line.asked = None;
                         line.next = Instant::now() + self.beat;
                         match self.roster.hear(response) {
                             Heard::Fine => continue,
@@ -283,6 +311,18 @@ impl Watcher {
                                 self.reader.saw(revision);
                                 self.roster.resync(key);
                                 continue;
+                            }
+                            Heard::Progress(revision) => {
+                                if line.tells_progress {
+                                    self.roster.progress(revision);
+                                }
+                                continue;
+                            }
+                            Heard::Proxied => {
+                                let said = self.reader.endpoints.told(line.place, None, &proxy());
+                                let error = translate("observe", false, proxy()).because(said);
+                                self.roster.refuse(&error);
+                                error
                             }
                             Heard::Stale => {
                                 let endpoints = &self.reader.endpoints;

@@ -1,4 +1,4 @@
-//! `etcd://host:port,...` is a cluster; `etcds://` one that talks TLS.
+//! `etcd://host:port,...?timeout=10s` is a cluster; `etcds://...?server_name=etcd.example` one that talks TLS.
 
 use std::sync::Arc;
 
@@ -8,16 +8,25 @@ use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
 
 use crate::address::{Scheme, invalid};
 use crate::config::Tls as Files;
-use crate::plan::Target;
+use crate::plan::{Target, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
-    target.no_more_parameters(&[])?;
+    let secure = target.scheme == (Scheme::Etcd { tls: true });
+    target.no_more_parameters(if secure { &["timeout", "server_name"] } else { &["timeout"] })?;
     let mut options = EtcdOptions::new(target.hosts);
+    let mut server_name = None;
+    for (key, value) in target.parameters {
+        match key.as_str() {
+            "timeout" => options = options.timeout(duration("timeout", &value)?),
+            _ => server_name = Some(value),
+        }
+    }
     if let Some(credentials) = target.credentials {
         options = options.user(credentials.user, credentials.password);
     }
-    if target.scheme == (Scheme::Etcd { tls: true }) {
-        options = options.tls(tls(&target.tls)?);
+    if secure {
+        let tls = tls(&target.tls)?;
+        options = options.tls(server_name.into_iter().fold(tls, Tls::server_name));
     }
     Ok(Arc::new(EtcdBackend::new(options)?))
 }

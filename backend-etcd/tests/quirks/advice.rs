@@ -151,9 +151,10 @@ pub(crate) async fn who_may_not_is_told_why() {
         fails(ann.commit(txn), DENIED, &says).await;
     }
 
+    // As authentication may be disabled for a while, a password that is not wanted does no harm.
     let open_to_all = World::alone();
     let needless = options(&open_to_all).user("ann", "canary-ann");
-    fails(open(needless), DENIED, &["it takes no user and no password"]).await;
+    assert!(open(needless).await.is_ok());
 }
 
 async fn set(store: &dyn Store) -> Result<(), Error> {

@@ -17,6 +17,7 @@ mod listing;
 mod names;
 mod outage;
 mod prompt;
+mod proxy;
 mod secure;
 mod trips;
 mod world;
@@ -98,7 +99,10 @@ fn main() -> ExitCode {
             a_session_survives_that_another_user_is_added
             a_session_on_three_members_survives_that_another_user_is_added
             a_session_with_a_plain_token_survives_that_another_user_is_added
+            sessions_go_on_while_authentication_is_disabled_and_after_it
             both_sides_show_certificates;
+        proxy: a_session_through_the_grpc_proxy_is_refused_by_name
+            a_watch_through_a_proxy_that_hides_is_refused_by_name;
     ];
     let missing = Cluster::missing();
     assert!(missing.is_none() || !required(), "{missing:?}");

@@ -140,6 +140,31 @@ pub(crate) async fn a_session_with_a_plain_token_survives_that_another_user_is_a
     works_while_users_change(guarded_by(3, Flavour::default()).await).await;
 }
 
+pub(crate) async fn sessions_go_on_while_authentication_is_disabled_and_after_it() {
+    let world = guarded(300).await;
+    let user = || world.options().user("ann", ANN);
+    let ann = open(user()).await.expect("permitted");
+    create(&*ann, "/app/e", Lifetime::Session).await;
+
+    root(&world).await.auth_disable().await.expect("disabled");
+    assert!(exists(&*ann, "/app/e").await);
+    let bob = open(user()).await.expect("the password is not wanted");
+    create(&*bob, "/app/f", Lifetime::Session).await;
+    let (_view, mut old) = bob.observe(Query::children(path("/app"))).await.expect("permitted");
+
+    world.raw().await.auth_enable().await.expect("enabled");
+    for (store, node) in [(&ann, "/app/g"), (&bob, "/app/h")] {
+        create(&**store, node, Lifetime::Session).await;
+        hears_of(&mut old, node).await;
+        let (_view, mut new) = store.observe(Query::node(path(node))).await.expect("permitted");
+        let set = Txn::new().set(path(node), "y", Expect::Any);
+        store.commit(set).await.expect("permitted").required().expect("it is there");
+        hears_of(&mut new, node).await;
+        hears_of(&mut old, node).await;
+        assert!(matches!(*store.status().borrow(), Status::Live { .. }));
+    }
+}
+
 pub(crate) async fn both_sides_show_certificates() {
     let certificates = Certificates::new();
     let world = World::new(1, &certificates.flavour(true));
