@@ -128,10 +128,11 @@ const SAYINGS: &[Saying] = {
         saying(INVALID, "etcdserver: user name is empty", Verdict::of(Denied).reconnect()),
         // Before raft: `Authenticate` (v3_server.go). It comes before any request of a caller.
         saying(INVALID, "etcdserver: authentication failed", Verdict::of(Denied)),
+        // Where authentication was disabled, a new connection goes on without a token.
         saying(
             &[Code::FailedPrecondition],
             "etcdserver: authentication is not enabled",
-            Verdict::of(Denied),
+            Verdict::of(Denied).reconnect(),
         ),
         // By the applier: `isOpPermitted`.
         saying(&[Code::PermissionDenied], "etcdserver: permission denied", Verdict::of(Denied)),
@@ -365,6 +366,7 @@ mod tests {
             (Code::Unauthenticated, "etcdserver: invalid auth token", false, true),
             (Code::InvalidArgument, "etcdserver: revision of auth store is old", false, true),
             (Code::InvalidArgument, "etcdserver: user name is empty", false, true),
+            (Code::FailedPrecondition, "etcdserver: authentication is not enabled", false, true),
             (Code::PermissionDenied, "etcdserver: permission denied", false, false),
             (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", false, false),
             (Code::Unavailable, "etcdserver: request timed out", true, false),
