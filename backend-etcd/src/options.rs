@@ -52,16 +52,16 @@ impl EtcdOptions {
     }
 
     /// Says who we are. A password is sent over encrypted connections only, or to this machine: see
-    /// [`EtcdOptions::allow_plaintext_auth`].
+    /// [`EtcdOptions::plaintext_auth`].
     pub fn user(mut self, name: impl Into<String>, password: impl Into<SecretString>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
     }
 
-    /// Allows the password to be sent to other machines over connections that are not encrypted, where
-    /// the network in between can read it.
-    pub fn allow_plaintext_auth(mut self) -> Self {
-        self.plaintext_auth = true;
+    /// Whether the password may be sent to other machines over connections that are not encrypted, where
+    /// the network in between can read it. It may not if nothing is said.
+    pub fn plaintext_auth(mut self, allowed: bool) -> Self {
+        self.plaintext_auth = allowed;
         self
     }
 
@@ -111,7 +111,8 @@ impl EtcdOptions {
         match self.hosts.iter().find(|host| !safe && !is_this_machine(host)) {
             None => Ok(()),
             Some(host) => Err(Error::new(ErrorKind::Invalid, "connecting").because(format!(
-                "the password would be sent to {host} in plain text: use TLS, or allow it by name"
+                "the password would be sent to {host} in plain text: use TLS, or allow it with \
+                 EtcdOptions::plaintext_auth (in a URL, ?plaintext=allow)"
             ))),
         }
     }
@@ -175,7 +176,7 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Invalid);
             assert!(error.to_string().contains(host), "{error}");
             assert!(to(host).tls(Tls::new()).urls().is_ok());
-            assert!(to(host).allow_plaintext_auth().urls().is_ok());
+            assert!(to(host).plaintext_auth(true).urls().is_ok());
             assert!(EtcdOptions::new([host]).urls().is_ok(), "there is no password");
         }
         let mixed = EtcdOptions::new(["localhost", "db"]).user("u", "canary");

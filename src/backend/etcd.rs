@@ -12,12 +12,14 @@ use crate::plan::{Target, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let secure = target.scheme == (Scheme::Etcd { tls: true });
-    target.no_more_parameters(if secure { &["timeout", "server_name"] } else { &["timeout"] })?;
+    let own = if secure { "server_name" } else { "plaintext" };
+    target.no_more_parameters(&["timeout", own])?;
     let mut options = EtcdOptions::new(target.hosts);
     let mut server_name = None;
     for (key, value) in target.parameters {
         match key.as_str() {
             "timeout" => options = options.timeout(duration("timeout", &value)?),
+            "plaintext" => options = options.plaintext_auth(is_allowed(&value)?),
             _ => server_name = Some(value),
         }
     }
@@ -29,6 +31,14 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
         options = options.tls(server_name.into_iter().fold(tls, Tls::server_name));
     }
     Ok(Arc::new(EtcdBackend::new(options)?))
+}
+
+fn is_allowed(value: &str) -> Result<bool> {
+    match value {
+        "allow" => Ok(true),
+        "refuse" => Ok(false),
+        _ => Err(invalid("plaintext is allow or refuse, as in ?plaintext=allow")),
+    }
 }
 
 fn tls(files: &Files) -> Result<Tls> {

@@ -33,6 +33,10 @@ fn etcd_takes_its_own_parameters_and_no_password_in_plain_text() {
         ("etcd://h:1?server_name=x", false),
         ("etcds://h:1?server_name=x&timeout=1s", true),
         ("etcd://ann:canary@h:1", false),
+        ("etcd://ann:canary@h:1?plaintext=allow", true),
+        ("etcd://ann:canary@h:1?plaintext=refuse", false),
+        ("etcd://ann:canary@h:1?plaintext=yes", false),
+        ("etcds://ann:canary@h:1?plaintext=allow", false),
         ("etcd://ann:canary@localhost:1", true),
         ("etcds://ann:canary@h:1", true),
     ];
