@@ -250,7 +250,8 @@ impl Roster {
         if response.created {
             // Answers come in order.
             let asked = self.unanswered.pop_front();
-            if !response.canceled && asked.is_some_and(|asked| asked != name) {
+            // The proxy numbers the watches of each stream from zero, which is the name of none here.
+            if !response.canceled && name <= 0 {
                 return Heard::Proxied;
             }
             // A refused request may come back without its name.
