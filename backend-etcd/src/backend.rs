@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::LeaseGrantOptions;
+use futures_util::future::try_join;
 use synod_core::chance::Chance;
 use synod_core::clock;
 use synod_core::error::Result;
@@ -42,7 +43,7 @@ impl EtcdBackend {
 
     /// The same, with every id and every choice drawn from `chance`.
     pub(crate) fn over(options: EtcdOptions, chance: Chance) -> Result<Self> {
-        let endpoints = Arc::new(Endpoints::new(options)?);
+        let endpoints = Arc::new(Endpoints::new(options, &chance)?);
         Ok(Self { endpoints, chance })
     }
 }
@@ -57,7 +58,9 @@ impl Backend for EtcdBackend {
             let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.chance));
             async move {
                 let sent = clock::now();
-                link.lease.clone().grant(wanted, Some(id)).await.map(|granted| (sent, granted))
+                let mut lease = link.lease.clone();
+                let ((), granted) = try_join(link.direct(), lease.grant(wanted, Some(id))).await?;
+                Ok((sent, granted))
             }
         };
         let (sent, granted) = self.endpoints.call(call, granting).await?;

@@ -1,10 +1,14 @@
 //! [`Endpoints`]: the members of the cluster, one connection each, and whom to ask.
 
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use synod_core::chance::Chance;
 use synod_core::error::{Error, Result};
 use tokio::time::{Instant, timeout_at};
 
@@ -12,8 +16,10 @@ use crate::advice::{Member, told};
 use crate::error::{judge, translate, unanswered};
 use crate::link::Link;
 use crate::options::EtcdOptions;
+use crate::patience::Patience;
 
-/// The members of a cluster. All ask the same one, until it fails them.
+/// The members of a cluster. Each process asks them in an order of its own, and asks one until that
+/// fails it.
 pub(crate) struct Endpoints {
     options: EtcdOptions,
     all: Vec<Endpoint>,
@@ -23,8 +29,9 @@ pub(crate) struct Endpoints {
 struct Endpoint {
     url: String,
     link: Mutex<Option<Arc<Link>>>,
-    /// Held by whoever opens a link: the others wait for it.
+    /// Held while a link is opened: other calls wait for that link.
     opening: tokio::sync::Mutex<()>,
+    patience: Patience,
 }
 
 /// What is being done, and whether it changes anything.
@@ -34,15 +41,19 @@ pub(crate) struct Call {
     pub(crate) write: bool,
     /// When it must have come to an end.
     pub(crate) end: Instant,
-    /// How long the first who is asked has to answer. Whoever is asked after a silence has twice
-    /// as long.
-    pub(crate) first: Duration,
+    /// How long one member has to answer before another is asked: at least so long if it is a write,
+    /// and at most so long if it is not.
+    first: Duration,
 }
 
 impl Call {
     pub(crate) fn read(doing: &'static str, limit: Duration) -> Self {
-        let first = Duration::from_millis(500);
-        Self { doing, write: false, end: Instant::now() + limit, first }
+        Self { doing, write: false, end: Instant::now() + limit, first: Duration::MAX }
+    }
+
+    /// A read that asks another member after so long at the latest.
+    pub(crate) fn urgent(self, first: Duration) -> Self {
+        Self { first, ..self }
     }
 
     /// A write that is not answered is not sent again, so there is more time for the answer.
@@ -50,14 +61,40 @@ impl Call {
         let first = (limit / 3).max(Duration::from_secs(1));
         Self { write: true, first, ..Self::read(doing, limit) }
     }
+
+    /// The same call for a part of it that changes nothing that matters.
+    pub(crate) fn harmless(self) -> Self {
+        Self { write: false, first: Duration::MAX, ..self }
+    }
+}
+
+/// How far an attempt at a call has come.
+#[derive(Default)]
+struct Progress(OnceLock<Sent>);
+
+/// A request that may have left.
+struct Sent {
+    at: Instant,
+    link: Arc<Link>,
 }
 
 impl Endpoints {
-    pub(crate) fn new(options: EtcdOptions) -> Result<Self> {
-        let all = options.urls()?.into_iter();
-        let endpoint =
-            |url| Endpoint { url, link: Mutex::default(), opening: tokio::sync::Mutex::default() };
-        let all = all.map(endpoint).collect();
+    pub(crate) fn new(options: EtcdOptions, chance: &Chance) -> Result<Self> {
+        let endpoint = |url| Endpoint {
+            url,
+            link: Mutex::default(),
+            opening: tokio::sync::Mutex::default(),
+            patience: Patience::default(),
+        };
+        // If all processes began with the first and went on to the next, one member would have all
+        // the load after each failure.
+        let mut urls = options.urls()?;
+        let mut all = Vec::with_capacity(urls.len());
+        while !urls.is_empty() {
+            let count = u64::try_from(urls.len()).unwrap_or(u64::MAX);
+            let next = usize::try_from(chance.below(count)).unwrap_or_default();
+            all.push(endpoint(urls.swap_remove(next)));
+        }
         Ok(Self { options, all, current: AtomicUsize::new(0) })
     }
 
@@ -68,65 +105,103 @@ impl Endpoints {
 
     /// Asks a member, and the next if that cannot have done what was asked: what changes nothing
     /// is asked again, a write only if it certainly never happens.
-    pub(crate) async fn call<T, F>(&self, call: Call, ask: impl Fn(Arc<Link>) -> F) -> Result<T>
+    ///
+    /// A member that is slow to answer a question is still listened to while another is asked, and
+    /// keeps its connection, so that a slow cluster is not given more to do.
+    pub(crate) async fn call<T, F>(
+        &self,
+        call: Call,
+        ask: impl Fn(Arc<Link>) -> F + Sync,
+    ) -> Result<T>
     where
-        F: Future<Output = Result<T, etcd_client::Error>>,
+        F: Future<Output = Result<T, etcd_client::Error>> + Send,
     {
-        // A connection that broke while nobody used it is noticed by the first to use it.
+        // A connection that broke while it was not used is noticed by the first call on it.
         let mut tries = self.all.len().max(2);
-        let mut patience = call.first;
         let mut heard = Vec::new();
+        let mut asked = Vec::new();
         loop {
-            let failed = match self.once(call, patience, &ask).await {
-                Ok(answer) => return Ok(answer),
-                Err(failed) => failed,
+            let place = self.current.load(Ordering::Relaxed);
+            let progress = Arc::<Progress>::default();
+            // Requests of this crate are large: on the heap, they are not copied through every
+            // call above.
+            asked.push(Box::pin(self.once(call, place, progress.clone(), &ask)));
+            let until = self.until(call, place);
+            let failed = match timeout_at(until, first(&mut asked)).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(failed)) => {
+                    tries -= 1;
+                    failed
+                }
+                Err(_elapsed) => self.silent(call, place, &progress),
             };
-            if failed.silent {
-                patience *= 2;
-            } else {
-                tries -= 1;
+            let again = failed.again && (failed.refused || !call.write);
+            if call.write {
+                // What was not sent yet must not be sent beside what is sent next.
+                asked.clear();
             }
-            let again = failed.elsewhere && (failed.refused || !call.write);
             let error = failed.heard_among(&mut heard);
-            if tries == 0 || !again || Instant::now() >= call.end {
-                return Err(error);
+            if again && tries > 0 && Instant::now() < call.end {
+                continue;
             }
+            // Others may still answer.
+            while again && !asked.is_empty() {
+                match timeout_at(call.end, first(&mut asked)).await {
+                    Ok(Ok(answer)) => return Ok(answer),
+                    Ok(Err(_failed)) => {}
+                    Err(_elapsed) => break,
+                }
+            }
+            return Err(error);
         }
+    }
+
+    /// Until when a member is the only one that is asked.
+    fn until(&self, call: Call, place: usize) -> Instant {
+        /// What is left of a call is not cut into smaller pieces than this.
+        const PIECE: Duration = Duration::from_millis(100);
+
+        if self.all.len() == 1 {
+            // All the time is there for the only one.
+            return call.end;
+        }
+        let now = Instant::now();
+        let learnt = self.all[place].patience.now();
+        let left = call.end.saturating_duration_since(now);
+        let patience = if call.write {
+            learnt.max(call.first)
+        } else {
+            learnt.min(call.first).min((left / 2).max(PIECE))
+        };
+        call.end.min(now + patience.min(left))
     }
 
     async fn once<T, F>(
         &self,
         call: Call,
-        patience: Duration,
-        ask: &impl Fn(Arc<Link>) -> F,
+        place: usize,
+        progress: Arc<Progress>,
+        ask: &(impl Fn(Arc<Link>) -> F + Sync),
     ) -> Result<T, Failed>
     where
-        F: Future<Output = Result<T, etcd_client::Error>>,
+        F: Future<Output = Result<T, etcd_client::Error>> + Send,
     {
-        // Where nobody else can be asked, all the time is there for the one.
-        let end =
-            if self.all.len() == 1 { call.end } else { call.end.min(Instant::now() + patience) };
-        let place = self.current.load(Ordering::Relaxed);
         let link = match self.all[place].held() {
             Some(link) => link,
-            None => match timeout_at(end, self.link_to(place)).await {
-                Ok(Ok(link)) => link,
-                Ok(Err(error)) => return Err(self.failed(call, false, place, None, error)),
-                // Nothing was sent yet but who we are.
-                Err(_elapsed) => return Err(self.silent(Call { write: false, ..call }, place)),
+            None => match self.link_to(place).await {
+                Ok(link) => link,
+                Err(error) => return Err(self.failed(call, false, place, None, error)),
             },
         };
-        // Requests of this crate are large: on the heap, they are not copied through every call above.
-        match timeout_at(end, Box::pin(ask(link.clone()))).await {
-            Ok(Ok(answer)) => {
+        let at = Instant::now();
+        let _first = progress.0.set(Sent { at, link: link.clone() }).is_ok();
+        match ask(link.clone()).await {
+            Ok(answer) => {
                 link.prove();
+                self.all[place].patience.answered(at.elapsed());
                 Ok(answer)
             }
-            Ok(Err(error)) => Err(self.failed(call, call.write, place, Some(&link), error)),
-            Err(_elapsed) => {
-                self.forget(place, &link);
-                Err(self.silent(call, place))
-            }
+            Err(error) => Err(self.failed(call, call.write, place, Some(&link), error)),
         }
     }
 
@@ -148,15 +223,24 @@ impl Endpoints {
         let told = self.told(place, link, &error);
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
-        Failed { error, told, refused, elsewhere: verdict.elsewhere, silent: false }
+        let again = verdict.elsewhere || verdict.reconnect;
+        Failed { error, told, refused, again }
     }
 
-    fn silent(&self, call: Call, place: usize) -> Failed {
+    /// A member did not answer in the time that it had.
+    fn silent(&self, call: Call, place: usize, progress: &Progress) -> Failed {
+        self.all[place].patience.silent();
         self.pass_over(place);
         let error = unanswered(call.doing);
-        let error = if call.write { error.with_unknown_effect() } else { error };
         let told = self.silence(place);
-        Failed { error, told, refused: !call.write, elsewhere: true, silent: true }
+        let sent = progress.0.get();
+        if let Some(sent) = sent {
+            sent.link.doubt_since(sent.at);
+        }
+        // Without a connection nothing was sent but the user and the password.
+        let unclear = call.write && sent.is_some();
+        let error = if unclear { error.with_unknown_effect() } else { error };
+        Failed { error, told, refused: !unclear, again: true }
     }
 
     /// What a person should know of an error.
@@ -176,7 +260,7 @@ impl Endpoints {
         format!("{} does not answer in time", member.host())
     }
 
-    /// The place of whoever is asked now, and the connection there.
+    /// The place of the member that is asked now, and the connection to it.
     pub(crate) fn link(
         &self,
     ) -> (usize, impl Future<Output = Result<Arc<Link>, etcd_client::Error>> + use<'_>) {
@@ -209,11 +293,15 @@ impl Endpoints {
         }
     }
 
-    /// Whoever is asked now is slow. Who is asked next is asked on another connection.
-    pub(crate) fn doubt(&self) {
-        let place = self.current.load(Ordering::Relaxed);
-        *self.all[place].lock() = None;
-        self.pass_over(place);
+    /// Nothing was heard of the member that is asked now since `since`, although it was asked. If that is
+    /// longer than it may take, or longer than `most`, it is asked on another connection from now on.
+    pub(crate) fn doubt(&self, since: Instant, most: Duration) {
+        let endpoint = &self.all[self.current.load(Ordering::Relaxed)];
+        if since.elapsed() >= endpoint.patience.now().min(most)
+            && let Some(link) = endpoint.held()
+        {
+            link.doubt_since(since);
+        }
     }
 
     /// Makes a new connection the next time, unless there is a newer one than `link` already.
@@ -226,13 +314,28 @@ impl Endpoints {
 }
 
 impl Endpoint {
+    /// The connection, unless it is doubted.
     fn held(&self) -> Option<Arc<Link>> {
-        self.lock().clone()
+        self.lock().clone().filter(|link| !link.is_doubted())
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Waits for whichever of these comes first, which is then taken out.
+async fn first<F: Future + Unpin>(asked: &mut Vec<F>) -> F::Output {
+    poll_fn(|context| {
+        for place in 0..asked.len() {
+            if let Poll::Ready(answer) = Pin::new(&mut asked[place]).poll(context) {
+                let _done = asked.swap_remove(place);
+                return Poll::Ready(answer);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// A call that one member did not answer well.
@@ -241,9 +344,8 @@ struct Failed {
     /// What a person should know of it.
     told: String,
     refused: bool,
-    elsewhere: bool,
-    /// Whether it did not answer at all.
-    silent: bool,
+    /// Whether another member, or the same one on a new connection, may answer better.
+    again: bool,
 }
 
 impl Failed {
@@ -262,3 +364,6 @@ impl fmt::Debug for Endpoints {
         f.debug_struct("Endpoints").field("options", &self.options).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

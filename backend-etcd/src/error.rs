@@ -8,7 +8,7 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::advice::said;
 
-/// What a failed call means for whoever made it.
+/// What a failed call means for the caller, and for the connection it was made on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
@@ -16,7 +16,7 @@ pub(crate) struct Verdict {
     pub(crate) refused: bool,
     /// Whether another member may do better.
     pub(crate) elsewhere: bool,
-    /// Whether this connection is of no use any more.
+    /// Whether the same member may do better on a new connection, with a new token.
     pub(crate) reconnect: bool,
 }
 
@@ -28,6 +28,11 @@ const UNCLEAR: Verdict =
 impl Verdict {
     const fn of(kind: ErrorKind) -> Self {
         Self { kind, ..REFUSED }
+    }
+
+    /// The server answered, and may have done what was asked. No other member knows better.
+    const fn done_perhaps(kind: ErrorKind) -> Self {
+        Self { kind, refused: false, ..REFUSED }
     }
 
     const fn elsewhere(mut self) -> Self {
@@ -49,57 +54,152 @@ pub(crate) fn judge(error: &etcd_client::Error) -> Verdict {
             Verdict::of(ErrorKind::Invalid)
         }
         Client::LeaseKeepAliveError(_) => Verdict::of(ErrorKind::SessionLost),
-        // What goes wrong on the way is told by a status: this is about what we were configured with.
+        // Errors of the network are statuses. This one is about the configuration.
         Client::TransportError(_) => Verdict::of(ErrorKind::Invalid),
         _ => UNCLEAR,
     }
 }
 
 fn judge_status(status: &Status) -> Verdict {
-    let said = status.message();
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    match status.code() {
-        Code::Unavailable if says(&["etcdserver: no leader"]) => {
-            Verdict::of(ErrorKind::Unreachable).elsewhere()
-        }
-        _ if is_connect(status) => Verdict::of(ErrorKind::Unreachable).elsewhere(),
-        // The token ran out, or was given before the users changed: a new one may do.
-        Code::Unauthenticated => Verdict::of(ErrorKind::Denied).elsewhere().reconnect(),
-        Code::InvalidArgument if says(&["revision in header is old"]) => {
-            Verdict::of(ErrorKind::Unreachable).elsewhere().reconnect()
-        }
+    if is_connect(status) {
+        return Verdict::of(ErrorKind::Unreachable).elsewhere();
+    }
+    // A status with a cause was not sent by a server: a stream or a connection broke with the
+    // request in flight, and tonic chose the code by the reason. `ENHANCE_YOUR_CALM`, for example,
+    // becomes `ResourceExhausted`.
+    if status.source().is_some() {
+        return UNCLEAR;
+    }
+    let text = status.message();
+    SAYINGS
+        .iter()
+        .find(|saying| saying.codes.contains(&status.code()) && text.contains(saying.text))
+        .map_or_else(|| judge_code(status.code()), |saying| saying.verdict)
+}
+
+/// What etcd says, and what it means.
+struct Saying {
+    codes: &'static [Code],
+    text: &'static str,
+    verdict: Verdict,
+}
+
+const fn saying(codes: &'static [Code], text: &'static str, verdict: Verdict) -> Saying {
+    Saying { codes, text, verdict }
+}
+
+/// The texts are those of etcd's `api/v3rpc/rpctypes/error.go`, the codes those of any release
+/// since 3.4. Each row says where etcd decides it, which is what shows whether a write was done.
+///
+/// Below, "before raft" means that the request was not proposed, and "by the applier" that every
+/// member refuses it, at its place in the log, before it changes anything.
+const SAYINGS: &[Saying] = {
+    use ErrorKind::{Backend, Denied, Invalid, SessionLost, TooLarge, Unreachable, Unsupported};
+    const UNAVAILABLE: &[Code] = &[Code::Unavailable];
+    const INVALID: &[Code] = &[Code::InvalidArgument];
+    const EXHAUSTED: &[Code] = &[Code::ResourceExhausted];
+    // 3.6 answers with another code than 3.4 and 3.5.
+    const LEARNER: &[Code] = &[Code::Unavailable, Code::FailedPrecondition];
+    &[
+        // Before raft: `newUnaryInterceptor` (v3rpc/interceptor.go), for requests with `hasleader`.
+        saying(UNAVAILABLE, "etcdserver: no leader", Verdict::of(Unreachable).elsewhere()),
+        // Before raft: `newUnaryInterceptor` and `newStreamInterceptor`, which look at who the member is.
+        saying(LEARNER, "not supported for learner", Verdict::of(Unreachable).elsewhere()),
+        // Before raft: `newUnaryInterceptor`, while the members agree on a version.
+        saying(UNAVAILABLE, "etcdserver: not capable", Verdict::of(Unreachable).elsewhere()),
+        // Before raft: `processInternalRaftRequestOnce` (v3_server.go), when too much is not applied yet.
+        saying(EXHAUSTED, "etcdserver: too many requests", Verdict::of(Unreachable)),
+        // Before raft, and before a watch is created: `AuthInfoFromCtx` (auth/store.go).
+        saying(
+            &[Code::Unauthenticated],
+            "etcdserver: invalid auth token",
+            Verdict::of(Denied).reconnect(),
+        ),
+        // By the applier: `authApplierV3` asks `isOpPermitted` (auth/store.go) before it calls the
+        // applier that writes. A token of the kind `jwt` carries the revision of users and roles
+        // at which it was issued, and is refused after any change of them.
+        saying(
+            INVALID,
+            "etcdserver: revision of auth store is old",
+            Verdict::of(Unreachable).reconnect(),
+        ),
+        // By the applier, in the same place: a request without a token. Authentication may have
+        // been enabled after this connection was opened.
+        saying(INVALID, "etcdserver: user name is empty", Verdict::of(Denied).reconnect()),
+        // Before raft: `Authenticate` (v3_server.go). It comes before any request of a caller.
+        saying(INVALID, "etcdserver: authentication failed", Verdict::of(Denied)),
+        // Where authentication was disabled, a new connection goes on without a token.
+        saying(
+            &[Code::FailedPrecondition],
+            "etcdserver: authentication is not enabled",
+            Verdict::of(Denied).reconnect(),
+        ),
+        // By the applier: `isOpPermitted`.
+        saying(&[Code::PermissionDenied], "etcdserver: permission denied", Verdict::of(Denied)),
+        // Before raft: `checkTxnRequest` (v3rpc/key.go), and `processInternalRaftRequestOnce`.
+        saying(INVALID, "etcdserver: too many operations", Verdict::of(TooLarge)),
+        saying(INVALID, "etcdserver: request is too large", Verdict::of(TooLarge)),
+        // Said here: see `proxy`.
+        saying(&[Code::Unimplemented], PROXY, Verdict::of(Unsupported).elsewhere()),
+        // Before the handler: grpc-go's `recvAndDecompress` (rpc_util.go).
+        saying(EXHAUSTED, "received message larger than max", Verdict::of(TooLarge)),
+        // After the handler: what was too large to be sent is the answer (grpc-go, server.go).
+        saying(EXHAUSTED, "send message larger than max", Verdict::done_perhaps(TooLarge)),
+        // Here: what was read and is too large is the answer (tonic, codec/decode.rs).
+        saying(
+            &[Code::OutOfRange],
+            "decoded message length too large",
+            Verdict::done_perhaps(TooLarge),
+        ),
+        // `quotaApplierV3` (apply/quota.go; etcdserver/apply.go before 3.6) applies the request first,
+        // and then replaces the answer if the size is above the quota. Only after the alarm was
+        // raised does `applierV3Capped` refuse without applying. An answer does not tell which it was.
+        saying(EXHAUSTED, "database space exceeded", Verdict::done_perhaps(Backend)),
+        // By the applier: `checkRequestPut`, `LeaseRevoke`, `Renew`, each before anything is written.
+        saying(
+            &[Code::NotFound],
+            "etcdserver: requested lease not found",
+            Verdict::of(SessionLost),
+        ),
+        // By the applier: `lessor.Grant` (lease/lessor.go).
+        saying(&[Code::FailedPrecondition], "etcdserver: lease already exists", REFUSED),
+        saying(&[Code::OutOfRange], "etcdserver: too large lease TTL", REFUSED),
+        // By the applier: `checkRange` (etcdserver/txn), which comes before the writes of a transaction.
+        saying(&[Code::OutOfRange], "etcdserver: mvcc: required revision", REFUSED),
+        // What else is wrong with a request, before raft (v3rpc/key.go) or by the applier before it
+        // writes (`checkRequestPut`).
+        saying(INVALID, "etcdserver: ", Verdict::of(Invalid)),
+    ]
+};
+
+/// What a code means of which the text is not known: nothing is known of the effect, unless the
+/// code says that the call was not even let in.
+fn judge_code(code: Code) -> Verdict {
+    match code {
+        // Servers in between say this, before they pass anything on; tonic maps the HTTP statuses
+        // 401, 403 and 404 to these.
+        Code::Unauthenticated => Verdict::of(ErrorKind::Denied).reconnect(),
         Code::PermissionDenied => Verdict::of(ErrorKind::Denied),
-        Code::InvalidArgument if says(&["user name", "authentication failed", "password"]) => {
-            Verdict::of(ErrorKind::Denied)
-        }
-        Code::FailedPrecondition if says(&["authentication is not enabled"]) => {
-            Verdict::of(ErrorKind::Denied)
-        }
-        Code::InvalidArgument if says(&["too large", "too many operations"]) => {
-            Verdict::of(ErrorKind::TooLarge)
-        }
-        Code::InvalidArgument => Verdict::of(ErrorKind::Invalid),
-        Code::ResourceExhausted if says(&["too many requests"]) => {
-            Verdict::of(ErrorKind::Unreachable)
-        }
-        Code::ResourceExhausted if says(&["message larger", "message too large"]) => {
-            Verdict::of(ErrorKind::TooLarge)
-        }
-        // What was read here is the answer: the request has been done.
-        Code::OutOfRange if says(&["message length too large"]) => {
-            Verdict { kind: ErrorKind::TooLarge, elsewhere: false, ..UNCLEAR }
-        }
-        Code::NotFound if says(&["lease"]) => Verdict::of(ErrorKind::SessionLost),
         Code::Unimplemented => Verdict::of(ErrorKind::Unsupported),
+        Code::InvalidArgument => Verdict::done_perhaps(ErrorKind::Invalid),
         Code::ResourceExhausted
         | Code::NotFound
         | Code::FailedPrecondition
         | Code::OutOfRange
-        | Code::AlreadyExists => REFUSED,
+        | Code::AlreadyExists
+        | Code::DataLoss => Verdict::done_perhaps(ErrorKind::Backend),
         // Among these are a connection that broke with requests in flight, a leader that was lost
         // while it had them, and a deadline of the server's own. Any of them may have been done.
         _ => UNCLEAR,
     }
+}
+
+const PROXY: &str = "this is etcd's gRPC proxy, whose answers do not prove how long a session lives: \
+    connect to the members themselves";
+
+/// The error for an other end that is etcd's gRPC proxy.
+pub(crate) fn proxy() -> etcd_client::Error {
+    etcd_client::Error::GRpcStatus(Status::unimplemented(PROXY))
 }
 
 /// Whether a read at one revision asked for what etcd has forgotten.
@@ -114,6 +214,13 @@ pub(crate) fn is_compacted(error: &Error) -> bool {
 pub(crate) fn is_missing(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::InvalidArgument && status.message().contains("key not found"))
+}
+
+/// Whether a login was refused because authentication is not enabled.
+pub(crate) fn is_open_to_all(error: &etcd_client::Error) -> bool {
+    matches!(error, etcd_client::Error::GRpcStatus(status)
+        if status.code() == Code::FailedPrecondition
+            && status.message().contains("authentication is not enabled"))
 }
 
 /// Whether no connection came about, so that nothing can have been sent.
@@ -145,7 +252,14 @@ pub(crate) fn unanswered(doing: &'static str) -> Error {
     Error::new(ErrorKind::Unreachable, doing).because("no answer in time")
 }
 
-/// What etcd says of a watch that it ends.
+/// Whether etcd refuses a watch because of the token that its stream was opened with.
+pub(crate) fn is_stale(reason: &str) -> bool {
+    ["invalid auth token", "revision of auth store is old", "user name is empty"]
+        .iter()
+        .any(|text| reason.contains(text))
+}
+
+/// The error for a watch that etcd ends.
 pub(crate) fn of_watch(reason: &str) -> Error {
     let denied = ["permission denied", "auth", "user name"];
     let kind = if denied.iter().any(|word| reason.contains(word)) {
@@ -171,10 +285,22 @@ mod tests {
     #[test]
     fn what_etcd_says_becomes_what_to_do_and_whether_it_happened() {
         use Effect::{None, Unknown};
-        use ErrorKind::{Backend, Denied, Invalid, SessionLost, TooLarge, Unreachable};
+        use ErrorKind::{
+            Backend, Denied, Invalid, SessionLost, TooLarge, Unreachable, Unsupported,
+        };
         let table = [
             (Code::Unavailable, "etcdserver: no leader", Unreachable, None),
+            (Code::Unavailable, "etcdserver: not capable", Unreachable, None),
+            (Code::Unavailable, "etcdserver: rpc not supported for learner", Unreachable, None),
+            (
+                Code::FailedPrecondition,
+                "etcdserver: rpc not supported for learner",
+                Unreachable,
+                None,
+            ),
             (Code::Unavailable, "etcdserver: request timed out", Unreachable, Unknown),
+            (Code::Unavailable, "etcdserver: leader changed", Unreachable, Unknown),
+            (Code::Unavailable, "etcdserver: server stopped", Unreachable, Unknown),
             (Code::Unavailable, "http2 error", Unreachable, Unknown),
             (Code::Unknown, "transport error", Unreachable, Unknown),
             (Code::Cancelled, "operation was canceled", Unreachable, Unknown),
@@ -182,19 +308,93 @@ mod tests {
             (Code::DeadlineExceeded, "context deadline exceeded", Unreachable, Unknown),
             (Code::PermissionDenied, "etcdserver: permission denied", Denied, None),
             (Code::Unauthenticated, "etcdserver: invalid auth token", Denied, None),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", Unreachable, None),
             (Code::InvalidArgument, "etcdserver: user name is empty", Denied, None),
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                Denied,
+                None,
+            ),
+            (Code::FailedPrecondition, "etcdserver: authentication is not enabled", Denied, None),
             (Code::InvalidArgument, "etcdserver: request is too large", TooLarge, None),
+            (
+                Code::InvalidArgument,
+                "etcdserver: too many operations in txn request",
+                TooLarge,
+                None,
+            ),
             (Code::InvalidArgument, "etcdserver: duplicate key given in txn", Invalid, None),
-            (Code::ResourceExhausted, "trying to send message larger than max", TooLarge, None),
-            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", Backend, None),
+            (Code::InvalidArgument, "said by another program", Invalid, Unknown),
+            (Code::ResourceExhausted, "etcdserver: too many requests", Unreachable, None),
+            (Code::ResourceExhausted, "grpc: received message larger than max", TooLarge, None),
+            (Code::ResourceExhausted, "trying to send message larger than max", TooLarge, Unknown),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                Backend,
+                Unknown,
+            ),
+            (Code::ResourceExhausted, "said by another program", Backend, Unknown),
             (Code::OutOfRange, "decoded message length too large: 5", TooLarge, Unknown),
+            (
+                Code::OutOfRange,
+                "etcdserver: mvcc: required revision has been compacted",
+                Backend,
+                None,
+            ),
             (Code::NotFound, "etcdserver: requested lease not found", SessionLost, None),
+            (Code::NotFound, "said by another program", Backend, Unknown),
             (Code::FailedPrecondition, "etcdserver: lease already exists", Backend, None),
+            (Code::DataLoss, "etcdserver: corrupt cluster", Backend, Unknown),
+            (Code::Unimplemented, "unknown service", Unsupported, None),
             (Code::Internal, "protocol error", Unreachable, Unknown),
         ];
         for (code, message, kind, effect) in table {
             let error = said(code, message);
             assert_eq!((error.kind(), error.effect()), (kind, effect), "{code:?} {message}");
+        }
+    }
+
+    #[test]
+    fn another_member_or_another_connection_is_tried_where_it_may_help() {
+        let verdict = |code, text: &str| judge(&etcd_client::Error::from(Status::new(code, text)));
+        let table = [
+            (Code::Unavailable, "etcdserver: no leader", true, false),
+            (Code::FailedPrecondition, "etcdserver: rpc not supported for learner", true, false),
+            (Code::ResourceExhausted, "etcdserver: too many requests", false, false),
+            (Code::Unauthenticated, "etcdserver: invalid auth token", false, true),
+            (Code::InvalidArgument, "etcdserver: revision of auth store is old", false, true),
+            (Code::InvalidArgument, "etcdserver: user name is empty", false, true),
+            (Code::FailedPrecondition, "etcdserver: authentication is not enabled", false, true),
+            (Code::PermissionDenied, "etcdserver: permission denied", false, false),
+            (Code::ResourceExhausted, "etcdserver: mvcc: database space exceeded", false, false),
+            (Code::Unavailable, "etcdserver: request timed out", true, false),
+        ];
+        for (code, text, elsewhere, reconnect) in table {
+            let verdict = verdict(code, text);
+            assert_eq!((verdict.elsewhere, verdict.reconnect), (elsewhere, reconnect), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_stream_that_a_peer_resets_leaves_the_effect_unknown() {
+        for reason in [h2::Reason::ENHANCE_YOUR_CALM, h2::Reason::INADEQUATE_SECURITY] {
+            let status = Status::from_error(Box::new(h2::Error::from(reason)));
+            let error = translate("commit", true, etcd_client::Error::GRpcStatus(status));
+            assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
+        }
+    }
+
+    #[test]
+    fn a_watch_is_asked_for_again_where_only_its_token_was_refused() {
+        // etcd puts the text of a Go status there.
+        let grpc = |text: &str| format!("rpc error: code = InvalidArgument desc = {text}");
+        for text in ["invalid auth token", "revision of auth store is old", "user name is empty"] {
+            assert!(is_stale(&grpc(&format!("etcdserver: {text}"))), "{text}");
+        }
+        for text in ["permission denied", "mvcc: required revision has been compacted"] {
+            assert!(!is_stale(&grpc(&format!("etcdserver: {text}"))), "{text}");
         }
     }
 

@@ -11,11 +11,19 @@ use synod_core::store::{
 use crate::key::{self, Range};
 use crate::lease;
 
-/// How many keys are asked for at once.
+/// How many keys without data are asked for at once.
 pub(crate) const PAGE: i64 = 4_096;
+/// How many nodes with their data are asked for at first. The largest that this crate writes fit into one
+/// answer.
+const DATA_PAGE: i64 = 64;
+/// How many bytes a further page should have.
+const PAGE_BYTES: usize = 4 << 20;
 /// How many nodes with their data a look asks for at once. What comes with the answer to a commit
 /// must not be too large to be taken.
 const LOOK_PAGE: i64 = 32;
+
+/// About how many bytes etcd adds to a key and its value.
+const KEY_BYTES: usize = 32;
 
 /// One range that a query asks for.
 #[derive(Clone, Debug)]
@@ -28,6 +36,22 @@ pub(crate) struct Get {
 impl Get {
     fn new(range: Range, keys_only: bool) -> Self {
         Self { range, keys_only, window: None }
+    }
+
+    /// How many keys are asked for at first, if they are `less` times as few as usual.
+    pub(crate) fn first_page(&self, less: i64) -> i64 {
+        let page = if self.keys_only { PAGE } else { DATA_PAGE };
+        (page / less).max(1)
+    }
+
+    /// How many keys are asked for behind a page that came: as many as should fit, by the size of those.
+    pub(crate) fn next_page(&self, came: &[PbKeyValue]) -> i64 {
+        let size = |kv: &PbKeyValue| kv.key.len() + kv.value.len() + KEY_BYTES;
+        let count = came.len().max(1);
+        let average = (came.iter().map(size).sum::<usize>() / count).max(1);
+        // What comes next may be larger.
+        let most = if self.keys_only { usize::MAX } else { count.saturating_mul(4) };
+        i64::try_from((PAGE_BYTES / average).min(most)).unwrap_or(PAGE).clamp(1, PAGE)
     }
 
     /// The key at the start of it, and how the rest is asked for.
@@ -253,6 +277,27 @@ mod tests {
         assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(3))), [1, 2]);
         assert_eq!(newest(Query::children(dir()).newest_before(9, Sequence::new(0))), [0_u64; 0]);
         assert_eq!(newest(Query::children(dir()).oldest(0)), [0_u64; 0]);
+    }
+
+    #[test]
+    fn pages_with_data_begin_small_and_grow_with_what_came() {
+        let [data] = &gets(&Query::children(dir()).oldest(9))[..] else { panic!("one range") };
+        let names = &gets(&Query::children(dir()).names_only())[0];
+        assert_eq!((data.first_page(1), names.first_page(1)), (64, 4_096));
+        assert_eq!(
+            (data.first_page(16), data.first_page(4_096), names.first_page(16)),
+            (4, 1, 256)
+        );
+
+        let of = |count: usize, size: usize| {
+            let one = PbKeyValue { value: vec![0; size].into(), ..kv("/d/a", 1) };
+            vec![one; count]
+        };
+        assert_eq!(data.next_page(&of(64, 10)), 256, "four times as many, as they are small");
+        assert_eq!(data.next_page(&of(1_100, 10)), 4_096);
+        assert_eq!(data.next_page(&of(64, 1_000_000)), 4, "4 MiB are enough");
+        assert_eq!(data.next_page(&of(1, 60_000_000)), 1);
+        assert_eq!(names.next_page(&of(4_096, 0)), 4_096);
     }
 
     #[test]

@@ -3,6 +3,9 @@
 //! So the children of `/a/b` are exactly the keys that start with `/a/b//`, and all that is below
 //! it exactly those that start with `/a/b/`.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use synod_core::path::Path;
 
 /// A key, or all keys from one up to another.
@@ -86,14 +89,35 @@ pub(crate) fn path(key: &[u8]) -> Option<Path> {
     Path::new(&[parent, "/", name].concat()).ok()
 }
 
-/// [`path`] of a key that was come across, and says so if it is none of ours.
+/// [`path`] of a key that was read. Logs it if it is no node's, as a warning once for the keys of a directory.
 pub(crate) fn known(key: &[u8]) -> Option<Path> {
     let path = path(key);
     if path.is_none() {
-        let key = String::from_utf8_lossy(key);
-        tracing::warn!(key = ?key, "skipped a key that is no node's: something else writes here");
+        let shown = String::from_utf8_lossy(key);
+        if FOREIGN.is_first(key) {
+            tracing::warn!(key = ?shown, "skipped a key that is no node's: something else writes here");
+        } else {
+            tracing::debug!(key = ?shown, "skipped a key that is no node's");
+        }
     }
     path
+}
+
+/// The directories of foreign keys of which this process has warned.
+static FOREIGN: Foreign = Foreign(Mutex::new(BTreeSet::new()));
+
+struct Foreign(Mutex<BTreeSet<Vec<u8>>>);
+
+impl Foreign {
+    /// Of how many directories it warns at most.
+    const MOST: usize = 256;
+
+    /// Whether this is the first foreign key in its directory.
+    fn is_first(&self, key: &[u8]) -> bool {
+        let end = key.iter().rposition(|byte| *byte == b'/').unwrap_or_default();
+        let mut warned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        warned.len() < Self::MOST && warned.insert(key[..end].to_vec())
+    }
 }
 
 /// The child of `dir` that is, or is above, the node at `path`.
@@ -113,6 +137,17 @@ fn stem(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn foreign_keys_are_warned_of_once_for_each_directory_and_not_without_end() {
+        let foreign = Foreign(Mutex::default());
+        let first: Vec<bool> = ["/a/x", "/a/y", "/b/x", "loose", "other"]
+            .map(|key| foreign.is_first(key.as_bytes()))
+            .into();
+        assert_eq!(first, [true, false, true, true, false]);
+        let more = (0..1_000).filter(|number| foreign.is_first(format!("/{number}/x").as_bytes()));
+        assert_eq!(more.count(), Foreign::MOST - 3);
+    }
 
     fn node(text: &str) -> Path {
         Path::new(text).expect("valid")

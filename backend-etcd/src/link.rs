@@ -7,14 +7,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use etcd_client::{
-    Channel, Client, ConnectOptions, DeleteResponse, Error, GetOptions, GetResponse, KvClient,
-    LeaseClient, PutOptions, PutResponse, Txn, TxnOp, TxnResponse, WatchClient,
+    Channel, Client, ClusterClient, ConnectOptions, DeleteResponse, Error, GetOptions, GetResponse,
+    KvClient, LeaseClient, MaintenanceClient, MemberListResponse, PutOptions, PutResponse, Txn,
+    TxnOp, TxnResponse, WatchClient,
 };
 use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 use tonic::transport::Endpoint;
 
+use crate::error::{is_open_to_all, proxy};
 use crate::options::EtcdOptions;
+use crate::version::Version;
 use crate::wire::{self, Connect, Sockets};
 
 /// The largest answer that is taken in one piece.
@@ -29,12 +33,19 @@ pub(crate) struct Link {
     idle: Mutex<Vec<KvClient>>,
     pub(crate) lease: LeaseClient,
     pub(crate) watch: WatchClient,
+    cluster: ClusterClient,
+    maintenance: MaintenanceClient,
     channel: Channel,
     options: ConnectOptions,
     /// What also reads from a member that has no leader, once somebody wants to.
     local: OnceCell<KvClient>,
-    /// Whether it was ever answered on.
-    proven: AtomicBool,
+    /// Set when the other end is known to be a member.
+    direct: OnceCell<()>,
+    version: OnceCell<Version>,
+    /// When the last answer came.
+    heard: Mutex<Option<Instant>>,
+    /// Whether it may be dead: a request was not answered in time, and nothing was heard since.
+    doubted: AtomicBool,
 }
 
 impl Link {
@@ -52,19 +63,21 @@ impl Link {
                 wire::encrypted(&tls.configure(endpoint.connect_timeout(options.timeout))?, way)
             }
         };
-        let mut options = connect_options(options);
-        let local = options.clone();
-        options = options.with_require_leader(true);
-        let client = Client::from_channel(channel.clone(), Some(options)).await?;
+        let (client, local) = log_in(&channel, options, url).await?;
         Ok(Self {
             kv: client.kv_client().max_decoding_message_size(LARGEST),
             idle: Mutex::default(),
             lease: client.lease_client(),
             watch: client.watch_client().max_decoding_message_size(LARGEST),
+            cluster: client.cluster_client(),
+            maintenance: client.maintenance_client(),
             channel,
             options: local,
             local: OnceCell::new(),
-            proven: AtomicBool::new(false),
+            direct: OnceCell::new(),
+            version: OnceCell::new(),
+            heard: Mutex::default(),
+            doubted: AtomicBool::new(false),
         })
     }
 
@@ -153,13 +166,96 @@ impl Link {
         self.local.get_or_try_init(opening).await.cloned()
     }
 
-    /// Somebody answered.
-    pub(crate) fn prove(&self) {
-        self.proven.store(true, Ordering::Relaxed);
+    /// Fails if the other end is known to be etcd's gRPC proxy.
+    ///
+    /// The proxy keeps leases alive by itself, and answers a request with what it heard for an earlier
+    /// one (`server/proxy/grpcproxy/lease.go`). So its answers do not prove for how long a session lives.
+    /// It is told by its answer to the question for members: one that it makes up, which has no header
+    /// (`server/proxy/grpcproxy/cluster.go`). One that passes the question on is told by the names of its
+    /// watches.
+    pub(crate) async fn direct(&self) -> Result<(), Error> {
+        let asking = async || match self.cluster.clone().member_list().await {
+            Ok(list) if is_made_up(&list) => Err(Some(proxy())),
+            Ok(_) => Ok(()),
+            // It is asked again the next time.
+            Err(_unknown) => Err(None),
+        };
+        match self.direct.get_or_try_init(asking).await {
+            Err(Some(proxy)) => Err(proxy),
+            Ok(()) | Err(None) => Ok(()),
+        }
     }
 
+    /// The version of the member, if it tells.
+    pub(crate) async fn version(&self) -> Option<Version> {
+        let asking = async || {
+            let status = self.maintenance.clone().status().await.map_err(|_unknown| ())?;
+            Version::parse(status.version()).ok_or(())
+        };
+        self.version.get_or_try_init(asking).await.ok().copied()
+    }
+
+    /// Whether anything was heard since then.
+    pub(crate) fn heard_since(&self, then: Instant) -> bool {
+        self.heard().is_some_and(|heard| heard >= then)
+    }
+
+    /// An answer came.
+    pub(crate) fn prove(&self) {
+        *self.heard() = Some(Instant::now());
+        self.doubted.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether an answer ever came.
     pub(crate) fn is_proven(&self) -> bool {
-        self.proven.load(Ordering::Relaxed)
+        self.heard().is_some()
+    }
+
+    /// A request of then was not answered in time. The connection is as good as before if anything
+    /// else was heard meanwhile.
+    pub(crate) fn doubt_since(&self, sent: Instant) {
+        if self.heard().is_none_or(|heard| heard < sent) {
+            self.doubted.store(true, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn is_doubted(&self) -> bool {
+        self.doubted.load(Ordering::Relaxed)
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_made_up(list: &MemberListResponse) -> bool {
+    list.header().is_none() || list.members().iter().any(|member| member.id() == 0)
+}
+
+/// A client that asks members with a leader only, and the options for one that does not.
+///
+/// Where authentication was disabled a user and a password are of no use, and of no harm: sessions go on,
+/// as those of etcd's own client do.
+async fn log_in(
+    channel: &Channel,
+    options: &EtcdOptions,
+    url: &str,
+) -> Result<(Client, ConnectOptions), Error> {
+    let open = async |local: ConnectOptions| {
+        let options = local.clone().with_require_leader(true);
+        let client = Client::from_channel(channel.clone(), Some(options)).await?;
+        Ok((client, local))
+    };
+    let Some((name, password)) = options.secrets() else {
+        return open(ConnectOptions::new()).await;
+    };
+    let user = ConnectOptions::new().with_user(name, password).with_auto_token_refresh(true);
+    match open(user).await {
+        Err(error) if is_open_to_all(&error) => {
+            tracing::warn!(url, "the member wants no password: authentication is not enabled");
+            open(ConnectOptions::new()).await
+        }
+        opened => opened,
     }
 }
 
@@ -171,14 +267,6 @@ fn sockets(options: &EtcdOptions) -> Arc<dyn Connect> {
     http.set_keepalive(Some(Duration::from_secs(30)));
     http.set_connect_timeout(Some(options.timeout));
     Arc::new(Sockets(http))
-}
-
-fn connect_options(options: &EtcdOptions) -> ConnectOptions {
-    let connect = ConnectOptions::new();
-    match options.secrets() {
-        Some((name, password)) => connect.with_user(name, password).with_auto_token_refresh(true),
-        None => connect,
-    }
 }
 
 impl fmt::Debug for Link {

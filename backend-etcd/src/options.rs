@@ -1,6 +1,7 @@
 //! [`EtcdOptions`]: where the servers are, and who we are to them.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use crate::wire::Connect;
 /// # Examples
 ///
 /// ```
-/// use synod_etcd::{EtcdBackend, EtcdOptions};
+/// use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
 ///
 /// let options = EtcdOptions::new(["10.0.0.1:2379", "10.0.0.2:2379", "10.0.0.3:2379"])
+///     .tls(Tls::new())
 ///     .user("app", "secret");
 /// assert!(!format!("{options:?}").contains("secret"));
 /// let backend = EtcdBackend::new(options)?;
@@ -31,6 +33,7 @@ pub struct EtcdOptions {
     pub(crate) timeout: Duration,
     /// How connections are opened, if not as sockets.
     pub(crate) way: Option<Arc<dyn Connect>>,
+    plaintext_auth: bool,
 }
 
 impl EtcdOptions {
@@ -38,12 +41,27 @@ impl EtcdOptions {
     /// said.
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
-        Self { hosts, user: None, tls: None, timeout: Duration::from_secs(10), way: None }
+        Self {
+            hosts,
+            user: None,
+            tls: None,
+            timeout: Duration::from_secs(10),
+            way: None,
+            plaintext_auth: false,
+        }
     }
 
-    /// Says who we are.
+    /// Says who we are. A password is sent over encrypted connections only, or to this machine: see
+    /// [`EtcdOptions::plaintext_auth`].
     pub fn user(mut self, name: impl Into<String>, password: impl Into<SecretString>) -> Self {
         self.user = Some((name.into(), password.into()));
+        self
+    }
+
+    /// Whether the password may be sent to other machines over connections that are not encrypted, where
+    /// the network in between can read it. It may not if nothing is said.
+    pub fn plaintext_auth(mut self, allowed: bool) -> Self {
+        self.plaintext_auth = allowed;
         self
     }
 
@@ -70,6 +88,7 @@ impl EtcdOptions {
         if self.hosts.is_empty() {
             return Err(invalid("an etcd cluster has at least one member"));
         }
+        self.check_password()?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         self.hosts
             .iter()
@@ -87,9 +106,29 @@ impl EtcdOptions {
             .collect()
     }
 
+    fn check_password(&self) -> Result<()> {
+        let safe = self.user.is_none() || self.tls.is_some() || self.plaintext_auth;
+        match self.hosts.iter().find(|host| !safe && !is_this_machine(host)) {
+            None => Ok(()),
+            Some(host) => Err(Error::new(ErrorKind::Invalid, "connecting").because(format!(
+                "the password would be sent to {host} in plain text: use TLS, or allow it with \
+                 EtcdOptions::plaintext_auth (in a URL, ?plaintext=allow)"
+            ))),
+        }
+    }
+
     pub(crate) fn secrets(&self) -> Option<(&str, &str)> {
         self.user.as_ref().map(|(name, password)| (name.as_str(), password.expose_secret()))
     }
+}
+
+/// Whether what is sent to a host stays on this machine.
+fn is_this_machine(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn invalid(why: &'static str) -> Error {
@@ -123,6 +162,25 @@ mod tests {
         for wrong in [&[][..], &[""], &["a", ""], &["http://a"], &["u:p@a"], &["a b"]] {
             assert_eq!(urls(wrong).expect_err("wrong").kind(), ErrorKind::Invalid, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_password_leaves_this_machine_encrypted_or_by_permission() {
+        let to = |host: &str| EtcdOptions::new([host]).user("u", "canary");
+        for host in ["localhost", "localhost:1", "127.0.0.1:1", "127.1.2.3", "[::1]:1", "[::1]"] {
+            assert!(to(host).urls().is_ok(), "{host}");
+        }
+        let far = ["10.0.0.1:1", "db", "localhost.example", "127.0.0.1.example:1", "[2001:db8::1]"];
+        for host in far {
+            let error = to(host).urls().expect_err("it would be sent in plain text");
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains(host), "{error}");
+            assert!(to(host).tls(Tls::new()).urls().is_ok());
+            assert!(to(host).plaintext_auth(true).urls().is_ok());
+            assert!(EtcdOptions::new([host]).urls().is_ok(), "there is no password");
+        }
+        let mixed = EtcdOptions::new(["localhost", "db"]).user("u", "canary");
+        assert!(mixed.urls().is_err(), "each host counts");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, select, try_join};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use synod_core::clock::{self, Instant, Vigil};
 use synod_core::error::{ErrorKind, Result};
@@ -18,12 +18,14 @@ const SLOWEST_BEAT: Duration = Duration::from_secs(10);
 
 /// Keeps the lease alive until the session is lost, and sees to it that it is lost in time.
 ///
-/// Who is slow to answer is asked again, on another connection, and still listened to: on a busy
-/// machine each answer may take longer than a third of the time to live.
+/// A member that is slow to answer is asked again and still listened to: on a busy machine each answer
+/// may take longer than a third of the time to live. It is asked on another connection only if that is
+/// longer than its answers take.
 pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoints>) {
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
     let mut asked = FuturesUnordered::new();
     let mut vigil = Vigil::new();
+    let mut unanswered_since = None;
     while let Some(until) = life.until() {
         let begun = clock::now();
         if vigil.resumed() {
@@ -33,17 +35,22 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
         if begun >= until {
             break;
         }
-        asked.push(Box::pin(renew(&endpoints, lease, interval, interval * 3)));
+        // Connections are judged by the clock of timers, which does not count a suspension.
+        let begun_awake = tokio::time::Instant::now();
+        let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
+        asked.push(Box::pin(renew(&endpoints, lease, call)));
         let patience = vigil.sleep_until(until.min(begun + interval));
         let next = match select(pin!(patience), asked.next()).await {
             Either::Left(_) if clock::now() >= until => break,
             Either::Left(_) => {
                 life.suspend();
-                endpoints.doubt();
+                // Two intervals leave one for another connection.
+                endpoints.doubt(*unanswered_since.get_or_insert(begun_awake), interval * 2);
                 continue;
             }
             Either::Right((Some(Ok(sent)), _)) => {
                 asked.clear();
+                unanswered_since = None;
                 life.renew(sent);
                 begun + interval
             }
@@ -71,19 +78,13 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
     let _tried = revoke(&endpoints, lease, life.ttl()).await.is_ok();
 }
 
-/// Has the server count the lease's time anew; says when the request that was answered was sent.
-/// Where there are several members, each has so much `patience` to answer.
-pub(crate) async fn renew(
-    endpoints: &Endpoints,
-    lease: i64,
-    patience: Duration,
-    limit: Duration,
-) -> Result<Instant> {
-    let call = Call { first: patience, ..Call::read("keeping a lease alive", limit) };
+/// Has the server count the lease's time anew. Returns when the request that was answered was sent.
+pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, call: Call) -> Result<Instant> {
     // A stream of its own each time: an answer on an older one may be that to an older question.
     let renewal = |link: Arc<Link>| async move {
         let sent = clock::now();
-        link.lease.clone().keep_alive(lease).await.map(|_answered| sent)
+        let mut leases = link.lease.clone();
+        try_join(link.direct(), leases.keep_alive(lease)).await.map(|_answered| sent)
     };
     endpoints.call(call, renewal).await
 }

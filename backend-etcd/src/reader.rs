@@ -13,6 +13,9 @@ use crate::error::is_compacted;
 use crate::fetch::{self, Get, PAGE};
 use crate::link::Link;
 
+/// How many times as few keys are asked for as were too many.
+const STEP: i64 = 16;
+
 /// Reads for one session.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -40,48 +43,52 @@ impl Reader {
     }
 
     pub(crate) async fn read(&self, query: &Query) -> Result<View> {
+        self.read_in(Call::read("read", self.limit), query).await
+    }
+
+    /// Reads as a part of a longer call, which must come to its end in time.
+    pub(crate) async fn read_in(&self, call: Call, query: &Query) -> Result<View> {
         /// A listing that takes longer than etcd remembers is begun again, so many times.
         const PATIENCE: usize = 3;
 
-        let call = Call::read("read", self.limit);
-        let (gets, mut page, mut again) = (fetch::gets(query), PAGE, PATIENCE);
+        let (gets, mut less, mut again) = (fetch::gets(query), 1, PATIENCE);
         loop {
-            let failed = match self.whole(call, query, &gets, page).await {
+            let failed = match self.whole(call, query, &gets, less).await {
                 Ok(view) => return Ok(view),
                 Err(failed) => failed,
             };
             if is_compacted(&failed) && again > 0 {
                 again -= 1;
-            } else if failed.kind() == ErrorKind::TooLarge && page > 1 {
-                page /= 16;
+            } else if failed.kind() == ErrorKind::TooLarge && less < PAGE {
+                less *= STEP;
             } else {
                 return Err(failed.at(&query.path));
             }
         }
     }
 
-    async fn whole(&self, call: Call, query: &Query, gets: &[Get], page: i64) -> Result<View> {
+    async fn whole(&self, call: Call, query: &Query, gets: &[Get], less: i64) -> Result<View> {
         let local = query.freshness == Freshness::Local;
-        let mut answer = self.ask(call, gets, page, local).await?;
+        let mut answer = self.ask(call, gets, less, local).await?;
         if local && answer.revision < self.seen.load(Ordering::Acquire) {
             // This member is behind. Who must agree with the others is not.
-            answer = self.ask(call, gets, page, false).await?;
+            answer = self.ask(call, gets, less, false).await?;
         }
         self.complete(call, query, gets, answer).await
     }
 
     /// Asks for all ranges at once.
-    async fn ask(&self, call: Call, gets: &[Get], page: i64, local: bool) -> Result<Answer> {
+    async fn ask(&self, call: Call, gets: &[Get], less: i64, local: bool) -> Result<Answer> {
         if let [get] = gets {
             let asking = |link: Arc<Link>| {
-                let (key, options) = get.options(page);
+                let (key, options) = get.options(get.first_page(less));
                 async move { link.get(key, options, local).await }
             };
             let range = self.endpoints.call(call, asking).await?.0;
             return Ok(Answer { revision: revision(range.header.as_ref()), ranges: vec![range] });
         }
         let asking = |link: Arc<Link>| {
-            let gets: Vec<_> = gets.iter().map(|get| get.options(page)).collect();
+            let gets: Vec<_> = gets.iter().map(|get| get.options(get.first_page(less))).collect();
             async move { link.get_all(gets.into_iter(), local).await }
         };
         let answer = self.endpoints.call(call, asking).await?.0;
@@ -113,8 +120,7 @@ impl Reader {
         revision: i64,
         first: PbRangeResponse,
     ) -> Result<Vec<PbKeyValue>> {
-        // What fitted once fits again.
-        let page = i64::try_from(first.kvs.len()).unwrap_or(PAGE);
+        let mut page = get.next_page(&first.kvs);
         let (mut kvs, mut more) = (first.kvs, first.more && get.is_paged());
         while more {
             let Some(last) = kvs.last() else { break };
@@ -124,8 +130,17 @@ impl Reader {
                 let options = options.with_revision(revision);
                 async move { link.get(key, options, false).await }
             };
-            let next = self.endpoints.call(call, asking).await?.0;
+            let next = match self.endpoints.call(call, asking).await {
+                Ok(next) => next.0,
+                // These are larger than those before them.
+                Err(error) if error.kind() == ErrorKind::TooLarge && page > 1 => {
+                    page = (page / STEP).max(1);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             more = next.more;
+            page = get.next_page(&next.kvs);
             kvs.extend(next.kvs);
         }
         Ok(kvs)

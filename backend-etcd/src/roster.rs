@@ -10,11 +10,14 @@ use etcd_client::{WatchOptions, WatchResponse};
 use synod_core::error::Error;
 use tokio::time::Instant;
 
-use crate::error::of_watch;
+use crate::error::{is_stale, of_watch};
 use crate::watched::{Listener, Subject, Watched};
 
 /// How many watches rest at most.
 const RESTING: usize = 4;
+
+/// What an answer about all watches of a stream has in place of a name.
+const ALL: i64 = -1;
 
 /// Everything that is watched, and what is still to be sent about it.
 #[derive(Debug, Default)]
@@ -55,6 +58,11 @@ pub(crate) enum Heard {
     Behind(i64, i64),
     /// The stream's token is not accepted any more.
     Stale,
+    /// The other end gives watches names of its own: it is no member.
+    Proxied,
+    /// If the member can be trusted with that: every watch that it accepted was told all up to this
+    /// revision.
+    Progress(i64),
 }
 
 impl Roster {
@@ -222,20 +230,39 @@ impl Roster {
         }
     }
 
+    /// Every watch that the server has accepted was told all up to this revision.
+    pub(crate) fn progress(&mut self, revision: i64) {
+        for watched in self.all.values_mut() {
+            let create = Unsent::Create(watched.name);
+            // The server may have answered before it took this one.
+            let pending = self.unanswered.contains(&watched.name) || self.unsent.contains(&create);
+            if !pending {
+                watched.progress(revision);
+            }
+        }
+    }
+
     /// Takes what etcd said.
     pub(crate) fn hear(&mut self, response: WatchResponse) -> Heard {
         let response = response.0;
         let mut name = response.watch_id;
+        let revision = response.header.map_or(0, |header| header.revision);
         if response.created {
-            // A refused request may come back without its name; answers come in order.
-            let answered = self.unanswered.pop_front();
-            if name <= 0 {
-                name = answered.unwrap_or(name);
+            // Answers come in order.
+            let asked = self.unanswered.pop_front();
+            // The proxy numbers the watches of each stream from zero, which is the name of none here.
+            if !response.canceled && name <= 0 {
+                return Heard::Proxied;
             }
+            // A refused request may come back without its name.
+            if name <= 0 {
+                name = asked.unwrap_or(name);
+            }
+        } else if name == ALL && !response.canceled && response.events.is_empty() {
+            return Heard::Progress(revision);
         }
         let Some(id) = self.by_name.get(&name).copied() else { return Heard::Fine };
         let Some(watched) = self.all.get_mut(&id) else { return Heard::Fine };
-        let revision = response.header.map_or(0, |header| header.revision);
         let beside = watched.others.contains(&name);
         if beside && response.canceled {
             // The other is still there, and told if it must not be.
@@ -249,7 +276,7 @@ impl Roster {
             watched.miss();
             self.ask_for(id);
         } else if response.canceled {
-            if response.cancel_reason.contains("auth token") {
+            if is_stale(&response.cancel_reason) {
                 return Heard::Stale;
             }
             self.by_name.remove(&name);

@@ -23,9 +23,10 @@ use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
 use crate::writer::Writer;
 
-/// How many operations one transaction takes. Each may need two of the 128 conditions, and two of
-/// the 128 operations, that etcd takes; the rest is for the parents, and for a look.
-const OPERATIONS: usize = 60;
+/// How many operations one transaction takes. A create in a directory of its own needs three of the 128
+/// conditions that etcd takes (the node is missing, nothing is below it, the directory is not ephemeral);
+/// a delete needs two, and one more if its parent is deleted, too; the rest is for what is above all of them.
+const OPERATIONS: usize = 40;
 
 /// One session on an etcd cluster.
 pub(crate) struct EtcdStore {
@@ -54,8 +55,8 @@ impl EtcdStore {
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
         let limit = endpoints.timeout().min(life.ttl());
         let reader = Arc::new(Reader::new(endpoints.clone(), limit));
+        let watches = Watches::start(reader.clone(), life.clone(), chance.clone());
         let writer = Writer::new(reader.clone(), chance, lease);
-        let watches = Watches::start(reader.clone(), life.clone());
         let heart = spawn(beat(life.clone(), lease, endpoints));
         let closing = Mutex::default();
         Self { info, lease, life, reader, writer, watches, closing, _heart: heart }

@@ -192,6 +192,13 @@ impl Watched {
         std::mem::take(&mut self.missed)
     }
 
+    /// Everything up to `revision` was told.
+    pub(crate) fn progress(&mut self, revision: i64) {
+        if self.next > 0 && self.held.is_empty() {
+            self.next = self.next.max(revision.saturating_add(1));
+        }
+    }
+
     /// etcd forgot what is still to be told.
     pub(crate) fn miss(&mut self) {
         (self.next, self.missed) = (0, true);

@@ -10,16 +10,18 @@ use std::time::Duration;
 
 use etcd_client::{WatchRequestSender, WatchResponse, WatchResponseStream};
 use futures_util::future::{Either, select, try_join_all};
+use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Feed, Life, Query, Watch};
 use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::error::{judge, translate, unanswered};
+use crate::error::{judge, proxy, translate, unanswered};
 use crate::link::Link;
 use crate::reader::Reader;
 use crate::roster::{Heard, Request, Roster};
+use crate::version::Version;
 use crate::watched::{Listener, Subject, covers};
 
 /// How many events a watch keeps for a reader who is slow.
@@ -59,10 +61,10 @@ struct Unwatch {
 }
 
 impl Watches {
-    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>) -> Self {
+    pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, chance: Chance) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
-        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat };
+        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat, chance };
         let (task, lost) = (task.run(), life.clone());
         // With the session goes everything that the server keeps for it.
         let task = spawn(async move {
@@ -129,6 +131,7 @@ struct Watcher {
     roster: Roster,
     /// How often the stream must be heard of.
     beat: Duration,
+    chance: Chance,
 }
 
 /// One stream to one member.
@@ -137,9 +140,31 @@ struct Line {
     link: Arc<Link>,
     requests: WatchRequestSender,
     answers: WatchResponseStream,
-    /// When to ask whether anybody is there, or to give up if that was asked.
+    /// When to ask for a sign of life, or to give up if that was asked.
     next: Instant,
-    asked: bool,
+    /// Since when a sign of life was asked for and nothing was heard.
+    asked: Option<Instant>,
+    /// Whether the member's answers to that tell how far all watches were told.
+    tells_progress: bool,
+}
+
+/// How often a stream may be silent in succession while the member answers other calls. Newer members
+/// do not answer a request for progress while a watch has something of the past to be told.
+const SILENCES: u32 = 10;
+
+impl Line {
+    /// Asks for a sign of life.
+    async fn ask_for_progress(&mut self) -> Result<(), etcd_client::Error> {
+        let version = self.link.version().await;
+        self.tells_progress = version.is_some_and(Version::tells_progress);
+        self.requests.request_progress().await
+    }
+
+    /// Whether the stream may be well although nothing was heard on it since then.
+    fn may_wait(&self, asked: Instant, beat: Duration) -> bool {
+        let recent = asked.elapsed() < beat * SILENCES;
+        self.tells_progress && recent && self.link.heard_since(asked)
+    }
 }
 
 /// What happens next on a stream.
@@ -155,6 +180,8 @@ enum Broken {
     /// Nobody is left who would watch anything.
     Idle,
     Line(Error, usize),
+    /// The member accepts watches only from a stream with a newer token.
+    Stale,
 }
 
 impl Watcher {
@@ -165,11 +192,9 @@ impl Watcher {
                 let Some(order) = self.orders.recv().await else { return };
                 self.take(order);
             }
+            let begun = Instant::now();
             let broken = match self.dial().await {
-                Ok(line) => {
-                    pause = PAUSES.0;
-                    self.serve(line).await
-                }
+                Ok(line) => self.serve(line).await,
                 Err(broken) => {
                     if let Broken::Line(error, _) = &broken
                         && error.kind() == ErrorKind::Denied
@@ -179,10 +204,20 @@ impl Watcher {
                     broken
                 }
             };
-            let Broken::Line(error, place) = broken else { return };
-            tracing::debug!(%error, "the stream of watches broke; opening it again");
-            self.reader.endpoints.pass_over(place);
-            sleep(pause).await;
+            match broken {
+                Broken::Idle => return,
+                Broken::Line(error, place) => {
+                    tracing::debug!(%error, "the stream of watches broke; opening it again");
+                    self.reader.endpoints.pass_over(place);
+                }
+                Broken::Stale => tracing::debug!("opening the stream of watches with a new token"),
+            }
+            if begun.elapsed() > PAUSES.1 {
+                // It was of use for longer than the longest pause.
+                pause = PAUSES.0;
+            }
+            // When a member fails, its clients come to the next at different times.
+            sleep(jittered(pause, &self.chance)).await;
             pause = (pause * 2).min(PAUSES.1);
         }
     }
@@ -222,7 +257,8 @@ impl Watcher {
             Ok(Ok((link, stream))) => {
                 let (requests, answers) = stream.split();
                 let next = Instant::now() + self.beat;
-                Ok(Line { place: at, link, requests, answers, next, asked: false })
+                let (asked, tells_progress) = (None, false);
+                Ok(Line { place: at, link, requests, answers, next, asked, tells_progress })
             }
             Ok(Err((told, error))) => {
                 Err(Broken::Line(translate("observe", false, error).because(told), at))
@@ -250,11 +286,15 @@ impl Watcher {
                     line.next = Instant::now() + self.beat;
                     continue;
                 }
-                Next::Silence if line.asked => unanswered("observe"),
+                Next::Silence
+                    if line.asked.is_some_and(|asked| !line.may_wait(asked, self.beat)) =>
+                {
+                    unanswered("observe")
+                }
                 Next::Silence => {
-                    line.asked = true;
+                    line.asked.get_or_insert(Instant::now());
                     line.next = Instant::now() + self.beat;
-                    let asking = timeout(self.beat, line.requests.request_progress()).await;
+                    let asking = timeout(self.beat, line.ask_for_progress()).await;
                     match asking {
                         Ok(Ok(())) => continue,
                         Ok(Err(error)) => translate("observe", false, error),
@@ -263,7 +303,7 @@ impl Watcher {
                 }
                 Next::Heard(heard) => match *heard {
                     Ok(Some(response)) => {
-                        line.asked = false;
+                        line.asked = None;
                         line.next = Instant::now() + self.beat;
                         match self.roster.hear(response) {
                             Heard::Fine => continue,
@@ -272,10 +312,22 @@ impl Watcher {
                                 self.roster.resync(key);
                                 continue;
                             }
+                            Heard::Progress(revision) => {
+                                if line.tells_progress {
+                                    self.roster.progress(revision);
+                                }
+                                continue;
+                            }
+                            Heard::Proxied => {
+                                let said = self.reader.endpoints.told(line.place, None, &proxy());
+                                let error = translate("observe", false, proxy()).because(said);
+                                self.roster.refuse(&error);
+                                error
+                            }
                             Heard::Stale => {
                                 let endpoints = &self.reader.endpoints;
                                 endpoints.forget(line.place, &line.link);
-                                unanswered("observe")
+                                return Broken::Stale;
                             }
                         }
                     }
@@ -316,6 +368,12 @@ impl Watcher {
             Either::Right((Either::Right(_), _)) => Next::Silence,
         }
     }
+}
+
+/// Half the pause, and up to as much again.
+fn jittered(pause: Duration, chance: &Chance) -> Duration {
+    let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+    pause / 2 + Duration::from_micros(chance.below(micros))
 }
 
 impl fmt::Debug for Watches {

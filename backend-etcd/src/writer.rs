@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use etcd_client::LeaseGrantOptions;
 use etcd_client::proto::{PbKeyValue, PbTxnResponse};
-use futures_util::future::try_join_all;
+use futures_util::future::{join_all, try_join_all};
 use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Sequence, Stat, Txn, View};
@@ -56,7 +56,7 @@ impl Writer {
         let outcome = committing.run().await;
         match &outcome {
             Ok(Outcome::Committed(_)) if began.elapsed() > HEAD_START => {
-                own.catch_up(&reader.endpoints, reader.limit).await?;
+                own.catch_up(&reader.endpoints, call).await?;
             }
             Ok(Outcome::Rejected(_)) => own.give_up(&reader.endpoints, call).await,
             Err(error) if !error.is_ambiguous() => own.give_up(&reader.endpoints, call).await,
@@ -80,25 +80,29 @@ impl Own {
     /// Nothing was made.
     async fn give_up(&self, endpoints: &Endpoints, call: Call) {
         let left = call.end.saturating_duration_since(Instant::now());
-        for lease in self.granted() {
-            // It ends by itself otherwise.
-            let _tried = revoke(endpoints, lease, left).await.is_ok();
-        }
+        // What is not revoked ends by itself.
+        let _tried = join_all(self.granted().map(|lease| revoke(endpoints, lease, left))).await;
     }
 
     /// The nodes live their whole time from now on.
-    async fn catch_up(&self, endpoints: &Endpoints, limit: Duration) -> Result<()> {
-        for lease in self.granted() {
-            refresh(endpoints, lease, limit).await?;
-        }
-        Ok(())
+    async fn catch_up(&self, endpoints: &Endpoints, call: Call) -> Result<()> {
+        refresh(endpoints, self.granted(), call).await
     }
 }
 
-/// Has the time of a node that was just written counted anew.
-async fn refresh(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
-    renew(endpoints, lease, limit, limit).await.map(drop).map_err(|error| {
-        let why = "the node was written, and its time to live may be that of before";
+/// Has the time of nodes that were just written counted anew, all at once, before the call ends.
+async fn refresh(
+    endpoints: &Endpoints,
+    leases: impl IntoIterator<Item = i64>,
+    call: Call,
+) -> Result<()> {
+    let call = call.harmless();
+    let renewing: Vec<_> = leases.into_iter().map(|lease| renew(endpoints, lease, call)).collect();
+    if renewing.is_empty() {
+        return Ok(());
+    }
+    try_join_all(renewing).await.map(drop).map_err(|error| {
+        let why = "the nodes were written, and their time to live may be that of before";
         Error::new(ErrorKind::Unreachable, "commit")
             .because(why)
             .with_unknown_effect()
@@ -121,9 +125,8 @@ async fn leases(
     let mut leases: Vec<Option<i64>> = ops.iter().map(own).collect();
     let granting = ops.iter().enumerate().filter_map(|(index, op)| match op {
         Op::Create { lifetime: Lifetime::Ttl(ttl), .. } => Some(async move {
-            // That nobody hears of a lease harms nobody.
-            let call = Call { write: false, ..call };
-            grant(endpoints, chance, call, *ttl).await.map(|lease| (index, lease))
+            // A lease whose grant was not heard of ends by itself.
+            grant(endpoints, chance, call.harmless(), *ttl).await.map(|lease| (index, lease))
         }),
         _ => None,
     });
@@ -229,9 +232,8 @@ impl Committing<'_> {
 
     /// What was done, with the nodes that are told of by their places.
     pub(crate) async fn told(&self, written: &[Option<&PbKeyValue>], at: i64) -> Result<Commit> {
-        for kv in written.iter().flatten().filter(|kv| lease::is_ttl(kv.lease)) {
-            refresh(&self.reader.endpoints, kv.lease, self.reader.limit).await?;
-        }
+        let leases = written.iter().flatten().map(|kv| kv.lease).filter(|id| lease::is_ttl(*id));
+        refresh(&self.reader.endpoints, leases, self.call).await?;
         let done = self.txn.ops.iter().enumerate();
         let done = done.map(|(index, op)| self.done(op, at, index, written[index])).collect();
         Ok(Commit::new(Some(fetch::revision(at)), done, None))
@@ -264,12 +266,11 @@ impl Committing<'_> {
     async fn look(&self, gets: &[Get], answer: Answer) -> Result<Option<View>> {
         let Some(query) = &self.txn.look else { return Ok(None) };
         let view = if gets.is_empty() {
-            self.reader.read(query).await?
+            self.reader.read_in(self.call.harmless(), query).await?
         } else {
-            let call = Call { write: false, ..self.call };
-            match self.reader.complete(call, query, gets, answer).await {
+            match self.reader.complete(self.call.harmless(), query, gets, answer).await {
                 // A little newer is as good as at the commit.
-                Err(_too_late) => self.reader.read(query).await?,
+                Err(_too_late) => self.reader.read_in(self.call.harmless(), query).await?,
                 Ok(view) => view,
             }
         };

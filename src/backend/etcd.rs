@@ -1,4 +1,4 @@
-//! `etcd://host:port,...` is a cluster; `etcds://` one that talks TLS.
+//! `etcd://host:port,...?timeout=10s` is a cluster; `etcds://...?server_name=etcd.example` one that talks TLS.
 
 use std::sync::Arc;
 
@@ -8,18 +8,37 @@ use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
 
 use crate::address::{Scheme, invalid};
 use crate::config::Tls as Files;
-use crate::plan::Target;
+use crate::plan::{Target, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
-    target.no_more_parameters(&[])?;
+    let secure = target.scheme == (Scheme::Etcd { tls: true });
+    let own = if secure { "server_name" } else { "plaintext" };
+    target.no_more_parameters(&["timeout", own])?;
     let mut options = EtcdOptions::new(target.hosts);
+    let mut server_name = None;
+    for (key, value) in target.parameters {
+        match key.as_str() {
+            "timeout" => options = options.timeout(duration("timeout", &value)?),
+            "plaintext" => options = options.plaintext_auth(is_allowed(&value)?),
+            _ => server_name = Some(value),
+        }
+    }
     if let Some(credentials) = target.credentials {
         options = options.user(credentials.user, credentials.password);
     }
-    if target.scheme == (Scheme::Etcd { tls: true }) {
-        options = options.tls(tls(&target.tls)?);
+    if secure {
+        let tls = tls(&target.tls)?;
+        options = options.tls(server_name.into_iter().fold(tls, Tls::server_name));
     }
     Ok(Arc::new(EtcdBackend::new(options)?))
+}
+
+fn is_allowed(value: &str) -> Result<bool> {
+    match value {
+        "allow" => Ok(true),
+        "refuse" => Ok(false),
+        _ => Err(invalid("plaintext is allow or refuse, as in ?plaintext=allow")),
+    }
 }
 
 fn tls(files: &Files) -> Result<Tls> {

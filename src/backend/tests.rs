@@ -24,6 +24,32 @@ fn every_url_is_answered_by_its_backend_or_by_the_feature_that_is_missing() {
     }
 }
 
+#[cfg(feature = "etcd")]
+#[test]
+fn etcd_takes_its_own_parameters_and_no_password_in_plain_text() {
+    let table = [
+        ("etcd://h:1?timeout=5s", true),
+        ("etcd://h:1?timeout=soon", false),
+        ("etcd://h:1?server_name=x", false),
+        ("etcds://h:1?server_name=x&timeout=1s", true),
+        ("etcd://ann:canary@h:1", false),
+        ("etcd://ann:canary@h:1?plaintext=allow", true),
+        ("etcd://ann:canary@h:1?plaintext=refuse", false),
+        ("etcd://ann:canary@h:1?plaintext=yes", false),
+        ("etcds://ann:canary@h:1?plaintext=allow", false),
+        ("etcd://ann:canary@localhost:1", true),
+        ("etcds://ann:canary@h:1", true),
+    ];
+    for (url, is_fine) in table {
+        let answer = Config::new(url).and_then(|config| config.backend());
+        assert_eq!(answer.is_ok(), is_fine, "{url}");
+        if let Err(error) = answer {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(!error.to_string().contains("canary"), "{error}");
+        }
+    }
+}
+
 #[cfg(feature = "zookeeper")]
 #[test]
 fn zks_is_never_spoken_in_the_clear() {

@@ -298,3 +298,84 @@ fn what_nobody_watches_any_more_is_cancelled_or_never_sent() {
     assert_eq!(send_all(&mut roster), 1);
     assert!(roster.is_empty());
 }
+
+fn progress(revision: i64) -> WatchResponse {
+    let header = Some(PbResponseHeader { revision, ..PbResponseHeader::default() });
+    WatchResponse(PbWatchResponse { header, watch_id: -1, ..PbWatchResponse::default() })
+}
+
+/// From which revision on each watch is asked for on the next stream, by its key.
+fn resumed(roster: &mut Roster) -> Vec<(Vec<u8>, i64)> {
+    roster.hang_up();
+    let asked = std::iter::from_fn(|| {
+        let request = roster.request()?;
+        roster.sent();
+        let Request::Create(key, options) = request else { panic!("{request:?}") };
+        let shown = format!("{options:?}");
+        let from = shown.split_once("start_revision: ").expect("shown").1;
+        let digits = from.split(|c: char| !c.is_ascii_digit()).next().expect("one");
+        Some((key, digits.parse().expect("a number")))
+    });
+    asked.collect()
+}
+
+#[test]
+fn watches_that_a_server_accepted_go_on_where_it_said_that_they_are() {
+    let mut roster = Roster::default();
+    let _one = add(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(1));
+    let _two = add(&mut roster, 2);
+    send_all(&mut roster);
+    let _three = add(&mut roster, 3);
+
+    assert_eq!(roster.hear(progress(50)), Heard::Progress(50));
+    roster.progress(50);
+    roster.progress(40);
+
+    let from: Vec<i64> = resumed(&mut roster).into_iter().map(|(_key, from)| from).collect();
+    assert_eq!(from, [50, 0, 0], "nothing was said of the second, and the third was not asked for");
+}
+
+#[test]
+fn a_watch_that_is_asked_for_again_has_no_progress_before_it_is_accepted() {
+    let mut roster = Roster::default();
+    let _one = add(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(1));
+    assert_eq!(resumed(&mut roster)[0].1, 7);
+
+    roster.progress(50);
+    assert_eq!(
+        resumed(&mut roster)[0].1,
+        7,
+        "the server may have said that before it took the watch"
+    );
+    let name = roster.last_name;
+    roster.hear(created(name));
+    roster.progress(60);
+    assert_eq!(resumed(&mut roster)[0].1, 60);
+}
+
+#[test]
+fn what_is_half_told_has_no_progress() {
+    let mut roster = Roster::default();
+    let _one = add(&mut roster, 1);
+    send_all(&mut roster);
+    roster.hear(created(1));
+    let mut half = gone(1, 1, 9);
+    half.0.fragment = true;
+    roster.hear(half);
+    roster.progress(50);
+    assert_eq!(resumed(&mut roster)[0].1, 7, "the rest of revision 9 was not told");
+}
+
+#[test]
+fn another_end_that_names_watches_by_itself_is_no_member() {
+    let mut roster = Roster::default();
+    let _one = add(&mut roster, 1);
+    let _two = add(&mut roster, 2);
+    send_all(&mut roster);
+    assert_eq!(roster.hear(created(0)), Heard::Proxied);
+    assert_eq!(roster.hear(created(1)), Heard::Fine, "a name of the client's own");
+}

@@ -17,6 +17,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 
 use crate::certificates::Certificates;
+use crate::full::{make_room, small};
 use crate::secure::guarded;
 use crate::world::{World, create, open, path};
 
@@ -150,9 +151,10 @@ pub(crate) async fn who_may_not_is_told_why() {
         fails(ann.commit(txn), DENIED, &says).await;
     }
 
+    // As authentication may be disabled for a while, a password that is not wanted does no harm.
     let open_to_all = World::alone();
     let needless = options(&open_to_all).user("ann", "canary-ann");
-    fails(open(needless), DENIED, &["it takes no user and no password"]).await;
+    assert!(open(needless).await.is_ok());
 }
 
 async fn set(store: &dyn Store) -> Result<(), Error> {
@@ -226,9 +228,7 @@ pub(crate) async fn what_is_forgotten_before_it_is_read_is_said() {
 }
 
 pub(crate) async fn a_full_store_says_how_to_go_on() {
-    let mut flavour = Flavour::default();
-    flavour.arguments = ["--quota-backend-bytes", "4000000"].map(str::to_owned).to_vec();
-    let world = World::new(1, &flavour);
+    let world = small();
     let ann = open(options(&world)).await.expect("there is room");
     create(&*ann, "/n", Lifetime::Session).await;
     let write_on = async || {
@@ -241,11 +241,12 @@ pub(crate) async fn a_full_store_says_how_to_go_on() {
         Ok(())
     };
 
-    let full = (ErrorKind::Backend, Effect::None);
+    // A write that is refused when the size crosses the quota may have been applied.
+    let full = (ErrorKind::Backend, Effect::Unknown);
     let says = ["database space exceeded", "compact and defragment it, then disarm the alarm"];
     fails(write_on(), full, &says).await;
     fails(set(&*ann), full, &says).await;
-    fails(open(options(&world)), full, &says).await;
+    fails(open(options(&world)), (ErrorKind::Backend, Effect::None), &says).await;
 
     // What frees something goes on, and what is there lives.
     let view = ann.read(Query::children(path("/d"))).await.expect("answered");
@@ -256,17 +257,4 @@ pub(crate) async fn a_full_store_says_how_to_go_on() {
     assert!(!ann.status().borrow().is_lost());
     make_room(&world).await;
     set(&*ann).await.expect("there is room again");
-}
-
-/// Does what the error says.
-async fn make_room(world: &World) {
-    let now = world.raw().await.get("now", None).await.expect("answered");
-    let now = now.header().expect("always there").revision().to_string();
-    let steps: [&[&str]; 3] =
-        [&["compaction", "--physical", &now], &["defrag"], &["alarm", "disarm"]];
-    for step in steps {
-        let done =
-            world.cluster.etcdctl().args(step).output().expect("etcdctl is installed beside etcd");
-        assert!(done.status.success(), "{step:?}: {done:?}");
-    }
 }

@@ -21,13 +21,44 @@ openssl x509 -req -in both.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 
     -out both.pem
 "#;
 
+/// A key that signs tokens, and one that checks them.
+const TOKEN_KEYS: &str = r#"
+set -e
+cd "$1"
+openssl genrsa -out jwt.key 2048
+openssl rsa -in jwt.key -pubout -out jwt.pub
+"#;
+
+/// Runs a script of openssl in a new directory.
+fn made_by(script: &str) -> Home {
+    let home = Home::new("certificates").expect("temporary");
+    let mut sh = Command::new("sh");
+    let made = sh.args(["-c", script, "certificates"]).arg(home.path()).output();
+    assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
+    home
+}
+
+fn files(home: &Home, names: &[&str]) -> Vec<(String, Vec<u8>)> {
+    let file = |name: &&str| {
+        ((*name).to_owned(), std::fs::read(home.path().join(name)).expect("just made"))
+    };
+    names.iter().map(file).collect()
+}
+
+/// Servers whose tokens are signed, and say at which revision of users and roles they were issued.
+pub(crate) fn signed_tokens(ttl: &str) -> Flavour {
+    let home = made_by(TOKEN_KEYS);
+    let mut flavour = Flavour::default();
+    flavour.files = files(&home, &["jwt.key", "jwt.pub"]);
+    let keys = "pub-key={home}/jwt.pub,priv-key={home}/jwt.key";
+    let kind = format!("jwt,{keys},sign-method=RS256,ttl={ttl}");
+    flavour.arguments = vec!["--auth-token".to_owned(), kind];
+    flavour
+}
+
 impl Certificates {
     pub(crate) fn new() -> Self {
-        let home = Home::new("certificates").expect("temporary");
-        let mut sh = Command::new("sh");
-        let made = sh.args(["-c", SCRIPT, "certificates"]).arg(home.path()).output();
-        assert!(made.as_ref().is_ok_and(|made| made.status.success()), "{made:?}");
-        Self(home)
+        Self(made_by(SCRIPT))
     }
 
     pub(crate) fn read(&self, name: &str) -> Vec<u8> {
@@ -43,8 +74,7 @@ impl Certificates {
     pub(crate) fn flavour(&self, mutual: bool) -> Flavour {
         let mut flavour = Flavour::default();
         flavour.tls = true;
-        let files = ["ca.pem", "both.pem", "both.key"];
-        flavour.files = files.map(|name| (name.to_owned(), self.read(name))).to_vec();
+        flavour.files = files(&self.0, &["ca.pem", "both.pem", "both.key"]);
         let shown = "--cert-file {home}/both.pem --key-file {home}/both.key";
         let wanted = "--trusted-ca-file {home}/ca.pem --client-cert-auth";
         let arguments = if mutual { format!("{shown} {wanted}") } else { shown.to_owned() };

@@ -13,11 +13,13 @@ mod advice;
 mod certificates;
 mod failover;
 mod foreign;
+mod full;
 mod listing;
 mod many;
 mod names;
 mod outage;
 mod prompt;
+mod proxy;
 mod secure;
 mod trips;
 mod world;
@@ -76,6 +78,8 @@ fn main() -> ExitCode {
             a_lease_of_others_is_an_owner
             etcdctl_shows_a_tree_that_a_person_can_read
             a_lock_of_etcdctl_is_a_child_with_an_owner;
+        full: a_write_that_a_full_store_refused_for_certain_is_not_there
+            a_lock_that_failed_for_want_of_space_blocks_no_other;
         listing: a_crowded_directory_is_of_one_moment
             large_nodes_are_listed_in_pieces
             a_path_too_deep_for_etcd_is_refused;
@@ -99,7 +103,13 @@ fn main() -> ExitCode {
             a_session_has_one_stream_and_no_watch_twice;
         secure: who_may_not_is_told_so
             a_token_that_ran_out_is_renewed
+            a_session_survives_that_another_user_is_added
+            a_session_on_three_members_survives_that_another_user_is_added
+            a_session_with_a_plain_token_survives_that_another_user_is_added
+            sessions_go_on_while_authentication_is_disabled_and_after_it
             both_sides_show_certificates;
+        proxy: a_session_through_the_grpc_proxy_is_refused_by_name
+            a_watch_through_a_proxy_that_hides_is_refused_by_name;
     ];
     let missing = Cluster::missing();
     assert!(missing.is_none() || !required(), "{missing:?}");

@@ -3,26 +3,32 @@
 use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
+use futures_util::future::join_all;
 use synod_conformance::server::etcd::Flavour;
 use synod_core::error::{Error, ErrorKind};
-use synod_core::store::{Lifetime, Query, Txn};
+use synod_core::store::{Expect, Lifetime, Query, Status, Txn};
 use synod_etcd::Tls;
 use tokio::time::sleep;
 
-use crate::certificates::Certificates;
+use crate::certificates::{Certificates, signed_tokens};
 use crate::world::{World, create, exists, hears_of, open, path};
 
 /// A server with the users `root` and `ann`, who may do everything below `/app`.
 pub(crate) async fn guarded(token_seconds: u32) -> World {
     let mut flavour = Flavour::default();
     let seconds = token_seconds.to_string();
-    let arguments = ["--auth-token-ttl", &seconds, "--bcrypt-cost", "4"];
-    flavour.arguments = arguments.map(str::to_owned).to_vec();
-    let world = World::new(1, &flavour);
+    flavour.arguments = ["--auth-token-ttl", &seconds].map(str::to_owned).to_vec();
+    guarded_by(1, flavour).await
+}
+
+/// The same, with so many servers, and with tokens of some kind.
+async fn guarded_by(size: usize, mut flavour: Flavour) -> World {
+    flavour.arguments.extend(["--bcrypt-cost", "4"].map(str::to_owned));
+    let world = World::new(size, &flavour);
     let mut raw = world.raw().await;
-    raw.user_add("root", "canary-root", None).await.expect("added");
+    raw.user_add("root", ROOT, None).await.expect("added");
     raw.user_grant_role("root", "root").await.expect("granted");
-    raw.user_add("ann", "canary-ann", None).await.expect("added");
+    raw.user_add("ann", ANN, None).await.expect("added");
     raw.role_add("app").await.expect("added");
     for prefix in ["/app/", "//app"] {
         let all = Permission::new(PermissionType::Readwrite, prefix).with_prefix();
@@ -31,6 +37,15 @@ pub(crate) async fn guarded(token_seconds: u32) -> World {
     raw.user_grant_role("ann", "app").await.expect("granted");
     raw.auth_enable().await.expect("enabled");
     world
+}
+
+const ROOT: &str = "canary-root";
+const ANN: &str = "canary-ann";
+
+/// A new client of the first server with all rights: a token that it got earlier may be too old.
+async fn root(world: &World) -> Client {
+    let root = ConnectOptions::new().with_user("root", ROOT);
+    Client::connect(&world.hosts()[..1], Some(root)).await.expect("permitted")
 }
 
 fn denied<T>(result: Result<T, Error>) {
@@ -81,6 +96,73 @@ pub(crate) async fn a_token_that_ran_out_is_renewed() {
     assert!(!ann.status().borrow().is_lost());
     let root = ConnectOptions::new().with_user("root", "canary-root");
     Client::connect(world.hosts(), Some(root)).await.expect("permitted");
+}
+
+/// Whatever changes in users and roles, a session of `ann` works on: reads, writes, old watches and new ones.
+async fn works_while_users_change(world: World) {
+    let ann = open(world.options().user("ann", ANN)).await.expect("permitted");
+    create(&*ann, "/app/e", Lifetime::Session).await;
+    let (_view, mut old) = ann.observe(Query::children(path("/app"))).await.expect("permitted");
+    for round in 0..4 {
+        let user = format!("user-{round}");
+        root(&world).await.user_add(&*user, "canary-user", None).await.expect("added");
+
+        // Together, as calls of an application are: one token is enough for all of them.
+        let reads = (0..8).map(|_| ann.read(Query::node(path("/app/e"))));
+        for view in join_all(reads).await {
+            assert!(view.expect("permitted as before").node().is_some());
+        }
+        let node = format!("/app/n{round}");
+        create(&*ann, &node, Lifetime::Persistent).await;
+        hears_of(&mut old, &node).await;
+        let (view, mut new) = ann.observe(Query::node(path(&node))).await.expect("permitted");
+        assert!(view.node().is_some());
+        let set = Txn::new().set(path(&node), "y", Expect::Any);
+        ann.commit(set).await.expect("permitted").required().expect("it is there");
+        hears_of(&mut new, &node).await;
+        hears_of(&mut old, &node).await;
+        assert!(matches!(*ann.status().borrow(), Status::Live { .. }));
+    }
+    denied(ann.read(Query::node(path("/other"))).await);
+    denied(ann.observe(Query::node(path("/other"))).await);
+    ann.close().await.expect("answered");
+}
+
+pub(crate) async fn a_session_survives_that_another_user_is_added() {
+    works_while_users_change(guarded_by(1, signed_tokens("10m")).await).await;
+}
+
+pub(crate) async fn a_session_on_three_members_survives_that_another_user_is_added() {
+    works_while_users_change(guarded_by(3, signed_tokens("10m")).await).await;
+}
+
+pub(crate) async fn a_session_with_a_plain_token_survives_that_another_user_is_added() {
+    works_while_users_change(guarded_by(3, Flavour::default()).await).await;
+}
+
+pub(crate) async fn sessions_go_on_while_authentication_is_disabled_and_after_it() {
+    let world = guarded(300).await;
+    let user = || world.options().user("ann", ANN);
+    let ann = open(user()).await.expect("permitted");
+    create(&*ann, "/app/e", Lifetime::Session).await;
+
+    root(&world).await.auth_disable().await.expect("disabled");
+    assert!(exists(&*ann, "/app/e").await);
+    let bob = open(user()).await.expect("the password is not wanted");
+    create(&*bob, "/app/f", Lifetime::Session).await;
+    let (_view, mut old) = bob.observe(Query::children(path("/app"))).await.expect("permitted");
+
+    world.raw().await.auth_enable().await.expect("enabled");
+    for (store, node) in [(&ann, "/app/g"), (&bob, "/app/h")] {
+        create(&**store, node, Lifetime::Session).await;
+        hears_of(&mut old, node).await;
+        let (_view, mut new) = store.observe(Query::node(path(node))).await.expect("permitted");
+        let set = Txn::new().set(path(node), "y", Expect::Any);
+        store.commit(set).await.expect("permitted").required().expect("it is there");
+        hears_of(&mut new, node).await;
+        hears_of(&mut old, node).await;
+        assert!(matches!(*store.status().borrow(), Status::Live { .. }));
+    }
 }
 
 pub(crate) async fn both_sides_show_certificates() {

@@ -7,6 +7,7 @@ mod locker;
 mod members;
 #[expect(dead_code, reason = "some of it is for what is still to be mended")]
 mod peer;
+mod resuming;
 mod sessions;
 mod soak;
 mod users;

@@ -12,7 +12,7 @@ use crate::world::{TTL, create, done, eventually, exists, hears_of, is_live, ope
 async fn known(members: usize) -> (Peer, Box<dyn Store>) {
     let peer = Peer::new(members);
     peer.shared.state().users.require("ann", "secret");
-    let options = peer.options().user("ann", "secret");
+    let options = peer.options().user("ann", "secret").plaintext_auth(true);
     let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
     let ann = open(&backend).await.expect("she is let in");
     (peer, ann)
@@ -22,7 +22,7 @@ async fn known(members: usize) -> (Peer, Box<dyn Store>) {
 async fn a_stranger_is_denied() {
     let peer = Peer::new(1);
     peer.shared.state().users.require("ann", "secret");
-    let options = peer.options().user("ann", "wrong");
+    let options = peer.options().user("ann", "wrong").plaintext_auth(true);
     let backend = peer.network().backend(options, Chance::seeded(1)).expect("valid");
     let error = open(&backend).await.expect_err("the password is wrong");
     assert_eq!(error.kind(), ErrorKind::Denied);

@@ -149,6 +149,28 @@ async fn what_just_fits_is_taken(world: World) {
     let _done = ann.commit(many(&world, limits.operations, 0)).await;
     assert_eq!(ann.names(&world.dir).await.len(), limits.operations);
 
+    // In a directory of its own each needs more of a store that counts conditions.
+    let apart = (0..limits.operations).fold(Txn::new(), |txn, number| {
+        txn.create(world.at(&format!("apart{number}/m")), "", Lifetime::Persistent)
+    });
+    let done = ann.commit(apart).await;
+    assert_eq!(done.done.len(), limits.operations);
+    for number in [0, limits.operations - 1] {
+        assert!(ann.exists(&world.at(&format!("apart{number}/m"))).await);
+    }
+
+    let inside = |number: usize| world.at(&format!("full/m{number}"));
+    let full = Txn::new().create(world.at("full"), "", Lifetime::Persistent);
+    let children = 1..limits.operations;
+    let full = children
+        .clone()
+        .fold(full, |txn, number| txn.create(inside(number), "", Lifetime::Persistent));
+    let _done = ann.commit(full).await;
+    assert_eq!(ann.names(&world.at("full")).await.len(), limits.operations - 1);
+    let empty = children.fold(Txn::new(), |txn, number| txn.delete(inside(number), Expect::Any));
+    let _done = ann.commit(empty.delete(world.at("full"), Expect::Any)).await;
+    assert!(!ann.exists(&world.at("full")).await);
+
     let largest = Bytes::from(vec![7; limits.data]);
     ann.create(&world.at("large"), largest.clone()).await;
     let node = ann.get(&world.at("large")).await.expect("it was just created");

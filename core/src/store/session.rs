@@ -65,10 +65,10 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// What fits every store: a million bytes a node and a transaction, 60 operations (etcd takes
+    /// What fits every store: a million bytes a node and a transaction, 40 operations (etcd takes
     /// 128 conditions, and a create needs two and one for each of its ancestors).
     fn default() -> Self {
-        Self { data: 1_000_000, operations: 60, request: 1_020_000, gaps: Vec::new() }
+        Self { data: 1_000_000, operations: 40, request: 1_020_000, gaps: Vec::new() }
     }
 }
 

@@ -336,3 +336,9 @@ pub(crate) struct WatchResponse {
     #[prost(message, repeated, tag = "11")]
     pub(crate) events: Vec<Event>,
 }
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct StatusResponse {
+    #[prost(string, tag = "2")]
+    pub(crate) version: String,
+}

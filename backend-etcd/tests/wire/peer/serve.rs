@@ -12,12 +12,14 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use h2::RecvStream;
 use h2::server::SendResponse;
 use http::Request as Head;
+use prost::Message as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::time::sleep;
 
 use super::answer::Answer;
 use super::frame::{Incoming, Outgoing, unknown};
+use super::message::StatusResponse;
 use super::refusal::Refusal;
 use super::request::Request;
 use super::script::{Act, Kind};
@@ -127,10 +129,26 @@ impl Asked {
         let path = head.uri().path().to_owned();
         let incoming = Incoming::new(head.into_body());
         match kind(&path) {
-            None => outgoing.refuse(&unknown(&path)),
+            None => self.other(&path, incoming, outgoing).await,
             Some(Kind::Watch) => streams::watch(self, incoming, outgoing).await,
             Some(kind) => self.once(kind, incoming, outgoing).await,
         }
+    }
+
+    /// Answers what is not about keys and leases.
+    async fn other(self, path: &str, mut incoming: Incoming, mut outgoing: Outgoing) {
+        let member = self.shared.member(self.member);
+        let message = match (path, member.version) {
+            ("/etcdserverpb.Maintenance/Status", Some(version)) => {
+                StatusResponse { version: version.to_owned() }.encode_to_vec().into()
+            }
+            // A list without a header.
+            ("/etcdserverpb.Cluster/MemberList", _) if member.proxy => Bytes::new(),
+            _ => return outgoing.refuse(&unknown(path)),
+        };
+        let _asked = incoming.message().await;
+        outgoing.message(&message);
+        outgoing.well();
     }
 
     /// Answers one request. A lease is kept alive by a stream, of which the backend uses the first

@@ -46,6 +46,10 @@ pub(crate) struct Member {
     pub(crate) learner: bool,
     /// It does not apply anything behind this revision.
     pub(crate) behind: Option<i64>,
+    /// What it says of its version, if it says anything.
+    pub(crate) version: Option<&'static str>,
+    /// It is no member, but etcd's gRPC proxy in front of one.
+    pub(crate) proxy: bool,
 }
 
 /// Who asks.
