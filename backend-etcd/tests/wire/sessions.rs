@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use h2::Reason;
+use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Lifetime, Loss, Status, Store, Txn};
 use tokio::time::{Instant, sleep};
 use tonic::Code;
@@ -170,4 +171,50 @@ async fn a_session_that_may_not_be_kept_alive_is_lost_for_that() {
     peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal)).always());
     eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
     assert_eq!(*ann.status().borrow(), Status::Lost { why: Loss::Denied });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_is_closed_has_released_everything_or_says_so() {
+    for act in [
+        Act::Ignore,
+        Act::Mute,
+        Act::Cut { applied: false },
+        Act::Cut { applied: true },
+        Act::Reset { applied: false, reason: Reason::CANCEL },
+        Act::Refuse(Refusal::etcd(Code::Unavailable, "request timed out")),
+        Act::ApplyAndRefuse(Refusal::etcd(Code::Unavailable, "request timed out")),
+        Act::Late(Duration::from_secs(1)),
+    ] {
+        for times in [1, 100] {
+            let shown = format!("{act:?} {times} times");
+            let peer = Peer::new(2);
+            let ann = session(&peer).await;
+            done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
+            peer.script(Rule::on(Kind::Revoke, act.clone()).times(times));
+            for _again in 0..2 {
+                match ann.close().await {
+                    Ok(()) => assert!(kept(&peer, "/e").is_none(), "{shown}: it is there"),
+                    Err(error) => {
+                        assert_eq!(error.effect(), Effect::Unknown, "{shown}: {error}");
+                    }
+                }
+            }
+            assert!(ann.status().borrow().is_lost());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_gave_itself_up_is_closed_only_when_its_lease_is_gone() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
+    // The server lives longer than the session can know.
+    peer.script(Rule::on(Kind::KeepAlive, Act::Mute).always());
+    peer.script(Rule::on(Kind::Revoke, Act::Ignore).always());
+    eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+    match ann.close().await {
+        Ok(()) => assert!(kept(&peer, "/e").is_none(), "its node is there"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}"),
+    }
 }
