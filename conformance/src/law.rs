@@ -111,6 +111,10 @@ pub const LAWS: &[Law] = &[
     law("L-SES-12", "a time to live of any size is negotiated, or refused"),
     law("L-SES-13", "an ephemeral node stays with its owner, whoever writes it"),
     law("L-SES-14", "two clients with one session do not fight for ever"),
+    law(
+        "L-SES-18",
+        "calls and tasks work on one thread and on many: nothing is polled or awaited under a lock",
+    ),
     law("L-MX-1", "no two believe at one moment that they have it"),
     law("L-MX-2", "who enters is the first, by a fresh look, in a session that certainly lives"),
     law("L-MX-3", "tokens rise in the order of entering, whatever happens to the directory"),
@@ -231,7 +235,6 @@ pub const UNCHECKED: &[(&str, &str)] = &[
     ("L-WAT-9", "only ZooKeeper can promise it, so the floor does not"),
     ("L-WAT-16", "needs a real connection with a limit on the size of its frames"),
     ("L-SES-8", "needs processes that can be killed: tests/faults does that"),
-    ("L-SES-9", "needs a runtime with a worker that is hogged"),
     ("L-SES-14", "no session can be shared through the floor"),
     ("L-MX-17", "needs the other programs: tests/interop has them"),
     ("L-X-2", "needs processes that end at any call: `synod sim sweep` has them, for every recipe"),

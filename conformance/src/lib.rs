@@ -64,10 +64,12 @@ pub mod history;
 pub mod law;
 pub mod run;
 pub mod server;
+pub mod workers;
 pub mod wrong;
 
 mod actor;
 mod door;
+mod panics;
 mod recipe;
 mod store;
 mod world;

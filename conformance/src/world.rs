@@ -6,6 +6,7 @@ use std::time::Duration;
 use synod_core::chance::Chance;
 use synod_core::path::Path;
 use synod_core::store::{Backend, SessionId, SessionOptions};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::actor::Actor;
@@ -108,3 +109,15 @@ impl World {
 }
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Whether the case runs beside worker threads.
+pub(crate) fn has_workers() -> bool {
+    Handle::current().metrics().num_workers() > 1
+}
+
+/// Holds that a call was dropped at more than so many awaits: else the case tried nothing. Where workers answer
+/// beside it, a call finds the answer at some awaits, and how many of them it waits at is up to the threads.
+#[track_caller]
+pub(crate) fn dropped_enough(drops: usize, least: usize) {
+    assert!(drops > least || has_workers(), "it was dropped {drops} times only");
+}

@@ -14,15 +14,19 @@ use synod_mem::{MemBackend, Weather};
 pub(crate) struct Memory {
     store: MemBackend,
     shown: Arc<dyn Backend>,
+    profile: Profile,
 }
 
 impl Memory {
-    /// Behind what `wrap` puts in front of it.
-    pub(crate) fn behind(wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>) -> Self {
+    /// Behind what `wrap` puts in front of it, at this pace.
+    pub(crate) fn behind(
+        profile: Profile,
+        wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>,
+    ) -> Self {
         let store = MemBackend::new();
         store.keep_log();
         let shown = wrap(Arc::new(store.clone()));
-        Self { store, shown }
+        Self { store, shown, profile }
     }
 }
 
@@ -33,7 +37,7 @@ impl Harness for Memory {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL)
+        self.profile.clone().offers(Ability::ALL)
     }
 
     async fn expire(&self, session: SessionId) {
@@ -61,6 +65,11 @@ impl Harness for Memory {
     async fn near_sequence_end(&self, dir: &Path) {
         self.store.skip_sequences(dir, NEAR_THE_END);
     }
+}
+
+/// The pace of virtual time, where waiting costs nothing.
+pub(crate) fn unhurried() -> Profile {
+    Profile::new(Duration::from_secs(10), Duration::from_secs(60))
 }
 
 /// Ten before the last sequence of memory, and of ZooKeeper.
