@@ -290,7 +290,7 @@ mod tests {
         );
 
         let of = |count: usize, size: usize| {
-            let one = PbKeyValue { value: vec![0; size].into(), ..kv("/d/a", 1) };
+            let one = PbKeyValue { value: vec![0; size], ..kv("/d/a", 1) };
             vec![one; count]
         };
         assert_eq!(data.next_page(&of(64, 10)), 256, "four times as many, as they are small");

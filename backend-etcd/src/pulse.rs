@@ -36,7 +36,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
             break;
         }
         // Connections are judged by the clock of timers, which does not count a suspension.
-        let begun_awake = tokio::time::Instant::now();
+        let begun_awake = Instant::now();
         let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
         asked.push(Box::pin(renew(&endpoints, lease, call)));
         let patience = vigil.sleep_until(until.min(begun + interval));

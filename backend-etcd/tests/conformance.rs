@@ -26,6 +26,9 @@ static THREE: Servers = LazyLock::new(|| Cluster::start(3));
 /// The cases wait more than they work.
 const AT_ONCE: usize = 8;
 
+/// More than the machine may have processors, so that the threads interrupt each other anywhere.
+const WORKERS: usize = 4;
+
 /// What a case needs that cannot be told of servers and links that others have, too: etcd counts
 /// everybody's watches together, remembers everybody's writes, and links are kept going by tasks.
 const ALONE: &[Ability] = &[Ability::WatchCount, Ability::Truth, Ability::TaskCount];
@@ -177,5 +180,6 @@ fn main() -> ExitCode {
             panic!("{why}");
         }
     }
-    Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE))])
+    // Every case on both kinds of runtime, and on one kind of each size: twice as many runs would find little more.
+    Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE).on_workers(WORKERS))])
 }

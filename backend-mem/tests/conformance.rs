@@ -1,18 +1,31 @@
-//! The laws of stores, kept by memory.
+//! The laws of stores, kept by memory: on one thread and virtual time, and on several threads in real time.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use synod_conformance::harness::Profile;
 use synod_conformance::run::Suite;
 
 use synod_mem::MemBackend;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, unhurried};
 
 mod memory;
 
+/// More than the machine may have processors, so that the threads interrupt each other anywhere.
+const WORKERS: usize = 4;
+
+/// In real time the cases wait more than they work.
+const AT_ONCE: usize = 32;
+
 fn main() -> ExitCode {
-    let usual = Suite::new(|| Memory::behind(|memory| memory)).on_paused_time();
-    let minimal =
-        Suite::new(|| Memory::of(MemBackend::minimal(), |memory| memory)).on_paused_time();
-    Suite::main_of(vec![("", usual), ("minimal", minimal)])
+    let usual = || Memory::behind(unhurried(), |memory| memory);
+    let minimal = || Memory::of(MemBackend::minimal(), unhurried(), |memory| memory);
+    let real = Profile::new(Duration::from_secs(1), Duration::from_secs(20)).crowd(3_000);
+    let on_workers = move || Memory::behind(real.clone(), |memory| memory);
+    Suite::main_of(vec![
+        ("", Suite::new(usual).on_paused_time()),
+        ("minimal", Suite::new(minimal).on_paused_time()),
+        ("workers", Suite::new(on_workers).on_workers(WORKERS).at_once(AT_ONCE)),
+    ])
 }

@@ -20,7 +20,7 @@ use synod_conformance::{Case, cases};
 use synod_core::mutant::{self, Mutant};
 use synod_mem::cluster::Personality;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, unhurried};
 use crate::simulated::Simulated;
 
 mod memory;
@@ -66,7 +66,7 @@ impl fmt::Display for Known {
 
 /// Memory, behind a wrapper that makes at most one mistake.
 fn mistaken(mistake: Option<Mistake>) -> Memory {
-    Memory::behind(|memory| {
+    Memory::behind(unhurried(), |memory| {
         Arc::new(match mistake {
             Some(mistake) => Wrong::new(memory, mistake),
             None => Wrong::transparent(memory),

@@ -31,8 +31,8 @@ const EARNED: u32 = 2;
 /// So many at most, however often that was wrong.
 const MOST_EARNED: u32 = 64;
 
-/// Where the servers' counter ends.
-const LAST: u64 = i32::MAX.unsigned_abs() as u64;
+/// The last number that a ticket may have.
+const LAST: u64 = crate::sift::LAST.get();
 
 /// A watch on a directory: it is ready when the watch has told. Dropping it takes the watch away.
 pub(crate) type Coming = BoxFuture<'static, ()>;

@@ -13,11 +13,14 @@ use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult};
 use crate::container;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
-use crate::lone::{Got, definite, lone, remember, request, send_lone, tell};
+use crate::lone::{
+    Got, definite, exhausted, lone, ran_out, remember, request, send_lone, take_back, tell,
+};
 use crate::look::Look;
 use crate::mend::{Writing, unsent};
 use crate::plan::{Act, Facts, Plan, Role, Step};
 use crate::read::translate;
+use crate::sift::{LAST, sequence};
 use crate::wire::Wire;
 
 /// How often a transaction is planned again while others change what it stands on; and as often as it
@@ -72,7 +75,10 @@ impl<'a> Writing<'a> {
             let plan = Plan::new(&self.txn.ops, &self.facts, self.wire.access)?;
             let sent = match (refused.take(), plan.steps.last()) {
                 (Some(said), Some(own)) => Sent::Refused(own, said),
-                _ => self.send(&plan).await?,
+                _ => match Box::pin(self.without_sequence(&plan)).await? {
+                    Some(step) => Sent::Refused(step, ZkError::NodeExists),
+                    None => self.send(&plan).await?,
+                },
             };
             match sent {
                 Sent::Done(commit) => return Ok(Outcome::Committed(commit)),
@@ -86,6 +92,25 @@ impl<'a> Writing<'a> {
         }
         Err(Error::new(ErrorKind::Unreachable, "commit")
             .because("what the transaction stands on kept changing"))
+    }
+
+    /// The sequential create of several operations for which the directory has no number left. What one operation
+    /// made can be taken back, but not what several did; so the directory is looked at before.
+    async fn without_sequence<'p>(&self, plan: &'p Plan) -> Result<Option<&'p Step>> {
+        if is_plain(self.txn, plan) {
+            return Ok(None);
+        }
+        let own = plan.steps.iter().filter(|step| step.role == Role::Own);
+        for step in own.filter(|step| self.txn.ops[step.index].is_sequential()) {
+            let Some(dir) = self.txn.ops[step.index].path().parent() else { continue };
+            let answer = self.wire.answer(self.client.check_stat(dir.as_str())).await;
+            let stat = answer.map_err(unsent)?;
+            if stat.is_some_and(|stat| next_sequence(stat.cversion, stat.num_children) > LAST.get())
+            {
+                return Ok(Some(step));
+            }
+        }
+        Ok(None)
     }
 
     async fn send<'p>(&self, plan: &'p Plan) -> Result<Sent<'p>> {
@@ -121,6 +146,17 @@ impl<'a> Writing<'a> {
             Ok(got) => got,
             Err((step, said)) => return Ok(Sent::Refused(&plan.steps[step], said)),
         };
+        let alone = is_plain(self.txn, plan);
+        for (step, got) in plan.steps.iter().zip(&got).filter(|(step, _)| step.role == Role::Own) {
+            // Among others one of the reserve counts, as long as it is a number of its own.
+            let made = match ran_out(&self.txn.ops[step.index], got) {
+                Some(made) if alone || sequence(made).is_none() => made,
+                _ => continue,
+            };
+            let said = take_back(self.wire, self.client, made).await?;
+            // What else was done stays done.
+            return if alone { Ok(Sent::Refused(step, said)) } else { Err(exhausted()) };
+        }
         let mut commit = self.done(&plan.steps, got)?;
         if let (None, Some(stat)) = (commit.revision, witness)
             && stat.ephemeral_owner == self.client.session_id().0
@@ -128,7 +164,7 @@ impl<'a> Writing<'a> {
             commit.revision = Some(translate(&stat).created);
         }
         if let (Some(look), Some(seen)) = (&mut look, seen) {
-            commit.look = Some(look.told(seen, &commit).await?);
+            commit.look = look.told(seen, &commit).await;
         }
         Ok(Sent::Done(commit))
     }
@@ -265,6 +301,12 @@ impl<'a> Writing<'a> {
     }
 }
 
+/// The number of the next sequential child. The server counts the children that were ever made, and tells twice that
+/// number less those that are there.
+fn next_sequence(told: i32, there: i32) -> u64 {
+    u64::from(told.wrapping_add(there).cast_unsigned() / 2)
+}
+
 /// Whether a plan is one operation that has a plain call, with nothing but ancestors to be made.
 fn is_plain(txn: &Txn, plan: &Plan) -> bool {
     let Some((own, ancestors)) = plan.steps.split_last() else { return true };
@@ -272,4 +314,24 @@ fn is_plain(txn: &Txn, plan: &Plan) -> bool {
         && own.role == Role::Own
         && !matches!(own.act, Act::Check { .. })
         && ancestors.iter().all(|step| matches!(step.role, Role::Ancestor(_)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_sequence_is_how_many_children_were_ever_made() {
+        // Those ever made, and those that are there.
+        for (made, there) in
+            [(0_i32, 0), (1, 1), (7, 2), (1 << 30, 9), (i32::MAX - 1, 0), (i32::MAX, 5)]
+        {
+            let told = i32::wrapping_sub(made.wrapping_mul(2), there);
+            assert_eq!(
+                next_sequence(told, there),
+                u64::from(made.unsigned_abs()),
+                "{made} {there}"
+            );
+        }
+    }
 }

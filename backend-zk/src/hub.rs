@@ -13,18 +13,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::mem::take;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Waker};
 
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{Detail, End, Feed, Kind, Loss, Query, Scope, View, Watch};
+use synod_core::store::{Change, Detail, End, Feed, Kind, Loss, Query, Scope, View, Watch};
 use synod_core::task::{Task, spawn};
-use zookeeper_client::{AddWatchMode, StateWatcher};
+use zookeeper_client::{AddWatchMode, Client, StateWatcher};
 
 use crate::alone::Coming;
 use crate::error::Sort;
 use crate::hub::draw::Draws;
-use crate::keep::{Proof, keep};
+use crate::keep::{self, Proof, keep};
 use crate::news::{News, told};
 use crate::read::read_through;
 use crate::wire::Wire;
@@ -35,7 +34,15 @@ mod once;
 /// How many events a watch keeps for a reader who is slow.
 const EVENTS: usize = 4_096;
 
+/// How often the path of retired watches is told to the server anew: once for those of a node and once for those of
+/// its children.
+const RETIRED: usize = 2;
+
 /// Everything that one session observes.
+///
+/// Under the lock of its state requests are made and watches dropped, so that the server gets both in one
+/// order: each is a message to the crate. Of the crate's channels it is asked whether they have told already;
+/// otherwise nothing is polled there, no reader is woken, and nothing is dropped that could use the hub again.
 pub(crate) struct Hub {
     pub(crate) wire: Arc<Wire>,
     state: Mutex<State>,
@@ -89,6 +96,9 @@ struct Observer {
     feed: Feed,
 }
 
+/// What an observer gets: a change, or that it has to read again.
+type Delivery = (Feed, Option<Change>);
+
 /// Ends an observation when its reader drops it.
 struct Unwatch {
     hub: Weak<Hub>,
@@ -112,12 +122,12 @@ impl Hub {
     pub(crate) async fn observe(self: &Arc<Self>, query: Query) -> Result<(View, Watch)> {
         let client = self.wire.client("observe")?;
         if query.once
-            && let Some(observed) = self.observe_once(&query).await
+            && let Some(observed) = self.observe_once(&client, &query).await
         {
             return observed;
         }
         let (feed, watch) = Feed::new(EVENTS);
-        let (unwatch, created) = self.add(&query, feed.clone());
+        let (unwatch, created) = self.add(&client, &query, feed.clone());
         let watch = watch.with_guard(unwatch);
         let view = read_through(&self.wire, &client, &query).await;
         let (view, containers) =
@@ -132,7 +142,7 @@ impl Hub {
         Ok((view, watch))
     }
 
-    fn add(self: &Arc<Self>, query: &Query, feed: Feed) -> (Unwatch, u64) {
+    fn add(self: &Arc<Self>, client: &Arc<Client>, query: &Query, feed: Feed) -> (Unwatch, u64) {
         let mut state = self.state();
         let id = state.next;
         state.next += 1;
@@ -147,7 +157,7 @@ impl Hub {
             Some(_) => None,
         };
         if let Some(resync) = resync {
-            let keeper = self.keeper(&by, recursive, resync);
+            let keeper = self.keeper(client, &by, recursive, resync);
             state.watches.add(&by, recursive, keeper);
             state.leave_to_hub(&by);
         }
@@ -160,14 +170,19 @@ impl Hub {
         (Unwatch { hub: Arc::downgrade(self), path: query.path.clone(), id }, created)
     }
 
-    /// Starts to watch a path. The request has left when this returns.
-    fn keeper(self: &Arc<Self>, path: &Path, recursive: bool, resync: bool) -> Task {
+    /// Starts to watch a path. The request has left when this returns, and nothing has been polled: this is
+    /// called under the lock.
+    fn keeper(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        path: &Path,
+        recursive: bool,
+        resync: bool,
+    ) -> Task {
         let mode =
             if recursive { AddWatchMode::PersistentRecursive } else { AddWatchMode::Persistent };
-        let keep = keep(Arc::downgrade(self), self.wire.clone(), path.clone(), mode, resync);
-        let mut keep = Box::pin(keep);
-        let _not_yet = keep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        spawn(keep)
+        let asked = keep::ask(client.clone(), path, mode);
+        spawn(keep(Arc::downgrade(self), self.wire.clone(), path.clone(), mode, resync, asked))
     }
 
     /// What a view showed to be containers, unless it may have become something else since.
@@ -182,12 +197,14 @@ impl Hub {
     fn remove(&self, path: &Path, id: u64) {
         let mut state = self.state();
         let Some(place) = state.places.get_mut(path) else { return };
-        place.observers.remove(&id);
+        let observer = place.observers.remove(&id);
         if place.observers.is_empty()
             && let Some(place) = state.places.remove(path)
         {
             state.watches.release(&place.by, path);
         }
+        drop(state);
+        drop(observer);
     }
 
     /// The session is over, and so is every watch.
@@ -221,10 +238,16 @@ impl Hub {
     /// Something may have been missed by this watch.
     pub(crate) fn resync(&self, by: &Path) {
         let mut state = self.state();
+        let mut feeds = Vec::new();
         for path in state.watches.told_by(by) {
             if let Some(place) = state.places.get_mut(&path) {
-                place.resync();
+                place.forget_what_is_there();
+                feeds.extend(place.observers.values().map(|observer| observer.feed.clone()));
             }
+        }
+        drop(state);
+        for feed in feeds {
+            let _heard = feed.resync();
         }
     }
 
@@ -235,16 +258,25 @@ impl Hub {
         places.any(|place| place.by == *by && place.wants(news))
     }
 
-    /// Tells what a watch said.
+    /// Delivers an event of a watch to its observers. Only the task that keeps the watch does this, so that they
+    /// get the events in order although they are woken without the lock.
     pub(crate) fn tell(&self, by: &Path, news: &News, proof: Option<&Proof>) {
         let mut state = self.state();
+        let mut deliveries = Vec::new();
         for path in about(&news.path) {
             if let Some(place) = state.places.get_mut(&path)
                 && place.by == *by
                 && place.wants(news)
             {
-                place.tell(news, proof);
+                place.tell(news, proof, &mut deliveries);
             }
+        }
+        drop(state);
+        for (feed, change) in deliveries {
+            let _heard = match change {
+                Some(change) => feed.send(change),
+                None => feed.resync(),
+            };
         }
     }
 
@@ -292,7 +324,7 @@ impl Watches {
     fn add(&mut self, path: &Path, recursive: bool, keeper: Task) {
         let before = self.remove(path).map(|before| (before.places, before.retired));
         let (places, retired) = before.unwrap_or_default();
-        self.bytes += path.as_str().len();
+        self.bytes += path.as_str().len() * (1 + retired.len().min(RETIRED));
         let watched = Watched { recursive, places, _keeper: keeper, retired };
         self.by_path.insert(path.clone(), watched);
     }
@@ -300,14 +332,20 @@ impl Watches {
     /// Keeps a watch for one event, of which nobody wants to know any more, as long as the one for good.
     fn retire(&mut self, path: &Path, coming: Coming) {
         match self.by_path.get_mut(path) {
-            Some(watched) => watched.retired.push(coming),
+            Some(watched) => {
+                watched.retired.push(coming);
+                // The crate names a path once for the watches of each kind, of which two can be retired.
+                if watched.retired.len() <= RETIRED {
+                    self.bytes += path.as_str().len();
+                }
+            }
             None => drop(coming),
         }
     }
 
     fn remove(&mut self, path: &Path) -> Option<Watched> {
         let removed = self.by_path.remove(path)?;
-        self.bytes -= path.as_str().len();
+        self.bytes -= path.as_str().len() * (1 + removed.retired.len().min(RETIRED));
         Some(removed)
     }
 
@@ -338,21 +376,19 @@ impl Place {
         }
     }
 
-    fn resync(&mut self) {
+    fn forget_what_is_there(&mut self) {
         self.containers.clear();
         self.ghosts.clear();
         self.echoes.clear();
         self.created += 1;
-        for observer in self.observers.values() {
-            observer.feed.resync();
-        }
     }
 
     fn wants(&self, news: &News) -> bool {
         self.observers.values().any(|observer| told(&observer.query, news).is_some())
     }
 
-    fn tell(&mut self, news: &News, proof: Option<&Proof>) {
+    /// Collects what the observers are to get.
+    fn tell(&mut self, news: &News, proof: Option<&Proof>, deliveries: &mut Vec<Delivery>) {
         match (news.kind, proof) {
             (Kind::Created, Some(Proof::Container)) => {
                 self.containers.insert(news.path.clone());
@@ -380,9 +416,7 @@ impl Place {
             (Kind::Deleted, _) if self.ghosts.remove(&news.path) => {
                 // A node may have been here, or a container only, of which nothing is told.
                 let heard = self.observers.values().filter(|it| told(&it.query, news).is_some());
-                for observer in heard {
-                    let _heard = observer.feed.resync();
-                }
+                deliveries.extend(heard.map(|observer| (observer.feed.clone(), None)));
                 return;
             }
             _ => {}
@@ -393,7 +427,7 @@ impl Place {
                     change.revision = node.stat.map(|stat| stat.created);
                     change.node = Some((**node).clone());
                 }
-                let _heard = observer.feed.send(change);
+                deliveries.push((observer.feed.clone(), Some(change)));
             }
         }
     }
@@ -467,5 +501,25 @@ mod tests {
             watches.release(&by, &place);
         }
         assert!(watches.by_path.is_empty() && watches.bytes == 0);
+    }
+
+    #[tokio::test]
+    async fn retired_watches_count_as_long_as_they_are_kept() {
+        let mut watches = Watches::default();
+        let retire = |watches: &mut Watches| {
+            watches.retire(&path("/a"), futures_util::FutureExt::boxed(std::future::pending()));
+        };
+        retire(&mut watches);
+        assert_eq!(watches.bytes, 0, "it is dropped where nothing is watched");
+
+        watches.add(&path("/a"), false, spawn(std::future::pending()));
+        for bytes in [4, 6, 6] {
+            retire(&mut watches);
+            assert_eq!(watches.bytes, bytes);
+        }
+        watches.add(&path("/a"), true, spawn(std::future::pending()));
+        assert_eq!(watches.bytes, 6, "the watch is another, what is retired stays");
+        watches.remove(&path("/a"));
+        assert_eq!(watches.bytes, 0);
     }
 }

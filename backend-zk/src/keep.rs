@@ -10,7 +10,8 @@ use futures_util::future::join_all;
 use synod_core::path::Path;
 use synod_core::store::{Kind, Node};
 use zookeeper_client::{
-    AddWatchMode, Error as ZkError, EventType, PersistentWatcher, SessionState, WatchedEvent,
+    AddWatchMode, Client, Error as ZkError, EventType, PersistentWatcher, SessionState,
+    WatchedEvent,
 };
 
 use crate::contained::contained;
@@ -19,22 +20,28 @@ use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::news::News;
 use crate::read::translate;
+use crate::sent::Sent;
 use crate::wire::Wire;
 
-/// Watches one path until nobody observes it any more, or the session is over.
+/// Asks for a watch. The request has left when this returns.
+pub(crate) fn ask(client: Arc<Client>, path: &Path, mode: AddWatchMode) -> Sent<PersistentWatcher> {
+    let path = path.clone();
+    Sent::new(client, move |client| client.watch(path.as_str(), mode).boxed())
+}
+
+/// Watches one path until nobody observes it any more, or the session is over. The first time the watch was
+/// asked for already.
 pub(crate) async fn keep(
     hub: Weak<Hub>,
     wire: Arc<Wire>,
     path: Path,
     mode: AddWatchMode,
     resync: bool,
+    asked: Sent<PersistentWatcher>,
 ) {
-    let mut resync = resync;
+    let (mut resync, mut asked) = (resync, asked);
     loop {
-        let watcher = {
-            let Ok(client) = wire.client("observe") else { return };
-            client.watch(path.as_str(), mode).await
-        };
+        let watcher = asked.answer().await;
         match watcher {
             Ok(mut watcher) => {
                 let Some(held) = hub.upgrade() else { return };
@@ -58,6 +65,8 @@ pub(crate) async fn keep(
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
         resync = true;
+        let Ok(client) = wire.client("observe") else { return };
+        asked = ask(client, &path, mode);
     }
 }
 

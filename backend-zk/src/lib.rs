@@ -31,6 +31,7 @@ mod plan;
 mod probe;
 mod pulse;
 mod read;
+mod sent;
 mod session;
 mod sift;
 mod snapshot;

@@ -9,12 +9,12 @@ use synod_core::path::Path;
 use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
-use crate::error::Sort;
+use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::look::Look;
 use crate::plan::{create_options, version};
 use crate::read::translate;
-use crate::sift::sequence;
+use crate::sift::{LAST, sequence};
 use crate::wire::Wire;
 
 /// What an operation that was done gave back.
@@ -55,9 +55,12 @@ pub(crate) async fn send_lone(
             Ok(got) => got,
             Err(said) => return Ok(Err(said)),
         };
+        if let Some(made) = ran_out(op, &got) {
+            return take_back(wire, client, made).await.map(Err);
+        }
         let mut commit = done(hub, op, got)?;
         if let Some(look) = look {
-            commit.look = Some(look.late(&commit).await?);
+            commit.look = look.late(&commit).await;
         }
         return Ok(Ok(commit));
     };
@@ -78,8 +81,11 @@ pub(crate) async fn send_lone(
         Ok(got) => got,
         Err(said) => return Ok(Err(said)),
     };
+    if let Some(made) = ran_out(op, &got) {
+        return take_back(wire, client, made).await.map(Err);
+    }
     let mut commit = done(hub, op, got)?;
-    commit.look = Some(behind.told(seen, &commit).await?);
+    commit.look = behind.told(seen, &commit).await;
     Ok(Ok(commit))
 }
 
@@ -158,8 +164,33 @@ pub(crate) fn remember(hub: &Hub, op: &Op, done: &Done) {
     }
 }
 
-/// The server's counter has overflowed, and the node that it was written on was made.
-fn exhausted() -> Error {
+/// The node that was made with a number of the reserve, or with none that counts: see [`LAST`]. It is to be taken back.
+///
+/// At its end the server's counter stays where it is, and every child from then on gets the same number, so that no
+/// order is in it.
+pub(crate) fn ran_out<'g>(op: &Op, got: &'g Got) -> Option<&'g str> {
+    match got {
+        Got::Made(Some(made), _) if op.is_sequential() => {
+            sequence(made).is_none_or(|number| number > LAST).then_some(made)
+        }
+        _ => None,
+    }
+}
+
+/// Deletes a node that was just made with no number, and returns what the server says where it cannot make one.
+///
+/// # Errors
+///
+/// If it is not known to be deleted.
+pub(crate) async fn take_back(wire: &Wire, client: &Client, made: &str) -> Result<ZkError> {
+    match wire.answer(client.delete(made, None)).await {
+        Ok(()) | Err(Trouble::Said(ZkError::NoNode)) => Ok(ZkError::NodeExists),
+        Err(_) => Err(exhausted()),
+    }
+}
+
+/// The server's counter is at its end, and the node that was made there may still be there.
+pub(crate) fn exhausted() -> Error {
     Error::new(ErrorKind::Backend, "commit")
         .because("the directory ran out of sequence numbers; use another")
         .with_unknown_effect()

@@ -2,13 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Commit, Detail, Freshness, Op, Query, Scope, Sequence, Txn, View};
 use zookeeper_client::Client;
 
 use crate::alone::Draw;
-use crate::error::{Sort, Trouble};
+use crate::error::Trouble;
 use crate::hub::Hub;
 use crate::read::{listed, named, read};
 use crate::sift::sequence;
@@ -58,9 +57,10 @@ impl<'a> Look<'a> {
     }
 
     /// What there was to see when the only operation was done, with no look behind it: known, or looked up now.
-    pub(crate) async fn late(mut self, commit: &Commit) -> Result<View> {
+    /// `None` as in [`Self::told`].
+    pub(crate) async fn late(mut self, commit: &Commit) -> Option<View> {
         if let Some(view) = self.known(commit) {
-            return Ok(view);
+            return Some(view);
         }
         // On the heap: mostly it is known.
         Box::pin(async {
@@ -97,24 +97,31 @@ impl<'a> Look<'a> {
         Ok((named(&self.query, names, self.own.get().copied(), revision), vec![]))
     }
 
-    /// What is told of the answer, now that the transaction was done.
+    /// What is told of the answer, now that the transaction was done. `None` if the look was refused or lost: that
+    /// is no error of the transaction, which would be taken for one that did nothing.
     pub(crate) async fn told(
         &mut self,
         mut answer: Result<(View, Vec<Path>), Trouble>,
         commit: &Commit,
-    ) -> Result<View> {
+    ) -> Option<View> {
         if answer.is_err() {
             // It got lost.
             self.query.freshness = Freshness::Latest;
             answer = Box::pin(self.ask()).await;
         }
-        let (mut view, _) = answer.map_err(|trouble| trouble.translate("commit", Sort::Write))?;
+        let mut view = match answer {
+            Ok((view, _)) => view,
+            Err(trouble) => {
+                tracing::debug!(path = %self.query.path, ?trouble, "a look behind a commit failed");
+                return None;
+            }
+        };
         // What was read behind a commit reflects it.
         view.revision = view.revision.max(commit.revision.unwrap_or_default());
         if let (Some(draw), [done]) = (&self.draw, &commit.done[..]) {
             let only = self.only.get().filter(|(only, _)| only == done.path.name());
             self.hub.looked(&self.query.path, draw, done, only.map(|(_, birth)| *birth));
         }
-        Ok(view)
+        Some(view)
     }
 }

@@ -1,8 +1,9 @@
 //! Reading: one node in one request, names in one, the data of several by a [`Snapshot`].
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use futures_util::{FutureExt as _, TryFutureExt as _};
 use synod_core::path::Path;
 use synod_core::store::{
     Detail, Freshness, Node, Query, Revision, Scope, Sequence, SessionId, Stat, Version, View,
@@ -11,6 +12,7 @@ use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, Stat as ZkStat}
 
 use crate::container::is_container;
 use crate::error::Trouble;
+use crate::sent::Sent;
 use crate::sift::sift;
 use crate::snapshot::Snapshot;
 use crate::wire::Wire;
@@ -22,37 +24,80 @@ pub(crate) async fn read_through(
     query: &Query,
 ) -> Result<(View, Vec<Path>), Trouble> {
     let own = OnceLock::new();
-    through(|| read(wire, client, query, &own)).await
+    let connection = wire.connection();
+    let local = query.freshness == Freshness::Local;
+    if !local || !wire.may_be_behind(connection) {
+        let answer = through(|| read(wire, client, query, &own)).await;
+        // It may have waited for the next connection.
+        if !local || wire.connection() == connection {
+            return answer;
+        }
+    }
+    Box::pin(caught_up(wire, client, query)).await
 }
 
-/// What is there, with a watch that tells once; of nothing there is none.
-pub(crate) async fn watched_once(
+/// A local read on a new connection: with a `sync` ahead, so that it is not behind the events that came by the last.
+async fn caught_up(
     wire: &Wire,
     client: &Client,
     query: &Query,
-) -> Result<(View, Option<OneshotWatcher>), Trouble> {
-    let ask = || async {
-        let seen = wire.seen();
-        let ahead = (query.freshness == Freshness::Latest).then(|| client.sync("/"));
-        let path = query.path.as_str();
-        let answer = if query.is_until_gone() {
+) -> Result<(View, Vec<Path>), Trouble> {
+    let own = OnceLock::new();
+    let connection = wire.connection();
+    let mut latest = query.clone();
+    latest.freshness = Freshness::Latest;
+    let answer = through(|| read(wire, client, &latest, &own)).await;
+    if answer.is_ok() {
+        wire.caught_up(connection);
+    }
+    answer
+}
+
+/// What a request for a watch that tells once is answered with, where there is a node: its data, if that was
+/// asked for, and the watch.
+pub(crate) type Once = (Vec<u8>, ZkStat, OneshotWatcher);
+
+/// Asks for what is there, with a watch that tells once. The requests have left when this returns.
+pub(crate) fn ask_once(wire: &Wire, client: Arc<Client>, query: &Query) -> Sent<Once> {
+    let path = query.path.clone();
+    let sync = query.freshness == Freshness::Latest || wire.may_be_behind(wire.connection());
+    let until_gone = query.is_until_gone();
+    Sent::new(client, move |client| {
+        let ahead = sync.then(|| client.sync("/"));
+        if until_gone {
             // The watch of a node's children tells that it goes, too, and what is written to it does not use it up.
-            let children = client.get_and_watch_children(path);
-            let told = wire.answer(behind(ahead, children)).await;
-            told.map(|(_names, stat, watcher)| (Vec::new(), stat, watcher))
+            let children = behind(ahead, client.get_and_watch_children(path.as_str()));
+            children.map_ok(|(_names, stat, watcher)| (Vec::new(), stat, watcher)).boxed()
         } else {
-            wire.answer(behind(ahead, client.get_and_watch_data(path))).await
-        };
-        match answer {
-            Ok((data, stat, watcher)) => {
-                let (view, _) = shown(wire, query, seen, data, &stat);
-                Ok((view, Some(watcher)))
-            }
-            Err(Trouble::Said(ZkError::NoNode)) => Ok((View::new(seen, vec![]), None)),
-            Err(trouble) => Err(trouble),
+            behind(ahead, client.get_and_watch_data(path.as_str())).boxed()
         }
-    };
-    through(ask).await
+    })
+}
+
+/// What is there, with a watch that tells once; of nothing there is none. It had seen up to `seen` when it was
+/// asked for.
+pub(crate) fn shown_once(
+    wire: &Wire,
+    query: &Query,
+    seen: Revision,
+    answer: Result<Once, Trouble>,
+) -> Result<(View, Option<OneshotWatcher>), Trouble> {
+    match answer {
+        Ok((data, stat, watcher)) => {
+            let (view, _) = shown(wire, query, seen, data, &stat);
+            Ok((view, Some(watcher)))
+        }
+        Err(Trouble::Said(ZkError::NoNode)) => Ok((View::new(seen, vec![]), None)),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// How many connections a read goes by: what loses each of them may be the reason.
+pub(crate) const CONNECTIONS: usize = 3;
+
+/// Whether the connection was lost by which it was asked.
+pub(crate) fn is_lost<T>(answer: &Result<T, Trouble>) -> bool {
+    matches!(answer, Err(Trouble::Said(ZkError::ConnectionLoss | ZkError::Custom(_))))
 }
 
 /// Asks, and once more on the next connection if the one that it left by was lost.
@@ -60,17 +105,12 @@ async fn through<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Trouble>
 where
     F: Future<Output = Result<T, Trouble>>,
 {
-    /// What loses every connection that it goes by may be the reason.
-    const CONNECTIONS: usize = 3;
-
     let mut answer = ask().await;
     for _ in 1..CONNECTIONS {
-        match answer {
-            Err(Trouble::Said(ZkError::ConnectionLoss | ZkError::Custom(_))) => {
-                answer = ask().await;
-            }
-            _ => break,
+        if !is_lost(&answer) {
+            break;
         }
+        answer = ask().await;
     }
     answer
 }

@@ -7,7 +7,14 @@ use crate::guard::is_guard;
 /// A child as a listing names it.
 pub(crate) type Child = (Option<Sequence>, String);
 
+/// The last number that a ticket may have. The rest, a million, is a reserve: one operation that is given one of these
+/// is taken back, and of several the directory is looked at before. So none meets the end of the server's counter.
+pub(crate) const LAST: Sequence = Sequence::new(i32::MAX.unsigned_abs() as u64 - (1 << 20));
+
 /// The place that the server wrote behind a name: ten digits.
+///
+/// The last number, 2^31-1, is none: the server's counter does not go on from there, and every later child gets that
+/// number, too.
 pub(crate) fn sequence(name: &str) -> Option<Sequence> {
     const DIGITS: usize = 10;
     let tail = name.as_bytes().get(name.len().checked_sub(DIGITS)?..)?;
@@ -15,8 +22,7 @@ pub(crate) fn sequence(name: &str) -> Option<Sequence> {
         return None;
     }
     let number = std::str::from_utf8(tail).ok()?.parse().ok()?;
-    // Beyond it the server's counter has overflowed.
-    (number <= i32::MAX.unsigned_abs().into()).then_some(Sequence::new(number))
+    (number < i32::MAX.unsigned_abs().into()).then_some(Sequence::new(number))
 }
 
 /// The children that a query asks for, in its order. `own` is the sequence above which nothing is
@@ -82,7 +88,8 @@ mod tests {
         let table = [
             ("a-0000000007", Some(7)),
             ("0000000007", Some(7)),
-            ("b2147483647", Some(2_147_483_647)),
+            ("b2147483646", Some(2_147_483_646)),
+            ("b2147483647", None),
             ("b-2147483648", None),
             ("a-000000007", None),
             ("short", None),

@@ -6,12 +6,13 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use synod_core::clock;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Life, Loss, Revision};
-use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
+use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat, StateWatcher};
 
 use crate::contained::contained;
 use crate::error::Trouble;
@@ -33,6 +34,15 @@ pub(crate) struct Wire {
     mine: Mutex<BTreeSet<Path>>,
     births: AtomicBool,
     ended: AtomicBool,
+    connections: Mutex<Connections>,
+    /// The last connection by which the server had seen all that the session was told of before.
+    caught_up: AtomicU64,
+}
+
+/// How often the connection was seen to change.
+struct Connections {
+    states: StateWatcher,
+    seen: u64,
 }
 
 impl Wire {
@@ -42,6 +52,8 @@ impl Wire {
         access: Access,
         options: Arc<ZkOptions>,
     ) -> Self {
+        let mut states = client.state_watcher();
+        let _as_it_is = states.state();
         let client = Mutex::new(Some(client));
         Self {
             client,
@@ -56,6 +68,8 @@ impl Wire {
             mine: Mutex::default(),
             births: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            connections: Mutex::new(Connections { states, seen: 0 }),
+            caught_up: AtomicU64::new(0),
         }
     }
 
@@ -181,6 +195,26 @@ impl Wire {
     /// Whether the servers ever told it.
     pub(crate) fn hears_births(&self) -> bool {
         self.births.load(Ordering::Relaxed)
+    }
+
+    /// Which connection it is. The crate tells that one was lost before it answers by the next.
+    pub(crate) fn connection(&self) -> u64 {
+        let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
+        if connections.states.changed().now_or_never().is_some() {
+            connections.seen += 1;
+        }
+        connections.seen
+    }
+
+    /// Whether the server of this connection may be behind an event that came by one before. The crate asks a server
+    /// for all that it read, but not for what it was told of.
+    pub(crate) fn may_be_behind(&self, connection: u64) -> bool {
+        self.caught_up.load(Ordering::Relaxed) < connection
+    }
+
+    /// A `sync` that was sent since this connection began was answered.
+    pub(crate) fn caught_up(&self, connection: u64) {
+        self.caught_up.fetch_max(connection, Ordering::Relaxed);
     }
 
     /// Up to where the session has seen for certain.

@@ -118,6 +118,10 @@ pub const LAWS: &[Law] = &[
     ),
     law("L-SES-16", "the time to live that counts is the one that was negotiated last"),
     law("L-SES-17", "time in which the machine sleeps counts"),
+    law(
+        "L-SES-18",
+        "calls and tasks work on one thread and on many: nothing is polled or awaited under a lock",
+    ),
     law("L-MX-1", "no two believe at one moment that they have it"),
     law("L-MX-2", "who enters is the first, by a fresh look, in a session that certainly lives"),
     law("L-MX-3", "tokens rise in the order of entering, whatever happens to the directory"),
@@ -241,7 +245,6 @@ pub const UNCHECKED: &[(&str, &str)] = &[
         "needs a server that dies: the quirks of both servers have ten thousand watches that outlive it",
     ),
     ("L-SES-8", "needs processes that can be killed: tests/faults does that"),
-    ("L-SES-9", "needs a runtime with a worker that is hogged"),
     ("L-SES-14", "no session can be shared through the floor"),
     ("L-MX-17", "needs the other programs: tests/interop has them"),
     ("L-X-2", "needs processes that end at any call: `synod sim sweep` has them, for every recipe"),

@@ -65,10 +65,12 @@ pub mod law;
 pub mod limit;
 pub mod run;
 pub mod server;
+pub mod workers;
 pub mod wrong;
 
 mod actor;
 mod door;
+mod panics;
 mod recipe;
 mod store;
 mod world;

@@ -16,9 +16,10 @@ use tokio::time::sleep;
 use crate::case::{Case, cases};
 use crate::harness::{Ability, Harness};
 use crate::limit::{last_step, limited};
+use crate::panics;
+use crate::workers::{Ended, observed};
 use crate::world::World;
 
-mod panics;
 mod watchdog;
 
 /// All cases, and how to make the harness that each gets for itself.
@@ -26,6 +27,7 @@ mod watchdog;
 pub struct Suite {
     build: Arc<Build>,
     paused: bool,
+    workers: Option<usize>,
     seed: Option<u64>,
     hang: Duration,
     at_once: Option<usize>,
@@ -33,6 +35,9 @@ pub struct Suite {
 
 /// How long a case may block its thread, as a deadlock does: every other wait of a case ends sooner, by itself.
 const BLOCKED: Duration = Duration::from_secs(30 * 60);
+
+/// How much longer than a case's own watchdog its threads are waited for.
+const OVERTIME: Duration = Duration::from_secs(10);
 
 type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
 
@@ -83,13 +88,26 @@ impl Suite {
         let build =
             move |needs: &_| build(needs).map(|harness| Arc::new(harness) as Arc<dyn Harness>);
         let hang = Duration::from_secs(120);
-        Self { build: Arc::new(build), paused: false, seed: None, hang, at_once: None }
+        let build = Arc::new(build);
+        Self { build, paused: false, workers: None, seed: None, hang, at_once: None }
     }
 
     /// Runs on virtual time, which jumps ahead whenever everybody waits. Only for a store that
     /// lives in the process.
     pub fn on_paused_time(mut self) -> Self {
-        self.paused = true;
+        (self.paused, self.workers) = (true, None);
+        self
+    }
+
+    /// Runs each case on a runtime with this many worker threads, in real time. Otherwise a case has one
+    /// thread for everything.
+    ///
+    /// A backend needs both: on one thread no task runs while another is between two awaits, so that locks
+    /// that are taken twice, and answers that arrive before they are waited for, are only found on several.
+    /// The case itself runs on a thread beside the workers. The seed of a failure does not repeat how the
+    /// threads met.
+    pub fn on_workers(mut self, workers: usize) -> Self {
+        (self.paused, self.workers) = (false, Some(workers));
         self
     }
 
@@ -185,53 +203,65 @@ impl Suite {
         report
     }
 
-    /// Runs one case, on this thread.
+    /// Runs one case: on this thread, or on threads of its own (see [`Suite::on_workers`]).
     ///
     /// A case that waits for ever ends with what it waited for. A panic, the case's own or one in
     /// a task of the store, is caught and becomes the reason; nothing is printed.
     pub fn run(&self, case: &Case) -> Verdict {
         let seed = self.seed.unwrap_or_else(|| Chance::from_system().number());
-        let (returned, said) = panics::capture(|| {
-            let work = || self.run_on(case, &Chance::seeded(seed ^ hash(case.name())));
-            catch_unwind(AssertUnwindSafe(work))
-        });
-        match (returned, said.first()) {
-            (Ok(Verdict::Skipped { why }), _) => Verdict::Skipped { why },
-            (Ok(verdict), None) => with_seed(verdict, seed),
+        let (ended, said) = match self.workers {
+            None => panics::capture(|| self.run_here(case, seed)),
+            Some(workers) => {
+                let (suite, case) = (self.clone(), *case);
+                // The watchdog within speaks first, unless its thread is blocked.
+                observed(workers, self.hang + OVERTIME, move || suite.act(case, seed))
+            }
+        };
+        match (ended, said.first()) {
+            (Ended::With(Verdict::Skipped { why }), _) => Verdict::Skipped { why },
+            (Ended::With(verdict), None) => with_seed(verdict, seed),
             (_, Some(message)) => with_seed(Verdict::Failed { why: message.clone() }, seed),
-            (Err(_), None) => {
+            (Ended::ByPanic, None) => {
                 with_seed(Verdict::Failed { why: "it panicked without a word".into() }, seed)
+            }
+            (Ended::Not, None) => {
+                let why = format!("a thread is blocked: no end within {:?}", self.hang + OVERTIME);
+                with_seed(Verdict::Failed { why }, seed)
             }
         }
     }
 
-    fn run_on(&self, case: &Case, chance: &Chance) -> Verdict {
+    fn run_here(&self, case: &Case, seed: u64) -> Ended<Verdict> {
         let runtime = self.runtime();
-        let verdict = runtime.block_on(async {
-            let harness = match (self.build)(case.needs()) {
-                Ok(harness) => harness,
-                Err(why) => return Verdict::Skipped { why },
-            };
-            let profile = harness.profile();
-            if let Some(why) = profile.obstacle(case.needs()) {
-                return Verdict::Skipped { why };
-            }
-            // Every wait of a case is bounded, so only one that keeps coming back lasts so long.
-            let limit = (profile.patience + profile.ttl) * 50;
-            let act = watchdog::guard(self.hang, (case.act)(World::new(harness, chance.fork(1))));
-            match select(pin!(act), pin!(sleep(limit))).await {
-                Either::Left((Ok(()), _)) => Verdict::Passed,
-                Either::Left((Err(watchdog::Hung), _)) => Verdict::Failed {
-                    why: format!("still busy after {:?} of real time{}", self.hang, waiting()),
-                },
-                Either::Right(_) => {
-                    Verdict::Failed { why: format!("no end within {limit:?}{}", waiting()) }
-                }
-            }
-        });
+        let act = || runtime.block_on(self.clone().act(*case, seed));
+        let returned = catch_unwind(AssertUnwindSafe(act));
         // What is left is dropped here; a thread that does not end is not waited for.
         runtime.shutdown_background();
-        verdict
+        returned.map_or(Ended::ByPanic, Ended::With)
+    }
+
+    async fn act(self, case: Case, seed: u64) -> Verdict {
+        let harness = match (self.build)(case.needs()) {
+            Ok(harness) => harness,
+            Err(why) => return Verdict::Skipped { why },
+        };
+        let profile = harness.profile();
+        if let Some(why) = profile.obstacle(case.needs()) {
+            return Verdict::Skipped { why };
+        }
+        // Every wait of a case is bounded, so only one that keeps coming back lasts so long.
+        let limit = (profile.patience + profile.ttl) * 50;
+        let chance = Chance::seeded(seed ^ hash(case.name()));
+        let act = watchdog::guard(self.hang, (case.act)(World::new(harness, chance.fork(1))));
+        match select(pin!(act), pin!(sleep(limit))).await {
+            Either::Left((Ok(()), _)) => Verdict::Passed,
+            Either::Left((Err(watchdog::Hung), _)) => Verdict::Failed {
+                why: format!("still busy after {:?} of real time{}", self.hang, waiting()),
+            },
+            Either::Right(_) => {
+                Verdict::Failed { why: format!("no end within {limit:?}{}", waiting()) }
+            }
+        }
     }
 
     /// Why a case cannot run, found out once for all of them.
@@ -272,7 +302,10 @@ impl Report {
 
 impl fmt::Debug for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Suite").field("paused", &self.paused).finish_non_exhaustive()
+        f.debug_struct("Suite")
+            .field("paused", &self.paused)
+            .field("workers", &self.workers)
+            .finish_non_exhaustive()
     }
 }
 

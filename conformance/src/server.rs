@@ -10,6 +10,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use synod_core::chance::Chance;
 
 pub mod child;
+pub mod counter;
 pub mod etcd;
 pub mod home;
 pub mod kept;

@@ -11,6 +11,7 @@ mod random;
 mod reading;
 mod sequence;
 mod session;
+mod threads;
 mod tree;
 mod ttl;
 mod txn;
@@ -27,6 +28,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     watch::CASES,
     watch_end::CASES,
     session::CASES,
+    threads::CASES,
     ttl::CASES,
     outcome::CASES,
     outage::CASES,

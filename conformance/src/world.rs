@@ -10,6 +10,7 @@ use futures_util::future::{Either, select};
 use synod_core::chance::Chance;
 use synod_core::path::Path;
 use synod_core::store::{Backend, SessionId, SessionOptions};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::actor::Actor;
@@ -191,3 +192,15 @@ impl fmt::Display for Step {
 }
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Whether the case runs beside worker threads.
+pub(crate) fn has_workers() -> bool {
+    Handle::current().metrics().num_workers() > 1
+}
+
+/// Holds that a call was dropped at more than so many awaits: else the case tried nothing. Where workers answer
+/// beside it, a call finds the answer at some awaits, and how many of them it waits at is up to the threads.
+#[track_caller]
+pub(crate) fn dropped_enough(drops: usize, least: usize) {
+    assert!(drops > least || has_workers(), "it was dropped {drops} times only");
+}

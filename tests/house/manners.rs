@@ -84,6 +84,27 @@ fn too_deep(file: &File) -> Vec<String> {
 }
 
 #[test]
+fn futures_are_polled_by_hand_where_that_is_safe() {
+    catches(polled_by_hand, "core/src/a.rs", "f.poll(&mut Context::from_waker(Waker::noop()))");
+    spares(polled_by_hand, "backend-zk/src/sent.rs", "Context::from_waker(Waker::noop())");
+    spares(polled_by_hand, "core/src/a.rs", "// Waker::noop()");
+    spares(polled_by_hand, "core/tests/a.rs", "Waker::noop()");
+
+    holds(polled_by_hand);
+}
+
+/// Whoever polls by hand may hold a lock that the future takes, too. What is allowed to: sending a request without
+/// going on, asking a channel of the ZooKeeper client whether it has told, and a test of a reader.
+fn polled_by_hand(file: &File) -> Vec<String> {
+    let allowed =
+        ["backend-zk/src/sent.rs", "backend-zk/src/alone.rs", "backend-etcd/src/wire/whole.rs"];
+    if !file.is_rust() || !file.path.contains("/src/") || allowed.contains(&file.path.as_str()) {
+        return Vec::new();
+    }
+    file.offences(&code(&file.text), "Waker::noop", "a future is polled by hand")
+}
+
+#[test]
 fn every_public_async_fn_of_core_says_what_a_dropped_call_leaves_behind() {
     let says = "/// Waits.\n///\n/// # Cancel safety\n///\n/// Cancel safe.\n";
     catches(silent_when_dropped, "core/src/a.rs", "/// Waits.\npub async fn f() {}");

@@ -14,22 +14,27 @@ use synod_mem::{MemBackend, Weather};
 pub(crate) struct Memory {
     store: MemBackend,
     shown: Arc<dyn Backend>,
+    profile: Profile,
 }
 
 impl Memory {
-    /// Behind what `wrap` puts in front of it.
-    pub(crate) fn behind(wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>) -> Self {
-        Self::of(MemBackend::new(), wrap)
+    /// Behind what `wrap` puts in front of it, at this pace.
+    pub(crate) fn behind(
+        profile: Profile,
+        wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>,
+    ) -> Self {
+        Self::of(MemBackend::new(), profile, wrap)
     }
 
     /// [`Memory::behind`], of this store.
     pub(crate) fn of(
         store: MemBackend,
+        profile: Profile,
         wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>,
     ) -> Self {
         store.keep_log();
         let shown = wrap(Arc::new(store.clone()));
-        Self { store, shown }
+        Self { store, shown, profile }
     }
 }
 
@@ -40,8 +45,7 @@ impl Harness for Memory {
     }
 
     fn profile(&self) -> Profile {
-        let all =
-            Profile::new(Duration::from_secs(10), Duration::from_secs(60)).offers(Ability::ALL);
+        let all = self.profile.clone().offers(Ability::ALL);
         if self.store.is_minimal() {
             return all
                 .lacks(Ability::TtlNodes, "the minimal store keeps none with a time to live");
@@ -72,6 +76,11 @@ impl Harness for Memory {
     async fn near_sequence_end(&self, dir: &Path) {
         self.store.skip_sequences(dir, NEAR_THE_END);
     }
+}
+
+/// The pace of virtual time, where waiting costs nothing.
+pub(crate) fn unhurried() -> Profile {
+    Profile::new(Duration::from_secs(10), Duration::from_secs(60))
 }
 
 /// Ten before the last sequence of memory, and of ZooKeeper.

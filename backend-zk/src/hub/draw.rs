@@ -3,7 +3,6 @@
 //! [`once`](super::once), and where the hub watches for good there is none of them.
 
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll, Waker};
 
 use futures_util::FutureExt as _;
 use synod_core::path::Path;
@@ -14,6 +13,7 @@ use zookeeper_client::{Client, OneshotWatcher, Stat as ZkStat, StateWatcher};
 use crate::alone::{Alone, Coming, Draw, Drawn};
 use crate::error::Trouble;
 use crate::hub::{Hub, State};
+use crate::sent::Sent;
 
 /// What the session knows of where it draws tickets.
 pub(super) struct Draws {
@@ -51,24 +51,17 @@ impl Hub {
             && !state.watches.by_path.contains_key(dir)
             && state.draws.alone.ask(dir, &mut draw)
         {
-            self.watch_dir(&mut state, client.clone(), dir.clone());
+            self.watch_dir(client.clone(), dir.clone());
         }
         Some(draw)
     }
 
-    fn watch_dir(self: &Arc<Self>, state: &mut State, client: Arc<Client>, dir: Path) {
-        let (wire, watched) = (self.wire.clone(), dir.clone());
-        let mut asked =
-            Box::pin(
-                async move { wire.answer(client.check_and_watch_stat(watched.as_str())).await },
-            );
-        match asked.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => state.keep_watch(&dir, answer),
-            Poll::Pending => {
-                let hub = Arc::downgrade(self);
-                spawn(async move { keep_watch(&hub, &dir, asked.await) }).let_go();
-            }
-        }
+    /// The answer is dealt with by a task: this is called under the lock, which the answer needs, too.
+    fn watch_dir(self: &Arc<Self>, client: Arc<Client>, dir: Path) {
+        let (hub, wire, watched) = (Arc::downgrade(self), self.wire.clone(), dir.clone());
+        let asked =
+            Sent::new(client, move |client| client.check_and_watch_stat(watched.as_str()).boxed());
+        spawn(async move { keep_watch(&hub, &dir, wire.answer(asked.answer()).await) }).let_go();
     }
 
     /// A ticket was drawn, and nobody looked: whether it is known to be the only child.

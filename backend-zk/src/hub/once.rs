@@ -9,21 +9,21 @@
 //! one is kept as long as the other. What is added and taken away is, in one order, under the lock of the hub.
 
 use std::sync::{Arc, Weak};
-use std::task::{Context, Waker};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, select};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{End, Feed, Kind, Node, Query, View, Watch};
+use synod_core::store::{End, Feed, Kind, Node, Query, Revision, View, Watch};
 use synod_core::task::spawn;
 use tokio::sync::oneshot;
-use zookeeper_client::{StateWatcher, WatchedEvent};
+use zookeeper_client::{Client, OneshotWatcher, StateWatcher, WatchedEvent};
 
-use crate::error::Sort;
+use crate::error::{Sort, Trouble};
 use crate::hub::{Hub, Watches};
 use crate::news::{News, told};
-use crate::read::watched_once;
+use crate::read::{CONNECTIONS, Once as Found, ask_once, is_lost, shown_once};
+use crate::sent::Sent;
 use crate::wire::Wire;
 
 /// One observation for one event.
@@ -33,6 +33,8 @@ struct Once {
     feed: Feed,
     /// Ends when its reader has dropped it.
     read: oneshot::Receiver<()>,
+    /// What the connection was when it was asked for.
+    states: StateWatcher,
 }
 
 /// Ends an observation when its reader drops it.
@@ -47,10 +49,11 @@ impl Hub {
     /// [`Hub::observe`] for one event. `None` if that takes another kind of watch.
     pub(super) async fn observe_once(
         self: &Arc<Self>,
+        client: &Arc<Client>,
         query: &Query,
     ) -> Option<Result<(View, Watch)>> {
         let (feed, watch) = Feed::once();
-        let (watch, view) = self.add_once(query, feed, watch)?;
+        let (watch, view) = self.add_once(client, query, feed, watch)?;
         let view = view.await.unwrap_or_else(|_gone| Some(Err(self.wire.lost("observe"))))?;
         if let Some(why) = self.wire.life.loss() {
             self.end(why);
@@ -58,37 +61,54 @@ impl Hub {
         Some(view.map(|view| (view, watch)))
     }
 
-    /// The request has left when this returns.
+    /// The request has left when this returns, and nothing has been polled under the lock.
     fn add_once(
         self: &Arc<Self>,
+        client: &Arc<Client>,
         query: &Query,
         feed: Feed,
         watch: Watch,
     ) -> Option<(Watch, oneshot::Receiver<Option<Result<View>>>)> {
-        let mut state = self.state();
+        let mut states = client.state_watcher();
+        let _as_it_is = states.state();
         let path = query.path.clone();
+        let mut state = self.state();
         if state.watches.by_path.contains_key(&path) || !state.watches.add_once(&path) {
             return None;
         }
         let id = state.next;
         state.next += 1;
         state.once.insert(id, feed.clone());
+        let (seen, asked) = (self.wire.seen(), ask_once(&self.wire, client.clone(), query));
+        drop(state);
         let hub = Arc::downgrade(self);
         let (reads, read) = oneshot::channel();
         let unwatch = Unwatch { hub: hub.clone(), path, id, _read: reads };
         let (tell, view) = oneshot::channel();
-        let once = Once { hub, query: query.clone(), feed, read };
-        let mut once = Box::pin(once.run(self.wire.clone(), tell));
-        let _not_yet = once.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-        spawn(once).let_go();
+        let once = Once { hub, query: query.clone(), feed, read, states };
+        spawn(once.run(self.wire.clone(), (seen, asked), tell)).let_go();
         Some((watch.with_guard(unwatch), view))
+    }
+
+    /// Asks again, on the next connection. `None` if that takes another kind of watch by now, or the session is
+    /// over.
+    fn ask_again(&self, query: &Query) -> Option<(Revision, Sent<Found>)> {
+        let client = self.wire.client("observe").ok()?;
+        let state = self.state();
+        if state.watches.by_path.contains_key(&query.path) {
+            return None;
+        }
+        Some((self.wire.seen(), ask_once(&self.wire, client, query)))
     }
 
     fn remove_once(&self, path: &Path, id: u64) {
         let mut state = self.state();
-        if state.once.remove(&id).is_some() {
+        let feed = state.once.remove(&id);
+        if feed.is_some() {
             state.watches.remove_once(path);
         }
+        drop(state);
+        drop(feed);
     }
 }
 
@@ -110,12 +130,19 @@ impl Watches {
 impl Once {
     /// Until it has told, or is not read any more, or the session is over. `None` is told where it takes another kind of
     /// watch.
-    async fn run(self, wire: Arc<Wire>, tell: oneshot::Sender<Option<Result<View>>>) {
-        let Ok(client) = wire.client("observe") else { return };
-        let mut states = client.state_watcher();
-        let _as_it_is = states.state();
-        let answer = watched_once(&wire, &client, &self.query).await;
-        drop((client, wire));
+    async fn run(
+        self,
+        wire: Arc<Wire>,
+        asked: (Revision, Sent<Found>),
+        tell: oneshot::Sender<Option<Result<View>>>,
+    ) {
+        let answer = self.answer(&wire, asked).await;
+        drop(wire);
+        let Some(answer) = answer else {
+            self.feed.end(End::Told);
+            let _heard = tell.send(None).is_ok();
+            return;
+        };
         let (view, watcher) = match answer {
             Ok((view, watcher)) => (Ok(view), watcher),
             Err(trouble) => {
@@ -130,7 +157,7 @@ impl Once {
             let _heard = tell.send(Some(view)).is_ok();
             let Some(coming) = coming else { return };
             match select(coming, self.read).await {
-                Either::Left((event, _)) => say(&event, states, &self.query, &self.feed),
+                Either::Left((event, _)) => say(&event, self.states, &self.query, &self.feed),
                 Either::Right((_, coming)) => retire(&self.hub, &self.query.path, coming),
             }
         } else {
@@ -140,6 +167,24 @@ impl Once {
             self.feed.end(End::Told);
             let _heard = tell.send(fits.then_some(view)).is_ok();
         }
+    }
+
+    /// What is there, with the watch; asked for again on the next connection if the one that it left by was
+    /// lost. `None` if it takes another kind of watch by then.
+    async fn answer(
+        &self,
+        wire: &Wire,
+        asked: (Revision, Sent<Found>),
+    ) -> Option<Result<(View, Option<OneshotWatcher>), Trouble>> {
+        let (mut seen, mut asked) = asked;
+        for connection in 1.. {
+            let answer = wire.answer(asked.answer()).await;
+            if connection == CONNECTIONS || !is_lost(&answer) {
+                return Some(shown_once(wire, &self.query, seen, answer));
+            }
+            (seen, asked) = self.hub.upgrade()?.ask_again(&self.query)?;
+        }
+        None
     }
 
     /// Whether the watch tells what is asked for of this node.

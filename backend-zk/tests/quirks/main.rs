@@ -37,6 +37,7 @@ const TTL: Duration = Duration::from_secs(20);
 
 mod advice;
 mod alone;
+mod done;
 mod hollow;
 mod judged;
 mod many;
@@ -45,6 +46,7 @@ mod moments;
 mod sasl;
 #[cfg(feature = "tls")]
 mod secure;
+mod threads;
 mod trips;
 mod wide;
 
@@ -59,6 +61,7 @@ use alone::{
     locks_exclude_while_their_directories_are_made_again, who_is_alone_locks_with_one_request,
     who_is_alone_looks_no_more, who_may_not_be_alone_looks, who_takes_turns_looks,
 };
+use done::{a_commit_whose_look_is_refused_is_done, a_counter_that_is_at_its_end_gives_no_ticket};
 use hollow::{
     a_check_for_absence_is_told_to_nobody, a_node_without_data_that_others_made_is_a_node,
     an_empty_container_gives_way_to_all_of_a_transaction, containers_come_and_go_untold,
@@ -79,8 +82,8 @@ use moments::{
 use trips::{
     a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time, a_release_is_told_to_one,
     an_idle_session_gives_signs_of_life_only, one_event_takes_one_request,
-    recipes_ask_for_no_more_than_they_need, two_requests_of_one_call_take_one_round_trip,
-    who_waits_for_the_lead_asks_for_little,
+    recipes_ask_for_no_more_than_they_need, the_first_local_read_of_a_connection_catches_up,
+    two_requests_of_one_call_take_one_round_trip, who_waits_for_the_lead_asks_for_little,
 };
 use wide::{
     a_parent_that_the_transaction_makes_itself_is_made_once,
@@ -107,6 +110,7 @@ quirks![
     a_watch_goes_on_after_a_reconnect,
     two_requests_of_one_call_take_one_round_trip,
     a_call_asks_for_all_it_needs_at_once,
+    the_first_local_read_of_a_connection_catches_up,
     one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need,
     who_waits_for_the_lead_asks_for_little,
@@ -134,6 +138,8 @@ quirks![
     containers_come_and_go_untold,
     a_node_without_data_that_others_made_is_a_node,
     a_check_for_absence_is_told_to_nobody,
+    a_commit_whose_look_is_refused_is_done,
+    a_counter_that_is_at_its_end_gives_no_ticket,
     what_helpers_make_too_large_is_refused,
     only_its_creator_touches_a_node,
     a_server_without_extended_types_keeps_no_ttl_nodes,
@@ -175,10 +181,14 @@ fn main() -> ExitCode {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             limited(LIMIT, move || runtime.block_on(quirk())).map_err(Failed::from)
         });
-        match missing {
-            Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
-            None => trial,
-        }
+        (trial, missing)
+    });
+    let on_threads = threads::QUIRKS.iter().map(|quirk| {
+        (Trial::test(format!("threads::{}", quirk.0), move || threads::run(*quirk)), missing)
+    });
+    let trials = trials.chain(on_threads).map(|(trial, missing)| match missing {
+        Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),
+        None => trial,
     });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }

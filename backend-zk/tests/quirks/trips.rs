@@ -331,3 +331,24 @@ pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
         assert!(drawn < one + TRIP / 2, "one request took {one:?}, a ticket and a look {drawn:?}");
     }
 }
+
+/// The server of the next connection may not have what the last one told of: the crate does not ask it for that.
+pub(super) async fn the_first_local_read_of_a_connection_catches_up() {
+    let (links, store) = linked().await;
+    let (store, id) = (&*store, store.session().id);
+    done(store, create("/caught-up", "")).await;
+    let read = || store.read(Query::node(path("/caught-up")).local());
+    let reads = async |first: usize| asks(&links, id, first, read()).await.0;
+    let tree = Query::subtree(path("/caught-up/below"));
+    let (_view, mut watch) = store.observe(tree).await.expect("answers");
+    for _ in 0..2 {
+        assert_eq!(reads(1).await, [Verb::Get]);
+        links.lose_reply(id, Verb::Set);
+        let set = Txn::new().set(path("/caught-up"), "", Expect::Any);
+        assert!(store.commit(set).await.is_err(), "the connection broke");
+        super::resyncs(&mut watch).await;
+
+        assert_eq!(reads(2).await, [Verb::Sync, Verb::Get]);
+        assert_eq!(reads(1).await, [Verb::Get]);
+    }
+}

@@ -11,7 +11,7 @@ use synod_core::sweep::{cancel_at_every_await, stop_at};
 
 use crate::door::gate::Gate;
 use crate::door::{answer, done};
-use crate::world::World;
+use crate::world::{World, dropped_enough};
 
 cases![
     "L-SEQ-10 L-X-1 D-DROP" breaks [DroppedCreateStays] => a_ticket_dropped_at_any_await_is_gone,
@@ -40,7 +40,7 @@ async fn a_ticket_dropped_at_any_await_is_gone(world: World) {
             let drawn = done(client.create_sequential(&prefix, "", lifetime).await);
             answer(answer(client.session().await).remove(&drawn).await);
         });
-        assert!(drops.await > 2, "nothing was dropped");
+        dropped_enough(drops.await, 2);
         emptied(&world, "what was dropped is gone").await;
     }
 }
@@ -58,7 +58,7 @@ async fn a_ticket_dropped_while_it_is_looked_for_is_gone(world: World) {
         answer(answer(client.session().await).remove(&drawn).await);
     });
 
-    assert!(drops.await > 4, "nothing was dropped");
+    dropped_enough(drops.await, 4);
     assert!(plan.fired().len() > 4, "nothing was lost");
     emptied(&world, "what was dropped is gone").await;
 }
@@ -108,7 +108,7 @@ async fn a_create_dropped_at_any_await_is_gone(world: World) {
             let ended: Option<Result<Outcome<Done>>> =
                 stop_at(waits, client.create(&at, "", lifetime)).await;
             let Some(made) = ended else { continue };
-            assert!(waits > 2, "nothing was dropped");
+            dropped_enough(waits, 2);
             answer(answer(client.session().await).remove(&done(made)).await);
             break;
         }
@@ -127,7 +127,7 @@ async fn a_write_dropped_at_any_await_happens(world: World) {
         let written = async || bob.text(&a).await.as_deref() == Some(&data);
         world.eventually("a write that was sent is driven to its end", written).await;
         if ended.is_some() {
-            assert!(waits > 2, "nothing was dropped");
+            dropped_enough(waits, 2);
             return;
         }
     }
@@ -145,7 +145,7 @@ async fn whatever_is_created_together_goes_together(world: World) {
     for waits in 1.. {
         let ([a, b], txn) = both(waits);
         let Some(made) = stop_at(waits, client.transaction(txn)).await else { continue };
-        assert!(waits > 2, "nothing was dropped");
+        dropped_enough(waits, 2);
         let commit = answer(made).committed().expect("nothing is in the way");
         // A store may not tell which incarnations it made; then nobody can remove them safely.
         told = commit.revision.is_some() || commit.done.iter().all(|done| done.stat.is_some());
@@ -175,7 +175,7 @@ async fn a_removal_dropped_at_any_await_goes_on(world: World) {
             emptied(&world, "what is to be removed is gone").await;
             if let Some(removed) = ended {
                 answer(removed);
-                assert!(waits > 1, "nothing was dropped");
+                dropped_enough(waits, 1);
                 break;
             }
         }
@@ -195,7 +195,7 @@ async fn a_close_dropped_at_any_await_goes_on(world: World) {
         assert!(!bob.exists(&made.path).await, "dropped at await {waits}");
         if let Some(closed) = ended {
             answer(closed);
-            assert!(waits > 1, "nothing was dropped");
+            dropped_enough(waits, 1);
             return;
         }
     }

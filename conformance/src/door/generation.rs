@@ -61,7 +61,8 @@ async fn who_asks_late_is_told_how_it_stands(world: World) {
     let client = world.client().await;
     let first = answer(client.session().await);
     lose(&world, &client).await;
-    assert_eq!(*client.state().borrow(), Connection::Reconnected);
+    let reconnected = async || *client.state().borrow() == Connection::Reconnected;
+    world.eventually("the state of the next session", reconnected).await;
     assert!(first.status().borrow().is_lost());
     let mut early = client.state();
 

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::door::answer;
 use crate::recipe::{Waiting, line};
-use crate::world::World;
+use crate::world::{World, dropped_enough, has_workers};
 
 cases![
     "L-MX-1 L-MX-3" breaks [UnfairUnlooked] => an_unfair_lock_excludes_like_any,
@@ -89,7 +89,7 @@ async fn an_unfair_lock_dropped_at_any_await_leaves_nothing(world: World) {
     let drops = cancel_at_every_await(async || {
         answer(answer(lock.lock().await).release().await);
     });
-    assert!(drops.await > 2, "nothing was dropped");
+    dropped_enough(drops.await, 2);
     world.left_alone(&ann, &world.at("lock")).await;
     let held = answer(Mutex::new(&ann, world.at("lock")).lock().await);
     let (mut waits, mut limit) = (1, world.brief());
@@ -101,7 +101,7 @@ async fn an_unfair_lock_dropped_at_any_await_leaves_nothing(world: World) {
             continue;
         };
         assert!(late.is_err(), "ann has it");
-        if waits > 6 {
+        if waits > 6 || has_workers() && limit >= world.profile.patience {
             break;
         }
         // He did not come as far as he could: the machine has other things to do.

@@ -113,3 +113,33 @@ fn no_case_passes_on_a_store_that_lets_nobody_in() {
     assert!(report.failed() > 0 && report.skipped() > 0);
     assert_eq!(report.results.len(), told.into_inner());
 }
+
+fn on_workers() -> Suite {
+    Suite::new(|| Shut).on_workers(2).seeded(7)
+}
+
+#[test]
+fn a_case_on_workers_has_workers() {
+    let counts = case(|_| {
+        Box::pin(async {
+            let workers = tokio::runtime::Handle::current().metrics().num_workers();
+            assert_eq!(workers, 2);
+        })
+    });
+    assert_eq!(on_workers().run(&counts), Verdict::Passed);
+}
+
+#[test]
+fn a_panic_on_a_worker_fails_the_case_that_did_not_notice() {
+    let act = case(|_| {
+        Box::pin(async {
+            task::spawn(async { panic!("on a worker") }).finished().await;
+        })
+    });
+    match on_workers().run(&act) {
+        Verdict::Failed { why } => {
+            assert!(why.contains("on a worker") && why.contains("[seed 0x7]"), "{why}");
+        }
+        other => panic!("{other:?}"),
+    }
+}

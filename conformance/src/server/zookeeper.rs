@@ -162,7 +162,7 @@ impl Ensemble {
 }
 
 /// The servers' code: the machine's, or what `SYNOD_ZOOKEEPER` says (see [`newer::directory`]).
-fn class_path() -> Result<String, String> {
+pub(crate) fn class_path() -> Result<String, String> {
     static CLASS_PATH: LazyLock<Result<String, String>> = LazyLock::new(|| {
         let jars = match newer::directory("SYNOD_ZOOKEEPER", "zookeeper")? {
             // The first goes ahead of what the second's own list would bring.

@@ -134,8 +134,9 @@ impl Generations {
 
     /// The last session is closed too.
     pub(super) fn ended(&self, why: &Arc<Error>, cleanly: bool) {
-        self.set(Current::Over(why.clone(), Some(cleanly)));
+        // The state first: a call that returns because the client is over finds it.
         self.state.send_replace(Connection::Closed);
+        self.set(Current::Over(why.clone(), Some(cleanly)));
     }
 
     /// The session, if it is not lost, as seen from below `root`: what nobody has to wait for.

@@ -124,7 +124,9 @@ impl<K: Ord> Life<K> {
         self.change(|_| Status::Lost { why });
         self.ended.notify_waiters();
         let why = self.loss().unwrap_or(why);
-        for feed in std::mem::take(&mut *self.feeds()).into_values() {
+        // Taken out first: the readers are woken without the lock.
+        let feeds = std::mem::take(&mut *self.feeds());
+        for feed in feeds.into_values() {
             feed.end(End::SessionOver(why));
         }
     }

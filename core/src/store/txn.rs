@@ -354,7 +354,8 @@ pub struct Commit {
     pub revision: Option<Revision>,
     /// What each operation did, in order.
     pub done: Vec<Done>,
-    /// The answer to the transaction's look.
+    /// The answer to the transaction's look. `None` if it had none, or if the look failed: the commit is done all
+    /// the same.
     pub look: Option<View>,
 }
 

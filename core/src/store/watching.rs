@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt;
+use std::mem::take;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -305,7 +306,10 @@ impl Stream for Watch {
                     Some(event) => event,
                     None if state.phase == Phase::Over => return Poll::Ready(None),
                     None => {
-                        state.waker = Some(cx.waker().clone());
+                        // The last one may belong to another task, and be all that is left of it.
+                        let last = state.waker.replace(cx.waker().clone());
+                        drop(state);
+                        drop(last);
                         return Poll::Pending;
                     }
                 }
@@ -321,8 +325,9 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
         state.phase = Phase::Over;
-        state.queue.clear();
-        state.waker = None;
+        let left = (take(&mut state.queue), state.waker.take());
+        drop(state);
+        drop(left);
     }
 }
 

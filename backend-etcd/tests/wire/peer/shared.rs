@@ -37,6 +37,7 @@ pub(crate) struct Shared {
 
 /// How a member is.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a state of its own that a script sets")]
 pub(crate) struct Member {
     /// It lets nobody in.
     pub(crate) down: bool,

@@ -1,16 +1,41 @@
 //! Catches what panics say, so that it becomes a reason instead of a line on the terminal.
 
 use std::cell::RefCell;
+use std::mem::take;
 use std::panic::{self, PanicHookInfo};
-use std::sync::Once;
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 thread_local! {
-    /// What was said on this thread since somebody listens.
-    static SAID: RefCell<Option<Vec<String>>> = const { RefCell::new(None) };
+    /// Where the messages of panics on this thread go.
+    static SAID: RefCell<Option<Said>> = const { RefCell::new(None) };
+}
+
+/// The messages of the panics on all threads that [`listen`] for it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said(Arc<Mutex<Vec<String>>>);
+
+impl Said {
+    /// Takes the messages so far.
+    pub(crate) fn take(&self) -> Vec<String> {
+        take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn push(&self, message: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+    }
 }
 
 /// Does `work`, and returns what every panic on this thread said meanwhile.
-pub(super) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+pub(crate) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
+    let said = Said::default();
+    let outer = listen(&said);
+    let done = work();
+    SAID.set(outer);
+    (done, said.take())
+}
+
+/// From now on the panics of this thread go to `said`. Returns where they went before.
+pub(crate) fn listen(said: &Said) -> Option<Said> {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| {
         let before = panic::take_hook();
@@ -20,10 +45,7 @@ pub(super) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
             }
         }));
     });
-
-    let outer = SAID.replace(Some(Vec::new()));
-    let done = work();
-    (done, SAID.replace(outer).unwrap_or_default())
+    SAID.replace(Some(said.clone()))
 }
 
 /// Keeps what a panic says, if this thread listens.
@@ -38,7 +60,7 @@ fn heard(info: &PanicHookInfo<'_>) -> bool {
         let file = place.file().rsplit(['/', '\\']).next().unwrap_or_default();
         format!(" ({file}:{})", place.line())
     });
-    SAID.with_borrow_mut(|said| {
+    SAID.with_borrow(|said| {
         let Some(said) = said else { return false };
         said.push(format!("{message}{place}"));
         true

@@ -1,0 +1,110 @@
+//! [`Sent`]: a request that has left, and whose answer is waited for elsewhere.
+//!
+//! The crate sends a request when it is made, in the order of the calls, and the hub makes those for watches
+//! under its lock, so that the server gets them in the order in which the hub changed. Only the request is made
+//! there: the answer may be there at once, and what is done with it needs the lock again.
+
+use std::future::{Future, poll_fn};
+use std::mem::replace;
+use std::task::{Context, Poll, Waker};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use zookeeper_client::Error as ZkError;
+
+/// The answer of the crate's client.
+type Answer<T> = Result<T, ZkError>;
+
+/// A request that has left.
+#[must_use = "the answer may own a watch"]
+pub(crate) struct Sent<T>(BoxFuture<'static, Answer<T>>);
+
+impl<T: Send + 'static> Sent<T> {
+    /// Has `request` made, and does nothing else. The answer is not looked at before [`Self::answer`] is
+    /// polled, however early it comes. The client is kept until then: the crate's requests borrow it.
+    pub(crate) fn new<C: Send + Sync + 'static>(
+        client: C,
+        request: impl for<'c> FnOnce(&'c C) -> BoxFuture<'c, Answer<T>> + Send + 'static,
+    ) -> Self {
+        let mut sent = async move {
+            let answer = request(&client);
+            pause().await;
+            answer.await
+        }
+        .boxed();
+        let paused = sent.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        debug_assert!(paused.is_pending(), "it pauses before it polls what is not ours");
+        Self(sent)
+    }
+
+    /// Waits for the answer.
+    pub(crate) fn answer(self) -> impl Future<Output = Answer<T>> + Send {
+        self.0
+    }
+}
+
+/// Is pending once, for whoever polls it next to go on.
+fn pause() -> impl Future<Output = ()> {
+    let mut paused = false;
+    poll_fn(move |_| if replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::sync::watch::{Receiver, channel};
+
+    use super::*;
+
+    /// Counts how many requests were made and how many answers polled.
+    #[derive(Default)]
+    struct Counts {
+        made: AtomicU32,
+        polled: AtomicU32,
+    }
+
+    fn ready(counts: &Arc<Counts>) -> BoxFuture<'_, Answer<u32>> {
+        counts.made.fetch_add(1, Ordering::Relaxed);
+        let counts = counts.clone();
+        poll_fn(move |_| {
+            counts.polled.fetch_add(1, Ordering::Relaxed);
+            Poll::Ready(Ok(7))
+        })
+        .boxed()
+    }
+
+    fn later(answers: &Receiver<u32>) -> BoxFuture<'_, Answer<u32>> {
+        let mut answers = answers.clone();
+        async move {
+            answers.changed().await.expect("it is sent");
+            Ok(*answers.borrow())
+        }
+        .boxed()
+    }
+
+    fn seen(counts: &Counts) -> (u32, u32) {
+        (counts.made.load(Ordering::Relaxed), counts.polled.load(Ordering::Relaxed))
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_there_at_once_is_not_looked_at_before_it_is_waited_for() {
+        let counts = Arc::new(Counts::default());
+        let sent = Sent::new(counts.clone(), ready);
+        assert_eq!(seen(&counts), (1, 0));
+
+        assert_eq!(sent.answer().await, Ok(7));
+        assert_eq!(seen(&counts), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_comes_later_is_waited_for() {
+        let (sender, receiver) = channel(0);
+        let mut answer = std::pin::pin!(Sent::new(receiver, later).answer());
+        assert!(answer.as_mut().now_or_never().is_none());
+
+        sender.send(7).expect("it is waited for");
+        assert_eq!(answer.await, Ok(7));
+    }
+}

@@ -1,0 +1,101 @@
+//! [`Counter`]: a ZooKeeper server that brings a directory near the end of its sequences, where 2^31 creates would
+//! take weeks.
+
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
+
+use crate::server::free_ports;
+use crate::server::home::Home;
+use crate::server::zookeeper::{TICK, class_path};
+
+/// Java runs it from the source: the class path is that of the servers.
+const SOURCE: &str = include_str!("Counter.java");
+
+/// A ZooKeeper server in a process of ours.
+#[derive(Debug)]
+pub struct Counter {
+    address: SocketAddr,
+    server: Child,
+    talk: Mutex<Talk>,
+    _home: Home,
+}
+
+#[derive(Debug)]
+struct Talk {
+    /// It ends with this.
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Counter {
+    /// Starts it, and waits until it takes requests.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none: not installed, or whatever kept it from starting.
+    pub fn start() -> Result<Self, String> {
+        let jars = class_path()?;
+        Self::launch(&jars).map_err(|error| format!("ZooKeeper with a counter: {error}"))
+    }
+
+    fn launch(jars: &str) -> io::Result<Self> {
+        let home = Home::new("counter")?;
+        let source = home.path().join("Counter.java");
+        std::fs::write(&source, SOURCE)?;
+        let port = free_ports(1)?[0];
+        let mut java = Command::new("java");
+        java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", jars])
+            .args(["-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no"])
+            .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
+            .arg(&source)
+            .arg(port.to_string())
+            .arg(home.path())
+            .arg(TICK.as_millis().to_string());
+        java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut server = java.spawn()?;
+        let (Some(input), Some(output)) = (server.stdin.take(), server.stdout.take()) else {
+            return Err(io::Error::other("it has no input or no output"));
+        };
+        let talk = Mutex::new(Talk { input, output: BufReader::new(output) });
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let counter = Self { address, server, talk, _home: home };
+        counter.hear("ready")?;
+        Ok(counter)
+    }
+
+    /// Where it takes requests.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Lets the sequences of a directory that exists go on from `next`, unless they are beyond it.
+    ///
+    /// # Errors
+    ///
+    /// If the server is gone.
+    pub fn bring(&self, dir: &str, next: u32) -> io::Result<()> {
+        writeln!(self.lock().input, "{dir} {next}")?;
+        self.hear("done")
+    }
+
+    fn hear(&self, word: &str) -> io::Result<()> {
+        let mut line = String::new();
+        self.lock().output.read_line(&mut line)?;
+        if line.trim() == word {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("it said {line:?} and not {word:?}")))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Talk> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        let _ended = self.server.kill().and_then(|()| self.server.wait()).is_ok();
+    }
+}
