@@ -122,6 +122,11 @@ impl World {
         Ok(())
     }
 
+    /// How long a session outlives its last sign of life.
+    pub(crate) fn ttl(&self, id: SessionId) -> Option<Duration> {
+        self.sessions.get(&id).map(|session| session.ttl)
+    }
+
     /// A session lives for another time from now on, and the last sign of life was at `since`.
     pub(crate) fn renegotiate(
         &mut self,

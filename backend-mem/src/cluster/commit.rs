@@ -101,6 +101,10 @@ impl State {
         let epoch = request.epoch;
         self.link(request.link).attached = epoch;
         let ttl = self.renegotiate(request, now);
+        // A longer time counts at once.
+        if self.world.ttl(session).is_some_and(|counted| counted < ttl) {
+            self.count_with(request.link, ttl, now, now);
+        }
         self.answer(request, Answer::Attached(ttl, now), now);
         if self.links[request.link.0].epoch == epoch {
             self.rearm(request.link, request.server, now);
@@ -123,7 +127,7 @@ impl State {
     ///
     /// A real leader counts so when it takes over the session, before the client knows of it. What a client that
     /// misses the answer, or reads it late, believes until then no client can mend: the servers of one
-    /// ensemble are to have the same limits. So here the time counts once the client knows it.
+    /// ensemble are to have the same limits. So here a shorter time counts once the client knows it.
     pub(super) fn count_with(&mut self, id: LinkId, ttl: Duration, since: Instant, now: Instant) {
         if let Some(session) = self.links[id.0].session {
             self.world.renegotiate(session, ttl, since, now);

@@ -29,10 +29,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/latch-zk-LossUntoldToLatch-1.json"),
     ),
     (
-        "latch-zk-OldTicketTrusted-b4.json",
-        include_str!("../../corpus/latch-zk-OldTicketTrusted-b4.json"),
-    ),
-    (
         "latch-zk-ReconnectResets-4.json",
         include_str!("../../corpus/latch-zk-ReconnectResets-4.json"),
     ),
