@@ -166,3 +166,23 @@ async fn an_answer_larger_than_anything_is_no_answer() {
     assert!(error.is_err() || peer.met(Kind::Range) > 1, "garbage was taken for an answer");
     assert!(exists(&*ann, "/d/n").await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_etcd_applied_before_it_found_no_space_has_an_unknown_effect() {
+    let full = Refusal::etcd(Code::ResourceExhausted, "mvcc: database space exceeded");
+    let (peer, outcome) = after(Act::ApplyAndRefuse(full)).await;
+
+    assert!(kept(&peer, "/n").is_some(), "it was applied");
+    let error = outcome.expect_err("it was refused");
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_that_a_proxy_resets_for_calm_has_an_unknown_effect() {
+    let reset = Act::Reset { applied: true, reason: Reason::ENHANCE_YOUR_CALM };
+    let (peer, outcome) = after(reset).await;
+
+    assert!(kept(&peer, "/n").is_some(), "it was applied");
+    let error = outcome.expect_err("it was not answered");
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+}

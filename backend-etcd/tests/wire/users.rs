@@ -65,3 +65,37 @@ async fn a_watch_begins_also_with_a_token_that_ran_out() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_outlives_a_change_of_the_users() {
+    let (peer, ann) = known(2).await;
+    done(&*ann, create("/n")).await;
+    let (_view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("it is answered");
+    for data in ["a", "b", "c"] {
+        // Signed tokens say at which revision of the users they were given.
+        peer.shared.state().users.change();
+        eventually("a write is answered", async || ann.commit(set("/n", data)).await.is_ok()).await;
+        hears_of(&mut watch, "/n").await;
+        assert!(exists(&*ann, "/n").await);
+    }
+    tokio::time::sleep(TTL * 2).await;
+    assert!(is_live(&*ann));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_outlives_the_end_of_authentication() {
+    let (peer, ann) = known(2).await;
+    done(&*ann, create("/n")).await;
+    peer.shared.state().users.disable();
+    // Every connection is new, and asks for a token that nobody gives.
+    for member in 0..2 {
+        peer.shared.set_member(member, |member| member.down = true);
+    }
+    tokio::time::sleep(TTL / 20).await;
+    for member in 0..2 {
+        peer.shared.set_member(member, |member| member.down = false);
+    }
+    eventually("a write is answered", async || ann.commit(set("/n", "y")).await.is_ok()).await;
+    tokio::time::sleep(TTL * 2).await;
+    assert!(is_live(&*ann));
+}

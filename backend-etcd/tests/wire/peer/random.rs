@@ -53,19 +53,20 @@ impl Gust<'_> {
     fn reason(&self) -> Reason {
         let reasons =
             [Reason::CANCEL, Reason::INTERNAL_ERROR, Reason::REFUSED_STREAM, Reason::NO_ERROR];
-        reasons[usize::try_from(self.chance.below(4)).unwrap_or(0)]
+        reasons[usize::try_from(self.chance.below(5)).unwrap_or(0)]
     }
 
     /// What etcd says when it cannot know whether it was done.
     fn doubtful(&self) -> Refusal {
-        match self.chance.below(5) {
+        match self.chance.below(6) {
             0 => Refusal::etcd(Code::Unavailable, "request timed out"),
             1 => Refusal::etcd(
                 Code::Unavailable,
                 "request timed out, possibly due to previous leader failure",
             ),
             2 => Refusal::etcd(Code::Unavailable, "leader changed"),
-            3 => Refusal::etcd(Code::Unavailable, "server stopped"),
+            3 => Refusal::etcd(Code::ResourceExhausted, "mvcc: database space exceeded"),
+            4 => Refusal::etcd(Code::Unavailable, "server stopped"),
             _ => Refusal::new(Code::DeadlineExceeded, "context deadline exceeded"),
         }
     }
