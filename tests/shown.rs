@@ -46,7 +46,7 @@ async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
         (&rwlock, "RwLock { reading: /rwlock, writing: /rwlock }"),
         (&semaphore, "Semaphore { line: /semaphore }"),
         (&unfair, "UnfairLock { line: /unfair }"),
-        (&passing, "PassingMutex { line: /passing, most: 1, here: Here { .. } }"),
+        (&passing, "PassingMutex { line: /passing, most: 1, here: Handover { .. } }"),
         (&reentrant, "ReentrantMutex { line: /reentrant, owners: Owners { .. } }"),
         (&multi, "MultiLock { lines: [/a, /b] }"),
         (&election, "Election { line: /election }"),

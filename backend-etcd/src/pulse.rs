@@ -39,7 +39,10 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
         let begun_awake = Instant::now();
         let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
         asked.push(Box::pin(renew(&endpoints, lease, call)));
-        let patience = vigil.sleep_until(until.min(begun + interval));
+        // Half of what is left, so that a session that hears nothing is suspended before it is lost.
+        let left = until.saturating_duration_since(begun);
+        let patience = interval.min((left / 2).max(interval / 10));
+        let patience = vigil.sleep_until(until.min(begun + patience));
         let next = match select(pin!(patience), asked.next()).await {
             Either::Left(_) if clock::now() >= until => break,
             Either::Left(_) => {
@@ -52,7 +55,8 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
                 asked.clear();
                 unanswered_since = None;
                 life.renew(sent);
-                begun + interval
+                // An answer that comes late leaves less time for the next.
+                sent + interval
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
                 life.lose(Loss::Expired);

@@ -31,8 +31,8 @@ pub(crate) struct Roster {
     by_name: BTreeMap<i64, i64>,
     last_name: i64,
     unsent: VecDeque<Unsent>,
-    /// The names of requests that are not answered yet, in order.
-    unanswered: VecDeque<i64>,
+    /// The names that were sent and not answered, in order, and when each was sent.
+    unanswered: VecDeque<(i64, Instant)>,
     /// What nobody listens to, and until when it rests; the first to end comes first.
     resting: VecDeque<(i64, Instant)>,
 }
@@ -203,8 +203,13 @@ impl Roster {
 
     pub(crate) fn sent(&mut self) {
         if let Some(Unsent::Create(name)) = self.unsent.pop_front() {
-            self.unanswered.push_back(name);
+            self.unanswered.push_back((name, Instant::now()));
         }
+    }
+
+    /// Since when the oldest request for a watch was not answered.
+    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
+        self.unanswered.front().map(|(_, sent)| *sent)
     }
 
     /// Nobody may watch anything.
@@ -235,7 +240,8 @@ impl Roster {
         for watched in self.all.values_mut() {
             let create = Unsent::Create(watched.name);
             // The server may have answered before it took this one.
-            let pending = self.unanswered.contains(&watched.name) || self.unsent.contains(&create);
+            let sent = self.unanswered.iter().any(|(name, _)| *name == watched.name);
+            let pending = sent || self.unsent.contains(&create);
             if !pending {
                 watched.progress(revision);
             }
@@ -249,7 +255,7 @@ impl Roster {
         let revision = response.header.map_or(0, |header| header.revision);
         if response.created {
             // Answers come in order.
-            let asked = self.unanswered.pop_front();
+            let asked = self.unanswered.pop_front().map(|(name, _)| name);
             // The proxy numbers the watches of each stream from zero, which is the name of none here.
             if !response.canceled && name <= 0 {
                 return Heard::Proxied;

@@ -271,6 +271,11 @@ impl Watcher {
     async fn serve(&mut self, mut line: Line) -> Broken {
         loop {
             self.roster.wake(Instant::now());
+            // Answers come in order: one that is missing while others come does not come any more.
+            let oldest = self.roster.unanswered_since();
+            if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
+                return Broken::Line(unanswered("observe"), line.place);
+            }
             let broken = match self.next(&mut line).await {
                 Next::Order(None) => return Broken::Idle,
                 Next::Order(Some(order)) => {

@@ -60,6 +60,7 @@ impl Harness for Scripted {
         Profile::new(Duration::from_secs(10), Duration::from_secs(60))
             .crowd(5_000)
             .offers(Ability::ALL)
+            .lacks(Ability::Openings, "a link exists only once its session does")
             .lacks(
                 Ability::SequenceEnd,
                 "a sequence is a revision of etcd, of which there are 2^63",

@@ -17,7 +17,7 @@ const CAUGHT: [(&str, &str, &str); 42] = [
     ("StatOfBefore",             "registers", "L-KV-1"),
     ("LatestLags",               "registers", "L-KV-1 L-KV-2"),
     ("AppliesOneByOne",          "transfers", "L-KV-9 L-KV-12"),
-    ("AppliesHalf",              "transfers", "L-KV-9 L-KV-12"),
+    ("AppliesHalf",              "transfers", "L-KV-9 L-KV-12 L-OUT-1"),
     ("RejectedNamesLast",        "transfers", "L-KV-10"),
     ("RejectedWithoutPlace",     "transfers", "L-KV-10"),
     ("OpsBlindToEachOther",      "transfers", "L-KV-10"),

@@ -209,36 +209,3 @@ async fn a_watch_ends_with_its_session() {
     assert!(matches!(*bob.status().borrow(), Status::Lost { .. }));
     eventually("no watch is left", async || Shared::count(&peer.shared.watches) == 0).await;
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_server_that_numbers_watches_by_itself_is_not_mistaken() {
-    // As etcd's own proxy does: the numbers begin at zero, in the order of the requests.
-    let peer = Peer::new(1);
-    let (ann, bob) = (session(&peer).await, session(&peer).await);
-    let numbered = || {
-        let seen = std::sync::Mutex::new(Vec::new());
-        move |response: WatchResponse| {
-            let mut seen: std::sync::MutexGuard<'_, Vec<i64>> = seen.lock().expect("not poisoned");
-            let place = seen.iter().position(|id| *id == response.watch_id).unwrap_or_else(|| {
-                seen.push(response.watch_id);
-                seen.len() - 1
-            });
-            WatchResponse { watch_id: i64::try_from(place).expect("few"), ..response }
-        }
-    };
-    let numbered = std::sync::Arc::new(numbered());
-    for kind in [Kind::Create, Kind::Push] {
-        let numbered = numbered.clone();
-        peer.script(Rule::on(kind, edit(move |response| numbered(response))).always());
-    }
-    for at in ["/a", "/b"] {
-        match bob.observe(Query::node(path(at))).await {
-            // Either it works, or it is an error that says why.
-            Ok((_view, mut watch)) => {
-                done(&*ann, create(at)).await;
-                hears_of(&mut watch, at).await;
-            }
-            Err(error) => assert_ne!(error.kind(), ErrorKind::Unreachable, "{error}"),
-        }
-    }
-}

@@ -18,7 +18,7 @@ const TTL: Duration = Duration::from_secs(60);
 /// That much takes its time where others work, too.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MANY: usize = 10_000;
-const AT_ONCE: usize = 50;
+const AT_ONCE: usize = 40;
 
 fn node(number: usize) -> Path {
     path(&format!("/many-nodes/{number}"))

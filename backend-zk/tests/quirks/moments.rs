@@ -131,8 +131,8 @@ pub(super) async fn a_view_of_more_than_one_request_is_of_one_moment_too() {
     // With such names no request asks for all of them.
     let long = |number: usize| path(&format!("{dir}/{}{number:05}", "n".repeat(240)));
     done(&*store, Txn::new().create(&dir, "", Lifetime::Persistent)).await;
-    let creates = (0..CHILDREN).step_by(50).map(|first| {
-        let children = (first..first + 50).map(long);
+    let creates = (0..CHILDREN).step_by(40).map(|first| {
+        let children = (first..first + 40).map(long);
         let txn = children.fold(Txn::new(), |txn, at| txn.create(at, "", Lifetime::Persistent));
         done(&*store, txn)
     });

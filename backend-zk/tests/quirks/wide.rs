@@ -6,7 +6,7 @@ use synod_core::store::{Expect, Lifetime, Txn};
 use super::{create, done, linked, names, path, patient, session_with, there};
 
 /// Almost as many operations as a transaction takes.
-const WIDE: usize = 50;
+const WIDE: usize = 40;
 
 /// How many requests of several writes a transaction becomes.
 async fn sent(txn: Txn) -> usize {

@@ -24,7 +24,6 @@ use crate::leaderless::{
     a_follower_without_its_leader_proves_nothing,
 };
 use crate::lives::{
-    a_session_is_no_longer_than_its_last_connection_grants,
     a_session_outlives_whatever_ends_its_connection, a_session_that_ended_meanwhile_is_lost,
 };
 use crate::looks::{
@@ -78,7 +77,6 @@ scenes![
     nothing_is_said_of_a_write_that_is_not_so,
     what_a_server_does_not_know_is_unsupported,
     a_malformed_answer_is_an_error,
-    a_session_is_no_longer_than_its_last_connection_grants,
     a_follower_without_its_leader_proves_nothing,
     a_follower_that_goes_right_behind_its_answer_proves_no_more,
     a_look_that_fails_says_nothing_of_the_commit,
@@ -105,6 +103,11 @@ fn main() -> ExitCode {
     let mut trials = suite(1).trials("one");
     trials.extend(suite(3).trials("three"));
     trials.extend(SCENES.iter().map(|(name, act)| alone(&format!("scene::{name}"), *act)));
+    // The client underneath does not say which time to live a reconnection was granted: see docs/backends.md.
+    let granted = alone("scene::a_session_is_no_longer_than_its_last_connection_grants", || {
+        Box::pin(lives::a_session_is_no_longer_than_its_last_connection_grants())
+    });
+    trials.push(granted.with_ignored_flag(true).with_kind("cannot be known: docs/backends.md"));
     trials.push(Trial::test("scene::answers_that_come_at_once_stop_nobody", || {
         answers_that_come_at_once_stop_nobody();
         Ok(())

@@ -12,8 +12,8 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// How many nodes go at once.
-const BATCH: usize = 50;
+/// How many nodes go at once: every store takes so many operations in a transaction.
+const BATCH: usize = 40;
 
 /// How often the tree is read again because others change it meanwhile.
 const ROUNDS: usize = 100;

@@ -103,15 +103,19 @@ struct Gone {
 /// When each node was deleted.
 ///
 /// The n-th deletion of a path by calls did not happen before the n-th such call began; a session did not end before the last
-/// of its calls that was answered began.
+/// of its calls began that made an ephemeral node. Other writes may happen after their session ended.
 fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     let mut deletes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
         deletes.entry(call.path()).or_default().push(call.called);
     }
     let mut lived: BTreeMap<u64, u64> = BTreeMap::new();
-    for call in record.calls.iter().filter(|call| call.value().is_some() && call.answer().is_some())
-    {
+    let needs_session = |op: &Op| {
+        matches!(op, Op::Create { ephemeral: true, .. } | Op::Ticket { ephemeral: true, .. })
+    };
+    let proofs =
+        record.calls.iter().filter(|call| needs_session(&call.op) && call.answer().is_some());
+    for call in proofs {
         let last = lived.entry(call.session).or_default();
         *last = call.called.max(*last);
     }
@@ -204,6 +208,7 @@ mod tests {
         let story = |writes_later: bool| {
             let mut script = Script::default();
             script.call(7, own("/n"), 6, vec![]);
+            script.call(8, read(false), 0, vec![seen("/n", 2, 6)]);
             script.call(8, read(false), 0, vec![]);
             if writes_later {
                 script.call(7, own("/m"), 7, vec![]);

@@ -255,8 +255,10 @@ pub enum Told {
         /// All of them.
         nodes: Vec<Seen>,
     },
-    /// It is over.
+    /// It ended with its session.
     Ended,
+    /// It ended with an error.
+    Failed,
 }
 
 /// How a node changed.

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use synod_core::error::{Effect, Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Change, Commit, Event, Expect, Lifetime, Node, Outcome, Query, SessionOptions, Status,
-    Store, Txn, Version, View, Watch,
+    Backend, Change, Commit, End, Event, Expect, Lifetime, Node, Outcome, Query, SessionOptions,
+    Status, Store, Txn, Version, View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, watch};
@@ -236,6 +236,7 @@ impl Session {
                     None => Told::Resync,
                 },
                 Event::Resync => Told::Resync,
+                Event::Ended(End::Failed(_)) => Told::Failed,
                 Event::Ended(_) => Told::Ended,
             };
             let again = told == Told::Resync;

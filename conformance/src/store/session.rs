@@ -376,7 +376,7 @@ async fn a_dropped_session_ends_its_watches(world: World) {
 }
 
 async fn a_session_counts_from_the_sending_of_its_opening(world: World) {
-    for share in [20, 8, 4] {
+    for share in [40, 30, 20] {
         let slow = world.profile.ttl / share;
         let (there, back) = (slow / 4, slow);
         world.harness.link_next(Link::Slow { there, back }).await;

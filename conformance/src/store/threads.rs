@@ -46,7 +46,7 @@ async fn many_tasks_use_one_session_at_once(world: World) {
 
     let (ann, dir) = (Arc::new(world.ann().await), world.at("d"));
     ann.create(&world.at("d/stays"), "").await;
-    let tasks = (0..TASKS).map(|_| spawn(pass_through(ann.clone(), dir.clone())));
+    let tasks = (0..TASKS).map(|task| spawn(pass_through(ann.clone(), dir.clone(), task)));
     for task in &mut tasks.collect::<Vec<_>>() {
         world.in_time("a task", task.finished()).await;
     }
@@ -54,12 +54,14 @@ async fn many_tasks_use_one_session_at_once(world: World) {
 }
 
 /// Makes nodes, observes their end beside what other tasks observe on the same paths, and hears of it.
-async fn pass_through(ann: Arc<Actor>, dir: Path) {
+async fn pass_through(ann: Arc<Actor>, dir: Path, task: usize) {
     const ROUNDS: usize = 12;
 
-    let [ticket, stays, never] =
-        ["t-", "stays", "never"].map(|name| dir.join(name).expect("valid"));
-    for _ in 0..ROUNDS {
+    let at = |name: &str| dir.join(name).expect("valid");
+    let [stays, never] = ["stays", "never"].map(at);
+    for round in 0..ROUNDS {
+        // No other caller gives this path.
+        let ticket = at(&format!("t{task}-{round}-"));
         let draw = Txn::new().create_sequential(&ticket, "", Lifetime::Session);
         let look = Query::children(&dir).names_only();
         let drawn = only(ann.commit(draw.look(look)).await.done).path;

@@ -55,6 +55,26 @@ impl Life {
         life
     }
 
+    /// Whether the status differs from that of the store inside.
+    pub(super) fn is_mistaken(&self) -> bool {
+        matches!(
+            self.mistake,
+            Some(
+                Mistake::CloseUntold
+                    | Mistake::ExpiryUntold
+                    | Mistake::LeaseExtendedByHope
+                    | Mistake::LeaseFromOpening
+                    | Mistake::LeaseFromReply
+                    | Mistake::LostSessionRevived
+                    | Mistake::NeverLost
+                    | Mistake::NeverSuspended
+                    | Mistake::NoHeartbeat
+                    | Mistake::NoRateMargin
+                    | Mistake::SuspendedForGood
+            )
+        )
+    }
+
     /// What keeps it up to date.
     pub(super) fn tasks(self: &Arc<Self>, inner: &Arc<dyn Store>) -> Vec<Task> {
         let mut tasks = vec![spawn(self.clone().follow(inner.status()))];

@@ -51,8 +51,13 @@ impl Gust<'_> {
     }
 
     fn reason(&self) -> Reason {
-        let reasons =
-            [Reason::CANCEL, Reason::INTERNAL_ERROR, Reason::REFUSED_STREAM, Reason::NO_ERROR];
+        let reasons = [
+            Reason::CANCEL,
+            Reason::INTERNAL_ERROR,
+            Reason::REFUSED_STREAM,
+            Reason::ENHANCE_YOUR_CALM,
+            Reason::NO_ERROR,
+        ];
         reasons[usize::try_from(self.chance.below(5)).unwrap_or(0)]
     }
 
