@@ -248,14 +248,20 @@ impl Roster {
         }
     }
 
+    /// Takes a name from those that are not answered: this one, or the oldest if the answer names none.
+    fn answered(&mut self, name: i64) -> Option<i64> {
+        let named = self.unanswered.iter().position(|(asked, _)| *asked == name);
+        let place = if name > 0 { named? } else { 0 };
+        self.unanswered.remove(place).map(|(asked, _)| asked)
+    }
+
     /// Takes what etcd said.
     pub(crate) fn hear(&mut self, response: WatchResponse) -> Heard {
         let response = response.0;
         let mut name = response.watch_id;
         let revision = response.header.map_or(0, |header| header.revision);
         if response.created {
-            // Answers come in order.
-            let asked = self.unanswered.pop_front().map(|(name, _)| name);
+            let asked = self.answered(name);
             // The proxy numbers the watches of each stream from zero, which is the name of none here.
             if !response.canceled && name <= 0 {
                 return Heard::Proxied;

@@ -3,8 +3,12 @@
 use synod_sim::{Fault, Personality, Sim, workload};
 
 /// Each defect by itself, the workload that finds it, and the law.
-const DEFECTS: [(&str, &str, &str); 4] = [
-    ("D1", "sessions", "L-SES-2"),
+const DEFECTS: [(&str, &str, &str); 8] = [
+    ("D1", "mutex", "L-SES-2"),
+    ("D1", "tickets", "L-SES-2"),
+    ("D1", "semaphore", "L-SES-2"),
+    ("D1", "rwlock", "L-SES-2"),
+    ("D1", "latch", "L-SES-2"),
     ("D2", "watchers", "L-WAT-4"),
     ("D3", "registers", "L-KV-2"),
     ("D4", "sessions", "L-SES-2"),

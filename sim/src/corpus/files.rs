@@ -255,10 +255,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-LateWriteAfterSessionEnd-15.json"),
     ),
     (
-        "sessions-zk-LostSessionRevived-d.json",
-        include_str!("../../corpus/sessions-zk-LostSessionRevived-d.json"),
-    ),
-    (
         "sessions-zk-LostTakenBack-0.json",
         include_str!("../../corpus/sessions-zk-LostTakenBack-0.json"),
     ),
@@ -302,10 +298,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
     (
         "tickets-zk-LateAfterRead-2.json",
         include_str!("../../corpus/tickets-zk-LateAfterRead-2.json"),
-    ),
-    (
-        "tickets-zk-LeaseExtendedByHope-4.json",
-        include_str!("../../corpus/tickets-zk-LeaseExtendedByHope-4.json"),
     ),
     (
         "tickets-zk-LooksWithoutSync-2.json",

@@ -112,12 +112,12 @@ impl Gust<'_> {
         }
     }
 
+    /// A stream is ordered and whole: what was sent on it is answered, or the stream breaks.
     fn of_watching(&self) -> Act {
-        match self.chance.below(5) {
-            0 => Act::Ignore,
-            1 => Act::Cut { applied: true },
-            2 => Act::Reset { applied: true, reason: self.reason() },
-            3 => Act::End,
+        match self.chance.below(4) {
+            0 => Act::Cut { applied: true },
+            1 => Act::Reset { applied: true, reason: self.reason() },
+            2 => Act::End,
             _ => Act::Slow(self.pause()),
         }
     }
