@@ -251,10 +251,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/sessions-zk-FirstTtlKept-7.json"),
     ),
     (
-        "sessions-zk-LateWriteAfterSessionEnd-15.json",
-        include_str!("../../corpus/sessions-zk-LateWriteAfterSessionEnd-15.json"),
-    ),
-    (
         "sessions-zk-LostTakenBack-0.json",
         include_str!("../../corpus/sessions-zk-LostTakenBack-0.json"),
     ),
