@@ -272,7 +272,7 @@ pub(super) async fn a_node_without_data_that_others_made_is_a_node() {
 
 /// The server collects by a list that may be old, and looks at nothing but whether there are children.
 pub(super) async fn what_replaces_a_container_is_not_collected_for_it() {
-    const MANY: usize = 60;
+    const MANY: usize = 40;
     // One container in 100 ms.
     let arguments =
         ["-Dznode.container.checkIntervalMs=1000", "-Dznode.container.maxPerMinute=600"];
