@@ -1,4 +1,4 @@
-//! The one place where time is read and waited for: tokio's clock, or on a [`Stage`](crate::stage::Stage) the clock
+//! The one place where time is read and waited for: tokio's clock, or on a [`Stage`] the clock
 //! of the process that runs there.
 //!
 //! What it shows includes the time during which the machine was suspended, as far as the system tells: tokio's
