@@ -29,10 +29,6 @@ pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<Credentials>,
-    #[cfg_attr(
-        not(any(feature = "etcd", feature = "zookeeper", test)),
-        expect(dead_code, reason = "for backends beyond this process, and there are none")
-    )]
     pub(crate) tls: Tls,
     /// Parameters of the URL that only this backend can know.
     pub(crate) parameters: Vec<(String, String)>,

@@ -17,7 +17,9 @@ use self::gathered::Gathered;
 use self::straight::Straight;
 use self::whole::Whole;
 
-pub(crate) use self::connect::{Connect, Io, Sockets};
+#[cfg(feature = "scripted")]
+pub(crate) use self::connect::Io;
+pub(crate) use self::connect::{Connect, Sockets};
 
 mod connect;
 mod gathered;

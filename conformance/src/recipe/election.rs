@@ -18,7 +18,7 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-EL-9 L-EL-1" breaks [ObserverStopsWithTerm] => an_observer_is_told_of_every_leader_in_order,
-    "L-EL-9 L-WAT-7" needs [Expiry] breaks [WatchEndsWithSession] => an_observer_goes_on_in_his_next_session,
+    "L-EL-9 L-WAT-7" needs [Expiry] catches [WatchHasNoEnd] => an_observer_goes_on_in_his_next_session,
     "L-EL-9 L-EL-5" breaks [OutageEndsIt] => an_observer_outlasts_an_outage_that_is_longer_than_a_call_may_take,
     "L-EL-10" breaks [ProclaimsUnguarded] => who_lost_the_lead_proclaims_nothing,
     "L-X-7 L-MX-14" breaks [DataWakes] => a_proclamation_wakes_nobody_who_waits,

@@ -21,7 +21,7 @@ use crate::world::World;
 cases![
     "L-EL-7 L-EL-5" breaks [WorkOutlivesLead] => work_is_dropped_before_the_next_term_begins_here,
     "L-EL-7 L-EL-5" needs [Expiry] breaks [WorkOutlivesLead] => an_expired_session_ends_the_work_and_he_stands_again,
-    "L-EL-5 L-MX-2" needs [Expiry] breaks [WaitsInOneSession] => who_is_lost_while_waiting_stands_again,
+    "L-EL-5 L-MX-2" needs [Expiry] breaks [RequeuesTwice TokenIsSequence] => who_is_lost_while_waiting_stands_again,
     "L-EL-7" breaks [RequeuesTwice] => who_stands_again_stands_once,
     "L-EL-7 L-EL-4" breaks [InterruptRemembered] => an_interruption_ends_the_term_it_meets_and_no_other,
     "L-EL-7" breaks [InterruptUnheard] => an_interruption_meets_who_is_first_and_does_not_know_it,
