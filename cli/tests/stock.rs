@@ -1,7 +1,9 @@
 //! `synod conformance` on servers as their packages configure them, and on a store that this program adds.
 
+#[cfg(feature = "zookeeper")]
 use std::process::Command;
 use std::sync::Arc;
+#[cfg(feature = "zookeeper")]
 use std::time::Duration;
 
 use synod::mem::MemBackend;
@@ -9,9 +11,11 @@ use synod::mem::MemBackend;
 use synod_conformance::server::{required, zookeeper::Ensemble, zookeeper::TICK};
 
 /// How long the suite may take for some cases, however slow the machine is.
+#[cfg(feature = "zookeeper")]
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// Runs the suite on a store, as far as this is in the names of its cases. Whether it passed, and each verdict.
+#[cfg(feature = "zookeeper")]
 fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
     command.args(["--store", url, "--json", "conformance", "--only", only]);
