@@ -1,8 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![cfg_attr(
-    not(any(feature = "mem", feature = "zookeeper", feature = "etcd")),
-    expect(dead_code, reason = "without any backend nothing can be opened")
-)]
 
 mod address;
 mod backend;
