@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::check::record::{Breach, Called, Record};
+use crate::check::record::{Breach, Called, End, Record};
 use crate::fault::entry::{Kind, Op, Told};
 
 /// That a session knew at a time that a node was written, or gone, at a revision.
@@ -102,12 +102,13 @@ struct Gone {
 
 /// When each node was deleted.
 ///
-/// The n-th deletion of a path by calls did not happen before the n-th such call began; a session did not end before the last
-/// of its calls began that made an ephemeral node. Other writes may happen after their session ended.
+/// A call that was answered with the revision of a deletion made it, and not before the call began. Where the answer names no
+/// revision, or nobody knows how the call ended, it may have made any. A session did not end before the last of its calls
+/// began that made an ephemeral node. Other writes may happen after their session ended.
 fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
-    let mut deletes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
+    let mut deletes: BTreeMap<&str, Vec<&Called>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
-        deletes.entry(call.path()).or_default().push(call.called);
+        deletes.entry(call.path()).or_default().push(call);
     }
     let mut lived: BTreeMap<u64, u64> = BTreeMap::new();
     let needs_session = |op: &Op| {
@@ -122,13 +123,24 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     let mut gone: BTreeMap<&str, Vec<Gone>> = BTreeMap::new();
     for fact in record.facts.iter().filter(|fact| fact.kind == Kind::Deleted) {
         let ends = gone.entry(&fact.path).or_default();
-        let by_call = deletes.get(fact.path.as_str()).and_then(|called| called.get(ends.len()));
+        let calls = deletes.get(fact.path.as_str()).into_iter().flatten();
+        let by_call =
+            calls.filter(|call| may_have_made(call, fact.revision)).map(|call| call.called);
         // Where neither a call nor a session explains it, another check reports that; here it excuses no read.
         let by_session = fact.owner.map(|owner| lived.get(&owner).copied().unwrap_or_default());
-        let earliest = by_call.copied().into_iter().chain(by_session).min().unwrap_or(u64::MAX);
+        let earliest = by_call.chain(by_session).min().unwrap_or(u64::MAX);
         ends.push(Gone { revision: fact.revision, earliest });
     }
     gone
+}
+
+/// Whether a call may be what deleted a node at a revision.
+fn may_have_made(call: &Called, revision: u64) -> bool {
+    match &call.end {
+        End::Done(answer) => answer.revision.is_none_or(|made| made == revision),
+        End::Not => false,
+        End::Unknown => true,
+    }
 }
 
 #[cfg(test)]
@@ -200,6 +212,20 @@ mod tests {
         script.call(7, Op::Delete { path: "/n".into() }, 7, vec![]);
         script.fact(7, "/n", Kind::Deleted, None, None);
         assert_eq!(laws(&script), ["L-KV-2"]);
+    }
+
+    #[test]
+    fn a_call_deletes_what_a_session_made_again() {
+        let own = || Op::Create { path: "/n".into(), value: 2, ephemeral: true };
+        let mut script = Script::default();
+        script.call(7, own(), 6, vec![]);
+        script.fact(7, "/n", Kind::Deleted, None, Some(7));
+        script.call(8, own(), 8, vec![]);
+        script.call(8, Op::Delete { path: "/n".into() }, 9, vec![]);
+        script.fact(9, "/n", Kind::Deleted, None, Some(8));
+        script.call(9, read(false), 0, vec![]);
+        script.call(8, Op::Create { path: "/m".into(), value: 2, ephemeral: true }, 10, vec![]);
+        assert_eq!(laws(&script), Vec::<&str>::new());
     }
 
     #[test]
