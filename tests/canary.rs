@@ -1,68 +1,26 @@
 //! Passwords and tokens reach real servers, and no output of any kind.
 #![expect(clippy::print_stdout, reason = "a test that could not check says why")]
 
-use std::error::Error as _;
 use std::fmt::Write as _;
-use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use etcd_client::{Client as Raw, Permission, PermissionType};
 use synod::recipe::mutex::Mutex as Lock;
-use synod::{Client, Config, Error, Lifetime, Path, Query, Txn};
+use synod::{Client, Config, Lifetime, Path, Query, Txn};
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::required;
 use synod_conformance::server::zookeeper::Ensemble;
 use tracing::instrument::WithSubscriber as _;
-use tracing_subscriber::fmt::MakeWriter;
 
-const CANARY: &str = "canary-7f3a91";
+use crate::logged::{CANARY, Log, shown};
+
+mod logged;
+
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// Keeps everything that is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
-}
-
-/// Everything that an error says, causes included.
-fn shown(error: &Error) -> String {
-    let mut shown = format!("{error} {error:?} {error:#?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(shown, " {error} {error:?}").expect("a string has room");
-        cause = error.source();
-    }
-    shown
 }
 
 /// Works with a store in every way that logs something; returns all that was shown otherwise.

@@ -1,53 +1,17 @@
 //! A password that was given in a URL or a config is in no output of any kind.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::error::Error as _;
 use std::fmt::Write as _;
-use std::io;
-use std::sync::{Arc, Mutex};
 
-use synod::{Config, Error};
-use tracing_subscriber::fmt::MakeWriter;
+use synod::Config;
 
-const CANARY: &str = "canary-7f3a91";
+use crate::logged::{CANARY, Log, shown};
 
-/// Keeps everything that is logged.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
-
-/// Everything that an error says, causes included.
-fn told(error: &Error) -> String {
-    let mut told = format!("{error} {error:?} {error:#?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(told, " {error} {error:?}").unwrap();
-        cause = error.source();
-    }
-    told
-}
+mod logged;
 
 #[track_caller]
-fn keeps_the_secret(told: &str) {
-    assert!(!told.contains(CANARY), "{told}");
+fn keeps_the_secret(said: &str) {
+    assert!(!said.contains(CANARY), "{said}");
 }
 
 /// Everything that can be said of a config and of connecting with it.
@@ -55,14 +19,14 @@ async fn all_that_is_said(config: &Config) -> String {
     let mut said = format!("{config:?} {config:#?} {} {:?}", config.url, config.url.credentials());
     match config.backend() {
         Ok(backend) => write!(said, "{backend:?}").unwrap(),
-        Err(error) => said.push_str(&told(&error)),
+        Err(error) => said.push_str(&shown(&error)),
     }
     match config.connect().await {
         Ok(client) => {
             write!(said, "{client:?} {:?}", client.session().await).unwrap();
             client.close().await.unwrap();
         }
-        Err(error) => said.push_str(&told(&error)),
+        Err(error) => said.push_str(&shown(&error)),
     }
     said
 }
@@ -97,7 +61,7 @@ async fn a_password_is_in_no_output() {
     for url in broken {
         match Config::new(&url) {
             Ok(config) => keeps_the_secret(&all_that_is_said(&config).await),
-            Err(error) => keeps_the_secret(&told(&error)),
+            Err(error) => keeps_the_secret(&shown(&error)),
         }
     }
 
@@ -106,7 +70,7 @@ async fn a_password_is_in_no_output() {
     let missing = client.get(&"/a".parse().unwrap()).await.unwrap();
     assert!(missing.is_none());
     client.close().await.unwrap();
-    let logged = String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned();
-    assert!(logged.contains("verb"), "{logged}");
-    keeps_the_secret(&logged);
+    let log = log.text();
+    assert!(log.contains("verb"), "{log}");
+    keeps_the_secret(&log);
 }

@@ -133,6 +133,7 @@ impl Peer {
         self.change(|world| {
             world.servers[server].down = true;
             world.servers[server].close_all();
+            world.elect();
         });
     }
 
@@ -142,6 +143,7 @@ impl Peer {
             let this = &mut world.servers[server];
             (this.down, this.parted, this.lags) = (false, false, false);
             world.catch_up(server);
+            world.elect();
         });
     }
 }

@@ -136,7 +136,8 @@ impl World {
     /// Whether a server reaches the leader.
     pub(crate) fn agrees(&self, server: usize) -> bool {
         let this = &self.servers[server];
-        !this.down && (server == self.leader || !this.parted)
+        let leader = &self.servers[self.leader];
+        !this.down && !leader.down && (server == self.leader || !this.parted)
     }
 
     /// Commits a transaction: every server that keeps up has it when this returns, the leader too.
@@ -144,7 +145,8 @@ impl World {
         let zxid = self.log.last().map_or(0, |entry| entry.zxid) + 1;
         self.log.push(Entry { zxid, time: self.time(), session, writes, closes });
         for server in 0..self.servers.len() {
-            if self.agrees(server) && (server == self.leader || !self.servers[server].lags) {
+            // The leader judges the next transaction by its own tree, so it always has this one.
+            if server == self.leader || (self.agrees(server) && !self.servers[server].lags) {
                 self.catch_up(server);
             }
         }
@@ -275,6 +277,14 @@ impl World {
         self.commit(session, writes, true);
     }
 
+    /// The sessions that own no node below a directory: two would hold a lock at once if an operator ended the session
+    /// of its holder.
+    pub(crate) fn without_tickets(&self, dir: &str) -> Vec<i64> {
+        let tree = &self.servers[self.leader].tree;
+        let holds = |session: i64| tree.owned(session).iter().any(|path| path.starts_with(dir));
+        self.sessions.keys().copied().filter(|session| !holds(*session)).collect()
+    }
+
     /// What happens by itself, twice a tick: the leader asks the others whom they heard of, ends sessions, and
     /// collects.
     pub(crate) fn beat(&mut self) {
@@ -301,6 +311,16 @@ impl World {
     pub(crate) fn part(&mut self, server: usize) {
         self.servers[server].parted = true;
         self.servers[server].touched.clear();
+    }
+
+    /// Where the leader is down, another server leads, if one can.
+    pub(crate) fn elect(&mut self) {
+        let can = |server: &usize| !self.servers[*server].down && !self.servers[*server].parted;
+        if self.servers[self.leader].down
+            && let Some(next) = (0..self.servers.len()).find(can)
+        {
+            self.lead(next);
+        }
     }
 
     /// Another server leads: every session has its full time again.
