@@ -132,9 +132,10 @@ impl World {
             }
             Deed::Misnumber => this.send(line, now, answer(xid.wrapping_add(1_000), zxid, said)),
             Deed::Garble => {
-                // Not a length of billions: for that many names the client crate asks for memory at once, and the
-                // process ends.
-                let head = Writer::default().int(xid).long(zxid).int(0);
+                // The body is malformed, not the result. Not a length of billions: for that many names the client crate
+                // asks for memory at once, and the process ends.
+                let result = said.as_ref().err().copied().unwrap_or(0);
+                let head = Writer::default().int(xid).long(zxid).int(result);
                 this.send(line, now, head.raw(&[0xFF; 5]).frame());
             }
             Deed::Halve => {
