@@ -61,7 +61,7 @@ impl Harness for ZooKeeper {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_millis(1_500), Duration::from_secs(10))
+        Profile::new(Duration::from_secs(3), Duration::from_secs(10))
             .crowd(3_000)
             .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links, Ability::Openings])
             .offers(&[Ability::WatchCount, Ability::TaskCount, Ability::SequenceEnd])
