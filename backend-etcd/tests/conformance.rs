@@ -108,7 +108,7 @@ impl Harness for Etcd {
     }
 
     fn profile(&self) -> Profile {
-        Profile::new(Duration::from_secs(1), Duration::from_secs(10))
+        Profile::new(Duration::from_secs(3), Duration::from_secs(10))
             .crowd(3_000)
             .offers(&[Ability::Expiry, Ability::TtlNodes, Ability::Links, Ability::Openings])
             .offers(ALONE)
