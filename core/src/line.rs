@@ -19,7 +19,7 @@
 //!
 //! What holds for all of them:
 //!
-//! - **A ticket is gone when its owner is.** It is ephemeral; its [`Stub`] removes it when dropped; and a
+//! - **A ticket is gone when its owner is.** It is ephemeral; its [`TicketNode`] removes it when dropped; and a
 //!   draw that is dropped half-way is taken back by the session. So every call here is cancel safe.
 //! - **A turn is decided by [`turn`](order::turn) alone**, a pure function, from a view in which the own
 //!   ticket was seen. Never from an event: an event only says that it is time to look again. And it counts
@@ -41,16 +41,17 @@ use bytes::Bytes;
 use crate::client::Client;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::order::{Claim, Queue, Room, Turn};
-use crate::line::standing::Contender;
-use crate::line::stub::Stub;
-use crate::line::wait::Ticket;
+use crate::line::contender::Contender;
+use crate::line::order::{Capacity, Claim, Queue, Turn};
+use crate::line::ticket::Ticket;
+use crate::line::ticket_node::TicketNode;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
 use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
 pub(crate) mod candidacy;
+pub(crate) mod contender;
 pub(crate) mod follow;
 pub(crate) mod heir;
 pub(crate) mod hold;
@@ -62,16 +63,15 @@ pub(crate) mod posted;
 pub(crate) mod relay;
 pub(crate) mod several;
 pub(crate) mod sharing;
-pub(crate) mod standing;
-pub(crate) mod stub;
 pub(crate) mod term;
+pub(crate) mod ticket;
+pub(crate) mod ticket_node;
 pub(crate) mod token;
-pub(crate) mod wait;
 
 mod handover;
-mod known;
-mod since;
+mod seen_version;
 mod stand;
+mod ticket_name;
 
 #[cfg(feature = "metrics")]
 mod meter;
@@ -88,7 +88,7 @@ pub(crate) struct Form {
     /// What the name of a ticket ends in; one of those that [`order`] knows.
     pub(crate) mark: String,
     /// How many can be in at once, for those who come for permits.
-    pub(crate) room: Room,
+    pub(crate) capacity: Capacity,
     /// Whether a turn depends on more than the ticket right ahead.
     pub(crate) whole: bool,
     /// Whether a ticket may come to stand for less, by what is written to it.
@@ -109,21 +109,21 @@ pub(crate) struct Line {
 impl Form {
     /// To share, or not, with whoever else comes.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self::of(recipe, mark.to_owned(), Room::One, true)
+        Self::of(recipe, mark.to_owned(), Capacity::One, true)
     }
 
     /// So many permits at once.
-    pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        Self::of(recipe, order::permits_mark(permits, room), room, true)
+    pub(crate) fn permits(recipe: &'static str, permits: u32, capacity: Capacity) -> Self {
+        Self::of(recipe, order::permits_mark(permits, capacity), capacity, true)
     }
 
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self::of(recipe, mark.to_owned(), Room::One, false)
+        Self::of(recipe, mark.to_owned(), Capacity::One, false)
     }
 
-    fn of(recipe: &'static str, mark: String, room: Room, whole: bool) -> Self {
-        Self { recipe, mark, room, whole, changes: false, renews: false }
+    fn of(recipe: &'static str, mark: String, capacity: Capacity, whole: bool) -> Self {
+        Self { recipe, mark, capacity, whole, changes: false, renews: false }
     }
 
     /// Tickets of this form may come to stand for less.
@@ -165,8 +165,8 @@ impl Line {
     }
 
     /// Everybody in it, in order.
-    pub(crate) async fn standing(&self) -> Result<Vec<Contender>> {
-        let all = standing::standing(&self.client, &self.dir, self.form.room).await?;
+    pub(crate) async fn contenders(&self) -> Result<Vec<Contender>> {
+        let all = contender::contenders(&self.client, &self.dir, self.form.capacity).await?;
         if mutant::is(Mutant::VanishedIsError) {
             for one in &all {
                 let gone = || Error::new(ErrorKind::Refused, "reading a candidate").at(&one.path);
@@ -185,8 +185,8 @@ impl Line {
 
     /// A place at the end of the line.
     pub(crate) async fn enqueue(&self) -> Result<Ticket> {
-        let (stub, seen) = self.draw().await?;
-        Ok(Ticket::new(self.clone(), stub, seen))
+        let (node, seen) = self.draw().await?;
+        Ok(Ticket::new(self.clone(), node, seen))
     }
 
     /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
@@ -210,7 +210,7 @@ impl Line {
     pub(crate) async fn first(&self) -> Result<Option<Path>> {
         let view = self.client.read(Query::children(self.dir.clone()).names_only()).await?;
         let queue = self.past_containers(Queue::of(&view)).await?;
-        Ok(queue.standing().first().map(|first| first.path.clone()))
+        Ok(queue.entries().first().map(|first| first.path.clone()))
     }
 
     /// The line without containers, if any name in it may be that of one.
@@ -235,16 +235,16 @@ impl Line {
         }
         let claim = Claim::of_mark(&self.form.mark);
         let mut queue = Queue::of(&view);
-        if queue.turn_behind(claim, self.form.room) != Turn::Now {
+        if queue.turn_behind(claim, self.form.capacity) != Turn::Now {
             queue = self.past_containers(queue).await?;
         }
         let mut sharing = Vec::new();
         loop {
-            match queue.turn_behind(claim, self.form.room) {
+            match queue.turn_behind(claim, self.form.capacity) {
                 Turn::Now => return Ok(Some(sharing)),
                 Turn::After(ahead) if claim == Claim::Shared => {
                     let ahead = self.client.read(Query::node(ahead)).await?.into_node();
-                    let Some(ahead) = ahead.filter(wait::shares) else { return Ok(None) };
+                    let Some(ahead) = ahead.filter(ticket::shares) else { return Ok(None) };
                     sharing.push(ahead.path);
                     queue = queue.sharing(&sharing);
                 }
@@ -254,17 +254,19 @@ impl Line {
     }
 
     /// Draws a ticket in the session that lives, and looks at the line: one round trip.
-    async fn draw(&self) -> Result<(Stub, Option<View>)> {
+    async fn draw(&self) -> Result<(TicketNode, Option<View>)> {
         loop {
             let session = self.client.session().await?;
             let adopts =
                 mutant::is(Mutant::TicketPerSession) || mutant::is(Mutant::OldTicketTrusted);
-            if adopts && let Some(stub) = self.drawn_before(&session).await? {
-                return Ok((stub, None));
+            if adopts && let Some(node) = self.drawn_before(&session).await? {
+                return Ok((node, None));
             }
             let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
             // It says since when he stands there, who has it.
-            let used = used.flatten().filter(|path| since::tells(path.name(), Some(clock::date())));
+            let used = used
+                .flatten()
+                .filter(|path| ticket_name::is_of_second(path.name(), Some(clock::date())));
             let (path, used) = match used {
                 Some(path) => (path, true),
                 None => (self.dir.join(&self.name(&session))?, false),
@@ -282,40 +284,40 @@ impl Line {
                 continue;
             }
             let mut commit = outcome.required()?;
-            let done = commit.done.pop().ok_or_else(stub::untold)?;
-            let mut stub = Stub::new(session, done)?;
-            let given = *stub.path() == path;
+            let done = commit.done.pop().ok_or_else(ticket_node::untold)?;
+            let mut node = TicketNode::new(session, done)?;
+            let given = *node.path() == path;
             let in_doubt = given && !once;
             let changes = self.form.changes && !mutant::is(Mutant::WriterForEver);
             let trusted = in_doubt && mutant::is(Mutant::LateTwinTrusted);
             if (in_doubt || changes) && !trusted {
-                stub = stub.counting_as_known();
-                if !self.is_settled(&stub).await? {
+                node = node.counting_by_version();
+                if !self.is_settled(&node).await? {
                     continue;
                 }
             } else if given && !in_doubt && self.form.renews {
-                stub = stub.renewable();
+                node = node.renewable();
             }
-            return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
+            return Ok((node, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
         }
     }
 
     /// Whoever comes for permits writes to his ticket when he is called, in the background, for those behind. One that
     /// was drawn in doubt is checked by its version, so it is written to at once: who comes behind it looks at the
     /// whole line. False if it is gone already.
-    async fn is_settled(&self, stub: &Stub) -> Result<bool> {
+    async fn is_settled(&self, node: &TicketNode) -> Result<bool> {
         let untold = mutant::is(Mutant::DoubtUntold);
-        if self.form.room == Room::One || !stub.counts_as_known() || untold {
+        if self.form.capacity == Capacity::One || !node.counts_by_version() || untold {
             return Ok(true);
         }
-        match stub.write(self.label.clone()).await {
+        match node.write(self.label.clone()).await {
             Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
             written => Ok(matches!(written?, Outcome::Committed(_))),
         }
     }
 
     /// The ticket that somebody drew in this session, or in the one before: two mistakes.
-    async fn drawn_before(&self, session: &Session) -> Result<Option<Stub>> {
+    async fn drawn_before(&self, session: &Session) -> Result<Option<TicketNode>> {
         let view = session.read(Query::children(self.dir.clone())).await?;
         let is_own = |node: &Node| {
             if mutant::is(Mutant::OldTicketTrusted) {
@@ -325,7 +327,7 @@ impl Line {
         };
         let own = view.nodes.into_iter().find(is_own).and_then(|node| {
             let done = Done::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
-            Some(Stub::new(session.clone(), done))
+            Some(TicketNode::new(session.clone(), done))
         });
         own.transpose()
     }
@@ -337,13 +339,13 @@ impl Line {
             return mark.clone();
         }
         let now = Some(clock::date()).filter(|_| !mutant::is(Mutant::SinceUntold));
-        format!("_c_{}-{mark}", since::dated(&session.id(), now))
+        format!("_c_{}-{mark}", ticket_name::dated(&session.id(), now))
     }
 
     /// What is looked at as the ticket is drawn.
     fn first_look(&self) -> Query {
         let query = Query::children(self.dir.clone()).names_only();
-        if self.sees_all() { query } else { query.newest(wait::SIGHT) }
+        if self.sees_all() { query } else { query.newest(ticket::SIGHT) }
     }
 
     /// What is looked at later: the last `sight` tickets up to the own one.
@@ -361,7 +363,7 @@ impl Line {
     /// answered is never older than what it did. So an answer that lags shows at most somebody who is gone
     /// already, of which the session is still to be told. How many permits there are may change, however.
     fn fresh(&self, query: Query) -> Query {
-        if self.form.room == Room::Posted { query } else { query.local() }
+        if self.form.capacity == Capacity::Posted { query } else { query.local() }
     }
 
     fn sees_all(&self) -> bool {

@@ -7,8 +7,8 @@ use futures_util::stream::unfold;
 use crate::client::{Client, ClientWatch};
 use crate::clock::sleep;
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::order::{Queue, Standing};
-use crate::line::standing::Contender;
+use crate::line::contender::Contender;
+use crate::line::order::{Entry, Queue};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{End, Event, Kind, Node, Query};
@@ -19,7 +19,7 @@ struct Observer {
     path: Path,
     watch: Option<ClientWatch>,
     /// Who is looked at, if he is known to be the first.
-    first: Option<Standing>,
+    first: Option<Entry>,
     told: Option<Contender>,
     /// Places where no node is, though a listing names them, since the last event.
     vacant: Vec<Path>,
@@ -107,18 +107,18 @@ impl Observer {
         Ok(found)
     }
 
-    async fn first(&mut self) -> Result<Option<Standing>> {
+    async fn first(&mut self) -> Result<Option<Entry>> {
         const SIGHT: usize = 8;
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
         let line = Query::children(self.path.clone()).names_only();
         let view = self.client.read(line.clone().oldest(SIGHT)).await?;
-        if let Some(first) = Queue::of(&view).without(&self.vacant).standing().first() {
+        if let Some(first) = Queue::of(&view).without(&self.vacant).entries().first() {
             return Ok(Some(first.clone()));
         }
         let (view, watch) = self.client.watch(line).await?;
-        let first = Queue::of(&view).without(&self.vacant).standing().first().cloned();
+        let first = Queue::of(&view).without(&self.vacant).entries().first().cloned();
         if first.is_none() {
             self.watch = Some(watch);
         }

@@ -38,11 +38,11 @@ impl Leader {
     ///
     /// A dropped call has proclaimed it or has not.
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
-        match self.stub.write(value.into()).await? {
+        match self.node.write(value.into()).await? {
             Outcome::Committed(_) => Ok(()),
             Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
             Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
-                .at(self.stub.path())
+                .at(self.node.path())
                 .because("the lead was lost before")),
         }
     }
@@ -74,7 +74,7 @@ impl Leader {
     ///
     /// A dropped call gives up the lead, in favour of the candidate or not.
     pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
-        let given = give(&self.stub, &self.kind.line, candidate).await?;
+        let given = give(&self.node, &self.kind.line, candidate).await?;
         Ok((!given).then_some(self))
     }
 }

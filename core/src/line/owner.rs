@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Plain, PoisonError, Weak};
 
-use tokio::sync::Mutex as Turn;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::line::hold::Hold;
 use crate::mutant::{self, Mutant};
@@ -17,11 +17,11 @@ pub struct Owner(u64);
 /// What each owner has, with a turn for each who shows his value, so that they do not both go and ask.
 #[derive(Default)]
 pub(crate) struct Owners {
-    turns: Plain<BTreeMap<Owner, Own>>,
+    turns: Plain<BTreeMap<Owner, OwnerSlot>>,
 }
 
 /// What one owner has, if he has it still.
-pub(crate) type Own = Arc<Turn<Weak<Hold>>>;
+pub(crate) type OwnerSlot = Arc<AsyncMutex<Weak<Hold>>>;
 
 impl Owner {
     /// An owner that nobody else is.
@@ -39,7 +39,7 @@ impl Default for Owner {
 
 impl Owners {
     /// What this one has, for whoever has the turn among those who show his value.
-    pub(crate) fn own(&self, owner: &Owner) -> Own {
+    pub(crate) fn own(&self, owner: &Owner) -> OwnerSlot {
         let owner = if mutant::is(Mutant::OwnersMixedUp) { &Owner(0) } else { owner };
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         // Whoever has nothing, and asks for nothing, is forgotten.

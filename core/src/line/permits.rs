@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
-use crate::line::order::Room;
+use crate::line::order::Capacity;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 
@@ -25,8 +25,8 @@ impl Hold<Permits> {
 impl Line {
     /// The same, for who comes for so many permits. An error if there can never be as many.
     pub(crate) fn wanting(&self, permits: NonZeroU32) -> Result<Self> {
-        let room = self.form.room;
-        if let Room::Permits(all) = room
+        let capacity = self.form.capacity;
+        if let Capacity::Permits(all) = capacity
             && permits.get() > all
             && !mutant::is(Mutant::ImpossibleAwaited)
         {
@@ -34,7 +34,7 @@ impl Line {
                 .at(&self.dir)
                 .because(format!("{permits} permits of {all}: that would be waiting for ever")));
         }
-        let form = Form::permits(self.form.recipe, permits.get(), room);
+        let form = Form::permits(self.form.recipe, permits.get(), capacity);
         Ok(Self { form, ..self.clone() })
     }
 }

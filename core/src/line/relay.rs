@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::clock;
 use crate::error::Result;
-use crate::line::handover::{Handover, Turn};
+use crate::line::handover::{Handover, SlotTurn};
 use crate::line::hold::Hold;
 use crate::line::token::Token;
 use crate::line::{Line, meter};
@@ -21,7 +21,7 @@ pub(crate) type Here = Handover<Hold>;
 #[must_use = "the lock is given back when this is dropped"]
 pub struct PassingGuard {
     hold: Option<Hold>,
-    turn: Option<Turn<Hold>>,
+    turn: Option<SlotTurn<Hold>>,
     here: Arc<Here>,
     most: u32,
     fenced: AtomicBool,

@@ -64,7 +64,7 @@ impl MultiGuard {
 
     /// A transaction that happens only while all of them are held. See [`Hold::txn`].
     pub fn txn(&self) -> Txn {
-        self.holds.iter().fold(Txn::new(), |txn, hold| hold.stub.check(txn))
+        self.holds.iter().fold(Txn::new(), |txn, hold| hold.node.check(txn))
     }
 
     /// Does something while all of them are held. See [`Hold::run`].

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
-use crate::line::stub::Stub;
-use crate::line::wait::SHARES;
+use crate::line::ticket::SHARES;
+use crate::line::ticket_node::TicketNode;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Lifetime, Txn};
@@ -61,19 +61,19 @@ impl Hold<Writing> {
         }
         let data = [SHARES, &self.kind.label].concat();
         // It keeps its place in the line, so nobody can come in between.
-        self.stub.write(data.into()).await?.required()?;
+        self.node.write(data.into()).await?.required()?;
         Ok(self.map(|_| Reading {}))
     }
 
     /// Reads on behind whoever came meanwhile: a mistake.
     async fn queue_anew(self) -> Result<ReadGuard> {
-        let session = self.stub.session().clone();
+        let session = self.node.session().clone();
         let dir = self.path().parent().unwrap_or_else(Path::root);
         let path = dir.join(&format!("_c_{}-__READ__", session.id()))?;
         let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
         let node = session.commit(txn).await?.required()?.done.remove(0);
-        self.stub.remove().await?;
-        Ok(Hold::new(Stub::new(session, node)?, "rwlock", Reading {}))
+        self.node.remove().await?;
+        Ok(Hold::new(TicketNode::new(session, node)?, "rwlock", Reading {}))
     }
 }
 

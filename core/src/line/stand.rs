@@ -11,7 +11,7 @@ use crate::clock::sleep;
 use crate::error::Result;
 use crate::line::Line;
 use crate::line::candidacy::{Leadership, State};
-use crate::line::wait::Ticket;
+use crate::line::ticket::Ticket;
 use crate::mutant::{self, Mutant};
 
 /// What the task of a candidate works with.

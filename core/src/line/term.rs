@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::line::Line;
 use crate::line::follow::may_pass;
 use crate::line::hold::Hold;
-use crate::line::wait::Ticket;
+use crate::line::ticket::Ticket;
 use crate::mutant::{self, Mutant};
 use crate::retry::Delays;
 

@@ -5,8 +5,8 @@ use futures_core::Stream;
 
 use crate::client::Client;
 use crate::error::Result;
+use crate::line::contender::Contender;
 use crate::line::follow::follow;
-use crate::line::standing::Contender;
 use crate::line::{Form, Line};
 use crate::path::Path;
 
@@ -112,7 +112,7 @@ impl Election {
     ///
     /// Cancel safe: it only reads.
     pub async fn candidates(&self) -> Result<Vec<Contender>> {
-        self.line.standing().await
+        self.line.contenders().await
     }
 
     /// The leaders and what they proclaim, from the one there is now on, across sessions. While nobody leads

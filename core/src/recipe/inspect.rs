@@ -2,12 +2,12 @@
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::order::Room;
-use crate::line::standing::standing;
+use crate::line::contender::contenders;
+use crate::line::order::Capacity;
 use crate::path::Path;
 
+pub use crate::line::contender::Contender;
 pub use crate::line::order::Claim;
-pub use crate::line::standing::Contender;
 
 /// Everybody who stands in the line at `path`, in order: those who hold it, then those who wait. As it is at
 /// one moment, by one question to the store.
@@ -44,5 +44,5 @@ pub use crate::line::standing::Contender;
 /// # }
 /// ```
 pub async fn inspect(client: &Client, path: &Path) -> Result<Vec<Contender>> {
-    standing(client, path, Room::One).await
+    contenders(client, path, Capacity::One).await
 }

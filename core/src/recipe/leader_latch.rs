@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::standing::Contender;
+use crate::line::contender::Contender;
 use crate::line::{Form, Line};
 use crate::path::Path;
 
@@ -98,6 +98,6 @@ impl LeaderLatch {
     ///
     /// Cancel safe: it only reads.
     pub async fn participants(&self) -> Result<Vec<Contender>> {
-        self.line.standing().await
+        self.line.contenders().await
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::standing::Contender;
+use crate::line::contender::Contender;
 use crate::line::term::{Interrupts, Lead};
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
@@ -145,6 +145,6 @@ impl LeaderSelector {
     ///
     /// Cancel safe: it only reads.
     pub async fn participants(&self) -> Result<Vec<Contender>> {
-        self.line.standing().await
+        self.line.contenders().await
     }
 }

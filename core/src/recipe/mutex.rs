@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
+use crate::line::contender::Contender;
 use crate::line::hold::Hold;
-use crate::line::standing::Contender;
-use crate::line::wait::Ticket;
+use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 use crate::path::Path;
 

@@ -70,10 +70,10 @@ impl<K> Hold<K> {
     ///
     /// Cancel safe: it only watches.
     pub async fn asked_back(&self) -> Result<()> {
-        let mut delays = self.stub.session().delays();
+        let mut delays = self.node.session().delays();
         loop {
             let query = Query::node(self.path().clone());
-            let (view, mut watch) = match self.stub.session().observe(query).await {
+            let (view, mut watch) = match self.node.session().observe(query).await {
                 // The session may live on.
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     sleep(delays.next().unwrap_or_default()).await;
@@ -81,10 +81,10 @@ impl<K> Hold<K> {
                 }
                 observed => observed?,
             };
-            let own = |node: &&Node| node.stat.is_none_or(|stat| self.stub.learn(stat));
+            let own = |node: &&Node| node.stat.is_none_or(|stat| self.node.learn(stat));
             let Some(node) = view.node().filter(own) else {
                 self.lost().await;
-                return Err(self.stub.was_lost());
+                return Err(self.node.was_lost());
             };
             let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
             if written && node.data == ASKED && !mutant::is(Mutant::QuestionUnheard) {

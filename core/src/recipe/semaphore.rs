@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::order::Room;
+use crate::line::order::Capacity;
 use crate::line::{Form, Line, posted};
 use crate::path::Path;
 
@@ -60,12 +60,12 @@ pub struct Semaphore {
 impl Semaphore {
     /// The semaphore at `path` of so many permits. Everybody must name the same number.
     pub fn new(client: &Client, path: Path, permits: NonZeroU32) -> Self {
-        Self::of(client, path, Room::Permits(permits.get()))
+        Self::of(client, path, Capacity::Permits(permits.get()))
     }
 
     /// The semaphore at `path` of as many permits as were set there. While none were, everybody waits.
     pub fn shared(client: &Client, path: Path) -> Self {
-        Self::of(client, path, Room::Posted)
+        Self::of(client, path, Capacity::Posted)
     }
 
     /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who come through this.
@@ -125,13 +125,13 @@ impl Semaphore {
     ///
     /// Cancel safe: it only reads.
     pub async fn permits(&self) -> Result<u32> {
-        match self.line.form().room {
-            Room::Permits(permits) => Ok(permits),
+        match self.line.form().capacity {
+            Capacity::Permits(permits) => Ok(permits),
             _ => posted::get(self.line.client(), self.line.dir()).await,
         }
     }
 
-    fn of(client: &Client, path: Path, room: Room) -> Self {
-        Self { line: Line::new(client, path, Form::permits("semaphore", 1, room)) }
+    fn of(client: &Client, path: Path, capacity: Capacity) -> Self {
+        Self { line: Line::new(client, path, Form::permits("semaphore", 1, capacity)) }
     }
 }
