@@ -12,16 +12,10 @@ use futures_util::future::join;
 use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use synod::recipe::election::Election;
-use synod::recipe::leader_latch::LeaderLatch;
-use synod::recipe::leader_selector::LeaderSelector;
-use synod::recipe::multi::MultiLock;
-use synod::recipe::mutex::Mutex;
-use synod::recipe::passing::PassingMutex;
-use synod::recipe::reentrant::{Owner, ReentrantMutex};
-use synod::recipe::rwlock::RwLock;
-use synod::recipe::semaphore::Semaphore;
-use synod::recipe::unfair::UnfairLock;
+use synod::recipe::{
+    Election, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex,
+    RwLock, Semaphore, UnfairLock,
+};
 use synod::{Client, Path};
 use tokio::time::sleep;
 use tracing_subscriber::fmt::MakeWriter;

@@ -3,19 +3,14 @@
 //!
 //! A recipe makes a [`Line`] of a client, a directory and a [`Form`], and gets from it
 //!
-//! - [`Line::enter`]: a [`Ticket`] that was called; uncontended in one round trip, as the draw and the
+//! - [`Line::enter`]: a [`Ticket`](ticket::Ticket) that was called; uncontended in one round trip, as the draw and the
 //!   first look are one commit;
-//! - [`Line::enqueue`] and [`Ticket::called`]: the same in two steps;
+//! - [`Line::enqueue`] and [`Ticket::called`](ticket::Ticket::called): the same in two steps;
 //! - [`Line::try_enter`]: a ticket that was called at once, or nothing, and then nothing is left;
-//! - [`Ticket::hold`]: the [`Hold`] that it becomes, which is what the recipe's user gets;
-//! - [`Line::standing`]: everybody in the line, for who wants to know.
+//! - [`Ticket::hold`](ticket::Ticket::hold): the [`Hold`](hold::Hold) that it becomes, which is what the recipe's user gets;
+//! - [`Line::contenders`]: all contenders in the line, in order.
 //!
-//! What a recipe's guards do beyond a hold has a file each: to go on reading ([`sharing`]), to tell those who listen
-//! ([`lead`]), to be passed on ([`relay`]), to be several ([`several`]), to be there for the length of some work ([`term`]),
-//! to enter again ([`owner`]); and permits ([`permits`]), with how many there are ([`posted`]).
-//!
-//! Elections share what is above that: a [`Candidacy`](candidacy::Candidacy), who stands again whenever his term is
-//! over; [`follow`](follow::follow), who is told of the first one; [`give`](heir::give), from him to whom he names.
+//! What serves one recipe alone is part of that recipe.
 //!
 //! What holds for all of them:
 //!
@@ -30,11 +25,12 @@
 //!   ahead who are in, watches the line; all behind him watch the one right ahead, who says that he was
 //!   called by writing to his ticket.
 //! - **Another session, another ticket.** Who waits when his session is lost draws again in the next one.
-//!   A [`Hold`] does not: what it held is lost for good.
+//!   A [`Hold`](hold::Hold) does not: what it held is lost for good.
 //! - **A wait goes on as long as its session lives**, also while the store does not answer. It fails when
 //!   the store refuses, or there is no next session within the client's deadline.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -43,34 +39,20 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::Contender;
 use crate::line::order::{Capacity, Claim, Queue, Turn};
-use crate::line::ticket::Ticket;
 use crate::line::ticket_node::TicketNode;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
 use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
-pub(crate) mod candidacy;
 pub(crate) mod contender;
-pub(crate) mod follow;
-pub(crate) mod heir;
 pub(crate) mod hold;
-pub(crate) mod lead;
 pub(crate) mod order;
-pub(crate) mod owner;
-pub(crate) mod permits;
-pub(crate) mod posted;
-pub(crate) mod relay;
-pub(crate) mod several;
-pub(crate) mod sharing;
-pub(crate) mod term;
 pub(crate) mod ticket;
 pub(crate) mod ticket_node;
 pub(crate) mod token;
 
-mod handover;
 mod seen_version;
-mod stand;
 mod ticket_name;
 
 #[cfg(feature = "metrics")]
@@ -79,6 +61,9 @@ mod meter;
 mod unmetered;
 #[cfg(not(feature = "metrics"))]
 use unmetered as meter;
+
+/// How many tickets are looked at where the one right ahead is enough: that one, and the own.
+pub(crate) const SIGHT: usize = 2;
 
 /// What the tickets of a recipe are like.
 #[derive(Clone, Debug)]
@@ -164,6 +149,22 @@ impl Line {
         &self.form
     }
 
+    /// The same line, for tickets of another form.
+    pub(crate) fn with_form(&self, form: Form) -> Self {
+        Self { form, ..self.clone() }
+    }
+
+    /// Whether a later try may succeed after this failure: the store did not answer, or there was no session in time.
+    pub(crate) fn may_pass(&self, error: &Error) -> bool {
+        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
+        passes && !self.client.is_closed() && !mutant::is(Mutant::OutageEndsIt)
+    }
+
+    /// Measures a wait that ended without a call to the store.
+    pub(crate) fn note_passed_on(&self, waited: Duration) {
+        meter::called(self.form.recipe, waited, 0);
+    }
+
     /// Everybody in it, in order.
     pub(crate) async fn contenders(&self) -> Result<Vec<Contender>> {
         let all = contender::contenders(&self.client, &self.dir, self.form.capacity).await?;
@@ -174,36 +175,6 @@ impl Line {
             }
         }
         Ok(all)
-    }
-
-    /// A ticket that was called, however long that takes.
-    pub(crate) async fn enter(&self) -> Result<Ticket> {
-        let mut ticket = self.enqueue().await?;
-        ticket.called().await?;
-        Ok(ticket)
-    }
-
-    /// A place at the end of the line.
-    pub(crate) async fn enqueue(&self) -> Result<Ticket> {
-        let (node, seen) = self.draw().await?;
-        Ok(Ticket::new(self.clone(), node, seen))
-    }
-
-    /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
-    /// sees nothing of it.
-    pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
-        let sharing = if mutant::is(Mutant::TriesByDrawing) {
-            Vec::new()
-        } else {
-            let Some(sharing) = self.sharing_if_free().await? else { return Ok(None) };
-            sharing
-        };
-        let mut ticket = self.enqueue().await?.sharing(sharing);
-        if ticket.is_called().await? {
-            return Ok(Some(ticket));
-        }
-        ticket.leave().await;
-        Ok(None)
     }
 
     /// The first ticket in the line, if there is any.
@@ -244,7 +215,7 @@ impl Line {
                 Turn::Now => return Ok(Some(sharing)),
                 Turn::After(ahead) if claim == Claim::Shared => {
                     let ahead = self.client.read(Query::node(ahead)).await?.into_node();
-                    let Some(ahead) = ahead.filter(ticket::shares) else { return Ok(None) };
+                    let Some(ahead) = ahead.filter(order::shares) else { return Ok(None) };
                     sharing.push(ahead.path);
                     queue = queue.sharing(&sharing);
                 }
@@ -345,7 +316,7 @@ impl Line {
     /// What is looked at as the ticket is drawn.
     fn first_look(&self) -> Query {
         let query = Query::children(self.dir.clone()).names_only();
-        if self.sees_all() { query } else { query.newest(ticket::SIGHT) }
+        if self.sees_all() { query } else { query.newest(SIGHT) }
     }
 
     /// What is looked at later: the last `sight` tickets up to the own one.

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use synod::recipe::election::{Election, Leader};
-use synod::recipe::leader_latch::LeaderLatch;
-use synod::recipe::leader_selector::{LeaderSelector, Leadership, Term};
+use synod::recipe::{Election, Leader, LeaderLatch, LeaderSelector, Leadership, Term};
 use synod::{Client, Path};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};

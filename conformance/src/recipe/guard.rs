@@ -8,17 +8,10 @@ use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::recipe::election::Election;
-use synod_core::recipe::leader_latch::LeaderLatch;
-use synod_core::recipe::leader_selector::{LeaderSelector, Term};
-use synod_core::recipe::multi::MultiLock;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::passing::PassingMutex;
-use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
-use synod_core::recipe::rwlock::RwLock;
-use synod_core::recipe::semaphore::Semaphore;
-use synod_core::recipe::unfair::UnfairLock;
-use synod_core::recipe::{Hold, Token};
+use synod_core::recipe::{
+    Election, Hold, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex,
+    ReentrantMutex, RwLock, Semaphore, Term, Token, UnfairLock,
+};
 use synod_core::store::{Expect, Lifetime, Txn};
 use tokio::sync::oneshot;
 

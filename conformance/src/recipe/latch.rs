@@ -7,8 +7,7 @@ use futures_util::future::join_all;
 use synod_core::client::{Client, Connection};
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::Token;
-use synod_core::recipe::leader_latch::{Candidacy, Change, LeaderLatch};
+use synod_core::recipe::{Candidacy, LeaderLatch, LeadershipChange, Token};
 use synod_core::store::Expect;
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 
@@ -132,8 +131,8 @@ async fn terms_are_told_gained_and_lost_in_turn(world: World) {
         let mut told = Vec::new();
         while let Some(change) = changes.next().await {
             told.push(match change {
-                Change::Gained(lead) => (true, lead.token()),
-                Change::Lost(token) => (false, token),
+                LeadershipChange::Gained(lead) => (true, lead.token()),
+                LeadershipChange::Lost(token) => (false, token),
                 other => panic!("{other:?}"),
             });
         }
@@ -236,8 +235,8 @@ async fn a_failure_is_told_and_he_stands_again(world: World) {
     loop {
         let change = world.in_time("what happens", changes.next()).await;
         match change.expect("she stands on") {
-            Change::Gained(lead) if lead.token() > first => break,
-            Change::Failed(error) => {
+            LeadershipChange::Gained(lead) if lead.token() > first => break,
+            LeadershipChange::Failed(error) => {
                 assert_eq!(error.kind(), ErrorKind::Denied);
                 failures += 1;
             }

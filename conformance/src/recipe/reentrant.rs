@@ -2,9 +2,7 @@
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
-use synod_core::recipe::revocable::ask_back;
+use synod_core::recipe::{Mutex, Owner, ReentrantMutex, ask_back};
 
 use crate::door::{answer, failure};
 use crate::recipe::{Waiting, line};

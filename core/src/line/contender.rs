@@ -6,8 +6,7 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::order::{Capacity, Claim, Entry, Queue, Turn, turn};
-use crate::line::ticket::{SHARES, Ticket, shares};
+use crate::line::order::{Capacity, Claim, Entry, Queue, SHARES, Turn, shares, turn};
 use crate::line::ticket_name::since;
 use crate::line::token::Token;
 use crate::path::Path;
@@ -67,19 +66,6 @@ pub(crate) async fn contenders(
         Contender::of(one, node, holds(&queue, one, capacity))
     });
     Ok(contenders.collect())
-}
-
-impl Ticket {
-    /// Those who stand ahead of it now, in order; `None` if it is not in the line any more.
-    pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
-        let line = self.line();
-        let mut all = contenders(line.client(), line.dir(), line.form().capacity).await?;
-        let place = all.iter().position(|one| one.path == *self.node().path());
-        Ok(place.map(|place| {
-            all.truncate(place);
-            all
-        }))
-    }
 }
 
 fn holds(queue: &Queue, one: &Entry, capacity: Capacity) -> Option<bool> {

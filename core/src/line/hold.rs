@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use tracing::Span;
@@ -30,6 +31,10 @@ pub struct Hold<K = ()> {
     pub(crate) kind: K,
     stay: Stay,
 }
+
+/// The lead of an election, while it is held: to look at, for guarded transactions, for its token. It ends with the
+/// candidacy or the work that it belongs to, however many clones there are.
+pub type Leadership = Arc<Hold>;
 
 /// For how long something is held, which is told when it is not any more.
 struct Stay {
@@ -117,7 +122,7 @@ impl<K> Hold<K> {
     /// # use synod_core::client::Client;
     /// # use synod_core::error::Result;
     /// # use synod_core::path::Path;
-    /// use synod_core::recipe::mutex::Mutex;
+    /// use synod_core::recipe::Mutex;
     /// use synod_core::store::Expect;
     ///
     /// # async fn example(client: Client, data: Path) -> Result<()> {

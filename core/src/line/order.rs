@@ -79,6 +79,10 @@ pub(crate) struct Queue {
 /// What the name of the node starts with that says how many permits there are.
 pub(crate) const POSTED: &str = "limit-";
 
+/// What a writer writes to its ticket, in front of its label, when it goes on reading. A ticket that holds this since
+/// it was created still wants to write.
+pub(crate) const SHARES: &[u8] = b"__READ__";
+
 const MARKS: &[(&str, Claim)] = &[
     ("lock-", Claim::Alone),
     ("latch-", Claim::Alone),
@@ -301,6 +305,16 @@ pub(crate) fn turn(queue: &Queue, me: &Path, capacity: Capacity) -> Turn {
         }
         turn => turn,
     }
+}
+
+/// Whether a ticket that was drawn to write goes on reading.
+pub(crate) fn shares(node: &Node) -> bool {
+    // On any other ticket the data is a label, and labels may be anything.
+    if !node.path.name().contains("__WRIT__") && !mutant::is(Mutant::LabelIsMode) {
+        return false;
+    }
+    let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
+    (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
 }
 
 #[cfg(test)]

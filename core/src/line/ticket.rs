@@ -9,17 +9,15 @@ use tracing::Instrument;
 
 use crate::clock::{self, Instant, sleep, timeout};
 use crate::error::{Error, ErrorKind, Result};
+use crate::line::contender::{Contender, contenders};
 use crate::line::hold::Hold;
 use crate::line::meter;
-use crate::line::order::{self, Capacity, Claim, POSTED, Queue, Turn, turn};
+use crate::line::order::{self, Capacity, Claim, POSTED, Queue, Turn, shares, turn};
 use crate::line::ticket_node::TicketNode;
-use crate::line::{Form, Line};
+use crate::line::{Form, Line, SIGHT};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
-
-/// How many tickets are looked at where the one right ahead is enough: that one, and the own.
-pub(crate) const SIGHT: usize = 2;
 
 /// A place in a line. Dropping it gives it up.
 pub(crate) struct Ticket {
@@ -68,8 +66,40 @@ enum Waited {
     Nothing,
 }
 
+impl Line {
+    /// A ticket that was called, however long that takes.
+    pub(crate) async fn enter(&self) -> Result<Ticket> {
+        let mut ticket = self.enqueue().await?;
+        ticket.called().await?;
+        Ok(ticket)
+    }
+
+    /// A place at the end of the line.
+    pub(crate) async fn enqueue(&self) -> Result<Ticket> {
+        let (node, seen) = self.draw().await?;
+        Ok(Ticket::new(self.clone(), node, seen))
+    }
+
+    /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
+    /// sees nothing of it.
+    pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
+        let sharing = if mutant::is(Mutant::TriesByDrawing) {
+            Vec::new()
+        } else {
+            let Some(sharing) = self.sharing_if_free().await? else { return Ok(None) };
+            sharing
+        };
+        let mut ticket = self.enqueue().await?.sharing(sharing);
+        if ticket.is_called().await? {
+            return Ok(Some(ticket));
+        }
+        ticket.leave().await;
+        Ok(None)
+    }
+}
+
 impl Ticket {
-    pub(super) fn new(line: Line, node: TicketNode, seen: Option<View>) -> Self {
+    fn new(line: Line, node: TicketNode, seen: Option<View>) -> Self {
         let (since, last) = (clock::now(), Last::default());
         let (sharing, vacant) = (Vec::new(), Vec::new());
         Self {
@@ -87,20 +117,23 @@ impl Ticket {
     }
 
     /// Knows that these share.
-    pub(super) fn sharing(self, sharing: Vec<Path>) -> Self {
+    fn sharing(self, sharing: Vec<Path>) -> Self {
         Self { sharing, ..self }
-    }
-
-    pub(crate) fn node(&self) -> &TicketNode {
-        &self.node
-    }
-
-    pub(crate) fn line(&self) -> &Line {
-        &self.line
     }
 
     fn form(&self) -> &Form {
         self.line.form()
+    }
+
+    /// The contenders ahead of it now, in order; `None` if it is not in the line any more.
+    pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
+        let line = &self.line;
+        let mut all = contenders(line.client(), line.dir(), self.form().capacity).await?;
+        let place = all.iter().position(|one| one.path == *self.node.path());
+        Ok(place.map(|place| {
+            all.truncate(place);
+            all
+        }))
     }
 
     /// Waits until it is called. If it goes with its session, or somebody removes it, another one is
@@ -520,17 +553,4 @@ impl fmt::Debug for Ticket {
 fn is_arrival(change: &Change) -> bool {
     let is_ticket = !change.path.name().starts_with(POSTED);
     is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)
-}
-
-/// What somebody writes to his ticket who gave up to be alone, in front of his label. Who only says it of
-/// himself from the beginning has not.
-pub(crate) const SHARES: &[u8] = b"__READ__";
-
-pub(super) fn shares(node: &Node) -> bool {
-    // What else is written to tickets is whatever people like.
-    if !node.path.name().contains("__WRIT__") && !mutant::is(Mutant::LabelIsMode) {
-        return false;
-    }
-    let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
-    (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
 }

@@ -2,12 +2,9 @@
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::contender::contenders;
+use crate::line::contender::{Contender, contenders};
 use crate::line::order::Capacity;
 use crate::path::Path;
-
-pub use crate::line::contender::Contender;
-pub use crate::line::order::Claim;
 
 /// Everybody who stands in the line at `path`, in order: those who hold it, then those who wait. As it is at
 /// one moment, by one question to the store.
@@ -33,7 +30,7 @@ pub use crate::line::order::Claim;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::inspect::inspect;
+/// use synod_core::recipe::inspect;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let line = inspect(&client, &Path::new("/locks/db")?).await?;

@@ -34,7 +34,7 @@ use crate::path::Path;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::mutex::Mutex;
+/// use synod_core::recipe::Mutex;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let mutex = Mutex::new(&client, Path::new("/locks/db")?).label("nightly import");
@@ -64,7 +64,7 @@ impl Mutex {
         Self { line: Line::new(client, path, Form::alone("mutex", "lock-").renewing()) }
     }
 
-    /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who lock through this.
+    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }

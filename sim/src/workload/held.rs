@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use synod_core::path::Path;
-use synod_core::recipe::passing::PassingGuard;
-use synod_core::recipe::reentrant::ReentrantGuard;
-use synod_core::recipe::{Hold, Token};
+use synod_core::recipe::{Hold, PassingGuard, ReentrantGuard, Token};
 use synod_core::store::Txn;
 
 /// What somebody holds, and what is judged of it.

@@ -7,10 +7,7 @@ use futures_util::future::{Either, join3, select};
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::passing::{PassingGuard, PassingMutex};
-use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
-use synod_core::recipe::unfair::UnfairLock;
+use synod_core::recipe::{Mutex, Owner, PassingGuard, PassingMutex, ReentrantMutex, UnfairLock};
 use synod_mem::cluster::Site;
 use tokio::sync::Notify;
 

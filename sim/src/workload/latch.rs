@@ -9,8 +9,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::recipe::Token;
-use synod_core::recipe::leader_latch::{Candidacy, Change, LeaderLatch, Leadership};
+use synod_core::recipe::{Candidacy, LeaderLatch, Leadership, LeadershipChange, Token};
 use synod_core::store::{Kind, Txn};
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Site};
@@ -226,17 +225,17 @@ impl Listener {
             let mut changes = pin!(changes);
             let mut leads = None;
             while let Some(change) = changes.next().await {
-                let gained = matches!(change, Change::Gained(_));
+                let gained = matches!(change, LeadershipChange::Gained(_));
                 let in_turn = match (change, leads) {
-                    (Change::Gained(lead), None) => {
+                    (LeadershipChange::Gained(lead), None) => {
                         leads = Some(lead.token());
                         true
                     }
-                    (Change::Lost(token), Some(last)) => {
+                    (LeadershipChange::Lost(token), Some(last)) => {
                         leads = None;
                         token == last
                     }
-                    (Change::Failed(_), _) => {
+                    (LeadershipChange::Failed(_), _) => {
                         me.sometimes(FAILED, true);
                         true
                     }
@@ -268,7 +267,7 @@ impl Failures {
         let task = spawn(async move {
             let mut changes = pin!(changes);
             while let Some(change) = changes.next().await {
-                failed.fetch_or(matches!(change, Change::Failed(_)), Ordering::Relaxed);
+                failed.fetch_or(matches!(change, LeadershipChange::Failed(_)), Ordering::Relaxed);
             }
         });
         Self { any, _task: task }

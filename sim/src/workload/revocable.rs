@@ -10,10 +10,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::Token;
-use synod_core::recipe::inspect::inspect;
-use synod_core::recipe::mutex::{Mutex, MutexGuard};
-use synod_core::recipe::revocable::ask_back;
+use synod_core::recipe::{Mutex, MutexGuard, Token, ask_back, inspect};
 use synod_mem::cluster::Site;
 
 use crate::process::{DROPPED, Process};

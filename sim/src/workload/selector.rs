@@ -8,8 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_core::recipe::Token;
-use synod_core::recipe::leader_selector::{LeaderSelector, Leadership, Term};
+use synod_core::recipe::{LeaderSelector, Leadership, Term, Token};
 use synod_core::store::Txn;
 use synod_mem::cluster::Site;
 

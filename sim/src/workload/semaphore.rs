@@ -10,7 +10,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::recipe::semaphore::{Permit, Semaphore};
+use synod_core::recipe::{Permit, Semaphore};
 use synod_core::store::Revision;
 use synod_mem::cluster::Site;
 

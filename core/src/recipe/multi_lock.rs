@@ -1,16 +1,19 @@
 //! [`MultiLock`]: several locks as one, all or none.
 
+use std::pin::pin;
+
 use bytes::Bytes;
+use futures_util::future::{Either, pending, select, select_all};
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
+use crate::line::hold::Hold;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::store::Txn;
 
-pub use crate::line::several::MultiGuard;
-
-/// The [mutexes](crate::recipe::mutex::Mutex) at several paths, locked together: all of them, or none.
+/// The [mutexes](crate::recipe::Mutex) at several paths, locked together: all of them, or none.
 ///
 /// They are locked in the order of their paths, whatever the order in which they are named, so two who name the
 /// same ones in two orders do not wait for each other. One deadline, around the one call, covers all of them.
@@ -24,7 +27,7 @@ pub use crate::line::several::MultiGuard;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::multi::MultiLock;
+/// use synod_core::recipe::MultiLock;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let paths = [Path::new("/accounts/7")?, Path::new("/accounts/3")?];
@@ -35,6 +38,13 @@ pub use crate::line::several::MultiGuard;
 #[derive(Clone, Debug)]
 pub struct MultiLock {
     lines: Vec<Line>,
+}
+
+/// All the locks, held.
+#[derive(Debug)]
+#[must_use = "the locks are given back when this is dropped"]
+pub struct MultiGuard {
+    holds: Vec<Hold>,
 }
 
 impl MultiLock {
@@ -58,7 +68,7 @@ impl MultiLock {
         Ok(Self { lines: lines.collect() })
     }
 
-    /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who lock through this.
+    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         let lines = self.lines.into_iter().map(|line| line.labelled(label.clone()));
@@ -69,7 +79,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::mutex::Mutex::lock), and [`ErrorKind::SessionLost`] if one was lost
+    /// As [`Mutex::lock`](crate::recipe::Mutex::lock), and [`ErrorKind::SessionLost`] if one was lost
     /// while others were waited for. Those that it has are given back, and those behind are not asked for.
     ///
     /// # Cancel safety
@@ -108,5 +118,90 @@ impl MultiLock {
         }
         let guard = MultiGuard::new(holds);
         Ok(guard.is_held().then_some(guard))
+    }
+}
+
+impl MultiGuard {
+    fn new(holds: Vec<Hold>) -> Self {
+        Self { holds }
+    }
+
+    /// These and one more. The wait for it ends when one of these is lost.
+    async fn and(mut self, line: &Line) -> Result<Self> {
+        let lost = async {
+            if self.holds.is_empty() || mutant::is(Mutant::LossSeenLate) {
+                return pending().await;
+            }
+            self.lost().await;
+        };
+        let entered = match select(pin!(line.enter()), pin!(lost)).await {
+            Either::Left((entered, _)) => Some(entered?),
+            Either::Right(((), _)) => None,
+        };
+        let ticket = entered.filter(|_| self.is_held()).ok_or_else(|| {
+            Error::new(ErrorKind::SessionLost, "locking several")
+                .because("one was lost while the others were waited for")
+        })?;
+        self.holds.push(ticket.hold(()));
+        Ok(self)
+    }
+
+    /// What is held, in the order of the paths. Each has its own token.
+    pub fn holds(&self) -> &[Hold] {
+        &self.holds
+    }
+
+    /// Whether all of them are certainly held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.holds.iter().all(Hold::is_held)
+    }
+
+    /// Waits until any of them is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    pub async fn lost(&self) {
+        let each = self.holds.iter().map(|hold| Box::pin(hold.lost()));
+        let _first = select_all(each).await;
+    }
+
+    /// A transaction that happens only while all of them are held. See [`Hold::txn`].
+    pub fn txn(&self) -> Txn {
+        self.holds.iter().fold(Txn::new(), |txn, hold| hold.node.check(txn))
+    }
+
+    /// Does something while all of them are held. See [`Hold::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] if one was lost before `work` came to its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call drops `work`.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        match select(pin!(work), pin!(self.lost())).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under locks")
+                .because("one was lost; what was done under them was stopped")),
+        }
+    }
+
+    /// Gives all of them back, the last one first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`]: the first that there was. The others are given back all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background.
+    pub async fn release(self) -> Result<()> {
+        let mut released = Ok(());
+        for hold in self.holds.into_iter().rev() {
+            released = released.and(hold.release().await);
+        }
+        released
     }
 }

@@ -12,7 +12,7 @@ use crate::store::{Expect, Node, Outcome, Query, Why};
 /// What is written to a ticket to ask for what it stands for, as Curator writes it.
 const ASKED: &[u8] = b"__REVOKE__";
 
-/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::recipe::inspect::inspect)
+/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::recipe::inspect())
 /// tells where tickets are. He learns of it if he listens, by [`Hold::asked_back`], and decides.
 ///
 /// `false` if nobody has it any more.
@@ -39,8 +39,7 @@ const ASKED: &[u8] = b"__REVOKE__";
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::inspect::inspect;
-/// use synod_core::recipe::revocable::ask_back;
+/// use synod_core::recipe::{ask_back, inspect};
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let line = inspect(&client, &Path::new("/locks/db")?).await?;

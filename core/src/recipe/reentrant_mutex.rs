@@ -1,20 +1,21 @@
-//! [`ReentrantMutex`]: a mutex that whoever has it may lock again.
+//! [`ReentrantMutex`]: a mutex that its owner may lock again.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as Plain, PoisonError, Weak};
 
 use bytes::Bytes;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
-use crate::line::owner::Owners;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 
-pub use crate::line::owner::Owner;
-
-/// A [`Mutex`](crate::recipe::mutex::Mutex) that its owner may lock again while he has it, at no cost.
+/// A [`Mutex`](crate::recipe::Mutex) that its owner may lock again while he has it, at no cost.
 ///
 /// An owner is a value, not a thread or a task: whoever shows the same [`Owner`] to the same `ReentrantMutex` (or a
 /// clone of it) enters again, and the lock is given back when the last of his guards is. All his guards
@@ -29,7 +30,7 @@ pub use crate::line::owner::Owner;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
+/// use synod_core::recipe::{Owner, ReentrantMutex};
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let mutex = ReentrantMutex::new(&client, Path::new("/locks/db")?);
@@ -54,6 +55,19 @@ pub struct ReentrantGuard {
     hold: Arc<Hold>,
 }
 
+/// The owner of a lock: a value. Clones are the same owner.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(u64);
+
+/// The lock state of each owner.
+#[derive(Default)]
+struct Owners {
+    slots: Plain<BTreeMap<Owner, OwnerSlot>>,
+}
+
+/// What one owner holds, if it holds the lock. Callers with the same owner take it one at a time.
+type OwnerSlot = Arc<AsyncMutex<Weak<Hold>>>;
+
 impl ReentrantMutex {
     /// The lock at `path`.
     pub fn new(client: &Client, path: Path) -> Self {
@@ -61,7 +75,7 @@ impl ReentrantMutex {
         Self { line, owners: Arc::default() }
     }
 
-    /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who lock through this.
+    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -71,7 +85,7 @@ impl ReentrantMutex {
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`] if `owner` had it, lost it, and has guards of it still; otherwise as
-    /// [`Mutex::lock`](crate::recipe::mutex::Mutex::lock).
+    /// [`Mutex::lock`](crate::recipe::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -118,5 +132,39 @@ impl ReentrantGuard {
             Some(hold) => hold.release().await,
             None => Ok(()),
         }
+    }
+}
+
+impl Owner {
+    /// An owner that differs from all others.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Owners {
+    /// The lock state of `owner`.
+    fn own(&self, owner: &Owner) -> OwnerSlot {
+        let owner = if mutant::is(Mutant::OwnersMixedUp) { &Owner(0) } else { owner };
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        // An owner that neither holds the lock nor asks for it is forgotten.
+        slots.retain(|other, slot| {
+            let idle = slot.try_lock().is_ok_and(|own| own.strong_count() == 0);
+            other == owner || !idle || Arc::strong_count(slot) > 1
+        });
+        slots.entry(owner.clone()).or_default().clone()
+    }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owners").finish_non_exhaustive()
     }
 }

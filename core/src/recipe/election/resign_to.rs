@@ -1,4 +1,4 @@
-//! [`give`]: from the first in a line to one whom he names.
+//! [`resign_to`]: gives the lead to one candidate.
 
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::line::Line;
@@ -20,7 +20,7 @@ enum Heir {
 
 /// Removes a ticket that was called, with all between it and that of the heir. `false` if he does not stand any
 /// more: then nothing was done. Those who made room draw again.
-pub(crate) async fn give(own: &TicketNode, line: &Line, candidate: &Path) -> Result<bool> {
+pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -> Result<bool> {
     const AT_ONCE: usize = 40;
     let mut in_doubt = false;
     loop {
