@@ -29,6 +29,7 @@ use crate::task;
 
 pub(crate) mod call_context;
 pub(crate) mod deadline;
+mod flight;
 mod names;
 mod removal;
 mod sequential;

@@ -4,6 +4,7 @@
 //! one that does not, so that a rule that has gone blind fails too, and then the whole tree.
 
 mod arrows;
+mod circles;
 mod crates;
 mod manners;
 mod traps;

@@ -7,8 +7,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::call_context::{CallContext, may_repeat};
+use crate::session::flight::Flight;
 use crate::session::removal::Trail;
-use crate::session::write::Flight;
 use crate::store::{Commit, Done, Op, Outcome, Rejected, Txn};
 
 /// A transaction with a sequential create, and how to find what that made: it tells whether the

@@ -3,19 +3,19 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::call_context::{CallContext, may_repeat};
 use crate::session::deadline::Deadline;
+use crate::session::flight::Flight;
 use crate::session::removal::{Own, Trail};
 use crate::session::sequential::{Sequential, create};
 use crate::session::session_state::over;
@@ -35,15 +35,6 @@ pub(super) struct Write<'a> {
     flight: Arc<Flight>,
     call: Option<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
     undo: Undo,
-}
-
-/// What is known of a write that did not come to its end.
-#[derive(Debug, Default)]
-pub(super) struct Flight {
-    sending: AtomicBool,
-    unsure: AtomicBool,
-    repeated: AtomicBool,
-    abandoned: AtomicBool,
 }
 
 /// How to take back what a transaction created.
@@ -136,7 +127,7 @@ impl<'a> Write<'a> {
         if !self.flight.is_unsure() || mutant::is(Mutant::DroppedWriteAborted) {
             return;
         }
-        self.flight.abandoned.store(true, Ordering::Relaxed);
+        self.flight.abandon();
         let retract = retract && !mutant::is(Mutant::DroppedCreateStays);
         let undo = if retract { std::mem::take(&mut self.undo) } else { Undo::default() };
         let (context, flight) = (self.context.clone(), self.flight.clone());
@@ -155,37 +146,6 @@ impl<'a> Write<'a> {
 impl Drop for Write<'_> {
     fn drop(&mut self) {
         self.hand_over(true);
-    }
-}
-
-impl Flight {
-    /// Waits for a write that goes out, and remembers if nobody knows what became of it.
-    pub(super) async fn send<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.unsure.load(Ordering::Relaxed) {
-            self.repeated.store(true, Ordering::Relaxed);
-        }
-        self.sending.store(true, Ordering::Relaxed);
-        let result = call.await;
-        if result.as_ref().is_err_and(Error::is_ambiguous) {
-            self.unsure.store(true, Ordering::Relaxed);
-        }
-        self.sending.store(false, Ordering::Relaxed);
-        result
-    }
-
-    /// Whether a write may have happened, or may still.
-    pub(super) fn is_unsure(&self) -> bool {
-        self.sending.load(Ordering::Relaxed) || self.unsure.load(Ordering::Relaxed)
-    }
-
-    /// Whether it was sent again when nobody knew what became of it.
-    fn is_repeated(&self) -> bool {
-        self.repeated.load(Ordering::Relaxed)
-    }
-
-    /// Whether nobody waits for the outcome any more.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed)
     }
 }
 
