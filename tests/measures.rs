@@ -113,13 +113,13 @@ async fn hold_each(client: &Client) -> synod::Result<()> {
 }
 
 const RECIPES: [&str; 10] = [
-    "rwlock read",
-    "rwlock write",
+    "rwlock_read",
+    "rwlock_write",
     "semaphore",
-    "unfair lock",
-    "passing mutex",
-    "reentrant mutex",
-    "multi lock",
+    "unfair_lock",
+    "passing_mutex",
+    "reentrant_mutex",
+    "multi_lock",
     "election",
     "leader_latch",
     "leader_selector",
@@ -167,7 +167,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
         }
     }
     let told = String::from_utf8(log.0.lock().expect("nobody panicked").clone()).expect("text");
-    let waits = "waiting in line{recipe=\"mutex\" path=/mutex waited=";
+    let waits = "waiting{recipe=\"mutex\" path=/mutex waited=";
     for span in [waits, "leading{path=/selector/", "holding{recipe=\"semaphore\" path=/semaphore/"]
     {
         assert!(told.contains(span), "no {span} in\n{told}");

@@ -129,8 +129,8 @@ async fn a_latch_is_shared(kind: Kind, path: Path) {
     leads(kind, &mut theirs).await;
     let candidacy = latch.join().await.expect("reachable");
     assert!(!candidacy.is_leader(), "they lead");
-    let participants = latch.participants().await.expect("reachable");
-    let labels: Vec<_> = participants.iter().map(|one| one.label.as_ref()).collect();
+    let candidates = latch.candidates().await.expect("reachable");
+    let labels: Vec<_> = candidates.iter().map(|one| one.label.as_ref()).collect();
     assert_eq!(labels, [&b"theirs"[..], b"ours"]);
 
     leaves(kind, &mut theirs);
@@ -166,8 +166,8 @@ async fn a_selector_is_shared(kind: Kind, path: Path) {
         }
     });
     stand(&client, &path, 2).await;
-    let participants = selector.participants().await.expect("reachable");
-    let labels: Vec<_> = participants.iter().map(|one| one.label.as_ref()).collect();
+    let candidates = selector.candidates().await.expect("reachable");
+    let labels: Vec<_> = candidates.iter().map(|one| one.label.as_ref()).collect();
     assert_eq!(labels, [&b"theirs"[..], b"ours"]);
     assert!(timeout(SHORT, began.notified()).await.is_err(), "they lead");
 

@@ -20,7 +20,7 @@ cases![
     "L-EL-1 L-X-7" breaks [LookIgnored] => who_joins_an_empty_election_leads_for_one_call,
     "L-EL-5 L-X-7" breaks [WatchesAgain] => who_waits_comes_to_lead_for_one_call,
     "L-EL-1 L-EL-5" breaks [PredecessorGoneIsTurn] => the_lead_goes_to_the_next_though_one_between_left,
-    "L-EL-8 L-EL-1" breaks [SortsByName] => participants_are_told_in_order_the_leader_first,
+    "L-EL-8 L-EL-1" breaks [SortsByName] => candidates_are_told_in_order_the_leader_first,
     "L-EL-4" breaks [LossUntoldToLatch] => terms_are_told_gained_and_lost_in_turn,
     "L-EL-6" breaks [CloseForgetsDraw] => who_leaves_while_he_draws_leaves_nothing,
     "L-EL-6 L-X-1" breaks [CloseForgetsDraw] => leaving_at_any_moment_leaves_nothing,
@@ -101,7 +101,7 @@ async fn the_lead_goes_to_the_next_though_one_between_left(world: World) {
     assert!(world.leads(&third, "the lead").await > led);
 }
 
-async fn participants_are_told_in_order_the_leader_first(world: World) {
+async fn candidates_are_told_in_order_the_leader_first(world: World) {
     let client = world.client().await;
     let names = ["ann", "bob", "cat", "dan", "eve"];
     let mut all = Vec::new();
@@ -110,7 +110,7 @@ async fn participants_are_told_in_order_the_leader_first(world: World) {
         all.push(joined(&world, &client, name).await);
     }
 
-    let told = answer(latch(&world, &client).participants().await);
+    let told = answer(latch(&world, &client).candidates().await);
 
     let labels: Vec<_> = told.iter().map(|one| String::from_utf8_lossy(&one.label)).collect();
     assert_eq!(labels, names);

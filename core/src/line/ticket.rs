@@ -140,7 +140,7 @@ impl Ticket {
     /// drawn, at the end of the line.
     pub(crate) async fn called(&mut self) -> Result<()> {
         let span = tracing::debug_span!(
-            "waiting in line",
+            "waiting",
             recipe = self.form().recipe,
             path = %self.line.dir(),
             waited = tracing::field::Empty,

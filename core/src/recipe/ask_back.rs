@@ -42,15 +42,15 @@ const ASKED: &[u8] = b"__REVOKE__";
 /// use synod_core::recipe::{ask_back, inspect};
 ///
 /// # async fn example(client: Client) -> Result<()> {
-/// let line = inspect(&client, &Path::new("/locks/db")?).await?;
+/// let line = inspect(&client, Path::new("/locks/db")?).await?;
 /// if let Some(holder) = line.first() {
 ///     ask_back(&client, &holder.path).await?;
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub async fn ask_back(client: &Client, path: &Path) -> Result<bool> {
-    match client.set(path, ASKED, Expect::Any).await? {
+pub async fn ask_back(client: &Client, path: impl Into<Path>) -> Result<bool> {
+    match client.set(&path.into(), ASKED, Expect::Any).await? {
         Outcome::Committed(_) => Ok(true),
         Outcome::Rejected(no) if no.why == Why::Missing => Ok(false),
         outcome @ Outcome::Rejected(_) => outcome.required().map(|_| true),

@@ -69,8 +69,8 @@ pub struct Elected {
 
 impl Election {
     /// The election at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("election", "latch-")) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("election", "latch-")) }
     }
 
     /// Waits for the lead. The value is shown of who waits, too, and is what he proclaims when he leads.

@@ -33,13 +33,13 @@ use crate::path::Path;
 /// use synod_core::recipe::inspect;
 ///
 /// # async fn example(client: Client) -> Result<()> {
-/// let line = inspect(&client, &Path::new("/locks/db")?).await?;
+/// let line = inspect(&client, Path::new("/locks/db")?).await?;
 /// let (holding, waiting): (Vec<_>, Vec<_>) =
 ///     line.iter().partition(|one| one.holds == Some(true));
 /// println!("{} in, {} waiting", holding.len(), waiting.len());
 /// # Ok(())
 /// # }
 /// ```
-pub async fn inspect(client: &Client, path: &Path) -> Result<Vec<Contender>> {
-    contenders(client, path, Capacity::One).await
+pub async fn inspect(client: &Client, path: impl Into<Path>) -> Result<Vec<Contender>> {
+    contenders(client, &path.into(), Capacity::One).await
 }

@@ -109,11 +109,11 @@ const REST: Duration = Duration::from_millis(100);
 
 impl LeaderLatch {
     /// The election at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("leader_latch", "latch-")) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("leader_latch", "latch-")) }
     }
 
-    /// What a candidate is known by to those who look at the participants.
+    /// What a candidate is known by in the list of candidates.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -143,7 +143,7 @@ impl LeaderLatch {
     ///
     /// Cancel safe: it only reads.
     pub async fn leader(&self) -> Result<Option<Contender>> {
-        Ok(self.participants().await?.into_iter().next())
+        Ok(self.candidates().await?.into_iter().next())
     }
 
     /// All who stand, the leader first, in the order in which they will lead.
@@ -155,7 +155,7 @@ impl LeaderLatch {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn participants(&self) -> Result<Vec<Contender>> {
+    pub async fn candidates(&self) -> Result<Vec<Contender>> {
         self.line.contenders().await
     }
 }

@@ -86,12 +86,12 @@ struct Lead(Leadership);
 
 impl LeaderSelector {
     /// The election at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        let line = Line::new(client, path, Form::alone("leader_selector", "lock-"));
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        let line = Line::new(client, path.into(), Form::alone("leader_selector", "lock-"));
         Self { line, interrupts: Interrupts::default() }
     }
 
-    /// What a candidate is known by to those who look at the participants.
+    /// What a candidate is known by in the list of candidates.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -162,7 +162,7 @@ impl LeaderSelector {
     ///
     /// Cancel safe: it only reads.
     pub async fn leader(&self) -> Result<Option<Contender>> {
-        Ok(self.participants().await?.into_iter().next())
+        Ok(self.candidates().await?.into_iter().next())
     }
 
     /// All who stand, the leader first, in the order in which they will lead.
@@ -174,7 +174,7 @@ impl LeaderSelector {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn participants(&self) -> Result<Vec<Contender>> {
+    pub async fn candidates(&self) -> Result<Vec<Contender>> {
         self.line.contenders().await
     }
 

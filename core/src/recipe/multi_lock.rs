@@ -53,8 +53,8 @@ impl MultiLock {
     /// # Errors
     ///
     /// [`ErrorKind::Invalid`] for none, and for one path twice: that would wait for itself.
-    pub fn new(client: &Client, paths: impl IntoIterator<Item = Path>) -> Result<Self> {
-        let mut paths: Vec<Path> = paths.into_iter().collect();
+    pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Result<Self> {
+        let mut paths: Vec<Path> = paths.into_iter().map(Into::into).collect();
         if !mutant::is(Mutant::LocksInAnyOrder) {
             paths.sort();
         }
@@ -63,7 +63,7 @@ impl MultiLock {
             return Err(Error::new(ErrorKind::Invalid, "naming several locks")
                 .because("at least one path, and none of them twice"));
         }
-        let form = Form::alone("multi lock", "lock-").renewing();
+        let form = Form::alone("multi_lock", "lock-").renewing();
         let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
         Ok(Self { lines: lines.collect() })
     }

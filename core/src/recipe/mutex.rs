@@ -60,8 +60,8 @@ pub struct MutexTicket {
 
 impl Mutex {
     /// The lock at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("mutex", "lock-").renewing()) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("mutex", "lock-").renewing()) }
     }
 
     /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.

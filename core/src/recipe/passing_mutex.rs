@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 
 use crate::client::Client;
-use crate::clock;
+use crate::clock::{self, Instant};
 use crate::error::Result;
 use crate::line::hold::Hold;
 use crate::line::token::Token;
@@ -71,8 +71,8 @@ type Here = Handover<Hold>;
 
 impl PassingMutex {
     /// The lock at `path`, passed on up to `most` times in a row.
-    pub fn new(client: &Client, path: Path, most: NonZeroU32) -> Self {
-        let line = Line::new(client, path, Form::alone("passing mutex", "lock-").renewing());
+    pub fn new(client: &Client, path: impl Into<Path>, most: NonZeroU32) -> Self {
+        let line = Line::new(client, path.into(), Form::alone("passing_mutex", "lock-").renewing());
         Self { line, most: most.get(), here: Arc::default() }
     }
 
@@ -94,13 +94,36 @@ impl PassingMutex {
         let since = clock::now();
         let (turn, passed) = self.here.turn().await;
         let hold = match passed.filter(Hold::is_held) {
-            Some(hold) => {
-                self.line.note_passed_on(clock::elapsed(since));
-                hold.passed_on()
-            }
+            Some(hold) => self.received(hold, since),
             None => self.line.enter().await?.hold(()),
         };
         Ok(self.guard(turn, hold))
+    }
+
+    /// The lock, if nobody has it and nobody waits, in this process or another. Never waits, and leaves nothing if it
+    /// gets nothing. While a task of this process has the lock or asks for it, the store is not asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`PassingMutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_lock(&self) -> Result<Option<PassingGuard>> {
+        let since = clock::now();
+        let Some((turn, passed)) = self.here.try_turn() else { return Ok(None) };
+        let hold = match passed.filter(Hold::is_held) {
+            Some(hold) => Some(self.received(hold, since)),
+            None => self.line.try_enter().await?.map(|ticket| ticket.hold(())),
+        };
+        Ok(hold.map(|hold| self.guard(turn, hold)))
+    }
+
+    /// What another task of this process passed on to a call that began then.
+    fn received(&self, hold: Hold, since: Instant) -> Hold {
+        self.line.note_passed_on(clock::elapsed(since));
+        hold.passed_on()
     }
 
     fn guard(&self, turn: SlotTurn<Hold>, hold: Hold) -> PassingGuard {

@@ -11,6 +11,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
+use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -70,8 +71,9 @@ type OwnerSlot = Arc<AsyncMutex<Weak<Hold>>>;
 
 impl ReentrantMutex {
     /// The lock at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        let line = Line::new(client, path, Form::alone("reentrant mutex", "lock-").renewing());
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        let line =
+            Line::new(client, path.into(), Form::alone("reentrant_mutex", "lock-").renewing());
         Self { line, owners: Arc::default() }
     }
 
@@ -91,19 +93,31 @@ impl ReentrantMutex {
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn lock(&self, owner: &Owner) -> Result<ReentrantGuard> {
-        let own = self.owners.own(owner);
-        let mut own = own.lock().await;
-        if let Some(hold) = own.upgrade() {
-            if !hold.is_held() && !mutant::is(Mutant::ReentersLost) {
-                return Err(Error::new(ErrorKind::SessionLost, "locking again")
-                    .at(hold.path())
-                    .because("the lock was lost; drop what is left of it first"));
-            }
-            return Ok(ReentrantGuard { hold });
+        let slot = self.owners.slot(owner);
+        let mut own = slot.lock().await;
+        if let Some(guard) = again(&own)? {
+            return Ok(guard);
         }
-        let hold = Arc::new(self.line.enter().await?.hold(()));
-        *own = Arc::downgrade(&hold);
-        Ok(ReentrantGuard { hold })
+        Ok(first(&mut own, self.line.enter().await?))
+    }
+
+    /// The lock, if `owner` has it, or nobody has it and nobody waits. Never waits, and leaves nothing if it gets
+    /// nothing. `None` as well while another call with the same owner waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReentrantMutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_lock(&self, owner: &Owner) -> Result<Option<ReentrantGuard>> {
+        let slot = self.owners.slot(owner);
+        let Ok(mut own) = slot.try_lock() else { return Ok(None) };
+        if let Some(guard) = again(&own)? {
+            return Ok(Some(guard));
+        }
+        Ok(self.line.try_enter().await?.map(|ticket| first(&mut own, ticket)))
     }
 }
 
@@ -151,16 +165,35 @@ impl Default for Owner {
 
 impl Owners {
     /// The lock state of `owner`.
-    fn own(&self, owner: &Owner) -> OwnerSlot {
+    fn slot(&self, owner: &Owner) -> OwnerSlot {
         let owner = if mutant::is(Mutant::OwnersMixedUp) { &Owner(0) } else { owner };
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // An owner that neither holds the lock nor asks for it is forgotten.
         slots.retain(|other, slot| {
-            let idle = slot.try_lock().is_ok_and(|own| own.strong_count() == 0);
-            other == owner || !idle || Arc::strong_count(slot) > 1
+            // A slot that a call uses is not locked here, not even for a moment: that call may be a try.
+            let is_used = other == owner || Arc::strong_count(slot) > 1;
+            is_used || slot.try_lock().is_ok_and(|own| own.strong_count() > 0)
         });
         slots.entry(owner.clone()).or_default().clone()
     }
+}
+
+/// Another guard of an owner that has the lock; `None` if it does not have it.
+fn again(own: &Weak<Hold>) -> Result<Option<ReentrantGuard>> {
+    let Some(hold) = own.upgrade() else { return Ok(None) };
+    if !hold.is_held() && !mutant::is(Mutant::ReentersLost) {
+        return Err(Error::new(ErrorKind::SessionLost, "locking again")
+            .at(hold.path())
+            .because("the lock was lost; drop what is left of it first"));
+    }
+    Ok(Some(ReentrantGuard { hold }))
+}
+
+/// The first guard of an owner, by the ticket that was called.
+fn first(own: &mut Weak<Hold>, ticket: Ticket) -> ReentrantGuard {
+    let hold = Arc::new(ticket.hold(()));
+    *own = Arc::downgrade(&hold);
+    ReentrantGuard { hold }
 }
 
 impl fmt::Debug for Owners {

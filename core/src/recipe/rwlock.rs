@@ -75,9 +75,10 @@ pub struct Writing {
 
 impl RwLock {
     /// The lock at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        let reading = Form::shared("rwlock read", "__READ__");
-        let writing = Form::shared("rwlock write", "__WRIT__").changing();
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        let path = path.into();
+        let reading = Form::shared("rwlock_read", "__READ__");
+        let writing = Form::shared("rwlock_write", "__WRIT__").changing();
         Self {
             reading: Line::new(client, path.clone(), reading),
             writing: Line::new(client, path, writing),
@@ -192,7 +193,7 @@ impl Hold<Writing> {
         let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
         let node = session.commit(txn).await?.required()?.done.remove(0);
         self.node.remove().await?;
-        Ok(Hold::new(TicketNode::new(session, node)?, "rwlock", Reading {}))
+        Ok(Hold::new(TicketNode::new(session, node)?, "rwlock_read", Reading {}))
     }
 }
 

@@ -70,13 +70,13 @@ const LIMIT: &str = "limit";
 
 impl Semaphore {
     /// The semaphore at `path` of so many permits. Everybody must name the same number.
-    pub fn new(client: &Client, path: Path, permits: NonZeroU32) -> Self {
-        Self::of(client, path, Capacity::Permits(permits.get()))
+    pub fn new(client: &Client, path: impl Into<Path>, permits: NonZeroU32) -> Self {
+        Self::of(client, path.into(), Capacity::Permits(permits.get()))
     }
 
     /// The semaphore at `path` of as many permits as were set there. While none were, everybody waits.
-    pub fn shared(client: &Client, path: Path) -> Self {
-        Self::of(client, path, Capacity::Posted)
+    pub fn shared(client: &Client, path: impl Into<Path>) -> Self {
+        Self::of(client, path.into(), Capacity::Posted)
     }
 
     /// What [`inspect`](crate::recipe::inspect()) shows of those who come through this.

@@ -44,8 +44,8 @@ pub type UnfairGuard = Hold;
 
 impl UnfairLock {
     /// The lock at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("unfair lock", "lock-")) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("unfair_lock", "lock-")) }
     }
 
     /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.

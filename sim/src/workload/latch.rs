@@ -161,7 +161,7 @@ impl Candidate {
 
     /// L-EL-8: who asks who stands is told, or that the store does not answer.
     async fn look(&self, latch: &LeaderLatch) {
-        if let Some(Err(error)) = self.me.perhaps(latch.participants()).await
+        if let Some(Err(error)) = self.me.perhaps(latch.candidates()).await
             && !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost)
         {
             self.me.wrong("L-EL-8", || format!("asking who stands: {error}"));

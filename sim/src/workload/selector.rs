@@ -174,7 +174,7 @@ impl Worker {
                     self.at_work.store(STOPPED, Ordering::Relaxed);
                 }
             }
-            let Ok(standing) = selector.participants().await else { continue };
+            let Ok(standing) = selector.candidates().await else { continue };
             let own = standing.iter().filter(|one| one.label == label).count();
             // What went wrong may leave a ticket to be taken back later.
             if own > 1 && self.me.harmed() == 0 {

@@ -40,6 +40,13 @@ impl<T> Handover<T> {
         (turn, left)
     }
 
+    /// Takes the turn if no task has it, with what the last task left. Never waits.
+    pub(super) fn try_turn(&self) -> Option<(SlotTurn<T>, Option<T>)> {
+        let mut turn = self.slot.clone().try_lock_owned().ok()?;
+        let left = turn.take();
+        Some((turn, left))
+    }
+
     /// Whether a task waits.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
@@ -116,6 +123,19 @@ mod tests {
         let (_turn, left) = next.await;
         assert_eq!(left, Some(7));
         assert!(!handover.is_wanted());
+    }
+
+    #[tokio::test]
+    async fn a_try_gets_the_turn_only_while_no_task_has_it() {
+        let handover = Handover::default();
+        let mut first = turn(&handover).await;
+        assert!(handover.try_turn().is_none());
+
+        *first = Some(7);
+        drop(first);
+
+        let (_turn, left) = handover.try_turn().expect("the turn is over");
+        assert_eq!(left, Some(7));
     }
 
     #[tokio::test]
