@@ -46,6 +46,7 @@ use crate::session::Session;
 use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
 pub(crate) mod contender;
+pub(crate) mod held;
 pub(crate) mod hold;
 pub(crate) mod order;
 pub(crate) mod ticket;

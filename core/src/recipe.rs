@@ -45,6 +45,7 @@ mod semaphore;
 mod unfair_lock;
 
 pub use crate::line::contender::Contender;
+pub use crate::line::held::Held;
 pub use crate::line::hold::{Hold, Leadership};
 pub use crate::line::order::Claim;
 pub use crate::line::token::Token;

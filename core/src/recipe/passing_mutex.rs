@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use futures_core::future::BoxFuture;
 
 use crate::client::Client;
 use crate::clock::{self, Instant};
 use crate::error::Result;
+use crate::line::held::Held;
 use crate::line::hold::Hold;
 use crate::line::token::Token;
 use crate::line::{Form, Line};
@@ -220,6 +222,40 @@ impl PassingGuard {
         {
             self.hold = self.here.pass(turn, hold);
         }
+    }
+}
+
+impl Held for PassingGuard {
+    fn token(&self) -> Token {
+        self.held().token()
+    }
+
+    fn path(&self) -> &Path {
+        self.held().path()
+    }
+
+    fn seen_path(&self) -> &Path {
+        self.held().seen_path()
+    }
+
+    fn is_held(&self) -> bool {
+        self.held().is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.held().lost())
+    }
+
+    fn txn(&self) -> Txn {
+        Self::txn(self)
+    }
+
+    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
+        self.held().run(work).await
+    }
+
+    async fn release(self) -> Result<()> {
+        Self::release(self).await
     }
 }
 

@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex as Plain, PoisonError, Weak};
 
 use bytes::Bytes;
+use futures_core::future::BoxFuture;
 use tokio::sync::Mutex as AsyncMutex;
 
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
+use crate::line::held::Held;
 use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
+use crate::line::token::Token;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::store::Txn;
 
 /// A [`Mutex`](crate::recipe::Mutex) that its owner may lock again while he has it, at no cost.
 ///
@@ -146,6 +150,40 @@ impl ReentrantGuard {
             Some(hold) => hold.release().await,
             None => Ok(()),
         }
+    }
+}
+
+impl Held for ReentrantGuard {
+    fn token(&self) -> Token {
+        self.hold.token()
+    }
+
+    fn path(&self) -> &Path {
+        self.hold.path()
+    }
+
+    fn seen_path(&self) -> &Path {
+        self.hold.seen_path()
+    }
+
+    fn is_held(&self) -> bool {
+        self.hold.is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.hold.lost())
+    }
+
+    fn txn(&self) -> Txn {
+        self.hold.txn()
+    }
+
+    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
+        self.hold.run(work).await
+    }
+
+    async fn release(self) -> Result<()> {
+        Self::release(self).await
     }
 }
 

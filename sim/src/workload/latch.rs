@@ -9,8 +9,8 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::recipe::{Candidacy, LeaderLatch, Leadership, LeadershipChange, Token};
-use synod_core::store::{Kind, Txn};
+use synod_core::recipe::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
+use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Site};
 
@@ -20,7 +20,6 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::held::Held;
 use crate::workload::stay::{self, Stay};
 
 /// Three processes stand in a latch, ask all the time whether they lead, listen, and leave in every state.
@@ -153,9 +152,11 @@ impl Candidate {
         let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
         me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
         all.grants.note(me, lead.seen_path(), Wants::All);
-        let leads = Leads { candidacy, lead };
-        let is_new = all.beliefs.entered_anew(me, &leads);
-        Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leads).await;
+        // As the candidate says whether it leads.
+        let leads = || candidacy.leadership().is_some_and(|now| now.path() == lead.path());
+        let is_new = all.beliefs.entered_anew(me, &*lead, &leads);
+        let stay = Stay { me, client, judge: &all.beliefs, among: Among::Nobody };
+        stay.pass_while(&*lead, &leads).await;
         is_new
     }
 
@@ -166,30 +167,6 @@ impl Candidate {
         {
             self.me.wrong("L-EL-8", || format!("asking who stands: {error}"));
         }
-    }
-}
-
-/// The lead, as the candidate says whether he has it.
-struct Leads<'a> {
-    candidacy: &'a Candidacy,
-    lead: Leadership,
-}
-
-impl Held for Leads<'_> {
-    fn is_held(&self) -> bool {
-        self.candidacy.leadership().is_some_and(|now| now.path() == self.lead.path())
-    }
-
-    fn token(&self) -> Token {
-        self.lead.token()
-    }
-
-    fn path(&self) -> &Path {
-        self.lead.path()
-    }
-
-    fn txn(&self) -> Txn {
-        self.lead.txn()
     }
 }
 

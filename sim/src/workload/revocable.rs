@@ -142,7 +142,10 @@ impl Worker {
         let ticket = (guard.path().clone(), guard.token());
         let long_ago = asked.get(&ticket).is_some_and(|at| *at + me.ttl() * 4 < me.age());
         drop(asked);
-        let holds = self.beliefs.believes(me, guard, Among::Nobody, drawn);
+        let holds = guard.is_held();
+        if holds {
+            self.beliefs.believes(me, guard, Among::Nobody, drawn);
+        }
         if heard.is_err() && holds && long_ago && me.harmed() == harmed {
             me.wrong(HEARD, || format!("{} was asked back, and was not told", guard.path()));
         }
