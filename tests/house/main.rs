@@ -7,5 +7,6 @@ mod arrows;
 mod circles;
 mod crates;
 mod manners;
+mod names;
 mod traps;
 mod tree;

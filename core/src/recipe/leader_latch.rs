@@ -102,7 +102,7 @@ struct CandidateTask {
 }
 
 /// The lead of one term. Dropping it gives the lead up.
-struct Lead(Leadership);
+struct Tenure(Leadership);
 
 /// How long whoever waits for the lead rests when nobody can be certain of it.
 const REST: Duration = Duration::from_millis(100);
@@ -381,18 +381,18 @@ impl CandidateTask {
             return Ok(Some(Ok(())));
         };
         called?;
-        let lead = Lead(Arc::new(ticket.hold(())));
-        self.state.send_replace(CandidateState::Leading(lead.0.clone()));
-        tracing::info!(path = %lead.0.path(), token = %lead.0.token(), "leading");
-        if let Either::Right(_) = select(pin!(lead.0.lost()), &mut self.asked).await {
-            return Ok(Some(lead.0.give_back().await));
+        let tenure = Tenure(Arc::new(ticket.hold(())));
+        self.state.send_replace(CandidateState::Leading(tenure.0.clone()));
+        tracing::info!(path = %tenure.0.path(), token = %tenure.0.token(), "leading");
+        if let Either::Right(_) = select(pin!(tenure.0.lost()), &mut self.asked).await {
+            return Ok(Some(tenure.0.give_back().await));
         }
-        tracing::info!(path = %lead.0.path(), token = %lead.0.token(), "the lead is lost");
+        tracing::info!(path = %tenure.0.path(), token = %tenure.0.token(), "the lead is lost");
         Ok(None)
     }
 }
 
-impl Drop for Lead {
+impl Drop for Tenure {
     fn drop(&mut self) {
         self.0.give_up();
     }
