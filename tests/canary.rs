@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use etcd_client::{Client as Raw, Permission, PermissionType};
-use synod::recipe::mutex::Mutex as Lock;
+use synod::recipe::Mutex as Lock;
 use synod::{Client, Config, Lifetime, Path, Query, Txn};
 use synod_conformance::server::etcd::Cluster;
 use synod_conformance::server::links::Links;

@@ -12,16 +12,10 @@ use futures_util::future::join;
 use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use synod::recipe::election::Election;
-use synod::recipe::leader_latch::LeaderLatch;
-use synod::recipe::leader_selector::LeaderSelector;
-use synod::recipe::multi::MultiLock;
-use synod::recipe::mutex::Mutex;
-use synod::recipe::passing::PassingMutex;
-use synod::recipe::reentrant::{Owner, ReentrantMutex};
-use synod::recipe::rwlock::RwLock;
-use synod::recipe::semaphore::Semaphore;
-use synod::recipe::unfair::UnfairLock;
+use synod::recipe::{
+    Election, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex,
+    RwLock, Semaphore, UnfairLock,
+};
 use synod::{Client, Path};
 use tokio::time::sleep;
 use tracing_subscriber::fmt::MakeWriter;
@@ -119,13 +113,13 @@ async fn hold_each(client: &Client) -> synod::Result<()> {
 }
 
 const RECIPES: [&str; 10] = [
-    "rwlock read",
-    "rwlock write",
+    "rwlock_read",
+    "rwlock_write",
     "semaphore",
-    "unfair lock",
-    "passing mutex",
-    "reentrant mutex",
-    "multi lock",
+    "unfair_lock",
+    "passing_mutex",
+    "reentrant_mutex",
+    "multi_lock",
     "election",
     "leader_latch",
     "leader_selector",
@@ -173,7 +167,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
         }
     }
     let told = String::from_utf8(log.0.lock().expect("nobody panicked").clone()).expect("text");
-    let waits = "waiting in line{recipe=\"mutex\" path=/mutex waited=";
+    let waits = "waiting{recipe=\"mutex\" path=/mutex waited=";
     for span in [waits, "leading{path=/selector/", "holding{recipe=\"semaphore\" path=/semaphore/"]
     {
         assert!(told.contains(span), "no {span} in\n{told}");

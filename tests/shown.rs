@@ -4,16 +4,10 @@ use std::fmt::Debug;
 use std::num::NonZeroU32;
 
 use synod::Path;
-use synod::recipe::election::Election;
-use synod::recipe::leader_latch::LeaderLatch;
-use synod::recipe::leader_selector::LeaderSelector;
-use synod::recipe::multi::MultiLock;
-use synod::recipe::mutex::Mutex;
-use synod::recipe::passing::PassingMutex;
-use synod::recipe::reentrant::{Owner, ReentrantMutex};
-use synod::recipe::rwlock::RwLock;
-use synod::recipe::semaphore::Semaphore;
-use synod::recipe::unfair::UnfairLock;
+use synod::recipe::{
+    Election, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex,
+    RwLock, Semaphore, UnfairLock,
+};
 
 fn path(name: &str) -> Path {
     Path::new(&format!("/{name}")).expect("valid")

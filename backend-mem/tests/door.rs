@@ -14,7 +14,7 @@ use synod_core::layer::fault::{
 };
 use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::path::Path;
-use synod_core::recipe::unfair::UnfairLock;
+use synod_core::recipe::UnfairLock;
 use synod_core::retry::Retry;
 use synod_core::store::{Backend, Expect, Kind, Lifetime, Query, SessionOptions, Status, Txn};
 use synod_core::sweep::cancel_at_every_await;

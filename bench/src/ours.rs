@@ -8,7 +8,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use synod::client::Client;
 use synod::path::Path;
-use synod::recipe::election::Leader;
+use synod::recipe::Leader;
 use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
 use synod::{Config, Lifetime};
 

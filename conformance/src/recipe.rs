@@ -6,7 +6,7 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::inspect::{Contender, inspect};
+use synod_core::recipe::{Contender, inspect};
 use synod_core::store::Query;
 use synod_core::task::{self, Task};
 use tokio::sync::oneshot;

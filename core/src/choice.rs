@@ -62,13 +62,13 @@ pub struct Spot<S> {
 /// long run that fails is cut down to the few faults that matter.
 #[derive(Clone, Debug)]
 pub struct Choice<S> {
-    source: Source<S>,
+    source: Decisions<S>,
     off: BTreeSet<Spot<S>>,
     still: BTreeSet<S>,
 }
 
 #[derive(Clone, Debug)]
-enum Source<S> {
+enum Decisions<S> {
     Never,
     Seeded(u64),
     /// These faults with these sizes; all else by the seed.
@@ -81,31 +81,31 @@ enum Source<S> {
 impl<S: Place> Choice<S> {
     /// Nothing by chance.
     pub fn never() -> Self {
-        Self::of(Source::Never)
+        Self::of(Decisions::Never)
     }
 
     /// By this seed.
     pub fn seeded(seed: u64) -> Self {
-        Self::of(Source::Seeded(seed))
+        Self::of(Decisions::Seeded(seed))
     }
 
     /// These faults fire, each with its size, and no others. What else is picked is by the seed.
     pub fn recorded(seed: u64, faults: impl IntoIterator<Item = (Spot<S>, u64)>) -> Self {
-        Self::of(Source::Recorded(seed, Arc::new(faults.into_iter().collect())))
+        Self::of(Decisions::Recorded(seed, Arc::new(faults.into_iter().collect())))
     }
 
     /// By a tape: every way in turn, or by bytes that somebody else chooses.
     pub fn taped(tape: Tape) -> Self {
-        Self::of(Source::Taped(tape))
+        Self::of(Decisions::Taped(tape))
     }
 
     /// Which faults fire, and how large they are, by a tape; what is picked, by this seed. Whatever comes of it,
     /// [`Choice::recorded`] gives it again from what fired.
     pub fn swept(seed: u64, tape: Tape) -> Self {
-        Self::of(Source::Swept(seed, tape))
+        Self::of(Decisions::Swept(seed, tape))
     }
 
-    fn of(source: Source<S>) -> Self {
+    fn of(source: Decisions<S>) -> Self {
         Self { source, off: BTreeSet::new(), still: BTreeSet::new() }
     }
 
@@ -125,10 +125,10 @@ impl<S: Place> Choice<S> {
     /// bring out a fault that stood behind it.
     pub fn fires(&self, spot: Spot<S>, permille: u32) -> bool {
         match &self.source {
-            Source::Never => false,
-            Source::Seeded(seed) => draw(*seed, spot, 0) % 1_000 < u64::from(permille),
-            Source::Recorded(_, faults) => faults.contains_key(&spot),
-            Source::Taped(tape) | Source::Swept(_, tape) => permille > 0 && tape.fires(),
+            Decisions::Never => false,
+            Decisions::Seeded(seed) => draw(*seed, spot, 0) % 1_000 < u64::from(permille),
+            Decisions::Recorded(_, faults) => faults.contains_key(&spot),
+            Decisions::Taped(tape) | Decisions::Swept(_, tape) => permille > 0 && tape.fires(),
         }
     }
 
@@ -141,12 +141,12 @@ impl<S: Place> Choice<S> {
     /// chance.
     pub fn size(&self, spot: Spot<S>, most: u64) -> u64 {
         match &self.source {
-            Source::Never => most,
-            Source::Seeded(seed) => size(*seed, spot, most),
-            Source::Recorded(seed, faults) => {
+            Decisions::Never => most,
+            Decisions::Seeded(seed) => size(*seed, spot, most),
+            Decisions::Recorded(seed, faults) => {
                 faults.get(&spot).copied().unwrap_or_else(|| size(*seed, spot, most))
             }
-            Source::Taped(tape) | Source::Swept(_, tape) => tape.size(most),
+            Decisions::Taped(tape) | Decisions::Swept(_, tape) => tape.size(most),
         }
     }
 
@@ -156,11 +156,11 @@ impl<S: Place> Choice<S> {
             return 0;
         }
         match &self.source {
-            Source::Never => 0,
-            Source::Seeded(seed) | Source::Recorded(seed, _) | Source::Swept(seed, _) => {
+            Decisions::Never => 0,
+            Decisions::Seeded(seed) | Decisions::Recorded(seed, _) | Decisions::Swept(seed, _) => {
                 draw(*seed, spot, 3) % n.max(1)
             }
-            Source::Taped(tape) => {
+            Decisions::Taped(tape) => {
                 usize::try_from(n).map_or(0, |n| tape.next(n)).try_into().unwrap_or(0)
             }
         }

@@ -14,8 +14,8 @@ use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::Session;
+use crate::session::call_context::Tuning;
 use crate::session::deadline::Deadline;
-use crate::session::reach::Tuning;
 use crate::store::Backend;
 use crate::task;
 

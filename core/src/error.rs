@@ -19,10 +19,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// `Display` is one line without the cause. No error holds a secret.
 #[derive(Clone, Debug)]
-pub struct Error(Box<Facts>);
+pub struct Error(Box<Details>);
 
 #[derive(Clone, Debug)]
-struct Facts {
+struct Details {
     kind: ErrorKind,
     effect: Effect,
     doing: Cow<'static, str>,
@@ -72,7 +72,7 @@ impl Error {
     ///
     /// The effect is [`Effect::None`] until [`Error::with_unknown_effect`] says otherwise.
     pub fn new(kind: ErrorKind, doing: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Facts {
+        Self(Box::new(Details {
             kind,
             effect: Effect::None,
             doing: doing.into(),

@@ -8,6 +8,7 @@ pub mod choice;
 pub mod client;
 pub mod clock;
 pub mod error;
+mod invalid_path;
 pub mod layer;
 mod line;
 pub mod mutant;

@@ -3,23 +3,18 @@
 //!
 //! A recipe makes a [`Line`] of a client, a directory and a [`Form`], and gets from it
 //!
-//! - [`Line::enter`]: a [`Ticket`] that was called; uncontended in one round trip, as the draw and the
+//! - [`Line::enter`]: a [`Ticket`](ticket::Ticket) that was called; uncontended in one round trip, as the draw and the
 //!   first look are one commit;
-//! - [`Line::enqueue`] and [`Ticket::called`]: the same in two steps;
+//! - [`Line::enqueue`] and [`Ticket::called`](ticket::Ticket::called): the same in two steps;
 //! - [`Line::try_enter`]: a ticket that was called at once, or nothing, and then nothing is left;
-//! - [`Ticket::hold`]: the [`Hold`] that it becomes, which is what the recipe's user gets;
-//! - [`Line::standing`]: everybody in the line, for who wants to know.
+//! - [`Ticket::hold`](ticket::Ticket::hold): the [`Hold`](hold::Hold) that it becomes, which is what the recipe's user gets;
+//! - [`Line::contenders`]: all contenders in the line, in order.
 //!
-//! What a recipe's guards do beyond a hold has a file each: to go on reading ([`sharing`]), to tell those who listen
-//! ([`lead`]), to be passed on ([`relay`]), to be several ([`several`]), to be there for the length of some work ([`term`]),
-//! to enter again ([`owner`]); and permits ([`permits`]), with how many there are ([`posted`]).
-//!
-//! Elections share what is above that: a [`Candidacy`](candidacy::Candidacy), who stands again whenever his term is
-//! over; [`follow`](follow::follow), who is told of the first one; [`give`](heir::give), from him to whom he names.
+//! What serves one recipe alone is part of that recipe.
 //!
 //! What holds for all of them:
 //!
-//! - **A ticket is gone when its owner is.** It is ephemeral; its [`Stub`] removes it when dropped; and a
+//! - **A ticket is gone when its owner is.** It is ephemeral; its [`TicketNode`] removes it when dropped; and a
 //!   draw that is dropped half-way is taken back by the session. So every call here is cancel safe.
 //! - **A turn is decided by [`turn`](order::turn) alone**, a pure function, from a view in which the own
 //!   ticket was seen. Never from an event: an event only says that it is time to look again. And it counts
@@ -30,48 +25,36 @@
 //!   ahead who are in, watches the line; all behind him watch the one right ahead, who says that he was
 //!   called by writing to his ticket.
 //! - **Another session, another ticket.** Who waits when his session is lost draws again in the next one.
-//!   A [`Hold`] does not: what it held is lost for good.
+//!   A [`Hold`](hold::Hold) does not: what it held is lost for good.
 //! - **A wait goes on as long as its session lives**, also while the store does not answer. It fails when
 //!   the store refuses, or there is no next session within the client's deadline.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::client::Client;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::order::{Claim, Queue, Room, Turn};
-use crate::line::standing::Contender;
-use crate::line::stub::Stub;
-use crate::line::wait::Ticket;
+use crate::line::contender::Contender;
+use crate::line::order::{Capacity, Claim, Queue, Turn};
+use crate::line::ticket_node::TicketNode;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
 use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
-pub(crate) mod candidacy;
-pub(crate) mod follow;
-pub(crate) mod heir;
+pub(crate) mod contender;
+pub(crate) mod held;
 pub(crate) mod hold;
-pub(crate) mod lead;
 pub(crate) mod order;
-pub(crate) mod owner;
-pub(crate) mod permits;
-pub(crate) mod posted;
-pub(crate) mod relay;
-pub(crate) mod several;
-pub(crate) mod sharing;
-pub(crate) mod standing;
-pub(crate) mod stub;
-pub(crate) mod term;
+pub(crate) mod ticket;
+pub(crate) mod ticket_node;
 pub(crate) mod token;
-pub(crate) mod wait;
 
-mod handover;
-mod known;
-mod since;
-mod stand;
+mod seen_version;
+mod ticket_name;
 
 #[cfg(feature = "metrics")]
 mod meter;
@@ -79,6 +62,9 @@ mod meter;
 mod unmetered;
 #[cfg(not(feature = "metrics"))]
 use unmetered as meter;
+
+/// How many tickets are looked at where the one right ahead is enough: that one, and the own.
+pub(crate) const SIGHT: usize = 2;
 
 /// What the tickets of a recipe are like.
 #[derive(Clone, Debug)]
@@ -88,7 +74,7 @@ pub(crate) struct Form {
     /// What the name of a ticket ends in; one of those that [`order`] knows.
     pub(crate) mark: String,
     /// How many can be in at once, for those who come for permits.
-    pub(crate) room: Room,
+    pub(crate) capacity: Capacity,
     /// Whether a turn depends on more than the ticket right ahead.
     pub(crate) whole: bool,
     /// Whether a ticket may come to stand for less, by what is written to it.
@@ -109,21 +95,21 @@ pub(crate) struct Line {
 impl Form {
     /// To share, or not, with whoever else comes.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self::of(recipe, mark.to_owned(), Room::One, true)
+        Self::of(recipe, mark.to_owned(), Capacity::One, true)
     }
 
     /// So many permits at once.
-    pub(crate) fn permits(recipe: &'static str, permits: u32, room: Room) -> Self {
-        Self::of(recipe, order::permits_mark(permits, room), room, true)
+    pub(crate) fn permits(recipe: &'static str, permits: u32, capacity: Capacity) -> Self {
+        Self::of(recipe, order::permits_mark(permits, capacity), capacity, true)
     }
 
     /// Everybody alone, in order: under this mark.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self::of(recipe, mark.to_owned(), Room::One, false)
+        Self::of(recipe, mark.to_owned(), Capacity::One, false)
     }
 
-    fn of(recipe: &'static str, mark: String, room: Room, whole: bool) -> Self {
-        Self { recipe, mark, room, whole, changes: false, renews: false }
+    fn of(recipe: &'static str, mark: String, capacity: Capacity, whole: bool) -> Self {
+        Self { recipe, mark, capacity, whole, changes: false, renews: false }
     }
 
     /// Tickets of this form may come to stand for less.
@@ -164,9 +150,25 @@ impl Line {
         &self.form
     }
 
+    /// The same line, for tickets of another form.
+    pub(crate) fn with_form(&self, form: Form) -> Self {
+        Self { form, ..self.clone() }
+    }
+
+    /// Whether a later try may succeed after this failure: the store did not answer, or there was no session in time.
+    pub(crate) fn may_pass(&self, error: &Error) -> bool {
+        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
+        passes && !self.client.is_closed() && !mutant::is(Mutant::OutageEndsIt)
+    }
+
+    /// Measures a wait that ended without a call to the store.
+    pub(crate) fn note_passed_on(&self, waited: Duration) {
+        meter::called(self.form.recipe, waited, 0);
+    }
+
     /// Everybody in it, in order.
-    pub(crate) async fn standing(&self) -> Result<Vec<Contender>> {
-        let all = standing::standing(&self.client, &self.dir, self.form.room).await?;
+    pub(crate) async fn contenders(&self) -> Result<Vec<Contender>> {
+        let all = contender::contenders(&self.client, &self.dir, self.form.capacity).await?;
         if mutant::is(Mutant::VanishedIsError) {
             for one in &all {
                 let gone = || Error::new(ErrorKind::Refused, "reading a candidate").at(&one.path);
@@ -176,41 +178,11 @@ impl Line {
         Ok(all)
     }
 
-    /// A ticket that was called, however long that takes.
-    pub(crate) async fn enter(&self) -> Result<Ticket> {
-        let mut ticket = self.enqueue().await?;
-        ticket.called().await?;
-        Ok(ticket)
-    }
-
-    /// A place at the end of the line.
-    pub(crate) async fn enqueue(&self) -> Result<Ticket> {
-        let (stub, seen) = self.draw().await?;
-        Ok(Ticket::new(self.clone(), stub, seen))
-    }
-
-    /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
-    /// sees nothing of it.
-    pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
-        let sharing = if mutant::is(Mutant::TriesByDrawing) {
-            Vec::new()
-        } else {
-            let Some(sharing) = self.sharing_if_free().await? else { return Ok(None) };
-            sharing
-        };
-        let mut ticket = self.enqueue().await?.sharing(sharing);
-        if ticket.is_called().await? {
-            return Ok(Some(ticket));
-        }
-        ticket.leave().await;
-        Ok(None)
-    }
-
     /// The first ticket in the line, if there is any.
     pub(crate) async fn first(&self) -> Result<Option<Path>> {
         let view = self.client.read(Query::children(self.dir.clone()).names_only()).await?;
         let queue = self.past_containers(Queue::of(&view)).await?;
-        Ok(queue.standing().first().map(|first| first.path.clone()))
+        Ok(queue.entries().first().map(|first| first.path.clone()))
     }
 
     /// The line without containers, if any name in it may be that of one.
@@ -235,16 +207,16 @@ impl Line {
         }
         let claim = Claim::of_mark(&self.form.mark);
         let mut queue = Queue::of(&view);
-        if queue.turn_behind(claim, self.form.room) != Turn::Now {
+        if queue.turn_behind(claim, self.form.capacity) != Turn::Now {
             queue = self.past_containers(queue).await?;
         }
         let mut sharing = Vec::new();
         loop {
-            match queue.turn_behind(claim, self.form.room) {
+            match queue.turn_behind(claim, self.form.capacity) {
                 Turn::Now => return Ok(Some(sharing)),
                 Turn::After(ahead) if claim == Claim::Shared => {
                     let ahead = self.client.read(Query::node(ahead)).await?.into_node();
-                    let Some(ahead) = ahead.filter(wait::shares) else { return Ok(None) };
+                    let Some(ahead) = ahead.filter(order::shares) else { return Ok(None) };
                     sharing.push(ahead.path);
                     queue = queue.sharing(&sharing);
                 }
@@ -254,17 +226,19 @@ impl Line {
     }
 
     /// Draws a ticket in the session that lives, and looks at the line: one round trip.
-    async fn draw(&self) -> Result<(Stub, Option<View>)> {
+    async fn draw(&self) -> Result<(TicketNode, Option<View>)> {
         loop {
             let session = self.client.session().await?;
             let adopts =
                 mutant::is(Mutant::TicketPerSession) || mutant::is(Mutant::OldTicketTrusted);
-            if adopts && let Some(stub) = self.drawn_before(&session).await? {
-                return Ok((stub, None));
+            if adopts && let Some(node) = self.drawn_before(&session).await? {
+                return Ok((node, None));
             }
             let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
             // It says since when he stands there, who has it.
-            let used = used.flatten().filter(|path| since::tells(path.name(), Some(clock::date())));
+            let used = used
+                .flatten()
+                .filter(|path| ticket_name::is_of_second(path.name(), Some(clock::date())));
             let (path, used) = match used {
                 Some(path) => (path, true),
                 None => (self.dir.join(&self.name(&session))?, false),
@@ -282,40 +256,40 @@ impl Line {
                 continue;
             }
             let mut commit = outcome.required()?;
-            let done = commit.done.pop().ok_or_else(stub::untold)?;
-            let mut stub = Stub::new(session, done)?;
-            let given = *stub.path() == path;
+            let done = commit.done.pop().ok_or_else(ticket_node::untold)?;
+            let mut node = TicketNode::new(session, done)?;
+            let given = *node.path() == path;
             let in_doubt = given && !once;
             let changes = self.form.changes && !mutant::is(Mutant::WriterForEver);
             let trusted = in_doubt && mutant::is(Mutant::LateTwinTrusted);
             if (in_doubt || changes) && !trusted {
-                stub = stub.counting_as_known();
-                if !self.is_settled(&stub).await? {
+                node = node.counting_by_version();
+                if !self.is_settled(&node).await? {
                     continue;
                 }
             } else if given && !in_doubt && self.form.renews {
-                stub = stub.renewable();
+                node = node.renewable();
             }
-            return Ok((stub, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
+            return Ok((node, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
         }
     }
 
     /// Whoever comes for permits writes to his ticket when he is called, in the background, for those behind. One that
     /// was drawn in doubt is checked by its version, so it is written to at once: who comes behind it looks at the
     /// whole line. False if it is gone already.
-    async fn is_settled(&self, stub: &Stub) -> Result<bool> {
+    async fn is_settled(&self, node: &TicketNode) -> Result<bool> {
         let untold = mutant::is(Mutant::DoubtUntold);
-        if self.form.room == Room::One || !stub.counts_as_known() || untold {
+        if self.form.capacity == Capacity::One || !node.counts_by_version() || untold {
             return Ok(true);
         }
-        match stub.write(self.label.clone()).await {
+        match node.write(self.label.clone()).await {
             Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
             written => Ok(matches!(written?, Outcome::Committed(_))),
         }
     }
 
     /// The ticket that somebody drew in this session, or in the one before: two mistakes.
-    async fn drawn_before(&self, session: &Session) -> Result<Option<Stub>> {
+    async fn drawn_before(&self, session: &Session) -> Result<Option<TicketNode>> {
         let view = session.read(Query::children(self.dir.clone())).await?;
         let is_own = |node: &Node| {
             if mutant::is(Mutant::OldTicketTrusted) {
@@ -325,7 +299,7 @@ impl Line {
         };
         let own = view.nodes.into_iter().find(is_own).and_then(|node| {
             let done = Done::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
-            Some(Stub::new(session.clone(), done))
+            Some(TicketNode::new(session.clone(), done))
         });
         own.transpose()
     }
@@ -337,13 +311,13 @@ impl Line {
             return mark.clone();
         }
         let now = Some(clock::date()).filter(|_| !mutant::is(Mutant::SinceUntold));
-        format!("_c_{}-{mark}", since::dated(&session.id(), now))
+        format!("_c_{}-{mark}", ticket_name::dated(&session.id(), now))
     }
 
     /// What is looked at as the ticket is drawn.
     fn first_look(&self) -> Query {
         let query = Query::children(self.dir.clone()).names_only();
-        if self.sees_all() { query } else { query.newest(wait::SIGHT) }
+        if self.sees_all() { query } else { query.newest(SIGHT) }
     }
 
     /// What is looked at later: the last `sight` tickets up to the own one.
@@ -361,7 +335,7 @@ impl Line {
     /// answered is never older than what it did. So an answer that lags shows at most somebody who is gone
     /// already, of which the session is still to be told. How many permits there are may change, however.
     fn fresh(&self, query: Query) -> Query {
-        if self.form.room == Room::Posted { query } else { query.local() }
+        if self.form.capacity == Capacity::Posted { query } else { query.local() }
     }
 
     fn sees_all(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
-use crate::path::{InvalidPath, write_safely};
+use crate::invalid_path::{InvalidPath, write_safely};
 
 /// The longest segment that every store accepts, in bytes.
 pub const MAX_NAME_BYTES: usize = 255;

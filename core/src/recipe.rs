@@ -1,22 +1,22 @@
-//! The rooms: what applications come for, one recipe a file.
+//! The recipes: what applications use, one recipe a module.
 //!
 //! Each is made of a [`Client`](crate::client::Client) and a path, costs nothing until it is used, and means the
 //! same on every store. Whoever names the same path shares it, in whatever process.
 //!
 //! | recipe | what it gives |
 //! |---|---|
-//! | [`mutex`] | one at a time, in order |
-//! | [`rwlock`] | many readers or one writer, in order |
-//! | [`semaphore`] | so many at a time, in order |
-//! | [`leader_latch`] | stands for election until it leaves, and knows whether it leads |
-//! | [`leader_selector`] | does something while it leads |
-//! | [`election`] | leaders with something to say, those who listen, and heirs |
-//! | [`reentrant`] | one at a time, who may enter again |
-//! | [`passing`] | one at a time, passed on within a process without asking the store |
-//! | [`unfair`] | one at a time, in no order |
-//! | [`multi`] | several at once, all or none |
-//! | [`revocable`] | asking for what somebody has |
-//! | [`inspect`] | who holds and who waits |
+//! | [`Mutex`] | one at a time, in order |
+//! | [`RwLock`] | many readers or one writer, in order |
+//! | [`Semaphore`] | so many at a time, in order |
+//! | [`LeaderLatch`] | stands for election until it leaves, and knows whether it leads |
+//! | [`LeaderSelector`] | does something while it leads |
+//! | [`Election`] | leaders with something to say, those who listen, and heirs |
+//! | [`ReentrantMutex`] | one at a time, who may enter again |
+//! | [`PassingMutex`] | one at a time, passed on within a process without asking the store |
+//! | [`UnfairLock`] | one at a time, in no order |
+//! | [`MultiLock`] | several at once, all or none |
+//! | [`ask_back()`] | asking for what somebody has |
+//! | [`inspect()`] | who holds and who waits |
 //!
 //! # What can be measured
 //!
@@ -31,18 +31,33 @@
 //! | `synod_wait_calls` | how many calls to the store that took |
 //! | `synod_hold_seconds` | from then on to when it was given back, or lost and dropped |
 
-pub mod election;
-pub mod inspect;
-pub mod leader_latch;
-pub mod leader_selector;
-pub mod multi;
-pub mod mutex;
-pub mod passing;
-pub mod reentrant;
-pub mod revocable;
-pub mod rwlock;
-pub mod semaphore;
-pub mod unfair;
+mod ask_back;
+mod election;
+mod inspect;
+mod leader_latch;
+mod leader_selector;
+mod multi_lock;
+mod mutex;
+mod passing_mutex;
+mod reentrant_mutex;
+mod rwlock;
+mod semaphore;
+mod unfair_lock;
 
-pub use crate::line::hold::Hold;
+pub use crate::line::contender::Contender;
+pub use crate::line::held::Held;
+pub use crate::line::hold::{Hold, Leadership};
+pub use crate::line::order::Claim;
 pub use crate::line::token::Token;
+pub use crate::recipe::ask_back::ask_back;
+pub use crate::recipe::election::{Elected, Election, Leader};
+pub use crate::recipe::inspect::inspect;
+pub use crate::recipe::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
+pub use crate::recipe::leader_selector::{LeaderSelector, Term};
+pub use crate::recipe::multi_lock::{MultiGuard, MultiLock};
+pub use crate::recipe::mutex::{Mutex, MutexGuard, MutexTicket};
+pub use crate::recipe::passing_mutex::{PassingGuard, PassingMutex};
+pub use crate::recipe::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
+pub use crate::recipe::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
+pub use crate::recipe::semaphore::{Permit, Permits, Semaphore};
+pub use crate::recipe::unfair_lock::{UnfairGuard, UnfairLock};

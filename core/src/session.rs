@@ -15,11 +15,11 @@ use crate::layer::namespace::Namespaced;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::retry::{Backoff, Delays, Retry};
+use crate::session::call_context::{CallContext, Tuning};
 use crate::session::deadline::Deadline;
-use crate::session::life::{Life, over};
 use crate::session::names::Names;
-use crate::session::reach::{Reach, Tuning};
 use crate::session::removal::Own;
+use crate::session::session_state::{SessionState, over};
 use crate::session::sweeper::{Job, Sweeper};
 use crate::session::write::Write;
 use crate::store::{
@@ -27,12 +27,13 @@ use crate::store::{
 };
 use crate::task;
 
+pub(crate) mod call_context;
 pub(crate) mod deadline;
-pub(crate) mod life;
+mod flight;
 mod names;
-pub(crate) mod reach;
 mod removal;
 mod sequential;
+pub(crate) mod session_state;
 mod sweeper;
 mod write;
 
@@ -69,7 +70,7 @@ mod tests;
 /// ZooKeeper servers do not).
 #[derive(Clone)]
 pub struct Session {
-    reach: Reach,
+    context: CallContext,
     jobs: mpsc::UnboundedSender<Job>,
     names: Arc<Names>,
 }
@@ -79,20 +80,20 @@ impl Session {
     /// tokio runtime.
     pub(crate) fn start(store: Box<dyn Store>, tuning: Arc<Tuning>) -> Self {
         let store: Arc<dyn Store> = Arc::from(store);
-        let life = Arc::new(Life::new(store.status()));
+        let state = Arc::new(SessionState::new(store.status()));
         let (jobs, queue) = mpsc::unbounded_channel();
         let grace = store.session().ttl.min(tuning.deadline / 2);
-        let sweeper = Sweeper { store: store.clone(), life: life.clone(), jobs: queue, grace };
+        let sweeper = Sweeper { store: store.clone(), state: state.clone(), jobs: queue, grace };
         // It ends by itself: when the session is over, or nobody holds it any more.
         task::spawn(sweeper.run()).let_go();
-        Self { reach: Reach { store, life, tuning }, jobs, names: Arc::default() }
+        Self { context: CallContext { store, state, tuning }, jobs, names: Arc::default() }
     }
 
     /// This session as seen from below `root`: below `/app`, what it calls `/x` is `/app/x` here, and it cannot
     /// name anything outside. It counts as a clone of this one.
     pub fn namespace(&self, root: Path) -> Self {
-        let store = Arc::new(Namespaced::new(self.reach.store.clone(), root));
-        Self { reach: Reach { store, ..self.reach.clone() }, ..self.clone() }
+        let store = Arc::new(Namespaced::new(self.context.store.clone(), root));
+        Self { context: CallContext { store, ..self.context.clone() }, ..self.clone() }
     }
 
     /// [`Session::namespace`], for whom the root may be the store's own.
@@ -102,24 +103,24 @@ impl Session {
 
     /// Who this session is, and what its store can and cannot do.
     pub fn info(&self) -> &SessionInfo {
-        self.reach.store.session()
+        self.context.store.session()
     }
 
     /// Whether the session lives, and until when for certain. The receiver always holds the
     /// latest; [`Status::Lost`] is never taken back.
     pub fn status(&self) -> watch::Receiver<Status> {
-        self.reach.life.subscribe()
+        self.context.state.subscribe()
     }
 
     /// Whether the session certainly lives at the server now. This, and nothing else, is what "I
     /// still hold it" means: it is false as soon as nobody can know, before anybody is told.
     pub fn is_certain(&self) -> bool {
-        self.reach.life.is_certain()
+        self.context.state.is_certain()
     }
 
     /// Whether the session is over for good.
     pub fn is_lost(&self) -> bool {
-        self.reach.life.loss().is_some()
+        self.context.state.loss().is_some()
     }
 
     /// Waits until the session is over.
@@ -128,7 +129,7 @@ impl Session {
     ///
     /// Cancel safe: it only waits.
     pub async fn lost(&self) -> Loss {
-        self.reach.life.lost().await
+        self.context.state.lost().await
     }
 
     /// Answers a query.
@@ -198,7 +199,7 @@ impl Session {
     ///
     /// [`ErrorKind::Invalid`] if it gets too long.
     pub fn unique(&self, prefix: &Path) -> Result<Path> {
-        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.reach.tuning.chance.id()))?)
+        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.context.tuning.chance.id()))?)
     }
 
     /// Removes the node that a create on this session made, if it is still there: exactly that
@@ -225,15 +226,15 @@ impl Session {
     /// [`Session::remove`]; and whether the first request did it, so that none is on its way that might.
     async fn settle_removal(&self, node: &Done) -> Result<bool> {
         const DOING: &str = "removing a node";
-        let (own, reach, deadline) = (Own::of(node)?, self.reach.clone(), self.deadline());
+        let (own, context, deadline) = (Own::of(node)?, self.context.clone(), self.deadline());
         let (tell, mut told) = oneshot::channel();
         if mutant::is(Mutant::RemovalNeedsItsCaller) {
-            own.tell_until_gone(&reach, tell).await;
+            own.tell_until_gone(&context, tell).await;
             return told.await.unwrap_or_else(|_unheard| Err(over(Loss::Closed, DOING)));
         }
-        self.send(Box::pin(async move { own.tell_until_gone(&reach, tell).await }));
-        let result = match select(&mut told, pin!(self.reach.stopped(deadline))).await {
-            Either::Left((Ok(result), _)) => self.reach.judge(result, DOING),
+        self.send(Box::pin(async move { own.tell_until_gone(&context, tell).await }));
+        let result = match select(&mut told, pin!(self.context.stopped(deadline))).await {
+            Either::Left((Ok(result), _)) => self.context.judge(result, DOING),
             Either::Left((Err(_unheard), _)) => Err(over(Loss::Closed, DOING)),
             Either::Right((stop, _)) => Err(stop.error(DOING, deadline).with_unknown_effect()),
         };
@@ -243,9 +244,9 @@ impl Session {
     /// [`Session::remove`] in the background. Costs the caller nothing, so it may be called in a
     /// `Drop`.
     pub fn abandon(&self, node: &Done) {
-        let reach = self.reach.clone();
+        let context = self.context.clone();
         match Own::of(node) {
-            Ok(own) => self.send(Box::pin(async move { own.remove(&reach).await })),
+            Ok(own) => self.send(Box::pin(async move { own.remove(&context).await })),
             Err(error) => tracing::warn!(%error, "could not remove a node that was given up"),
         }
     }
@@ -254,15 +255,15 @@ impl Session {
     /// was `created` then. Repeated until it is gone or the session is over. Costs the caller
     /// nothing, so it may be called in a `Drop`.
     pub fn discard(&self, path: Path, created: Revision) {
-        let (own, reach) = (Own::incarnation(path, created, false), self.reach.clone());
-        self.send(Box::pin(async move { own.remove(&reach).await }));
+        let (own, context) = (Own::incarnation(path, created, false), self.context.clone());
+        self.send(Box::pin(async move { own.remove(&context).await }));
     }
 
     /// Writes to an ephemeral node of this session in the background, again and again until that is done, or the
     /// node is gone. Costs the caller nothing.
     pub(crate) fn rewrite(&self, path: Path, data: Bytes) {
-        let reach = self.reach.clone();
-        self.send(Box::pin(async move { write::rewrite(&reach, path, data).await }));
+        let context = self.context.clone();
+        self.send(Box::pin(async move { write::rewrite(&context, path, data).await }));
     }
 
     /// Ends the session: when this returned without an error, its ephemeral nodes are gone. Every
@@ -279,9 +280,9 @@ impl Session {
     /// A dropped call goes on in the background: the session is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a session";
-        self.reach.life.end(Loss::Closed);
+        self.context.state.end(Loss::Closed);
         let deadline = self.deadline();
-        match select(pin!(self.reach.life.closed()), pin!(deadline.passed())).await {
+        match select(pin!(self.context.state.closed()), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
                 .because("the store did not say that it is over; it ends with its time to live")
@@ -292,7 +293,7 @@ impl Session {
 
     /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::within(self.reach.tuning.deadline)
+        Deadline::within(self.context.tuning.deadline)
     }
 
     /// Applies the transaction that draws a ticket; and tells whether it was sent only once, so that it cannot
@@ -317,27 +318,27 @@ impl Session {
 
     /// An id that nobody else has.
     pub(crate) fn id(&self) -> String {
-        self.reach.tuning.chance.id()
+        self.context.tuning.chance.id()
     }
 
     /// How long to wait between the tries of what is not given up.
     pub(crate) fn delays(&self) -> Delays {
-        Retry::forever().delays(&self.reach.tuning.chance)
+        Retry::forever().delays(&self.context.tuning.chance)
     }
 
     /// How long to wait before what many may want to do at once: anything up to a time that grows.
     pub(crate) fn spread(&self) -> Delays {
         let backoff = Backoff::default().first(SPREAD).cap(100 * SPREAD).jitter(1.0);
-        Retry::Forever { backoff }.delays(&self.reach.tuning.chance)
+        Retry::Forever { backoff }.delays(&self.context.tuning.chance)
     }
 
-    pub(crate) fn life(&self) -> &Arc<Life> {
-        &self.reach.life
+    pub(crate) fn state(&self) -> &Arc<SessionState> {
+        &self.context.state
     }
 
     pub(crate) async fn read_by(&self, query: Query, deadline: Deadline) -> Result<View> {
-        let (store, call) = (&self.reach.store, ("read", &query.path));
-        self.reach.ask(call, deadline, || store.read(query.clone())).await
+        let (store, call) = (&self.context.store, ("read", &query.path));
+        self.context.ask(call, deadline, || store.read(query.clone())).await
     }
 
     pub(crate) async fn observe_by(
@@ -345,8 +346,8 @@ impl Session {
         query: Query,
         deadline: Deadline,
     ) -> Result<(View, Watch)> {
-        let (store, call) = (&self.reach.store, ("observe", &query.path));
-        self.reach.ask(call, deadline, || store.observe(query.clone())).await
+        let (store, call) = (&self.context.store, ("observe", &query.path));
+        self.context.ask(call, deadline, || store.observe(query.clone())).await
     }
 
     pub(crate) async fn commit_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
@@ -356,7 +357,7 @@ impl Session {
     /// Applies a transaction, and tells whether it was sent only once and answered.
     async fn settle(&self, txn: Txn, deadline: Deadline) -> Result<(Outcome, bool)> {
         let path = txn.ops.first().map(|op| op.path().clone());
-        let write = Write::new(&self.reach, &self.jobs, txn);
+        let write = Write::new(&self.context, &self.jobs, txn);
         let flight = write.flight();
         match write.ended(deadline).await {
             Ok(outcome) => Ok((outcome, !flight.is_unsure())),
@@ -378,7 +379,7 @@ const SPREAD: Duration = Duration::from_millis(10);
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let status = self.reach.life.now();
+        let status = self.context.state.now();
         f.debug_struct("Session")
             .field("id", &self.info().id)
             .field("status", &status)

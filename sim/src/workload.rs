@@ -5,7 +5,6 @@
 mod belief;
 mod election;
 mod grant;
-mod held;
 mod kin;
 mod latch;
 mod multi;

@@ -8,11 +8,11 @@ const GROUND: &[&str] = &["chance", "mutant", "stage"];
 /// Needed everywhere, and standing on nothing but the ground.
 const BELOW: &[&str] = &["chance", "mutant", "stage", "choice", "clock", "task", "sweep"];
 /// What a store is.
-const FLOOR: &[&str] = &["name", "path", "error", "store"];
+const FLOOR: &[&str] = &["invalid_path", "name", "path", "error", "store"];
 /// Stores that wrap stores.
 const LAYER: &[&str] = &["layer"];
 /// What an application holds.
-const DOOR: &[&str] = &["client", "session", "retry", "value", "secret"];
+const DOOR: &[&str] = &["client", "session", "retry", "value"];
 /// What the recipes are made of.
 const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper"];
 
@@ -20,7 +20,9 @@ const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper"];
 const ROOMS: &[(&[&str], &[&[&str]])] = &[
     (GROUND, &[]),
     (BELOW, &[GROUND]),
-    (&["name", "path"], &[BELOW, &["name", "path"]]),
+    (&["invalid_path"], &[BELOW]),
+    (&["name"], &[BELOW, &["invalid_path"]]),
+    (&["path"], &[BELOW, &["invalid_path", "name"]]),
     (&["error"], &[BELOW, &["name", "path"]]),
     (&["store"], &[BELOW, FLOOR]),
     (LAYER, &[BELOW, FLOOR]),
@@ -135,7 +137,7 @@ fn may_import(home: &[&str], target: &[String], allowed: &[&[&str]]) -> bool {
 }
 
 /// What a module names of its crate, as paths from the crate's root, each with its place.
-fn imports(code: &str, home: &[&str]) -> Vec<(usize, Vec<String>)> {
+pub(crate) fn imports(code: &str, home: &[&str]) -> Vec<(usize, Vec<String>)> {
     let mut found = Vec::new();
     for (at, _) in word(code, "crate::") {
         found.extend(use_tree(&code[at + "crate::".len()..], &[]).0.into_iter().map(|it| (at, it)));
@@ -153,14 +155,14 @@ fn imports(code: &str, home: &[&str]) -> Vec<(usize, Vec<String>)> {
 }
 
 /// Where `needle` stands at the start of a word.
-fn word<'a>(code: &'a str, needle: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+pub(crate) fn word<'a>(code: &'a str, needle: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
     code.match_indices(needle).filter(|(at, _)| {
         !code[..*at].ends_with(|before: char| before.is_alphanumeric() || before == '_')
     })
 }
 
 /// Reads one use tree, and tells its paths and what is behind it.
-fn use_tree<'a>(code: &'a str, above: &[String]) -> (Vec<Vec<String>>, &'a str) {
+pub(crate) fn use_tree<'a>(code: &'a str, above: &[String]) -> (Vec<Vec<String>>, &'a str) {
     let code = code.trim_start();
     if let Some(mut rest) = code.strip_prefix('{') {
         let mut paths = Vec::new();

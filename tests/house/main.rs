@@ -4,7 +4,9 @@
 //! one that does not, so that a rule that has gone blind fails too, and then the whole tree.
 
 mod arrows;
+mod circles;
 mod crates;
 mod manners;
+mod names;
 mod traps;
 mod tree;

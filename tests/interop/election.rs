@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use synod::recipe::election::{Election, Leader};
-use synod::recipe::leader_latch::LeaderLatch;
-use synod::recipe::leader_selector::{LeaderSelector, Leadership, Term};
+use synod::recipe::{Election, Leader, LeaderLatch, LeaderSelector, Leadership, Term};
 use synod::{Client, Path};
 use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_local};
@@ -131,8 +129,8 @@ async fn a_latch_is_shared(kind: Kind, path: Path) {
     leads(kind, &mut theirs).await;
     let candidacy = latch.join().await.expect("reachable");
     assert!(!candidacy.is_leader(), "they lead");
-    let participants = latch.participants().await.expect("reachable");
-    let labels: Vec<_> = participants.iter().map(|one| one.label.as_ref()).collect();
+    let candidates = latch.candidates().await.expect("reachable");
+    let labels: Vec<_> = candidates.iter().map(|one| one.label.as_ref()).collect();
     assert_eq!(labels, [&b"theirs"[..], b"ours"]);
 
     leaves(kind, &mut theirs);
@@ -168,8 +166,8 @@ async fn a_selector_is_shared(kind: Kind, path: Path) {
         }
     });
     stand(&client, &path, 2).await;
-    let participants = selector.participants().await.expect("reachable");
-    let labels: Vec<_> = participants.iter().map(|one| one.label.as_ref()).collect();
+    let candidates = selector.candidates().await.expect("reachable");
+    let labels: Vec<_> = candidates.iter().map(|one| one.label.as_ref()).collect();
     assert_eq!(labels, [&b"theirs"[..], b"ours"]);
     assert!(timeout(SHORT, began.notified()).await.is_err(), "they lead");
 

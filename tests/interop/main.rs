@@ -10,10 +10,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use synod::recipe::inspect::inspect;
-use synod::recipe::mutex::{Mutex, MutexGuard};
-use synod::recipe::revocable::ask_back;
-use synod::recipe::rwlock::RwLock;
+use synod::recipe::{Mutex, MutexGuard, RwLock, ask_back, inspect};
 use synod::{Client, Path};
 use synod_conformance::limit::{limited, waits_for};
 use synod_conformance::server::etcd::Cluster;

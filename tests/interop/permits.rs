@@ -6,8 +6,7 @@
 
 use std::num::NonZeroU32;
 
-use synod::recipe::mutex::Mutex;
-use synod::recipe::semaphore::{Permit, Semaphore};
+use synod::recipe::{Mutex, Permit, Semaphore};
 use synod::{Client, Path};
 use tokio::task::spawn_local;
 

@@ -7,7 +7,7 @@ use synod_conformance::server::etcd::Flavour;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
-use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::EtcdBackend;
 use tokio::time::timeout;

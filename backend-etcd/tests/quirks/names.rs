@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use synod_core::client::{Client, ClientOptions};
 use synod_core::path::Path;
-use synod_core::recipe::inspect::inspect;
-use synod_core::recipe::mutex::{Mutex, MutexGuard};
+use synod_core::recipe::{Mutex, MutexGuard, inspect};
 use synod_core::store::SessionOptions;
 use synod_etcd::EtcdBackend;
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use synod_conformance::harness::Link;
 use synod_core::client::{Client, ClientOptions};
-use synod_core::recipe::leader_latch::LeaderLatch;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::semaphore::Semaphore;
+use synod_core::recipe::{LeaderLatch, Mutex, Semaphore};
 use synod_core::store::{
     Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Watch, Why,
 };

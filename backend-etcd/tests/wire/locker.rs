@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
-use synod_core::recipe::mutex::{Mutex as Lock, MutexGuard};
+use synod_core::recipe::{Mutex as Lock, MutexGuard};
 use synod_core::store::SessionOptions;
 use synod_etcd::EtcdBackend;
 use tokio::time::{sleep, timeout};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use synod_conformance::server::counter::Counter;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::ErrorKind;
-use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Txn, Why};
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, sleep};

@@ -9,10 +9,7 @@ use synod_conformance::harness::Link;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::verb::Verb;
 use synod_core::client::{Client, ClientOptions};
-use synod_core::recipe::election::Election;
-use synod_core::recipe::leader_latch::LeaderLatch;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::semaphore::Semaphore;
+use synod_core::recipe::{Election, LeaderLatch, Mutex, Semaphore};
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionId, SessionOptions, Txn,
 };

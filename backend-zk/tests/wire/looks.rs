@@ -1,6 +1,6 @@
 //! A look that fails says nothing of the commit ahead of it: L-OUT-1, L-OUT-4.
 
-use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::Mutex;
 use tokio::time::timeout;
 
 use crate::effects::{agrees, ticket, times};

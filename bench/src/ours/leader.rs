@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod::recipe::election::Election;
+use synod::recipe::Election;
 use synod::store::Query;
 use tokio::time::{Instant, sleep};
 

@@ -2,8 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use synod::recipe::rwlock::RwLock;
-use synod::recipe::semaphore::Semaphore;
+use synod::recipe::{RwLock, Semaphore};
 
 use super::Ours;
 use super::lock::Inside;

@@ -11,11 +11,7 @@ use serde_json::json;
 use synod::client::Client;
 use synod::error::Result as StoreResult;
 use synod::path::Path;
-use synod::recipe::Hold;
-use synod::recipe::election::Election;
-use synod::recipe::mutex::Mutex;
-use synod::recipe::rwlock::RwLock;
-use synod::recipe::semaphore::Semaphore;
+use synod::recipe::{Election, Hold, Mutex, RwLock, Semaphore};
 use tokio::time::{Instant, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use synod::path::Path;
-use synod::recipe::inspect::{Claim, Contender, inspect};
+use synod::recipe::{Claim, Contender, inspect};
 
 use crate::args::Common;
 use crate::command::connect;

@@ -11,11 +11,7 @@ use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::Hold;
-use synod_core::recipe::leader_latch::LeaderLatch;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::rwlock::RwLock;
-use synod_core::recipe::semaphore::Semaphore;
+use synod_core::recipe::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
 use synod_core::store::{Backend, Expect, SessionOptions};
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
@@ -124,46 +120,41 @@ impl Holder {
     async fn round(&self) -> Result<()> {
         let (client, path, all) = (&self.client, self.path.clone(), self.room.shares());
         match self.room {
-            Room::Mutex => {
-                let guard = Mutex::new(client, path).lock().await?;
-                self.hold(&guard, all, || guard.is_held()).await;
-                guard.release().await
-            }
+            Room::Mutex => self.stay(Mutex::new(client, path).lock().await?, all).await,
             Room::RwLock if self.chance.below(2) == 0 => {
-                let guard = RwLock::new(client, path).read().await?;
-                self.hold(&guard, 1, || guard.is_held()).await;
-                guard.release().await
+                self.stay(RwLock::new(client, path).read().await?, 1).await
             }
-            Room::RwLock => {
-                let guard = RwLock::new(client, path).write().await?;
-                self.hold(&guard, all, || guard.is_held()).await;
-                guard.release().await
-            }
+            Room::RwLock => self.stay(RwLock::new(client, path).write().await?, all).await,
             Room::Semaphore => {
                 let permits = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
                 let wanted = permits(if self.chance.below(2) == 0 { 1 } else { all });
                 let permit = Semaphore::new(client, path, permits(all)).acquire(wanted).await?;
-                self.hold(&permit, wanted.get(), || permit.is_held()).await;
-                permit.release().await
+                self.stay(permit, wanted.get()).await
             }
             Room::Latch => {
                 let candidacy = LeaderLatch::new(client, path).join().await?;
                 let lead = candidacy.leading().await?;
-                self.hold(&lead, all, || candidacy.is_leader()).await;
+                self.hold(&*lead, all, || candidacy.is_leader()).await;
                 drop(lead);
                 candidacy.close().await
             }
         }
     }
 
+    /// Holds it for a while, and gives it back.
+    async fn stay(&self, guard: impl Held, share: u32) -> Result<()> {
+        self.hold(&guard, share, || guard.is_held()).await;
+        guard.release().await
+    }
+
     /// Holds it for a while, and until a server has answered him at the end of that; asks all the time
     /// whether he does, and writes under it first and last.
-    async fn hold<K>(&self, hold: &Hold<K>, share: u32, is_held: impl Fn() -> bool) {
+    async fn hold(&self, held: &dyn Held, share: u32, is_held: impl Fn() -> bool) {
         let holding = Holding {
             room: self.room,
             path: self.path.to_string(),
             share,
-            token: hold.token().revision().get(),
+            token: held.token().revision().get(),
             asked: 0,
             since: 0,
             certain: 0,
@@ -172,7 +163,7 @@ impl Holder {
         let writes = share == self.room.shares() || !self.room.writers_are_alone();
         let over = AtomicBool::new(false);
         let working = async {
-            let refused = self.work(hold, writes).await;
+            let refused = self.work(held, writes).await;
             over.store(true, Ordering::Relaxed);
             refused
         };
@@ -188,18 +179,18 @@ impl Holder {
 
     /// Whether what he wrote in the end was refused. If that is uncertain because his session ended meanwhile, the
     /// next one tells. Who goes by what he remembers does not mind that nobody answers, and tries again.
-    async fn work<K>(&self, hold: &Hold<K>, writes: bool) -> bool {
+    async fn work(&self, held: &dyn Held, writes: bool) -> bool {
         let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
         if writes {
-            join(stay, self.write(hold)).await;
+            join(stay, self.write(held)).await;
             let tries = if self.lapse == Some(Lapse::RemembersYes) { usize::MAX } else { 2 };
-            let mut written = self.write(hold).await;
+            let mut written = self.write(held).await;
             for _ in 1..tries {
                 if written.is_some() {
                     break;
                 }
                 sleep(GLANCE).await;
-                written = self.write(hold).await;
+                written = self.write(held).await;
             }
             written == Some(false)
         } else {
@@ -245,9 +236,9 @@ impl Holder {
     }
 
     /// Writes what only who holds it may write: `Some` of whether that was done.
-    async fn write<K>(&self, hold: &Hold<K>) -> Option<bool> {
-        let token = hold.token().revision().get().to_string();
-        let write = hold.txn().set(self.data.clone(), token, Expect::Any);
+    async fn write(&self, held: &dyn Held) -> Option<bool> {
+        let token = held.token().revision().get().to_string();
+        let write = held.txn().set(self.data.clone(), token, Expect::Any);
         let written = self.client.transaction(write).await.ok()?;
         Some(written.committed().is_some())
     }

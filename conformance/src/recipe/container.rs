@@ -4,11 +4,7 @@ use futures_util::StreamExt as _;
 use synod_core::client::Client;
 use synod_core::layer::fault::Verb;
 use synod_core::path::Path;
-use synod_core::recipe::election::Election;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::rwlock::RwLock;
-use synod_core::recipe::semaphore::Semaphore;
-use synod_core::recipe::unfair::UnfairLock;
+use synod_core::recipe::{Election, Mutex, RwLock, Semaphore, UnfairLock};
 use synod_core::store::Lifetime;
 
 use crate::door::gate::Gate;

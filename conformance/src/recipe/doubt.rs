@@ -7,12 +7,7 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::path::Path;
-use synod_core::recipe::Hold;
-use synod_core::recipe::election::Election;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::revocable::ask_back;
-use synod_core::recipe::rwlock::RwLock;
-use synod_core::recipe::semaphore::Semaphore;
+use synod_core::recipe::{Election, Hold, Mutex, RwLock, Semaphore, ask_back};
 use synod_core::store::{Expect, Lifetime, Txn};
 
 use crate::door::{answer, failure};

@@ -8,17 +8,10 @@ use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::recipe::election::Election;
-use synod_core::recipe::leader_latch::LeaderLatch;
-use synod_core::recipe::leader_selector::{LeaderSelector, Term};
-use synod_core::recipe::multi::MultiLock;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::passing::PassingMutex;
-use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
-use synod_core::recipe::rwlock::RwLock;
-use synod_core::recipe::semaphore::Semaphore;
-use synod_core::recipe::unfair::UnfairLock;
-use synod_core::recipe::{Hold, Token};
+use synod_core::recipe::{
+    Election, Held, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex,
+    ReentrantMutex, RwLock, Semaphore, Term, Token, UnfairLock,
+};
 use synod_core::store::{Expect, Lifetime, Txn};
 use tokio::sync::oneshot;
 
@@ -54,23 +47,23 @@ struct Guard {
 }
 
 impl Guard {
-    fn of<K: Send + Sync + 'static>(recipe: &'static str, hold: Hold<K>) -> Self {
-        let (path, token, txns) = (hold.path().clone(), hold.token(), [hold.txn(), hold.txn()]);
+    fn of(recipe: &'static str, guard: impl Held + 'static) -> Self {
+        let (path, token, txns) = (guard.path().clone(), guard.token(), [guard.txn(), guard.txn()]);
         let end = |end| async move {
             if end == End::Back {
-                return hold.release().await;
+                return guard.release().await;
             }
-            loses(&hold).await
+            loses(&guard).await
         };
         Self { recipe, path, token, txns, end: Box::new(|how| end(how).boxed()) }
     }
 }
 
 /// What work under it comes to, which has no end of its own, once that is lost.
-async fn loses<K>(hold: &Hold<K>) -> Result<()> {
-    let stopped = hold.run(pending()).await;
-    hold.lost().await;
-    assert!(!hold.is_held(), "it is lost");
+async fn loses(held: &impl Held) -> Result<()> {
+    let stopped = held.run(pending()).await;
+    held.lost().await;
+    assert!(!held.is_held(), "it is lost");
     stopped
 }
 
@@ -81,6 +74,7 @@ async fn all(world: &World, client: &Client) -> Vec<Guard> {
     let lock = |name| RwLock::new(client, at(name)).label(LABEL);
     let semaphore = Semaphore::new(client, at("semaphore"), NonZeroU32::MIN).label(LABEL);
     let unfair = UnfairLock::new(client, at("unfair")).label(LABEL);
+    let passing = PassingMutex::new(client, at("passing"), NonZeroU32::MIN).label(LABEL);
     let election = Election::new(client, at("election"));
     let writing = answer(lock("downgraded").write().await);
     let mut all = vec![
@@ -91,9 +85,9 @@ async fn all(world: &World, client: &Client) -> Vec<Guard> {
         Guard::of("downgraded", answer(writing.downgrade().await)),
         Guard::of("semaphore", answer(semaphore.acquire(NonZeroU32::MIN).await)),
         Guard::of("unfair", answer(unfair.lock().await)),
+        Guard::of("passing", answer(passing.lock().await)),
         Guard::of("election", answer(election.campaign(LABEL).await)),
     ];
-    all.push(passing(world, client).await);
     all.push(reentrant(world, client).await);
     all.push(multi(world, client).await);
     all.push(latch(world, client).await);
@@ -101,34 +95,17 @@ async fn all(world: &World, client: &Client) -> Vec<Guard> {
     all
 }
 
-async fn passing(world: &World, client: &Client) -> Guard {
-    let mutex = PassingMutex::new(client, world.at("passing"), NonZeroU32::MIN).label(LABEL);
-    let guard = answer(mutex.lock().await);
-    let (path, token, txns) = (guard.path().clone(), guard.token(), [guard.txn(), guard.txn()]);
-    let end = |end| async move {
-        if end == End::Back {
-            return guard.release().await;
-        }
-        let stopped = guard.run(pending()).await;
-        guard.lost().await;
-        assert!(!guard.is_held(), "it is lost");
-        stopped
-    };
-    Guard { recipe: "passing", path, token, txns, end: Box::new(|how| end(how).boxed()) }
-}
-
 async fn reentrant(world: &World, client: &Client) -> Guard {
     let mutex = ReentrantMutex::new(client, world.at("reentrant")).label(LABEL);
     let me = Owner::new();
     let (outer, inner) = (answer(mutex.lock(&me).await), answer(mutex.lock(&me).await));
-    let txns = [outer.hold().txn(), inner.hold().txn()];
-    let (path, token) = (inner.hold().path().clone(), inner.hold().token());
+    let (path, token, txns) = (inner.path().clone(), inner.token(), [outer.txn(), inner.txn()]);
     let end = |end| async move {
         if end == End::Back {
             outer.release().await?;
             return inner.release().await;
         }
-        loses(inner.hold()).await.inspect_err(|_| assert!(!outer.hold().is_held()))
+        loses(&inner).await.inspect_err(|_| assert!(!outer.is_held()))
     };
     Guard { recipe: "reentrant", path, token, txns, end: Box::new(|how| end(how).boxed()) }
 }
@@ -159,7 +136,7 @@ async fn latch(world: &World, client: &Client) -> Guard {
         if end == End::Back {
             return candidacy.close().await;
         }
-        loses(&lead).await
+        loses(&*lead).await
     };
     Guard { recipe: "latch", path, token, txns, end: Box::new(|how| end(how).boxed()) }
 }
@@ -179,7 +156,7 @@ async fn selector(world: &World, client: &Client) -> Guard {
     let end = |end| async move {
         let Waiting { told, _task } = leading;
         if end == End::Lost {
-            let lost = loses(&lead).await;
+            let lost = loses(&*lead).await;
             assert_eq!(answer(told.await.expect("it does not panic")), Term::Lost);
             return lost;
         }

@@ -7,8 +7,7 @@ use futures_util::future::join_all;
 use synod_core::client::{Client, Connection};
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::Token;
-use synod_core::recipe::leader_latch::{Candidacy, Change, LeaderLatch};
+use synod_core::recipe::{Candidacy, LeaderLatch, LeadershipChange, Token};
 use synod_core::store::Expect;
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 
@@ -21,7 +20,7 @@ cases![
     "L-EL-1 L-X-7" breaks [LookIgnored] => who_joins_an_empty_election_leads_for_one_call,
     "L-EL-5 L-X-7" breaks [WatchesAgain] => who_waits_comes_to_lead_for_one_call,
     "L-EL-1 L-EL-5" breaks [PredecessorGoneIsTurn] => the_lead_goes_to_the_next_though_one_between_left,
-    "L-EL-8 L-EL-1" breaks [SortsByName] => participants_are_told_in_order_the_leader_first,
+    "L-EL-8 L-EL-1" breaks [SortsByName] => candidates_are_told_in_order_the_leader_first,
     "L-EL-4" breaks [LossUntoldToLatch] => terms_are_told_gained_and_lost_in_turn,
     "L-EL-6" breaks [CloseForgetsDraw] => who_leaves_while_he_draws_leaves_nothing,
     "L-EL-6 L-X-1" breaks [CloseForgetsDraw] => leaving_at_any_moment_leaves_nothing,
@@ -102,7 +101,7 @@ async fn the_lead_goes_to_the_next_though_one_between_left(world: World) {
     assert!(world.leads(&third, "the lead").await > led);
 }
 
-async fn participants_are_told_in_order_the_leader_first(world: World) {
+async fn candidates_are_told_in_order_the_leader_first(world: World) {
     let client = world.client().await;
     let names = ["ann", "bob", "cat", "dan", "eve"];
     let mut all = Vec::new();
@@ -111,7 +110,7 @@ async fn participants_are_told_in_order_the_leader_first(world: World) {
         all.push(joined(&world, &client, name).await);
     }
 
-    let told = answer(latch(&world, &client).participants().await);
+    let told = answer(latch(&world, &client).candidates().await);
 
     let labels: Vec<_> = told.iter().map(|one| String::from_utf8_lossy(&one.label)).collect();
     assert_eq!(labels, names);
@@ -132,8 +131,8 @@ async fn terms_are_told_gained_and_lost_in_turn(world: World) {
         let mut told = Vec::new();
         while let Some(change) = changes.next().await {
             told.push(match change {
-                Change::Gained(lead) => (true, lead.token()),
-                Change::Lost(token) => (false, token),
+                LeadershipChange::Gained(lead) => (true, lead.token()),
+                LeadershipChange::Lost(token) => (false, token),
                 other => panic!("{other:?}"),
             });
         }
@@ -236,8 +235,8 @@ async fn a_failure_is_told_and_he_stands_again(world: World) {
     loop {
         let change = world.in_time("what happens", changes.next()).await;
         match change.expect("she stands on") {
-            Change::Gained(lead) if lead.token() > first => break,
-            Change::Failed(error) => {
+            LeadershipChange::Gained(lead) if lead.token() > first => break,
+            LeadershipChange::Failed(error) => {
                 assert_eq!(error.kind(), ErrorKind::Denied);
                 failures += 1;
             }

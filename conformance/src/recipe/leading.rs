@@ -1,6 +1,6 @@
 //! The end of the lead: of sessions that are lost or in doubt, and of what is removed from outside.
 
-use synod_core::recipe::leader_latch::Candidacy;
+use synod_core::recipe::Candidacy;
 use synod_core::store::{Expect, Lifetime, Query};
 use tokio::time::timeout;
 

@@ -2,8 +2,7 @@
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::recipe::Token;
-use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::{Mutex, Token};
 use synod_core::store::{Expect, Lifetime};
 use tokio::time::{sleep, timeout};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use synod_core::chance::Chance;
 use synod_core::client::Client;
 use synod_core::layer::fault::Verb;
-use synod_core::recipe::mutex::{Mutex, MutexGuard};
+use synod_core::recipe::{Mutex, MutexGuard};
 use synod_core::store::{Expect, Lifetime};
 use synod_core::sweep::stop_at;
 use tokio::sync::Semaphore;

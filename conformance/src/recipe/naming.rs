@@ -3,7 +3,7 @@
 
 use synod_core::client::Client;
 use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime};
 
 use crate::door::answer;

@@ -7,9 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::layer::fault::Verb;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::passing::PassingMutex;
-use synod_core::recipe::unfair::UnfairLock;
+use synod_core::recipe::{Mutex, PassingMutex, UnfairLock};
 use synod_core::store::{Expect, Lifetime};
 use synod_core::sweep::{cancel_at_every_await, stop_at};
 use tokio::sync::Semaphore;
@@ -27,6 +25,7 @@ cases![
     "L-MX-7" breaks [PassesForEver] => who_waits_elsewhere_has_his_turn,
     "L-MX-5" breaks [PassesFenced] => a_guard_that_made_a_transaction_is_not_passed_on,
     "L-MX-9 L-MX-7" breaks [PassedForgotten] => what_was_passed_on_to_nobody_is_given_back,
+    "L-MX-12 L-X-7 L-MX-9" breaks [TriesByDrawing] => a_try_at_a_lock_that_is_passed_on_never_waits,
 ];
 
 fn passing(world: &World, client: &Client, most: u32) -> PassingMutex {
@@ -202,4 +201,34 @@ async fn what_was_passed_on_to_nobody_is_given_back(world: World) {
 
     let theirs = Mutex::new(&bob, world.at("lock"));
     let _guard = answer(world.in_time("the lock that nobody has", theirs.lock()).await);
+}
+
+async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {
+    let (gate, ann) = (world.gate(), world.client().await);
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let (theirs, mutex) = (Mutex::new(&ann, world.at("lock")), passing(&world, &bob, 3));
+    let held = answer(theirs.lock().await);
+
+    assert!(answer(mutex.try_lock().await).is_none(), "ann has it");
+    assert_eq!(counts(), [0, 1, 0], "commits, reads, observes");
+    assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
+
+    answer(held.release().await);
+    let first = answer(mutex.try_lock().await).expect("nobody has it");
+    assert_eq!(counts(), [1, 2, 0], "commits, reads, observes");
+    let next = mutex.clone();
+    let mut waits = Waiting::new(async move { next.lock().await });
+    waits.waits_for(world.brief(), "another task has it").await;
+    assert!(answer(mutex.try_lock().await).is_none(), "another task has it");
+    assert_eq!(counts(), [1, 2, 0], "the store is not asked");
+
+    // What was got by trying is passed on like any other, and a try does not come before a task that waits.
+    let token = first.token();
+    answer(first.release().await);
+    let second = waits.gets(&world, "the lock").await;
+    assert!(second.token() > token, "{} after {token}", second.token());
+    assert!(answer(mutex.try_lock().await).is_none(), "another task has it");
+    answer(second.release().await);
+    world.left_alone(&ann, &world.at("lock")).await;
 }

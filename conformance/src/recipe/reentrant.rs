@@ -2,9 +2,8 @@
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
-use synod_core::recipe::revocable::ask_back;
+use synod_core::layer::fault::Verb;
+use synod_core::recipe::{Mutex, Owner, ReentrantMutex, ask_back};
 
 use crate::door::{answer, failure};
 use crate::recipe::{Waiting, line};
@@ -14,6 +13,7 @@ cases![
     "L-MX-13 L-MX-1" breaks [OwnersMixedUp] => an_owner_enters_again_and_others_wait,
     "L-MX-13 L-MX-2" needs [Expiry] breaks [ReentersLost] => who_lost_the_lock_does_not_enter_again,
     "L-MX-13 L-X-1" breaks [DroppedTicketStays] => two_who_show_one_owner_enter_together,
+    "L-MX-13 L-X-7 L-MX-9" breaks [OwnersMixedUp] => an_owner_tries_and_enters_again_and_others_do_not,
     "L-MX-7" breaks [QuestionUnheard] => who_is_asked_for_a_lock_learns_of_it_and_decides,
 ];
 
@@ -87,6 +87,35 @@ async fn two_who_show_one_owner_enter_together(world: World) {
     assert_eq!((first.count(), first.hold().token()), (2, second.hold().token()));
     drop((first, second));
     world.left_alone(&bob, &world.at("lock")).await;
+}
+
+async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
+    let (gate, ann) = (world.gate(), world.client().await);
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
+    let (theirs, mutex) =
+        (Mutex::new(&ann, world.at("lock")), ReentrantMutex::new(&bob, world.at("lock")));
+    let (me, you) = (Owner::new(), Owner::new());
+    let held = answer(theirs.lock().await);
+
+    assert!(answer(mutex.try_lock(&me).await).is_none(), "ann has it");
+    assert_eq!(counts(), [0, 1, 0], "commits, reads, observes");
+    assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
+
+    answer(held.release().await);
+    let outer = answer(mutex.try_lock(&me).await).expect("nobody has it");
+    let before = counts();
+    let inner = answer(mutex.try_lock(&me).await).expect("this owner has it");
+    assert_eq!((inner.count(), inner.hold().token()), (2, outer.hold().token()));
+    assert_eq!(counts(), before, "the store is not asked");
+    assert!(answer(mutex.try_lock(&you).await).is_none(), "another owner has it");
+    answer(outer.release().await);
+    assert!(answer(mutex.try_lock(&you).await).is_none(), "another owner has it once more");
+    answer(inner.release().await);
+
+    let guard = answer(mutex.try_lock(&you).await).expect("nobody has it");
+    answer(guard.release().await);
+    world.left_alone(&ann, &world.at("lock")).await;
 }
 
 async fn who_is_asked_for_a_lock_learns_of_it_and_decides(world: World) {

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Decisions in the order in which they are asked for. Clones are the same tape.
 #[derive(Clone, Debug)]
-pub struct Tape(Arc<Mutex<State>>);
+pub struct Tape(Arc<Mutex<Progress>>);
 
 #[derive(Debug)]
-struct State {
+struct Progress {
     /// What was decided, of how many ways.
     steps: Vec<(usize, usize)>,
     at: usize,
@@ -31,7 +31,7 @@ impl Tape {
     }
 
     fn of(most: usize, bytes: Option<Vec<u8>>) -> Self {
-        let state = State { steps: Vec::new(), at: 0, fired: 0, most, bytes };
+        let state = Progress { steps: Vec::new(), at: 0, fired: 0, most, bytes };
         Self(Arc::new(Mutex::new(state)))
     }
 
@@ -73,12 +73,12 @@ impl Tape {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Progress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl Progress {
     fn next(&mut self, of: usize) -> usize {
         if of < 2 {
             return 0;

@@ -2,22 +2,22 @@ use super::*;
 
 /// Where something can happen in these tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Site(u64);
+struct Crossing(u64);
 
-impl Place for Site {
+impl Place for Crossing {
     fn number(self) -> u64 {
         self.0
     }
 }
 
-fn spots() -> impl Iterator<Item = Spot<Site>> {
+fn spots() -> impl Iterator<Item = Spot<Crossing>> {
     let actor = |number| (1..=500).map(move |n| (Actor(number), n));
     (0..2).flat_map(actor).flat_map(|(actor, n)| {
-        [0, 1, 2, 3, 4, 5, 6, 7].map(Site).map(|site| Spot { site, actor, n })
+        [0, 1, 2, 3, 4, 5, 6, 7].map(Crossing).map(|site| Spot { site, actor, n })
     })
 }
 
-fn fired(choice: &Choice<Site>, permille: u32) -> Vec<Spot<Site>> {
+fn fired(choice: &Choice<Crossing>, permille: u32) -> Vec<Spot<Crossing>> {
     spots().filter(|spot| choice.fires(*spot, permille)).collect()
 }
 
@@ -26,8 +26,8 @@ fn a_seed_repeats_itself_whatever_is_asked_in_between() {
     let all = fired(&Choice::seeded(7), 100);
     assert_eq!(fired(&Choice::seeded(7), 100), all);
     assert_ne!(fired(&Choice::seeded(8), 100), all);
-    let backwards: Vec<Spot<Site>> = spots().collect();
-    let mut again: Vec<Spot<Site>> =
+    let backwards: Vec<Spot<Crossing>> = spots().collect();
+    let mut again: Vec<Spot<Crossing>> =
         backwards.into_iter().rev().filter(|spot| Choice::seeded(7).fires(*spot, 100)).collect();
     again.reverse();
     assert_eq!(again, all);
@@ -41,7 +41,7 @@ fn rates_are_kept_and_a_higher_rate_only_adds() {
     assert!(low.iter().all(|spot| high.contains(spot)));
     assert_eq!(fired(&choice, 1_000).len(), 8_000);
     assert_eq!(fired(&choice, 0).len(), 0);
-    assert_eq!(fired(&Choice::<Site>::never(), 1_000).len(), 0);
+    assert_eq!(fired(&Choice::<Crossing>::never(), 1_000).len(), 0);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn sizes_are_more_than_nothing_and_seldom_large() {
     assert!((400..1_000).contains(&large), "{large} of 8000 above one half");
     let spot = spots().next().expect("many");
     assert_eq!(choice.size(spot, 0), 1);
-    assert_eq!(Choice::<Site>::never().size(spot, 7), 7);
+    assert_eq!(Choice::<Crossing>::never().size(spot, 7), 7);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn enumeration_takes_every_path_once() {
     let mut paths = Vec::new();
     loop {
         let choice = Choice::taped(tape.clone());
-        let spot = |n| Spot { site: Site(0), actor: Actor(0), n };
+        let spot = |n| Spot { site: Crossing(0), actor: Actor(0), n };
         let fires = [1, 2].map(|n| choice.fires(spot(n), 1));
         let picks = choice.pick(spot(3), 3);
         paths.push((fires, picks));
@@ -93,7 +93,7 @@ fn enumeration_takes_every_path_once() {
 #[test]
 fn bytes_decide_until_there_are_none() {
     let choice = Choice::taped(Tape::bytes([255, 0, 1]));
-    let spot = Spot { site: Site(0), actor: Actor(0), n: 1 };
+    let spot = Spot { site: Crossing(0), actor: Actor(0), n: 1 };
     assert!(choice.fires(spot, 1));
     assert!(!choice.fires(spot, 1));
     assert_eq!(choice.pick(spot, 7), 1);

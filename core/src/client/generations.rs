@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::Session;
-use crate::session::life::Turn;
+use crate::session::session_state::StatusKind;
 
 /// How a client stands with its store.
 ///
@@ -36,12 +36,12 @@ pub enum Connection {
 impl Connection {
     /// What comes after this when a session is heard of that is in that state; nothing if that is
     /// no news. Pure.
-    pub(super) fn then(self, session: Turn) -> Option<Self> {
+    pub(super) fn then(self, session: StatusKind) -> Option<Self> {
         match (self, session) {
-            (Self::Closed, _) | (Self::Connected | Self::Reconnected, Turn::Live) => None,
-            (_, Turn::Live) => Some(Self::Reconnected),
-            (_, Turn::Suspended) => Some(Self::Suspended),
-            (_, Turn::Lost) => Some(Self::Lost),
+            (Self::Closed, _) | (Self::Connected | Self::Reconnected, StatusKind::Live) => None,
+            (_, StatusKind::Live) => Some(Self::Reconnected),
+            (_, StatusKind::Suspended) => Some(Self::Suspended),
+            (_, StatusKind::Lost) => Some(Self::Lost),
         }
         .filter(|next| *next != self)
     }
@@ -83,7 +83,7 @@ impl Generations {
     }
 
     /// Tells how the current session stands.
-    pub(super) fn tell(&self, session: Turn) {
+    pub(super) fn tell(&self, session: StatusKind) {
         self.state.send_if_modified(|state| match state.then(session) {
             Some(next) => {
                 *state = next;
@@ -96,7 +96,7 @@ impl Generations {
     pub(super) fn between(&self) {
         self.set(Current::Between(None));
         if !mutant::is(Mutant::LossUntold) {
-            self.tell(Turn::Lost);
+            self.tell(StatusKind::Lost);
         }
     }
 
@@ -124,7 +124,7 @@ impl Generations {
 
     pub(super) fn next(&self, session: Session) {
         self.set(Current::Live(session));
-        self.tell(Turn::Live);
+        self.tell(StatusKind::Live);
     }
 
     /// From now on there is no session, for that reason.
@@ -222,19 +222,19 @@ mod tests {
     fn lost_comes_before_reconnected_and_closed_is_final() {
         use Connection::{Closed, Connected, Denied, Lost, Reconnected, Suspended};
         let table = [
-            (Connected, Turn::Live, None),
-            (Connected, Turn::Suspended, Some(Suspended)),
-            (Connected, Turn::Lost, Some(Lost)),
-            (Suspended, Turn::Live, Some(Reconnected)),
-            (Suspended, Turn::Suspended, None),
-            (Suspended, Turn::Lost, Some(Lost)),
-            (Lost, Turn::Lost, None),
-            (Lost, Turn::Live, Some(Reconnected)),
-            (Denied, Turn::Live, Some(Reconnected)),
-            (Reconnected, Turn::Live, None),
-            (Reconnected, Turn::Suspended, Some(Suspended)),
-            (Closed, Turn::Live, None),
-            (Closed, Turn::Lost, None),
+            (Connected, StatusKind::Live, None),
+            (Connected, StatusKind::Suspended, Some(Suspended)),
+            (Connected, StatusKind::Lost, Some(Lost)),
+            (Suspended, StatusKind::Live, Some(Reconnected)),
+            (Suspended, StatusKind::Suspended, None),
+            (Suspended, StatusKind::Lost, Some(Lost)),
+            (Lost, StatusKind::Lost, None),
+            (Lost, StatusKind::Live, Some(Reconnected)),
+            (Denied, StatusKind::Live, Some(Reconnected)),
+            (Reconnected, StatusKind::Live, None),
+            (Reconnected, StatusKind::Suspended, Some(Suspended)),
+            (Closed, StatusKind::Live, None),
+            (Closed, StatusKind::Lost, None),
         ];
         for (state, session, next) in table {
             assert_eq!(state.then(session), next, "{state:?} and {session:?}");

@@ -14,9 +14,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::retry::Delays;
 use crate::session::Session;
+use crate::session::call_context::Tuning;
 use crate::session::deadline::Deadline;
-use crate::session::life::{Life, Turn};
-use crate::session::reach::Tuning;
+use crate::session::session_state::{SessionState, StatusKind};
 use crate::store::Backend;
 
 /// Asks the keeper to close the client. When nobody can ask any more, it does so too.
@@ -129,7 +129,7 @@ impl Keeper {
                 return;
             }
             self.generations.between();
-            let (ttl, last) = (session.info().ttl, session.life().clone());
+            let (ttl, last) = (session.info().ttl, session.state().clone());
             drop(session);
             // Sessions that die young are not opened in a storm.
             let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
@@ -164,12 +164,12 @@ impl Keeper {
     /// Tells how the session stands until it is lost; or whether closing was asked for, or nobody
     /// can ask any more.
     async fn until_lost(&mut self, session: &Session) -> Option<bool> {
-        let mut seen = Turn::Live;
+        let mut seen = StatusKind::Live;
         loop {
-            let turned = session.life().turned(seen);
+            let turned = session.state().turned(seen);
             match select(pin!(self.close.recv()), pin!(turned)).await {
                 Either::Left((asked, _)) => return Some(asked.is_some()),
-                Either::Right((Turn::Lost, _)) => return None,
+                Either::Right((StatusKind::Lost, _)) => return None,
                 Either::Right((turn, _)) => {
                     seen = turn;
                     self.generations.tell(turn);
@@ -180,7 +180,7 @@ impl Keeper {
 
     /// There is no session, and there will be no other. That the last one was lost on this side does not say that
     /// its nodes are gone: its own close does.
-    async fn end_between(&self, why: &Arc<Error>, last: &Life) {
+    async fn end_between(&self, why: &Arc<Error>, last: &SessionState) {
         self.generations.end(why);
         let cleanly = mutant::is(Mutant::LossIsEnd) || last.closed().await;
         self.generations.ended(why, cleanly);

@@ -14,7 +14,7 @@ use crate::client::generations::Generations;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::session::reach::Tuning;
+use crate::session::call_context::Tuning;
 use crate::store::{End, Event, Loss, Query, Watch};
 
 /// What is told of the things that a client observes: a stream that ends with [`Event::Ended`].

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Two clocks read around each other, in nanoseconds since a start of their own.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct ClockReading {
     awake_before: i128,
     always: i128,
     awake_after: i128,
@@ -41,13 +41,13 @@ impl Ahead {
         Self { start: OnceLock::new(), most: AtomicU64::new(0) }
     }
 
-    fn look(&self, reading: Reading, again: impl Fn() -> Option<Reading>) -> Duration {
+    fn look(&self, reading: ClockReading, again: impl Fn() -> Option<ClockReading>) -> Duration {
         /// An interruption in each of so many readings is not expected.
         const READINGS: usize = 8;
 
         let start = *self.start.get_or_init(|| {
             let more = (1..READINGS).filter_map(|_| again());
-            let bound = |reading: Reading| reading.always - reading.awake_before;
+            let bound = |reading: ClockReading| reading.always - reading.awake_before;
             more.fold(bound(reading), |least, reading| least.min(bound(reading)))
         });
         let least = u64::try_from(reading.always - reading.awake_after - start).unwrap_or(0);
@@ -59,14 +59,14 @@ impl Ahead {
 mod system {
     use rustix::time::{ClockId, Timespec, clock_gettime};
 
-    use super::Reading;
+    use super::ClockReading;
 
     #[expect(clippy::unnecessary_wraps, reason = "other systems may have one clock only")]
-    pub(super) fn read() -> Option<Reading> {
+    pub(super) fn read() -> Option<ClockReading> {
         let awake_before = nanos(clock_gettime(ClockId::Monotonic));
         let always = nanos(clock_gettime(ClockId::Boottime));
         let awake_after = nanos(clock_gettime(ClockId::Monotonic));
-        Some(Reading { awake_before, always, awake_after })
+        Some(ClockReading { awake_before, always, awake_after })
     }
 
     fn nanos(time: Timespec) -> i128 {
@@ -83,9 +83,9 @@ mod system {
 
     use rustix::time::{ClockId, clock_gettime};
 
-    use super::Reading;
+    use super::ClockReading;
 
-    pub(super) fn read() -> Option<Reading> {
+    pub(super) fn read() -> Option<ClockReading> {
         static START: OnceLock<Instant> = OnceLock::new();
 
         let start = *START.get_or_init(Instant::now);
@@ -93,15 +93,15 @@ mod system {
         let awake_before = awake()?;
         let always = clock_gettime(ClockId::Monotonic);
         let always = i128::from(always.tv_sec) * 1_000_000_000 + i128::from(always.tv_nsec);
-        Some(Reading { awake_before, always, awake_after: awake()? })
+        Some(ClockReading { awake_before, always, awake_after: awake()? })
     }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 mod system {
-    use super::Reading;
+    use super::ClockReading;
 
-    pub(super) fn read() -> Option<Reading> {
+    pub(super) fn read() -> Option<ClockReading> {
         None
     }
 }
@@ -110,8 +110,8 @@ mod system {
 mod tests {
     use super::*;
 
-    fn reading(awake_before: i128, always: i128, awake_after: i128) -> Reading {
-        Reading { awake_before, always, awake_after }
+    fn reading(awake_before: i128, always: i128, awake_after: i128) -> ClockReading {
+        ClockReading { awake_before, always, awake_after }
     }
 
     #[test]

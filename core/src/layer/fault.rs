@@ -254,17 +254,17 @@ struct Late {
 }
 
 /// What a late write waits for. It has happened when this is dropped.
-struct Turn {
+struct LateTurn {
     hurry: Arc<Notify>,
     _happening: watch::Sender<()>,
 }
 
 impl LateWrites {
-    fn add(&self) -> Turn {
+    fn add(&self) -> LateTurn {
         let (hurry, (happening, happened)) = (Arc::new(Notify::new()), watch::channel(()));
         let mut writes = self.pending();
         writes.push(Late { hurry: hurry.clone(), happened });
-        Turn { hurry, _happening: happening }
+        LateTurn { hurry, _happening: happening }
     }
 
     /// Lets all of them happen now, if what follows must show what ever will: who did not see his
@@ -298,7 +298,7 @@ impl LateWrites {
     }
 }
 
-impl Turn {
+impl LateTurn {
     async fn after(&self, lateness: Duration) {
         let _first = select(pin!(sleep(lateness)), pin!(self.hurry.notified())).await;
     }

@@ -99,7 +99,7 @@ impl Default for Faults {
 /// What goes wrong, and a log of what did. Clones are the same plan, so one can be shared by all
 /// the stores of a test.
 #[derive(Clone, Debug)]
-pub struct Plan(Arc<Shared>);
+pub struct Plan(Arc<PlanFaults>);
 
 /// A fault that fired.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,14 +116,14 @@ pub struct Fired {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PlanFaults {
     faults: Faults,
     choice: Choice,
-    state: Mutex<State>,
+    state: Mutex<PlanState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PlanState {
     uses: BTreeMap<(Site, Actor), u64>,
     cues: Vec<Cue>,
     log: Vec<Fired>,
@@ -132,7 +132,7 @@ struct State {
 impl Plan {
     /// What goes wrong by chance.
     pub fn new(faults: Faults, choice: Choice) -> Self {
-        Self(Arc::new(Shared { faults, choice, state: Mutex::default() }))
+        Self(Arc::new(PlanFaults { faults, choice, state: Mutex::default() }))
     }
 
     /// Only what the script says.
@@ -158,7 +158,7 @@ impl Plan {
         self.lock().cues.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PlanState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,8 +188,8 @@ impl Plan {
         }
     }
 
-    fn ask(&self, state: &mut State, site: Site, actor: Actor, cues: &[Cue]) -> Option<Hit> {
-        let Shared { faults, choice, .. } = &*self.0;
+    fn ask(&self, state: &mut PlanState, site: Site, actor: Actor, cues: &[Cue]) -> Option<Hit> {
+        let PlanFaults { faults, choice, .. } = &*self.0;
         let n = state.uses.entry((site, actor)).or_default();
         *n += 1;
         let spot = Spot { site, actor, n: *n };
@@ -204,7 +204,7 @@ impl Plan {
     }
 }
 
-impl State {
+impl PlanState {
     /// Takes the cues out of the script that wait for this call.
     fn cued(&mut self, actor: Actor, call: &Asked<'_>) -> Vec<Cue> {
         self.cues.extract_if(.., |cue| cue.meets(actor, call)).collect()

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use tracing::Span;
@@ -10,7 +11,7 @@ use tracing::field::{Empty, debug};
 use crate::clock::{self, Instant};
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::meter;
-use crate::line::stub::Stub;
+use crate::line::ticket_node::TicketNode;
 use crate::line::token::Token;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -26,10 +27,14 @@ use crate::store::Txn;
 /// `K` is what a recipe keeps beside.
 #[must_use = "what is held is given back when this is dropped"]
 pub struct Hold<K = ()> {
-    pub(crate) stub: Stub,
+    pub(crate) node: TicketNode,
     pub(crate) kind: K,
     stay: Stay,
 }
+
+/// The lead of an election, while it is held: to look at, for guarded transactions, for its token. It ends with the
+/// candidacy or the work that it belongs to, however many clones there are.
+pub type Leadership = Arc<Hold>;
 
 /// For how long something is held, which is told when it is not any more.
 struct Stay {
@@ -39,8 +44,8 @@ struct Stay {
 }
 
 impl Stay {
-    fn of(stub: &Stub, recipe: &'static str) -> Self {
-        let (path, token) = (stub.path(), stub.token());
+    fn of(node: &TicketNode, recipe: &'static str) -> Self {
+        let (path, token) = (node.path(), node.token());
         let span = tracing::debug_span!("holding", recipe, %path, %token, held = Empty);
         Self { recipe, since: clock::now(), span }
     }
@@ -55,47 +60,47 @@ impl Drop for Stay {
 }
 
 impl<K> Hold<K> {
-    pub(crate) fn new(stub: Stub, recipe: &'static str, kind: K) -> Self {
-        let stay = Stay::of(&stub, recipe);
-        Self { stub, kind, stay }
+    pub(crate) fn new(node: TicketNode, recipe: &'static str, kind: K) -> Self {
+        let stay = Stay::of(&node, recipe);
+        Self { node, kind, stay }
     }
 
     /// The same, held as something else.
     pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
-        let Self { stub, kind: before, stay } = self;
-        Hold { stub, kind: kind(before), stay }
+        let Self { node, kind: before, stay } = self;
+        Hold { node, kind: kind(before), stay }
     }
 
     /// The same, in other hands of this process.
     pub(crate) fn passed_on(mut self) -> Self {
         if !mutant::is(Mutant::TurnUncounted) {
-            self.stub.pass_on();
+            self.node.pass_on();
         }
-        self.stay = Stay::of(&self.stub, self.stay.recipe);
+        self.stay = Stay::of(&self.node, self.stay.recipe);
         self
     }
 
     /// The number to give to systems outside. Larger for whoever holds it later.
     pub fn token(&self) -> Token {
-        self.stub.token()
+        self.node.token()
     }
 
     /// The node that stands for it.
     pub fn path(&self) -> &Path {
-        self.stub.told_path()
+        self.node.told_path()
     }
 
     /// [`Hold::path`] for who only looks on, and neither keeps it nor sends anything by it: a later ticket may
     /// have it, too.
     #[doc(hidden)]
     pub fn seen_path(&self) -> &Path {
-        self.stub.path()
+        self.node.path()
     }
 
     /// Whether it is certainly held at this moment. False as soon as nobody can know, before anybody is
     /// told. That somebody removed its node is heard only while [`Hold::lost`] or [`Hold::run`] is waited for.
     pub fn is_held(&self) -> bool {
-        self.stub.session().is_certain() && !self.stub.is_gone()
+        self.node.session().is_certain() && !self.node.is_gone()
     }
 
     /// Waits until it is lost: its session is, or somebody removed its node. Of the latter it may hear only
@@ -105,7 +110,7 @@ impl<K> Hold<K> {
     ///
     /// Cancel safe: it only watches.
     pub async fn lost(&self) {
-        self.stub.lost().await;
+        self.node.lost().await;
     }
 
     /// A transaction that happens only while this is held, whatever the clocks do: it begins with the
@@ -117,7 +122,7 @@ impl<K> Hold<K> {
     /// # use synod_core::client::Client;
     /// # use synod_core::error::Result;
     /// # use synod_core::path::Path;
-    /// use synod_core::recipe::mutex::Mutex;
+    /// use synod_core::recipe::Mutex;
     /// use synod_core::store::Expect;
     ///
     /// # async fn example(client: Client, data: Path) -> Result<()> {
@@ -129,7 +134,7 @@ impl<K> Hold<K> {
     /// # }
     /// ```
     pub fn txn(&self) -> Txn {
-        self.stub.check(Txn::new())
+        self.node.check(Txn::new())
     }
 
     /// Does something while it is held: `work` is dropped when it is lost.
@@ -145,7 +150,7 @@ impl<K> Hold<K> {
         match select(pin!(work), pin!(self.lost())).await {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under a lock")
-                .at(self.stub.path())
+                .at(self.node.path())
                 .because("it was lost; what was done under it was stopped")),
         }
     }
@@ -167,15 +172,15 @@ impl<K> Hold<K> {
 
     /// [`Hold::release`] of what others look at, too: from now on it is not held, whoever asks.
     pub(crate) async fn give_back(&self) -> Result<()> {
-        if self.stub.is_gone() {
-            return Err(self.stub.was_lost());
+        if self.node.is_gone() {
+            return Err(self.node.was_lost());
         }
-        self.stub.remove().await
+        self.node.remove().await
     }
 
     /// Gives it back in the background, whoever still looks at it.
     pub(crate) fn give_up(&self) {
-        self.stub.give_up();
+        self.node.give_up();
     }
 }
 
@@ -183,7 +188,7 @@ impl<K> fmt::Debug for Hold<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hold")
             .field("recipe", &self.stay.recipe)
-            .field("path", self.stub.path())
+            .field("path", self.node.path())
             .field("token", &self.token())
             .field("held", &self.is_held())
             .finish_non_exhaustive()

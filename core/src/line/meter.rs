@@ -26,9 +26,9 @@ mod tests {
 
     /// The histograms that something was told to, with their recipes.
     #[derive(Clone, Default)]
-    struct Names(Arc<Mutex<BTreeSet<String>>>);
+    struct Recorded(Arc<Mutex<BTreeSet<String>>>);
 
-    impl Recorder for Names {
+    impl Recorder for Recorded {
         fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
         fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_recorder_sees_what_the_recipes_promise() {
-        let names = Names::default();
+        let names = Recorded::default();
         metrics::with_local_recorder(&names, || {
             called("mutex", Duration::from_secs(1), 2);
             held("mutex", Duration::from_secs(3));

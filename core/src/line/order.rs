@@ -15,7 +15,7 @@
 //! What has none of these names stands in no line: it is ignored.
 
 use crate::clock;
-use crate::line::since;
+use crate::line::ticket_name;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Node, Query, Revision, Sequence, SessionId, View};
@@ -32,10 +32,10 @@ pub enum Claim {
     Permits(u32),
 }
 
-/// How much there is to give.
+/// How much a line grants at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// Room for one, or for all who share.
+pub(crate) enum Capacity {
+    /// One contender, or all that share.
     One,
     /// So many permits.
     Permits(u32),
@@ -58,7 +58,7 @@ pub(crate) enum Turn {
 
 /// A ticket in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct Entry {
     pub(crate) path: Path,
     pub(crate) claim: Claim,
     pub(crate) created: Option<Revision>,
@@ -71,13 +71,17 @@ pub(crate) struct Standing {
 /// The tickets of a view, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue {
-    standing: Vec<Standing>,
+    entries: Vec<Entry>,
     /// How many permits there are, if a node says so.
     posted: Option<u32>,
 }
 
 /// What the name of the node starts with that says how many permits there are.
 pub(crate) const POSTED: &str = "limit-";
+
+/// What a writer writes to its ticket, in front of its label, when it goes on reading. A ticket that holds this since
+/// it was created still wants to write.
+pub(crate) const SHARES: &[u8] = b"__READ__";
 
 const MARKS: &[(&str, Claim)] = &[
     ("lock-", Claim::Alone),
@@ -97,46 +101,46 @@ impl Claim {
 
 impl Queue {
     pub(crate) fn of(view: &View) -> Self {
-        let mut standing: Vec<Standing> = view.nodes.iter().filter_map(Standing::of).collect();
+        let mut entries: Vec<Entry> = view.nodes.iter().filter_map(Entry::of).collect();
         if mutant::is(Mutant::SortsByName) {
-            standing.sort_by(|a, b| a.path.cmp(&b.path));
+            entries.sort_by(|a, b| a.path.cmp(&b.path));
         } else {
-            standing.sort_by_key(|one| one.order);
+            entries.sort_by_key(|one| one.order);
         }
         if mutant::is(Mutant::OldDatesIgnored) {
-            standing.retain(|one| !since::seems_left_over(one.path.name(), clock::date()));
+            entries.retain(|one| !ticket_name::seems_left_over(one.path.name(), clock::date()));
         }
         let limits = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
         // Of two, which cannot be, the one that harms less.
         let posted = limits.filter_map(|limit| limit.parse().ok()).min();
-        Self { standing, posted }
+        Self { entries, posted }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.standing.is_empty()
+        self.entries.is_empty()
     }
 
-    pub(crate) fn standing(&self) -> &[Standing] {
-        &self.standing
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
     }
 
     /// How many permits there are.
-    pub(crate) fn permits(&self, room: Room) -> Option<u32> {
-        match room {
-            Room::One => None,
-            Room::Permits(permits) => Some(permits),
-            Room::Posted => Some(self.posted.unwrap_or(0)),
+    pub(crate) fn permits(&self, capacity: Capacity) -> Option<u32> {
+        match capacity {
+            Capacity::One => None,
+            Capacity::Permits(permits) => Some(permits),
+            Capacity::Posted => Some(self.posted.unwrap_or(0)),
         }
     }
 
     /// Whose turn it is for somebody who came now.
-    pub(crate) fn turn_behind(&self, claim: Claim, room: Room) -> Turn {
-        self.turn_of(&self.standing, claim, room)
+    pub(crate) fn turn_behind(&self, claim: Claim, capacity: Capacity) -> Turn {
+        self.turn_of(&self.entries, claim, capacity)
     }
 
     /// These have given up to be alone.
     pub(crate) fn sharing(mut self, paths: &[Path]) -> Self {
-        for one in self.standing.iter_mut().filter(|one| paths.contains(&one.path)) {
+        for one in self.entries.iter_mut().filter(|one| paths.contains(&one.path)) {
             one.claim = Claim::Shared;
         }
         self
@@ -145,37 +149,37 @@ impl Queue {
     /// None of these is a ticket.
     pub(crate) fn without(mut self, paths: &[Path]) -> Self {
         if !paths.is_empty() {
-            self.standing.retain(|one| !paths.contains(&one.path));
+            self.entries.retain(|one| !paths.contains(&one.path));
         }
         self
     }
 
     /// Whether any of the tickets may be a container: a listing of names does not always say.
     pub(crate) fn is_unsure(&self) -> bool {
-        self.standing.iter().any(|one| one.created.is_none())
+        self.entries.iter().any(|one| one.created.is_none())
     }
 
     /// Whether any of those has a name of another kind than this library gives. To look at the others, too, would cost
     /// a request for each lock that is held.
     pub(crate) fn has_suspects(&self) -> bool {
-        self.standing.iter().any(Standing::is_suspect)
+        self.entries.iter().any(Entry::is_suspect)
     }
 
     /// At this path only what stands in this place: something else may have been made there since.
     pub(crate) fn placed(mut self, path: &Path, place: Sequence) -> Self {
-        self.standing.retain(|one| one.path != *path || one.order == place);
+        self.entries.retain(|one| one.path != *path || one.order == place);
         self
     }
 
     /// Whether somebody came after this one.
     pub(crate) fn goes_on_behind(&self, me: &Path) -> bool {
-        self.standing.last().is_some_and(|last| last.path != *me)
+        self.entries.last().is_some_and(|last| last.path != *me)
     }
 
     /// Whose turn it is for somebody behind all those `ahead`.
-    fn turn_of(&self, ahead: &[Standing], claim: Claim, room: Room) -> Turn {
-        let Some(permits) = self.permits(room) else {
-            let shares = |other: &&Standing| claim == Claim::Shared && other.claim == claim;
+    fn turn_of(&self, ahead: &[Entry], claim: Claim, capacity: Capacity) -> Turn {
+        let Some(permits) = self.permits(capacity) else {
+            let shares = |other: &&Entry| claim == Claim::Shared && other.claim == claim;
             let mut blocking = ahead.iter().rev().find(|other| !shares(other));
             if mutant::is(Mutant::WriterPassesReaders) {
                 blocking = ahead.iter().rev().find(|other| other.claim == Claim::Alone);
@@ -220,7 +224,7 @@ pub(crate) fn containers(view: &View) -> impl Iterator<Item = Path> + '_ {
     view.nodes.iter().filter(|node| node.stat.is_none()).map(|node| node.path.clone())
 }
 
-impl Standing {
+impl Entry {
     /// Whether it may be a container, and has another name than this library gives to tickets.
     pub(crate) fn is_suspect(&self) -> bool {
         self.created.is_none() && !self.path.name().starts_with("_c_")
@@ -273,9 +277,9 @@ fn claim(stem: &str) -> Option<Claim> {
 }
 
 /// The mark of a ticket for so many permits.
-pub(crate) fn permits_mark(permits: u32, room: Room) -> String {
-    match room {
-        Room::Permits(all) => format!("x{permits}of{all}-lease-"),
+pub(crate) fn permits_mark(permits: u32, capacity: Capacity) -> String {
+    match capacity {
+        Capacity::Permits(all) => format!("x{permits}of{all}-lease-"),
         _ if permits == 1 => "lease-".to_owned(),
         _ => format!("x{permits}-lease-"),
     }
@@ -290,17 +294,27 @@ fn permits(before: &str) -> (u32, Option<u32>) {
 }
 
 /// Decides, from the line as it was seen, what whoever holds the ticket `me` does next.
-pub(crate) fn turn(queue: &Queue, me: &Path, room: Room) -> Turn {
-    let Some(place) = queue.standing.iter().position(|one| one.path == *me) else {
+pub(crate) fn turn(queue: &Queue, me: &Path, capacity: Capacity) -> Turn {
+    let Some(place) = queue.entries.iter().position(|one| one.path == *me) else {
         return if mutant::is(Mutant::MissingIsFirst) { Turn::Now } else { Turn::Gone };
     };
-    let (ahead, own) = (&queue.standing[..place], &queue.standing[place]);
-    match queue.turn_of(ahead, own.claim, room) {
+    let (ahead, own) = (&queue.entries[..place], &queue.entries[place]);
+    match queue.turn_of(ahead, own.claim, capacity) {
         Turn::After(_) if mutant::is(Mutant::WatchesFirst) => {
-            Turn::After(queue.standing[0].path.clone())
+            Turn::After(queue.entries[0].path.clone())
         }
         turn => turn,
     }
+}
+
+/// Whether a ticket that was drawn to write goes on reading.
+pub(crate) fn shares(node: &Node) -> bool {
+    // On any other ticket the data is a label, and labels may be anything.
+    if !node.path.name().contains("__WRIT__") && !mutant::is(Mutant::LabelIsMode) {
+        return false;
+    }
+    let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
+    (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
 }
 
 #[cfg(test)]

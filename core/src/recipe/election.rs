@@ -4,18 +4,23 @@ use bytes::Bytes;
 use futures_core::Stream;
 
 use crate::client::Client;
-use crate::error::Result;
-use crate::line::follow::follow;
-use crate::line::standing::Contender;
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::contender::Contender;
+use crate::line::hold::Hold;
 use crate::line::{Form, Line};
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::recipe::election::observer::observe;
+use crate::recipe::election::resign_to::resign_to;
+use crate::store::Outcome;
 
-pub use crate::line::lead::{Elected, Leader};
+mod observer;
+mod resign_to;
 
 /// An election in which whoever leads proclaims a value, and everybody can observe the values.
 ///
 /// At most one believes at any time that he leads, on the assumption of
-/// [`Mutex`](crate::recipe::mutex::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
+/// [`Mutex`](crate::recipe::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
 /// that he made before he was paused. Who campaigned first leads first, unless a leader resigns in favour of
 /// another; who observes is told of leaders in the order of their terms, and of the latest in the end.
 ///
@@ -35,7 +40,7 @@ pub use crate::line::lead::{Elected, Leader};
 /// use std::pin::pin;
 ///
 /// use futures_util::StreamExt as _;
-/// use synod_core::recipe::election::Election;
+/// use synod_core::recipe::Election;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let election = Election::new(&client, Path::new("/leaders/shard-3")?);
@@ -53,17 +58,26 @@ pub struct Election {
     line: Line,
 }
 
+/// The lead. See [`Hold`].
+pub type Leader = Hold<Elected>;
+
+/// What a [`Leader`] can do besides.
+#[derive(Debug)]
+pub struct Elected {
+    line: Line,
+}
+
 impl Election {
     /// The election at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("election", "latch-")) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("election", "latch-")) }
     }
 
     /// Waits for the lead. The value is shown of who waits, too, and is what he proclaims when he leads.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::mutex::Mutex::lock).
+    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -112,13 +126,72 @@ impl Election {
     ///
     /// Cancel safe: it only reads.
     pub async fn candidates(&self) -> Result<Vec<Contender>> {
-        self.line.standing().await
+        self.line.contenders().await
     }
 
     /// The leaders and what they proclaim, from the one there is now on, across sessions. While nobody leads
     /// nothing is told. Values that follow each other closely may be told as the last of them. It ends with
     /// an error, when the client is closed or the store refuses; not because the store does not answer for long.
     pub fn observe(&self) -> impl Stream<Item = Result<Contender>> + Send + use<> {
-        follow(self.line.client(), self.line.dir().clone())
+        observe(self.line.clone())
+    }
+}
+
+impl Elected {
+    fn of(line: Line) -> Self {
+        Self { line }
+    }
+}
+
+impl Leader {
+    /// Proclaims another value.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionLost`](crate::error::ErrorKind) if the lead was lost: nothing is proclaimed then. Otherwise as every
+    /// verb of a [`Client`](crate::client::Client); a value of unknown effect may be proclaimed again.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has proclaimed it or has not.
+    pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
+        match self.node.write(value.into()).await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
+            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                .at(self.node.path())
+                .because("the lead was lost before")),
+        }
+    }
+
+    /// Gives the lead back: [`Hold::release`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background.
+    pub async fn resign(self) -> Result<()> {
+        self.release().await
+    }
+
+    /// Gives the lead to the candidate whose node this is: [`Contender::path`](crate::recipe::Contender::path) of one of
+    /// [`Election::candidates`](crate::recipe::Election::candidates). Whoever stands between them is sent behind everybody else, in whatever
+    /// order. If the candidate does not stand any more, nothing happens and the lead is returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::error::ErrorKind) if a program of another kind stands between, which could not be told;
+    /// [`SessionLost`](crate::error::ErrorKind) if the lead was lost before; otherwise as every verb of a [`Client`](crate::client::Client).
+    /// In each case the lead is given up.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call gives up the lead, in favour of the candidate or not.
+    pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
+        let given = resign_to(&self.node, &self.kind.line, candidate).await?;
+        Ok((!given).then_some(self))
     }
 }

@@ -2,12 +2,9 @@
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::order::Room;
-use crate::line::standing::standing;
+use crate::line::contender::{Contender, contenders};
+use crate::line::order::Capacity;
 use crate::path::Path;
-
-pub use crate::line::order::Claim;
-pub use crate::line::standing::Contender;
 
 /// Everybody who stands in the line at `path`, in order: those who hold it, then those who wait. As it is at
 /// one moment, by one question to the store.
@@ -33,16 +30,16 @@ pub use crate::line::standing::Contender;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::inspect::inspect;
+/// use synod_core::recipe::inspect;
 ///
 /// # async fn example(client: Client) -> Result<()> {
-/// let line = inspect(&client, &Path::new("/locks/db")?).await?;
+/// let line = inspect(&client, Path::new("/locks/db")?).await?;
 /// let (holding, waiting): (Vec<_>, Vec<_>) =
 ///     line.iter().partition(|one| one.holds == Some(true));
 /// println!("{} in, {} waiting", holding.len(), waiting.len());
 /// # Ok(())
 /// # }
 /// ```
-pub async fn inspect(client: &Client, path: &Path) -> Result<Vec<Contender>> {
-    standing(client, path, Room::One).await
+pub async fn inspect(client: &Client, path: impl Into<Path>) -> Result<Vec<Contender>> {
+    contenders(client, &path.into(), Capacity::One).await
 }

@@ -1,14 +1,27 @@
 //! [`LeaderLatch`]: stands for election from joining to closing, and always knows whether it leads.
 
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::future::{Either, poll_immediate, select};
+use futures_util::stream::unfold;
+use tokio::sync::{oneshot, watch};
 
-use crate::client::Client;
-use crate::error::Result;
-use crate::line::standing::Contender;
+use crate::client::{Client, Connection};
+use crate::clock::{sleep, timeout};
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::contender::Contender;
+use crate::line::hold::Leadership;
+use crate::line::ticket::Ticket;
+use crate::line::token::Token;
 use crate::line::{Form, Line};
+use crate::mutant::{self, Mutant};
 use crate::path::Path;
-
-pub use crate::line::candidacy::{Candidacy, Change, Leadership};
+use crate::task::{self, Task};
 
 /// An election in which whoever joined stands until he leaves, leading whenever it is his turn.
 ///
@@ -33,7 +46,7 @@ pub use crate::line::candidacy::{Candidacy, Change, Leadership};
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::leader_latch::LeaderLatch;
+/// use synod_core::recipe::LeaderLatch;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let latch = LeaderLatch::new(&client, Path::new("/leaders/billing")?).label("host-7");
@@ -49,13 +62,58 @@ pub struct LeaderLatch {
     line: Line,
 }
 
+/// Somebody who stands in a [`LeaderLatch`], across sessions. Dropping
+/// this gives it up in the background.
+#[must_use = "who is dropped does not stand any more"]
+pub struct Candidacy {
+    state: watch::Receiver<CandidateState>,
+    close: oneshot::Sender<()>,
+    closed: oneshot::Receiver<Result<()>>,
+    task: Task,
+}
+
+/// What happens to a candidate.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LeadershipChange {
+    /// He leads.
+    Gained(Leadership),
+    /// He does not lead any more: the term with this token is over.
+    Lost(Token),
+    /// He could not stand, and tries again.
+    Failed(Error),
+}
+
+/// How a candidate stands.
+#[derive(Clone, Debug)]
+enum CandidateState {
+    /// He is on his way.
+    Joining,
+    Waiting,
+    Leading(Leadership),
+    Failed(Error),
+}
+
+/// The task of a candidate: it enters the line again whenever a term is over.
+struct CandidateTask {
+    line: Line,
+    state: watch::Sender<CandidateState>,
+    asked: oneshot::Receiver<()>,
+}
+
+/// The lead of one term. Dropping it gives the lead up.
+struct Tenure(Leadership);
+
+/// How long whoever waits for the lead rests when nobody can be certain of it.
+const REST: Duration = Duration::from_millis(100);
+
 impl LeaderLatch {
     /// The election at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("leader_latch", "latch-")) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("leader_latch", "latch-")) }
     }
 
-    /// What a candidate is known by to those who look at the participants.
+    /// What a candidate is known by in the list of candidates.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -66,7 +124,7 @@ impl LeaderLatch {
     ///
     /// [`Unreachable`](crate::error::ErrorKind) if there was no session for as long as the client's deadline,
     /// [`SessionLost`](crate::error::ErrorKind) once the client is closed, and what the store says. Who has joined
-    /// stands on whatever happens; that he could not is then told as [`Change::Failed`].
+    /// stands on whatever happens; that he could not is then told as [`LeadershipChange::Failed`].
     ///
     /// # Cancel safety
     ///
@@ -85,7 +143,7 @@ impl LeaderLatch {
     ///
     /// Cancel safe: it only reads.
     pub async fn leader(&self) -> Result<Option<Contender>> {
-        Ok(self.participants().await?.into_iter().next())
+        Ok(self.candidates().await?.into_iter().next())
     }
 
     /// All who stand, the leader first, in the order in which they will lead.
@@ -97,7 +155,245 @@ impl LeaderLatch {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn participants(&self) -> Result<Vec<Contender>> {
-        self.line.standing().await
+    pub async fn candidates(&self) -> Result<Vec<Contender>> {
+        self.line.contenders().await
+    }
+}
+
+impl Candidacy {
+    /// Stands in this line from now on. If nobody else does, he leads when this returns.
+    async fn begin(line: &Line) -> Result<Self> {
+        let ticket = line.enqueue().await?;
+        let (close, asked) = oneshot::channel();
+        let (tell, closed) = oneshot::channel();
+        let (tx, mut state) = watch::channel(CandidateState::Joining);
+        let stand = CandidateTask::new(line.clone(), tx, asked);
+        let task = task::spawn(async move {
+            let _heard = tell.send(stand.run(ticket).await).is_ok();
+        });
+        let candidacy = Self { state: state.clone(), close, closed, task };
+        let _known =
+            state.wait_for(|state| !matches!(state, CandidateState::Joining)).await.is_ok();
+        Ok(candidacy)
+    }
+
+    /// Whether he certainly leads at this moment. False as soon as nobody can know, before anybody is told.
+    pub fn is_leader(&self) -> bool {
+        self.leadership().is_some()
+    }
+
+    /// The lead, if he certainly has it at this moment.
+    pub fn leadership(&self) -> Option<Leadership> {
+        self.state.borrow().leadership().cloned()
+    }
+
+    /// Waits until he leads.
+    ///
+    /// # Errors
+    ///
+    /// Why he could not stand, if that happens meanwhile. He tries again; so may the caller.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn leading(&self) -> Result<Leadership> {
+        let mut state = self.state.clone();
+        loop {
+            let in_doubt = match &*state.borrow_and_update() {
+                CandidateState::Leading(lead) if lead.is_held() => return Ok(lead.clone()),
+                CandidateState::Leading(_) => true,
+                _ => false,
+            };
+            let limit = if in_doubt { REST } else { Duration::MAX };
+            match timeout(limit, state.changed()).await {
+                Err(_rested) => continue,
+                Ok(Err(_over)) => return Err(over()),
+                Ok(Ok(())) => {}
+            }
+            if let CandidateState::Failed(error) = &*state.borrow() {
+                return Err(error.clone());
+            }
+        }
+    }
+
+    /// What happens to him from now on, beginning with [`LeadershipChange::Gained`] if he leads. Each term that is told
+    /// is gained and lost, once and in order; who looks rarely misses whole terms. It ends with the candidacy.
+    pub fn changes(&self) -> impl Stream<Item = LeadershipChange> + Send + use<> {
+        let mut state = self.state.clone();
+        state.mark_changed();
+        unfold((state, None), |(mut state, mut told)| async move {
+            loop {
+                let over = state.changed().await.is_err();
+                let now =
+                    if over { CandidateState::Waiting } else { state.borrow_and_update().clone() };
+                let (change, again) = next(&mut told, now);
+                if again {
+                    state.mark_changed();
+                }
+                match change {
+                    Some(change) => return Some((change, (state, told))),
+                    None if over => return None,
+                    None => {}
+                }
+            }
+        })
+    }
+
+    /// Leaves: when this returned without an error he does not stand any more, and the next one may lead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`], if he led.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background.
+    pub async fn close(self) -> Result<()> {
+        if mutant::is(Mutant::CloseForgetsDraw) {
+            std::mem::forget(self);
+            return Ok(());
+        }
+        let Self { close, closed, task, .. } = self;
+        let _asked = close.send(()).is_ok();
+        let result = closed.await.unwrap_or(Ok(()));
+        drop(task);
+        result
+    }
+}
+
+impl CandidateState {
+    fn leadership(&self) -> Option<&Leadership> {
+        match self {
+            Self::Leading(lead) => {
+                (lead.is_held() || mutant::is(Mutant::LeadByCallback)).then_some(lead)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What to tell next of how it stands, after what was told last; and whether there is more to tell.
+fn next(told: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChange>, bool) {
+    let leads = now.leadership().map(|lead| lead.token());
+    match (*told, now) {
+        (Some(last), now) if leads != Some(last) => {
+            *told = None;
+            if mutant::is(Mutant::LossUntoldToLatch) {
+                return next(told, now);
+            }
+            (
+                Some(LeadershipChange::Lost(last)),
+                leads.is_some() || matches!(now, CandidateState::Failed(_)),
+            )
+        }
+        (None, CandidateState::Leading(lead)) if leads.is_some() => {
+            *told = leads;
+            (Some(LeadershipChange::Gained(lead)), false)
+        }
+        (_, CandidateState::Failed(error)) => (Some(LeadershipChange::Failed(error)), false),
+        _ => (None, false),
+    }
+}
+
+fn over() -> Error {
+    Error::new(ErrorKind::SessionLost, "waiting for the lead").because("the candidacy is over")
+}
+
+impl fmt::Debug for Candidacy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidacy").field("state", &*self.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl CandidateTask {
+    fn new(line: Line, state: watch::Sender<CandidateState>, asked: oneshot::Receiver<()>) -> Self {
+        Self { line, state, asked }
+    }
+
+    /// Stands until asked to leave.
+    async fn run(mut self, first: Ticket) -> Result<()> {
+        let mut delays = self.line.client().delays();
+        let mut ticket = Some(first);
+        loop {
+            match self.term_or_reset(ticket.take()).await {
+                Ok(Some(left)) => return left,
+                Ok(None) => {
+                    delays = self.line.client().delays();
+                    self.state.send_replace(CandidateState::Waiting);
+                }
+                Err(error)
+                    if self.line.client().is_closed()
+                        || mutant::is(Mutant::FailureEndsCandidacy) =>
+                {
+                    return Err(error);
+                }
+                Err(error) => {
+                    tracing::warn!(path = %self.line.dir(), %error, "could not stand; trying again");
+                    self.state.send_replace(CandidateState::Failed(error));
+                    let rest = sleep(delays.next().unwrap_or_default());
+                    if let Either::Right(_) = select(pin!(rest), &mut self.asked).await {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// [`CandidateTask::term`], and a mistake.
+    async fn term_or_reset(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
+        if !mutant::is(Mutant::ReconnectResets) {
+            return self.term(ticket).await;
+        }
+        let mut state = self.line.client().state();
+        let reset = async {
+            let _down = state.wait_for(|state| *state == Connection::Suspended).await.is_ok();
+            let _up = state.wait_for(|state| *state == Connection::Reconnected).await.is_ok();
+        };
+        match select(pin!(self.term(ticket)), pin!(reset)).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right(_) => Ok(None),
+        }
+    }
+
+    /// One term, from standing in line to its loss. `Some` if he was asked to leave.
+    async fn term(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
+        let mut ticket = match ticket {
+            Some(ticket) => ticket,
+            None => match select(pin!(self.line.enqueue()), &mut self.asked).await {
+                Either::Left((ticket, _)) => ticket?,
+                Either::Right(_) => return Ok(Some(Ok(()))),
+            },
+        };
+        let called = {
+            let mut called = pin!(ticket.called());
+            if let Some(at_once) = poll_immediate(called.as_mut()).await {
+                Some(at_once)
+            } else {
+                self.state.send_replace(CandidateState::Waiting);
+                match select(called, &mut self.asked).await {
+                    Either::Left((called, _)) => Some(called),
+                    Either::Right(_) => None,
+                }
+            }
+        };
+        let Some(called) = called else {
+            ticket.leave().await;
+            return Ok(Some(Ok(())));
+        };
+        called?;
+        let tenure = Tenure(Arc::new(ticket.hold(())));
+        self.state.send_replace(CandidateState::Leading(tenure.0.clone()));
+        tracing::info!(path = %tenure.0.path(), token = %tenure.0.token(), "leading");
+        if let Either::Right(_) = select(pin!(tenure.0.lost()), &mut self.asked).await {
+            return Ok(Some(tenure.0.give_back().await));
+        }
+        tracing::info!(path = %tenure.0.path(), token = %tenure.0.token(), "the lead is lost");
+        Ok(None)
+    }
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        self.0.give_up();
     }
 }

@@ -1,23 +1,30 @@
 //! [`LeaderSelector`]: does something while leading, and stops when the lead is lost.
 
+use std::fmt;
 use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::{Either, select};
+use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::client::Client;
+use crate::clock::sleep;
 use crate::error::Result;
-use crate::line::standing::Contender;
-use crate::line::term::{Interrupts, Lead};
+use crate::line::contender::Contender;
+use crate::line::hold::{Hold, Leadership};
+use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-
-pub use crate::line::term::{Leadership, Term};
+use crate::retry::Delays;
 
 /// An election for work that only one may do: whoever leads does it, and who does not waits for his turn.
 ///
 /// At most one of those who work believes at any time that he leads, on the assumption of
-/// [`Mutex`](crate::recipe::mutex::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
+/// [`Mutex`](crate::recipe::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
 /// that he made before he was paused. When the lead is lost the work is dropped at its next await, before the next
 /// term begins here, and the lead is given back however the work ends.
 ///
@@ -39,7 +46,7 @@ pub use crate::line::term::{Leadership, Term};
 /// # use synod_core::path::Path;
 /// use std::ops::ControlFlow;
 ///
-/// use synod_core::recipe::leader_selector::LeaderSelector;
+/// use synod_core::recipe::LeaderSelector;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let selector = LeaderSelector::new(&client, Path::new("/leaders/import")?).label("host-7");
@@ -54,14 +61,37 @@ pub struct LeaderSelector {
     interrupts: Interrupts,
 }
 
+/// How one term ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever leads must tell them apart")]
+pub enum Term<T> {
+    /// The work came to its end, with this.
+    Done(T),
+    /// The lead was lost; the work was dropped.
+    Lost,
+    /// [`LeaderSelector::interrupt`] was called; the
+    /// work was dropped, or had not begun.
+    Interrupted,
+}
+
+/// How often the leader was interrupted. Clones are the same.
+#[derive(Clone, Default)]
+struct Interrupts(watch::Sender<u64>);
+
+/// The interruptions from some moment on.
+struct InterruptListener(watch::Receiver<u64>);
+
+/// The lead of one term, which goes with it.
+struct Lead(Leadership);
+
 impl LeaderSelector {
     /// The election at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        let line = Line::new(client, path, Form::alone("leader_selector", "lock-"));
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        let line = Line::new(client, path.into(), Form::alone("leader_selector", "lock-"));
         Self { line, interrupts: Interrupts::default() }
     }
 
-    /// What a candidate is known by to those who look at the participants.
+    /// What a candidate is known by in the list of candidates.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -70,7 +100,7 @@ impl LeaderSelector {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::mutex::Mutex::lock). What the work fails with is in [`Term::Done`].
+    /// As [`Mutex::lock`](crate::recipe::Mutex::lock). What the work fails with is in [`Term::Done`].
     ///
     /// # Cancel safety
     ///
@@ -108,7 +138,7 @@ impl LeaderSelector {
             if mutant::is(Mutant::RequeuesTwice) {
                 forgotten.push(self.line.enqueue().await?);
             }
-            let term = self.line.rest_if_failed(self.lead(&mut work).await, &mut delays).await?;
+            let term = self.rest_if_failed(self.lead(&mut work).await, &mut delays).await?;
             if let Some(Term::Done(ControlFlow::Break(done))) = term {
                 return Ok(done);
             }
@@ -132,7 +162,7 @@ impl LeaderSelector {
     ///
     /// Cancel safe: it only reads.
     pub async fn leader(&self) -> Result<Option<Contender>> {
-        Ok(self.participants().await?.into_iter().next())
+        Ok(self.candidates().await?.into_iter().next())
     }
 
     /// All who stand, the leader first, in the order in which they will lead.
@@ -144,7 +174,120 @@ impl LeaderSelector {
     /// # Cancel safety
     ///
     /// Cancel safe: it only reads.
-    pub async fn participants(&self) -> Result<Vec<Contender>> {
-        self.line.standing().await
+    pub async fn candidates(&self) -> Result<Vec<Contender>> {
+        self.line.contenders().await
+    }
+
+    /// How a term ended. `None` if it failed for a reason that may pass, after a pause that grows.
+    async fn rest_if_failed<T>(
+        &self,
+        term: Result<Term<T>>,
+        delays: &mut Delays,
+    ) -> Result<Option<Term<T>>> {
+        let error = match term {
+            Err(error) if self.line.may_pass(&error) => error,
+            term => {
+                *delays = self.line.client().delays();
+                return term.map(Some);
+            }
+        };
+        tracing::warn!(path = %self.line.dir(), %error, "could not stand; trying again");
+        sleep(delays.next().unwrap_or_default()).await;
+        Ok(None)
+    }
+}
+
+impl Interrupts {
+    fn happen(&self) {
+        self.0.send_modify(|times| *times += 1);
+    }
+
+    /// Those from now on.
+    fn hear(&self) -> InterruptListener {
+        InterruptListener(self.0.subscribe())
+    }
+}
+
+impl fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0.borrow(), f)
+    }
+}
+
+impl Lead {
+    /// Waits for the lead. `None` if it was there, and interrupted before it was heard of: it is given back then.
+    async fn begin(mut ticket: Ticket, heard: &mut InterruptListener) -> Result<Option<Self>> {
+        if may_begin(&mut ticket, &mut heard.0).await? {
+            return Ok(Some(Self(Arc::new(ticket.hold(())))));
+        }
+        ticket.leave().await;
+        Ok(None)
+    }
+
+    /// The work of the term, for as long as that lasts.
+    async fn work<T, F>(
+        &self,
+        work: impl FnOnce(Leadership) -> F,
+        heard: InterruptListener,
+    ) -> Term<T>
+    where
+        F: Future<Output = T>,
+    {
+        let (path, token) = (self.0.path(), self.0.token());
+        let span = tracing::info_span!("leading", %path, %token);
+        work_while(&self.0, work(self.0.clone()), heard.0).instrument(span).await
+    }
+
+    /// Gives it back. What the work came to is told in any case; if this fails it goes on in the background.
+    async fn end(self) {
+        if mutant::is(Mutant::LeadKeptAfterWork) {
+            return std::mem::forget(self);
+        }
+        if let Err(error) = self.0.give_back().await {
+            tracing::debug!(path = %self.0.path(), %error, "the lead was not given back in the foreground");
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+/// Waits for the lead. False if it is there, and interrupted before it was heard of.
+async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
+    let mut remembered = interrupts.clone();
+    let interrupts =
+        if mutant::is(Mutant::InterruptRemembered) { &mut remembered } else { interrupts };
+    loop {
+        // The interruption first: the lead that is heard of in the same moment was there before.
+        match select(pin!(interrupts.changed()), pin!(ticket.called())).await {
+            Either::Left(_) => {}
+            Either::Right((called, _)) => return called.map(|()| true),
+        }
+        // It was meant for the first in the line at that moment, whether its session saw that already or not. What
+        // the draw saw, or a read that lags shows, may be of a moment before the interruption.
+        if !mutant::is(Mutant::InterruptUnheard) && ticket.is_called_now().await? {
+            return Ok(false);
+        }
+    }
+}
+
+/// The work of a term, for as long as that lasts.
+async fn work_while<T>(
+    lead: &Hold,
+    work: impl Future<Output = T>,
+    mut interrupts: watch::Receiver<u64>,
+) -> Term<T> {
+    if mutant::is(Mutant::WorkOutlivesLead) {
+        return Term::Done(work.await);
+    }
+    // The loss first: work that is ready in the same moment did not end in the lead.
+    let (lost, interrupted) = (pin!(lead.lost()), pin!(interrupts.changed()));
+    match select(select(lost, interrupted), pin!(work)).await {
+        Either::Left((Either::Left(_), _)) => Term::Lost,
+        Either::Left((Either::Right(_), _)) => Term::Interrupted,
+        Either::Right((done, _)) => Term::Done(done),
     }
 }

@@ -4,9 +4,9 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
+use crate::line::contender::Contender;
 use crate::line::hold::Hold;
-use crate::line::standing::Contender;
-use crate::line::wait::Ticket;
+use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 use crate::path::Path;
 
@@ -34,7 +34,7 @@ use crate::path::Path;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::mutex::Mutex;
+/// use synod_core::recipe::Mutex;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let mutex = Mutex::new(&client, Path::new("/locks/db")?).label("nightly import");
@@ -60,11 +60,11 @@ pub struct MutexTicket {
 
 impl Mutex {
     /// The lock at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("mutex", "lock-").renewing()) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("mutex", "lock-").renewing()) }
     }
 
-    /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who lock through this.
+    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::retry::Retry;
-use crate::session::reach::Reach;
+use crate::session::call_context::CallContext;
 use crate::store::{
     Done, Expect, Lifetime, Loss, Node, Op, Outcome, Query, Revision, SessionId, Txn, Version, Why,
 };
@@ -66,35 +66,39 @@ impl Own {
     ///
     /// A store that refuses for as long as the session lives without a sign of life is not asked for ever. A node that
     /// stays then does harm only if it is ephemeral: others wait for it. So the session is ended with it.
-    pub(super) async fn remove(self, reach: &Reach) {
-        self.until_gone(reach, |_error| {}).await;
+    pub(super) async fn remove(self, context: &CallContext) {
+        self.until_gone(context, |_error| {}).await;
     }
 
     /// [`Own::remove`] for a caller that waits; and whether the first request removed it. An error that the store
     /// says for certain is returned at once, and the removal goes on.
-    pub(super) async fn tell_until_gone(self, reach: &Reach, tell: oneshot::Sender<Result<bool>>) {
+    pub(super) async fn tell_until_gone(
+        self,
+        context: &CallContext,
+        tell: oneshot::Sender<Result<bool>>,
+    ) {
         let mut tell = Some(tell);
         let mut heard = |result| {
             if let Some(tell) = tell.take() {
                 let _heard = tell.send(result).is_ok();
             }
         };
-        let first = self.until_gone(reach, |error| heard(Err(error))).await;
+        let first = self.until_gone(context, |error| heard(Err(error))).await;
         heard(Ok(first));
     }
 
-    async fn until_gone(self, reach: &Reach, mut refused: impl FnMut(Error)) -> bool {
+    async fn until_gone(self, context: &CallContext, mut refused: impl FnMut(Error)) -> bool {
         let path = self.path.clone();
         let ephemeral = self.ephemeral;
         let mut since = None;
-        let mut delays = Retry::forever().delays(&reach.tuning.chance);
+        let mut delays = Retry::forever().delays(&context.tuning.chance);
         let mut first = true;
         loop {
-            if reach.life.is_gone() || (self.ephemeral && reach.life.loss().is_some()) {
+            if context.state.is_gone() || (self.ephemeral && context.state.loss().is_some()) {
                 // It goes with its session, or nothing can be done about it.
                 return false;
             }
-            match self.remove_once(reach).await {
+            match self.remove_once(context).await {
                 Ok(Tried::Removed) => return first,
                 Ok(Tried::Missing) => return false,
                 Ok(Tried::Changed) => {}
@@ -108,10 +112,10 @@ impl Own {
                 }
                 Err(error) => {
                     let since = *since.get_or_insert_with(clock::now);
-                    if clock::elapsed(since) >= reach.store.session().ttl {
+                    if clock::elapsed(since) >= context.store.session().ttl {
                         tracing::warn!(%path, %error, ephemeral, "a node that was given up stays");
                         if ephemeral {
-                            reach.life.end(Loss::Closed);
+                            context.state.end(Loss::Closed);
                         }
                         return false;
                     }
@@ -121,7 +125,7 @@ impl Own {
             }
             first = false;
             if let Some(delay) = delays.next() {
-                reach.rest(delay).await;
+                context.rest(delay).await;
             }
         }
     }
@@ -135,16 +139,16 @@ impl Own {
             || (certain && mutant::is(Mutant::RefusedRemovalStays))
     }
 
-    async fn remove_once(&self, reach: &Reach) -> Result<Tried> {
+    async fn remove_once(&self, context: &CallContext) -> Result<Tried> {
         let expect = match self.created {
             None => Expect::Any,
             Some(_) if mutant::is(Mutant::RemovesByPath) => Expect::Any,
-            Some(created) => match self.version(reach, created).await? {
+            Some(created) => match self.version(context, created).await? {
                 Some(version) => Expect::Version(version),
                 None => return Ok(Tried::Missing),
             },
         };
-        match reach.store.commit(Txn::new().delete(self.path.clone(), expect)).await? {
+        match context.store.commit(Txn::new().delete(self.path.clone(), expect)).await? {
             Outcome::Committed(_) => Ok(Tried::Removed),
             Outcome::Rejected(no) if no.why == Why::Missing => Ok(Tried::Missing),
             Outcome::Rejected(no) if no.why == Why::OtherVersion => Ok(Tried::Changed),
@@ -155,8 +159,8 @@ impl Own {
     }
 
     /// Which version this incarnation is in, if it still is.
-    async fn version(&self, reach: &Reach, created: Revision) -> Result<Option<Version>> {
-        let view = reach.store.read(Query::node(self.path.clone()).names_only()).await?;
+    async fn version(&self, context: &CallContext, created: Revision) -> Result<Option<Version>> {
+        let view = context.store.read(Query::node(self.path.clone()).names_only()).await?;
         let stat = view.into_node().and_then(|node| node.stat);
         Ok(stat.filter(|stat| stat.created == created).map(|stat| stat.version))
     }
@@ -171,12 +175,16 @@ impl Trail {
     }
 
     /// The node, if it is there and this session's.
-    pub(super) async fn find(&self, reach: &Reach) -> Result<Option<Done>> {
-        self.find_other(None, reach).await
+    pub(super) async fn find(&self, context: &CallContext) -> Result<Option<Done>> {
+        self.find_other(None, context).await
     }
 
     /// The node, if it is there and this session's, and was not created at `known`.
-    async fn find_other(&self, known: Option<Revision>, reach: &Reach) -> Result<Option<Done>> {
+    async fn find_other(
+        &self,
+        known: Option<Revision>,
+        context: &CallContext,
+    ) -> Result<Option<Done>> {
         let Some(dir) = self.path.parent() else { return Ok(None) };
         let mut query = Query::children(dir.clone()).starting_with(self.path.name());
         if mutant::is(Mutant::LooksWithoutSync) {
@@ -185,7 +193,7 @@ impl Trail {
         if mutant::is(Mutant::AdoptsStranger) {
             query = Query::children(dir);
         }
-        let view = reach.store.read(query).await?;
+        let view = context.store.read(query).await?;
         let other = |node: &Node| known.is_none() || node.stat.map(|stat| stat.created) != known;
         Ok(view.nodes.into_iter().filter(other).find_map(|node| self.adopt(node)))
     }
@@ -207,12 +215,12 @@ impl Trail {
 
     /// Removes what other sendings make after all, when that of one, `created` then, was removed again already.
     /// Nobody would know of it.
-    pub(super) async fn guard(self, created: Revision, reach: Reach) {
-        while let Some(late) = self.comes_late(Some(created), &reach).await
+    pub(super) async fn guard(self, created: Revision, context: CallContext) {
+        while let Some(late) = self.comes_late(Some(created), &context).await
             && let Some(stat) = late.stat
         {
             let ephemeral = self.owner.is_some();
-            Own::incarnation(late.path, stat.created, ephemeral).remove(&reach).await;
+            Own::incarnation(late.path, stat.created, ephemeral).remove(&context).await;
             if mutant::is(Mutant::OneLateComerExpected) {
                 return;
             }
@@ -221,9 +229,9 @@ impl Trail {
 
     /// Removes the node, and goes on looking for a while if it is not there: it may come late. If it was sent
     /// more than once, each of them may make one, the second when the first is removed.
-    pub(super) async fn erase(self, repeated: bool, reach: Reach) {
-        while let Some(late) = self.comes_late(None, &reach).await {
-            Own::unique(late.path, self.owner.is_some()).remove(&reach).await;
+    pub(super) async fn erase(self, repeated: bool, context: CallContext) {
+        while let Some(late) = self.comes_late(None, &context).await {
+            Own::unique(late.path, self.owner.is_some()).remove(&context).await;
             if !repeated || mutant::is(Mutant::OneLateComerExpected) {
                 return;
             }
@@ -233,18 +241,18 @@ impl Trail {
     /// Looks for a node other than the one that was created at `known`, for as long as one may come. What
     /// is answered after that time may be of a moment within it; and a store that does not answer may
     /// still have the create before it.
-    async fn comes_late(&self, known: Option<Revision>, reach: &Reach) -> Option<Done> {
-        let ttl = reach.store.session().ttl;
+    async fn comes_late(&self, known: Option<Revision>, context: &CallContext) -> Option<Done> {
+        let ttl = context.store.session().ttl;
         let mut refused = None;
         let mut last = clock::now().checked_add(ttl);
-        let mut delays = Retry::forever().delays(&reach.tuning.chance);
-        while !reach.life.is_gone() {
-            let over = reach.life.loss().is_some();
+        let mut delays = Retry::forever().delays(&context.tuning.chance);
+        while !context.state.is_gone() {
+            let over = context.state.loss().is_some();
             if over && self.owner.is_some() {
                 return None;
             }
             let called = clock::now();
-            match self.find_other(known, reach).await {
+            match self.find_other(known, context).await {
                 Ok(Some(late)) => return Some(late),
                 Ok(None) if over || last.is_none_or(|last| called >= last) => return None,
                 Ok(None) => {}
@@ -258,14 +266,14 @@ impl Trail {
                         tracing::warn!(path = %self.path, %error, "could not look for a node");
                         if self.owner.is_some() {
                             // It may be there, and others may wait for it.
-                            reach.life.end(Loss::Closed);
+                            context.state.end(Loss::Closed);
                         }
                         return None;
                     }
                     last = clock::now().checked_add(ttl);
                 }
             }
-            reach.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
+            context.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
         }
         None
     }

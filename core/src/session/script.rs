@@ -46,10 +46,10 @@ pub(crate) enum Fault {
 
 /// The world behind the store, as a test sees it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Script(Arc<Mutex<World>>);
+pub(crate) struct Script(Arc<Mutex<ScriptState>>);
 
 #[derive(Debug, Default)]
-struct World {
+struct ScriptState {
     tree: Tree,
     revision: u64,
     sequence: u64,
@@ -155,12 +155,12 @@ impl Script {
         self.lock().feeds.iter().filter(|(_, _, feed)| !feed.is_over()).count()
     }
 
-    fn lock(&self) -> MutexGuard<'_, World> {
+    fn lock(&self) -> MutexGuard<'_, ScriptState> {
         self.0.lock().expect("no test panics while it holds the world")
     }
 }
 
-impl World {
+impl ScriptState {
     fn bury(&mut self, number: u64, why: Loss) {
         self.catch_up();
         self.tree.0.retain(|_, node| {

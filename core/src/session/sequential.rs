@@ -6,9 +6,9 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::session::reach::{Reach, may_repeat};
+use crate::session::call_context::{CallContext, may_repeat};
+use crate::session::flight::Flight;
 use crate::session::removal::Trail;
-use crate::session::write::Flight;
 use crate::store::{Commit, Done, Op, Outcome, Rejected, Txn};
 
 /// A transaction with a sequential create, and how to find what that made: it tells whether the
@@ -21,7 +21,7 @@ pub(super) struct Sequential {
 }
 
 /// What to try next.
-enum Next {
+enum Step {
     Create,
     /// The create may have happened: look before anything else. With the refusal of a repetition,
     /// which the first one's node may be the reason for.
@@ -29,9 +29,9 @@ enum Next {
 }
 
 impl Sequential {
-    pub(super) fn of(txn: &Txn, reach: &Reach) -> Option<Self> {
+    pub(super) fn of(txn: &Txn, context: &CallContext) -> Option<Self> {
         let index = txn.ops.iter().position(Op::is_sequential)?;
-        let trail = Trail::of(&txn.ops[index], reach.store.session().id)?;
+        let trail = Trail::of(&txn.ops[index], context.store.session().id)?;
         Some(Self { txn: txn.clone(), index, trail })
     }
 
@@ -47,39 +47,39 @@ impl Sequential {
 /// Creates, and goes on until it is known what became of it: at most one node comes of it, under
 /// the one path that it was given.
 pub(super) async fn create(
-    reach: Reach,
+    context: CallContext,
     mut create: Sequential,
     flight: Arc<Flight>,
 ) -> Result<Outcome> {
-    let mut delays = reach.delays();
-    let mut next = Next::Create;
+    let mut delays = context.delays();
+    let mut next = Step::Create;
     let mut unsure = None;
     loop {
         let error = match next {
-            Next::Create => match flight.send(reach.store.commit(create.txn.clone())).await {
+            Step::Create => match flight.send(context.store.commit(create.txn.clone())).await {
                 Ok(Outcome::Rejected(no)) if unsure.is_some() => {
-                    next = Next::Look(Some(no));
+                    next = Step::Look(Some(no));
                     continue;
                 }
                 Ok(outcome) => return Ok(outcome),
                 Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => {
-                    (unsure, next) = (Some(error), Next::Look(None));
+                    (unsure, next) = (Some(error), Step::Look(None));
                     if mutant::is(Mutant::BlindRepeat) {
-                        (create, next) = (create.renamed(&reach)?, Next::Create);
+                        (create, next) = (create.renamed(&context)?, Step::Create);
                     }
                     continue;
                 }
                 Err(error) => error,
             },
-            Next::Look(refused) => match (create.trail.find(&reach).await, refused) {
+            Step::Look(refused) => match (create.trail.find(&context).await, refused) {
                 (Ok(Some(node)), _) => return Ok(Outcome::Committed(create.found(node))),
                 (Ok(None), Some(no)) => return Ok(Outcome::Rejected(no)),
                 (Ok(None), None) => {
-                    next = Next::Create;
+                    next = Step::Create;
                     Error::new(ErrorKind::Unreachable, "commit").because("the answer was lost")
                 }
                 (Err(error), refused) => {
-                    next = Next::Look(refused);
+                    next = Step::Look(refused);
                     error
                 }
             },
@@ -97,10 +97,10 @@ pub(super) async fn create(
 
 impl Sequential {
     /// The same create under a name that the store has not heard of: a mistake.
-    fn renamed(self, reach: &Reach) -> Result<Self> {
+    fn renamed(self, context: &CallContext) -> Result<Self> {
         let mut txn = self.txn.clone();
         if let Some(Op::Create { path, .. }) = txn.ops.get_mut(self.index) {
-            *path = Path::new(&format!("{path}{}-", reach.tuning.chance.id()))?;
+            *path = Path::new(&format!("{path}{}-", context.tuning.chance.id()))?;
         }
         Ok(Self { txn, ..self })
     }

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::error::ErrorKind;
 use crate::mutant::{self, Mutant};
-use crate::session::life::Life;
+use crate::session::session_state::SessionState;
 use crate::store::{Loss, Status, Store};
 
 /// Something to be done without anybody waiting for it. It comes to its own end.
@@ -22,7 +22,7 @@ pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 pub(super) struct Sweeper {
     pub(super) store: Arc<dyn Store>,
-    pub(super) life: Arc<Life>,
+    pub(super) state: Arc<SessionState>,
     pub(super) jobs: mpsc::UnboundedReceiver<Job>,
     /// How long the jobs may still take once the session is to end.
     pub(super) grace: Duration,
@@ -41,7 +41,7 @@ impl Sweeper {
         let mut running = FuturesUnordered::new();
         let status = self.store.status();
         {
-            let mut told = pin!(relay(status, &self.life));
+            let mut told = pin!(relay(status, &self.state));
             loop {
                 match next(&mut self.jobs, &mut running, told.as_mut()).await {
                     Next::Job(job) => running.push(job),
@@ -54,7 +54,7 @@ impl Sweeper {
     }
 
     async fn end(mut self, mut running: FuturesUnordered<Job>) {
-        self.life.end(Loss::Closed);
+        self.state.end(Loss::Closed);
         self.jobs.close();
         while let Ok(job) = self.jobs.try_recv() {
             running.push(job);
@@ -67,7 +67,7 @@ impl Sweeper {
             );
         }
         let cleanly = self.close().await;
-        self.life.set_closed(cleanly);
+        self.state.set_closed(cleanly);
     }
 
     async fn close(&self) -> bool {
@@ -92,17 +92,17 @@ impl Sweeper {
 }
 
 /// Carries over what the store says until the session is over.
-async fn relay(mut store: watch::Receiver<Status>, life: &Life) {
+async fn relay(mut store: watch::Receiver<Status>, state: &SessionState) {
     let relayed = async {
-        while !life.now().is_lost() {
+        while !state.now().is_lost() {
             if store.changed().await.is_err() {
                 // A store that is no more will never say so.
-                return life.end(Loss::Expired);
+                return state.end(Loss::Expired);
             }
         }
     };
     // Also over when this side ended it.
-    let _either = select(pin!(relayed), pin!(life.lost())).await;
+    let _either = select(pin!(relayed), pin!(state.lost())).await;
 }
 
 async fn next(

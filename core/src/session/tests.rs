@@ -14,7 +14,7 @@ use crate::error::{Effect, ErrorKind};
 use crate::path::Path;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
-use crate::session::reach::Tuning;
+use crate::session::call_context::Tuning;
 use crate::session::script::{Fault, Script};
 use crate::store::{Backend, Done, Expect, Lifetime, Outcome, Query, SessionOptions, Status, Txn};
 

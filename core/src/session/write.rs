@@ -3,22 +3,22 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::mpsc;
 
 use crate::clock;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::retry::Retry;
+use crate::session::call_context::{CallContext, may_repeat};
 use crate::session::deadline::Deadline;
-use crate::session::life::over;
-use crate::session::reach::{Reach, may_repeat};
+use crate::session::flight::Flight;
 use crate::session::removal::{Own, Trail};
 use crate::session::sequential::{Sequential, create};
+use crate::session::session_state::over;
 use crate::session::sweeper::Job;
 use crate::store::{Commit, Expect, Lifetime, Op, Outcome, Txn};
 
@@ -30,20 +30,11 @@ const DOING: &str = "commit";
 /// in whatever way, and something may have been sent, the session's sweeper goes on with it, and
 /// then takes back what it created.
 pub(super) struct Write<'a> {
-    reach: &'a Reach,
+    context: &'a CallContext,
     jobs: &'a mpsc::UnboundedSender<Job>,
     flight: Arc<Flight>,
     call: Option<Pin<Box<dyn Future<Output = Result<Outcome>> + Send>>>,
     undo: Undo,
-}
-
-/// What is known of a write that did not come to its end.
-#[derive(Debug, Default)]
-pub(super) struct Flight {
-    sending: AtomicBool,
-    unsure: AtomicBool,
-    repeated: AtomicBool,
-    abandoned: AtomicBool,
 }
 
 /// How to take back what a transaction created.
@@ -62,15 +53,19 @@ struct Made {
 }
 
 impl<'a> Write<'a> {
-    pub(super) fn new(reach: &'a Reach, jobs: &'a mpsc::UnboundedSender<Job>, txn: Txn) -> Self {
+    pub(super) fn new(
+        context: &'a CallContext,
+        jobs: &'a mpsc::UnboundedSender<Job>,
+        txn: Txn,
+    ) -> Self {
         let flight = Arc::<Flight>::default();
-        let undo = Undo::of(&txn, reach);
-        let (driven, seen) = (reach.clone(), flight.clone());
-        let call: Pin<Box<dyn Future<Output = _> + Send>> = match Sequential::of(&txn, reach) {
+        let undo = Undo::of(&txn, context);
+        let (driven, seen) = (context.clone(), flight.clone());
+        let call: Pin<Box<dyn Future<Output = _> + Send>> = match Sequential::of(&txn, context) {
             Some(sequential) => Box::pin(create(driven, sequential, seen)),
             None => Box::pin(commit(driven, txn, seen)),
         };
-        Self { reach, jobs, flight, call: Some(call), undo }
+        Self { context, jobs, flight, call: Some(call), undo }
     }
 
     /// What is known of it, also when it has ended.
@@ -80,14 +75,14 @@ impl<'a> Write<'a> {
 
     /// Waits for its end, no longer than the session lives and the deadline allows.
     pub(super) async fn ended(mut self, deadline: Deadline) -> Result<Outcome> {
-        if let Some(why) = self.reach.life.loss() {
+        if let Some(why) = self.context.state.loss() {
             self.call = None;
             return Err(over(why, DOING));
         }
         let Some(call) = self.call.as_mut() else {
             return Err(over(crate::store::Loss::Closed, DOING));
         };
-        let result = match select(call, pin!(self.reach.stopped(deadline))).await {
+        let result = match select(call, pin!(self.context.stopped(deadline))).await {
             Either::Left((result, _)) => Ok(result),
             Either::Right((stop, _)) => Err(stop),
         };
@@ -110,7 +105,7 @@ impl<'a> Write<'a> {
             && error.is_ambiguous()
         {
             let repeated = self.flight.is_repeated();
-            self.send(Box::pin(trail.clone().erase(repeated, self.reach.clone())));
+            self.send(Box::pin(trail.clone().erase(repeated, self.context.clone())));
         }
         if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
             && self.flight.is_repeated()
@@ -118,10 +113,10 @@ impl<'a> Write<'a> {
             && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
             && let Some(stat) = made.stat
         {
-            self.send(Box::pin(trail.clone().guard(stat.created, self.reach.clone())));
+            self.send(Box::pin(trail.clone().guard(stat.created, self.context.clone())));
         }
         let happened = matches!(result, Ok(Outcome::Committed(_)));
-        self.reach
+        self.context
             .judge(result, DOING)
             .map_err(|error| if happened { error.with_unknown_effect() } else { error })
     }
@@ -132,13 +127,13 @@ impl<'a> Write<'a> {
         if !self.flight.is_unsure() || mutant::is(Mutant::DroppedWriteAborted) {
             return;
         }
-        self.flight.abandoned.store(true, Ordering::Relaxed);
+        self.flight.abandon();
         let retract = retract && !mutant::is(Mutant::DroppedCreateStays);
         let undo = if retract { std::mem::take(&mut self.undo) } else { Undo::default() };
-        let (reach, flight) = (self.reach.clone(), self.flight.clone());
+        let (context, flight) = (self.context.clone(), self.flight.clone());
         self.send(Box::pin(async move {
             let result = call.await;
-            undo.after(result, &flight, reach).await;
+            undo.after(result, &flight, context).await;
         }));
     }
 
@@ -154,39 +149,8 @@ impl Drop for Write<'_> {
     }
 }
 
-impl Flight {
-    /// Waits for a write that goes out, and remembers if nobody knows what became of it.
-    pub(super) async fn send<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
-        if self.unsure.load(Ordering::Relaxed) {
-            self.repeated.store(true, Ordering::Relaxed);
-        }
-        self.sending.store(true, Ordering::Relaxed);
-        let result = call.await;
-        if result.as_ref().is_err_and(Error::is_ambiguous) {
-            self.unsure.store(true, Ordering::Relaxed);
-        }
-        self.sending.store(false, Ordering::Relaxed);
-        result
-    }
-
-    /// Whether a write may have happened, or may still.
-    pub(super) fn is_unsure(&self) -> bool {
-        self.sending.load(Ordering::Relaxed) || self.unsure.load(Ordering::Relaxed)
-    }
-
-    /// Whether it was sent again when nobody knew what became of it.
-    fn is_repeated(&self) -> bool {
-        self.repeated.load(Ordering::Relaxed)
-    }
-
-    /// Whether nobody waits for the outcome any more.
-    pub(super) fn is_abandoned(&self) -> bool {
-        self.abandoned.load(Ordering::Relaxed)
-    }
-}
-
 impl Undo {
-    fn of(txn: &Txn, reach: &Reach) -> Self {
+    fn of(txn: &Txn, context: &CallContext) -> Self {
         if txn.ops.iter().any(|op| op.is_write() && !matches!(op, Op::Create { .. })) {
             return Self::default();
         }
@@ -200,18 +164,18 @@ impl Undo {
         let creates: Vec<_> = creates.collect();
         // Found by its name, a node tells of itself, and not of others made beside it.
         let trail = match creates[..] {
-            [(only, _)] => Trail::of(&txn.ops[only], reach.store.session().id),
+            [(only, _)] => Trail::of(&txn.ops[only], context.store.session().id),
             _ => None,
         };
         Self { creates, trail }
     }
 
     /// Takes back what the transaction did, now that it came to its end.
-    async fn after(self, result: Result<Outcome>, flight: &Flight, reach: Reach) {
+    async fn after(self, result: Result<Outcome>, flight: &Flight, context: CallContext) {
         if let Ok(Outcome::Committed(commit)) = result {
             for (index, made) in self.creates.into_iter().rev() {
                 if let Some(own) = own(&commit, index, made) {
-                    own.remove(&reach).await;
+                    own.remove(&context).await;
                 }
             }
         }
@@ -220,7 +184,7 @@ impl Undo {
             && flight.is_unsure()
             && !mutant::is(Mutant::DroppedTicketForgotten)
         {
-            trail.erase(flight.is_repeated(), reach).await;
+            trail.erase(flight.is_repeated(), context).await;
         }
     }
 }
@@ -238,10 +202,10 @@ fn own(commit: &Commit, index: usize, made: Made) -> Option<Own> {
 }
 
 /// Commits anything, and repeats it as long as it certainly did not happen.
-async fn commit(reach: Reach, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> {
-    let mut delays = reach.delays();
+async fn commit(context: CallContext, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> {
+    let mut delays = context.delays();
     loop {
-        let error = match flight.send(reach.store.commit(txn.clone())).await {
+        let error = match flight.send(context.store.commit(txn.clone())).await {
             Err(error) if may_repeat(&error) && !flight.is_abandoned() => error,
             result => return result,
         };
@@ -253,16 +217,16 @@ async fn commit(reach: Reach, txn: Txn, flight: Arc<Flight>) -> Result<Outcome> 
 }
 
 /// Replaces the data of a node, and does not give up before that is done, the node is gone, or the session is.
-pub(super) async fn rewrite(reach: &Reach, path: Path, data: Bytes) {
-    let mut delays = Retry::forever().delays(&reach.tuning.chance);
-    while reach.life.loss().is_none() {
+pub(super) async fn rewrite(context: &CallContext, path: Path, data: Bytes) {
+    let mut delays = Retry::forever().delays(&context.tuning.chance);
+    while context.state.loss().is_none() {
         let set = Txn::new().set(path.clone(), data.clone(), Expect::Any);
-        match reach.store.commit(set).await {
+        match context.store.commit(set).await {
             Err(error) if error.kind() == ErrorKind::SessionLost => return,
             // The same again does no harm, if it happened. Others may wait for it, so a refusal does not end it.
             Err(error) => tracing::debug!(%path, %error, "trying again to write to a node"),
             Ok(_) => return,
         }
-        reach.rest(delays.next().unwrap_or_default()).await;
+        context.rest(delays.next().unwrap_or_default()).await;
     }
 }

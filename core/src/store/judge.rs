@@ -27,33 +27,33 @@ pub fn judge(ops: &[Op], facts: &impl Facts) -> Result<(), Rejected> {
 ///
 /// The first error of `facts`: then nothing is known of the transaction.
 pub fn try_judge<F: TryFacts>(ops: &[Op], facts: &F) -> Result<Result<(), Rejected>, F::Error> {
-    let mut world = World { facts, changes: Vec::new() };
+    let mut world = Judging { facts, changes: Vec::new() };
     for (index, op) in ops.iter().enumerate() {
         match world.apply(op) {
             Ok(()) => {}
-            Err(Stop::Refused(why)) => {
+            Err(Verdict::Refused(why)) => {
                 return Ok(Err(Rejected::new(index, op.path().clone(), why)));
             }
-            Err(Stop::Failed(error)) => return Err(error),
+            Err(Verdict::Failed(error)) => return Err(error),
         }
     }
     Ok(Ok(()))
 }
 
 /// Why the operations are judged no further.
-enum Stop<E> {
+enum Verdict<E> {
     Refused(Why),
     Failed(E),
 }
 
-impl<E> From<Why> for Stop<E> {
+impl<E> From<Why> for Verdict<E> {
     fn from(why: Why) -> Self {
         Self::Refused(why)
     }
 }
 
 /// The tree as the operations so far have left it.
-struct World<'a, F> {
+struct Judging<'a, F> {
     facts: &'a F,
     changes: Vec<Changed<'a>>,
 }
@@ -68,8 +68,8 @@ struct Changed<'a> {
     sequential: bool,
 }
 
-impl<'a, F: TryFacts> World<'a, F> {
-    fn apply(&mut self, op: &'a Op) -> Result<(), Stop<F::Error>> {
+impl<'a, F: TryFacts> Judging<'a, F> {
+    fn apply(&mut self, op: &'a Op) -> Result<(), Verdict<F::Error>> {
         match op {
             Op::Check { path, expect } => self.expect(path, *expect),
             Op::Create { path, lifetime, sequential, .. } => {
@@ -106,7 +106,7 @@ impl<'a, F: TryFacts> World<'a, F> {
         }
     }
 
-    fn expect(&self, path: &Path, expect: Expect) -> Result<(), Stop<F::Error>> {
+    fn expect(&self, path: &Path, expect: Expect) -> Result<(), Verdict<F::Error>> {
         match (expect, self.node(path)?) {
             (Expect::Absent, None) if !self.occupied(path)? => Ok(()),
             (Expect::Absent, _) => Err(Why::Exists.into()),
@@ -118,27 +118,27 @@ impl<'a, F: TryFacts> World<'a, F> {
         }
     }
 
-    fn node(&self, path: &Path) -> Result<Option<Found>, Stop<F::Error>> {
+    fn node(&self, path: &Path) -> Result<Option<Found>, Verdict<F::Error>> {
         match self.changes.iter().find(|change| !change.sequential && change.path == path) {
             Some(change) => Ok(change.now),
-            None => self.facts.node(path).map_err(Stop::Failed),
+            None => self.facts.node(path).map_err(Verdict::Failed),
         }
     }
 
-    fn occupied(&self, path: &Path) -> Result<bool, Stop<F::Error>> {
+    fn occupied(&self, path: &Path) -> Result<bool, Verdict<F::Error>> {
         let made_below =
             self.changes.iter().any(|change| change.now.is_some() && change.path.is_below(path));
         if made_below {
             return Ok(true);
         }
-        self.facts.occupied(path, &|below| self.is_gone(below)).map_err(Stop::Failed)
+        self.facts.occupied(path, &|below| self.is_gone(below)).map_err(Verdict::Failed)
     }
 
     fn is_gone(&self, path: &Path) -> bool {
         self.changes.iter().any(|change| change.now.is_none() && change.path == path)
     }
 
-    fn is_below_leased(&self, path: &Path) -> Result<bool, Stop<F::Error>> {
+    fn is_below_leased(&self, path: &Path) -> Result<bool, Verdict<F::Error>> {
         for above in path.ancestors() {
             if self.node(&above)?.is_some_and(|found| found.leased) {
                 return Ok(true);

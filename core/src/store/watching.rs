@@ -92,7 +92,7 @@ pub enum End {
 /// Dropping it frees what the server keeps for it.
 #[must_use = "a watch that is dropped watches nothing"]
 pub struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<Channel>,
     guard: Option<Box<dyn Any + Send + Sync>>,
     lens: Option<Lens>,
 }
@@ -106,24 +106,24 @@ type Lens = Box<dyn FnMut(Event) -> Option<Event> + Send + Sync>;
 /// full, they give way to one [`Event::Resync`].
 #[derive(Clone)]
 pub struct Feed {
-    shared: Arc<Shared>,
+    shared: Arc<Channel>,
 }
 
-struct Shared {
+struct Channel {
     capacity: usize,
     /// Whether it ends behind its first event.
     once: bool,
-    state: Mutex<State>,
+    state: Mutex<ChannelState>,
 }
 
-struct State {
+struct ChannelState {
     queue: VecDeque<Event>,
     waker: Option<Waker>,
-    phase: Phase,
+    phase: FeedPhase,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum FeedPhase {
     Open,
     /// The end is queued.
     Ending,
@@ -147,9 +147,9 @@ impl Feed {
     }
 
     fn open(capacity: usize, once: bool) -> (Self, Watch) {
-        let state = State { queue: VecDeque::new(), waker: None, phase: Phase::Open };
+        let state = ChannelState { queue: VecDeque::new(), waker: None, phase: FeedPhase::Open };
         let (capacity, state) = (capacity.max(1), Mutex::new(state));
-        let shared = Arc::new(Shared { capacity, once, state });
+        let shared = Arc::new(Channel { capacity, once, state });
         (Self { shared: shared.clone() }, Watch { shared, guard: None, lens: None })
     }
 
@@ -175,7 +175,7 @@ impl Feed {
     pub fn end(&self, why: End) {
         let _told = self.shared.change(|state| {
             state.queue.push_back(Event::Ended(why));
-            state.phase = Phase::Ending;
+            state.phase = FeedPhase::Ending;
         });
     }
 
@@ -186,7 +186,7 @@ impl Feed {
 
     /// Whether the watch ended, or was dropped.
     pub fn is_over(&self) -> bool {
-        self.shared.lock().phase != Phase::Open
+        self.shared.lock().phase != FeedPhase::Open
     }
 
     fn push(&self, events: impl IntoIterator<Item = Event>) -> bool {
@@ -204,22 +204,22 @@ impl Feed {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+impl Channel {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the state of an open watch and wakes whoever waits for it.
-    fn change(&self, change: impl FnOnce(&mut State)) -> bool {
+    fn change(&self, change: impl FnOnce(&mut ChannelState)) -> bool {
         let waker = {
             let mut state = self.lock();
-            if state.phase != Phase::Open {
+            if state.phase != FeedPhase::Open {
                 return false;
             }
             change(&mut state);
-            if self.once && state.phase == Phase::Open && !state.queue.is_empty() {
+            if self.once && state.phase == FeedPhase::Open && !state.queue.is_empty() {
                 state.queue.push_back(Event::Ended(End::Told));
-                state.phase = Phase::Ending;
+                state.phase = FeedPhase::Ending;
             }
             state.waker.take()
         };
@@ -285,11 +285,11 @@ impl Watch {
     }
 }
 
-impl State {
+impl ChannelState {
     fn take(&mut self) -> Option<Event> {
         let event = self.queue.pop_front();
         if matches!(event, Some(Event::Ended(_))) {
-            self.phase = Phase::Over;
+            self.phase = FeedPhase::Over;
         }
         event
     }
@@ -304,7 +304,7 @@ impl Stream for Watch {
                 let mut state = self.shared.lock();
                 match state.take() {
                     Some(event) => event,
-                    None if state.phase == Phase::Over => return Poll::Ready(None),
+                    None if state.phase == FeedPhase::Over => return Poll::Ready(None),
                     None => {
                         // The last one may belong to another task, and be all that is left of it.
                         let last = state.waker.replace(cx.waker().clone());
@@ -324,7 +324,7 @@ impl Stream for Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let mut state = self.shared.lock();
-        state.phase = Phase::Over;
+        state.phase = FeedPhase::Over;
         let left = (take(&mut state.queue), state.waker.take());
         drop(state);
         drop(left);

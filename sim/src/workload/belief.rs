@@ -3,12 +3,11 @@
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
 use synod_core::path::Path;
-use synod_core::recipe::Token;
+use synod_core::recipe::{Held, Token};
 use synod_core::store::Revision;
 use synod_mem::cluster::By;
 
 use crate::process::Process;
-use crate::workload::held::Held;
 
 /// Beside whom somebody may be in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +57,8 @@ pub(super) const LEAD: Laws = Laws {
 
 /// Who judges what somebody believes.
 pub(super) trait Judge: Send + Sync {
-    /// Whether he believes to hold this, whose ticket was drawn then. Says what is wrong about that.
-    fn believes(
-        &self,
-        me: &Process,
-        held: &dyn Held,
-        among: Among,
-        drawn: Option<Revision>,
-    ) -> bool;
+    /// A process believes that it holds this, whose ticket was drawn then. Reports what is wrong about that.
+    fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>);
 }
 
 /// What stands for an entry: when the ticket was drawn, and which time it is that it is used.
@@ -129,12 +122,16 @@ impl Beliefs {
     /// Somebody entered: he is certain of it, nobody who came later is in before him, and his token is larger
     /// than theirs.
     pub(super) fn entered(&self, me: &Process, held: &dyn Held, among: Among) {
-        if !held.is_held() {
-            let what = || format!("{} entered, and is not certain of it", held.path());
+        self.entered_if(me, held, among, &|| held.is_held());
+    }
+
+    fn entered_if(&self, me: &Process, held: &dyn Held, among: Among, is_held: &dyn Fn() -> bool) {
+        if !is_held() {
+            let what = || format!("{} entered, and is not certain of it", held.seen_path());
             me.wrong(self.laws.certain, what);
         }
-        let Some((drawn, _)) = me.born(held.path()) else { return };
-        if is_exception(me, held.path(), drawn) {
+        let Some((drawn, _)) = me.born(held.seen_path()) else { return };
+        if is_exception(me, held.seen_path(), drawn) {
             return;
         }
         let (place, token) = ((drawn, held.token().turn()), held.token());
@@ -153,12 +150,18 @@ impl Beliefs {
         }
     }
 
-    /// As [`Beliefs::entered`], unless it is what was entered last: whether it is not.
-    pub(super) fn entered_anew(&self, me: &Process, held: &dyn Held) -> bool {
-        let place = me.born(held.path()).map(|(drawn, _)| (drawn, held.token().turn()));
+    /// As [`Beliefs::entered`], where something else than the guard says whether it is held, and unless it is what was
+    /// entered last: whether it is not.
+    pub(super) fn entered_anew(
+        &self,
+        me: &Process,
+        held: &dyn Held,
+        is_held: &dyn Fn() -> bool,
+    ) -> bool {
+        let place = me.born(held.seen_path()).map(|(drawn, _)| (drawn, held.token().turn()));
         let again = self.lock().entered[Among::Nobody.index()].map(|(last, _)| last) == place;
         if !again {
-            self.entered(me, held, Among::Nobody);
+            self.entered_if(me, held, Among::Nobody, is_held);
         }
         !again
     }
@@ -195,34 +198,24 @@ impl Beliefs {
 
 impl Judge for Beliefs {
     /// Once a later ticket was believed to be in, beside which this may not be, no earlier one is.
-    fn believes(
-        &self,
-        me: &Process,
-        held: &dyn Held,
-        among: Among,
-        drawn: Option<Revision>,
-    ) -> bool {
-        if !held.is_held() {
-            return false;
-        }
-        let Some(drawn) = drawn else { return true };
+    fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>) {
+        let Some(drawn) = drawn else { return };
         let place = (drawn, held.token().turn());
         if let Some((_, who, law)) = self.believe(me, place, among) {
-            if !is_exception(me, held.path(), drawn) {
+            if !is_exception(me, held.seen_path(), drawn) {
                 // Of two laws that fit, the one that says more.
                 me.wrong(self.laws.overlap.max(law), || {
                     format!("{} believes to be in, and {who} was since", me.name())
                 });
             }
-            return true;
+            return;
         }
         if let Some(law) = self.laws.silence {
-            let owner = me.born(held.path()).and_then(|(_, owner)| owner);
+            let owner = me.born(held.seen_path()).and_then(|(_, owner)| owner);
             if owner.is_some_and(|owner| me.ended_in_silence(owner)) {
                 me.wrong(law, || format!("{} believes to be in, and his session ended", me.name()));
             }
         }
-        true
     }
 }
 

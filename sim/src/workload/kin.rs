@@ -7,10 +7,9 @@ use futures_util::future::{Either, join3, select};
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::mutex::Mutex;
-use synod_core::recipe::passing::{PassingGuard, PassingMutex};
-use synod_core::recipe::reentrant::{Owner, ReentrantMutex};
-use synod_core::recipe::unfair::UnfairLock;
+use synod_core::recipe::{
+    Held, Mutex, Owner, PassingGuard, PassingMutex, ReentrantMutex, UnfairLock,
+};
 use synod_mem::cluster::Site;
 use tokio::sync::Notify;
 
@@ -19,7 +18,6 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LOCK, Laws};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::held::Held;
 use crate::workload::stay::{self, Stay};
 
 /// Three processes, one of them with three tasks, want one lock of a kind.
@@ -244,7 +242,7 @@ impl Worker {
 
     fn is_in(&self, guard: &dyn Held) {
         self.beliefs.entered(&self.me, guard, Among::Nobody);
-        self.grants.note(&self.me, guard.path(), Wants::All);
+        self.grants.note(&self.me, guard.seen_path(), Wants::All);
     }
 
     fn stay(&self) -> Stay<'_> {

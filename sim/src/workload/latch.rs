@@ -9,9 +9,8 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::recipe::Token;
-use synod_core::recipe::leader_latch::{Candidacy, Change, LeaderLatch, Leadership};
-use synod_core::store::{Kind, Txn};
+use synod_core::recipe::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
+use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Site};
 
@@ -21,7 +20,6 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::held::Held;
 use crate::workload::stay::{self, Stay};
 
 /// Three processes stand in a latch, ask all the time whether they lead, listen, and leave in every state.
@@ -154,43 +152,21 @@ impl Candidate {
         let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
         me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
         all.grants.note(me, lead.seen_path(), Wants::All);
-        let leads = Leads { candidacy, lead };
-        let is_new = all.beliefs.entered_anew(me, &leads);
-        Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leads).await;
+        // As the candidate says whether it leads.
+        let leads = || candidacy.leadership().is_some_and(|now| now.path() == lead.path());
+        let is_new = all.beliefs.entered_anew(me, &*lead, &leads);
+        let stay = Stay { me, client, judge: &all.beliefs, among: Among::Nobody };
+        stay.pass_while(&*lead, &leads).await;
         is_new
     }
 
     /// L-EL-8: who asks who stands is told, or that the store does not answer.
     async fn look(&self, latch: &LeaderLatch) {
-        if let Some(Err(error)) = self.me.perhaps(latch.participants()).await
+        if let Some(Err(error)) = self.me.perhaps(latch.candidates()).await
             && !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost)
         {
             self.me.wrong("L-EL-8", || format!("asking who stands: {error}"));
         }
-    }
-}
-
-/// The lead, as the candidate says whether he has it.
-struct Leads<'a> {
-    candidacy: &'a Candidacy,
-    lead: Leadership,
-}
-
-impl Held for Leads<'_> {
-    fn is_held(&self) -> bool {
-        self.candidacy.leadership().is_some_and(|now| now.path() == self.lead.path())
-    }
-
-    fn token(&self) -> Token {
-        self.lead.token()
-    }
-
-    fn path(&self) -> &Path {
-        self.lead.path()
-    }
-
-    fn txn(&self) -> Txn {
-        self.lead.txn()
     }
 }
 
@@ -226,17 +202,17 @@ impl Listener {
             let mut changes = pin!(changes);
             let mut leads = None;
             while let Some(change) = changes.next().await {
-                let gained = matches!(change, Change::Gained(_));
+                let gained = matches!(change, LeadershipChange::Gained(_));
                 let in_turn = match (change, leads) {
-                    (Change::Gained(lead), None) => {
+                    (LeadershipChange::Gained(lead), None) => {
                         leads = Some(lead.token());
                         true
                     }
-                    (Change::Lost(token), Some(last)) => {
+                    (LeadershipChange::Lost(token), Some(last)) => {
                         leads = None;
                         token == last
                     }
-                    (Change::Failed(_), _) => {
+                    (LeadershipChange::Failed(_), _) => {
                         me.sometimes(FAILED, true);
                         true
                     }
@@ -268,7 +244,7 @@ impl Failures {
         let task = spawn(async move {
             let mut changes = pin!(changes);
             while let Some(change) = changes.next().await {
-                failed.fetch_or(matches!(change, Change::Failed(_)), Ordering::Relaxed);
+                failed.fetch_or(matches!(change, LeadershipChange::Failed(_)), Ordering::Relaxed);
             }
         });
         Self { any, _task: task }

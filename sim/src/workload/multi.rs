@@ -2,9 +2,7 @@
 
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_core::recipe::Hold;
-use synod_core::recipe::multi::{MultiGuard, MultiLock};
-use synod_core::recipe::mutex::Mutex;
+use synod_core::recipe::{Hold, MultiGuard, MultiLock, Mutex};
 use synod_core::store::{Expect, Node, Query, Txn};
 use synod_mem::cluster::Site;
 

@@ -7,7 +7,7 @@
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_core::recipe::mutex::{Mutex, MutexGuard};
+use synod_core::recipe::{Mutex, MutexGuard};
 use synod_mem::cluster::Site;
 
 use crate::process::{DROPPED, Process};

@@ -10,10 +10,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::Token;
-use synod_core::recipe::inspect::inspect;
-use synod_core::recipe::mutex::{Mutex, MutexGuard};
-use synod_core::recipe::revocable::ask_back;
+use synod_core::recipe::{Mutex, MutexGuard, Token, ask_back, inspect};
 use synod_mem::cluster::Site;
 
 use crate::process::{DROPPED, Process};
@@ -145,7 +142,10 @@ impl Worker {
         let ticket = (guard.path().clone(), guard.token());
         let long_ago = asked.get(&ticket).is_some_and(|at| *at + me.ttl() * 4 < me.age());
         drop(asked);
-        let holds = self.beliefs.believes(me, guard, Among::Nobody, drawn);
+        let holds = guard.is_held();
+        if holds {
+            self.beliefs.believes(me, guard, Among::Nobody, drawn);
+        }
         if heard.is_err() && holds && long_ago && me.harmed() == harmed {
             me.wrong(HEARD, || format!("{} was asked back, and was not told", guard.path()));
         }

@@ -4,7 +4,7 @@ use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::recipe::rwlock::{ReadGuard, RwLock, WriteGuard};
+use synod_core::recipe::{ReadGuard, RwLock, WriteGuard};
 use synod_mem::cluster::Site;
 
 use crate::process::{DROPPED, Process};

@@ -8,9 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_core::recipe::Token;
-use synod_core::recipe::leader_selector::{LeaderSelector, Leadership, Term};
-use synod_core::store::Txn;
+use synod_core::recipe::{LeaderSelector, Leadership, Term};
 use synod_mem::cluster::Site;
 
 use crate::process::{DROPPED, Process};
@@ -18,7 +16,6 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::held::Held;
 use crate::workload::stay::{self, Stay};
 
 /// Three processes work whenever they lead, until they are done; some interrupt themselves.
@@ -154,10 +151,18 @@ impl Worker {
             me.wrong("L-EL-7", || "work begins, and that of the last term goes on".to_owned());
         }
         let _at_work = AtWork(&self.at_work);
-        beliefs.entered(me, &lead, Among::Nobody);
+        beliefs.entered(me, &*lead, Among::Nobody);
         grants.note(me, lead.seen_path(), Wants::All);
-        let watched = Watched { worker: self, lead: &lead, number };
-        Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&watched).await;
+        let is_held = || {
+            if self.at_work.load(Ordering::Relaxed) == STOPPED {
+                me.wrong("L-EL-7", || {
+                    format!("work of term {number} goes on, and was interrupted")
+                });
+            }
+            lead.is_held()
+        };
+        let stay = Stay { me, client, judge: beliefs, among: Among::Nobody };
+        stay.pass_while(&*lead, &is_held).await;
         let fails = me.pick(4) == 0;
         me.sometimes(FAILED, fails);
         if fails { Err("on purpose") } else { Ok(number) }
@@ -175,7 +180,7 @@ impl Worker {
                     self.at_work.store(STOPPED, Ordering::Relaxed);
                 }
             }
-            let Ok(standing) = selector.participants().await else { continue };
+            let Ok(standing) = selector.candidates().await else { continue };
             let own = standing.iter().filter(|one| one.label == label).count();
             // What went wrong may leave a ticket to be taken back later.
             if own > 1 && self.me.harmed() == 0 {
@@ -191,35 +196,6 @@ struct AtWork<'a>(&'a AtomicU64);
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
         self.0.store(IDLE, Ordering::Relaxed);
-    }
-}
-
-/// The lead, which is not asked for any more once the term was interrupted.
-struct Watched<'a> {
-    worker: &'a Worker,
-    lead: &'a Leadership,
-    number: u64,
-}
-
-impl Held for Watched<'_> {
-    fn is_held(&self) -> bool {
-        if self.worker.at_work.load(Ordering::Relaxed) == STOPPED {
-            let what = || format!("work of term {} goes on, and was interrupted", self.number);
-            self.worker.me.wrong("L-EL-7", what);
-        }
-        self.lead.is_held()
-    }
-
-    fn token(&self) -> Token {
-        self.lead.token()
-    }
-
-    fn path(&self) -> &Path {
-        self.lead.path()
-    }
-
-    fn txn(&self) -> Txn {
-        self.lead.txn()
     }
 }
 

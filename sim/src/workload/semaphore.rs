@@ -10,7 +10,7 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::recipe::semaphore::{Permit, Semaphore};
+use synod_core::recipe::{Held, Permit, Semaphore};
 use synod_core::store::Revision;
 use synod_mem::cluster::Site;
 
@@ -19,7 +19,6 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Judge, is_exception};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::held::Held;
 use crate::workload::stay::{self, Stay};
 
 /// Three processes, one of them with two tasks, take one permit or two, of three or of a number that changes.
@@ -213,18 +212,9 @@ impl Pool {
 impl Judge for Pools<'_> {
     /// L-SEM-1: those who came before, and believe still, and whoever believed before now have no more than
     /// there are.
-    fn believes(
-        &self,
-        me: &Process,
-        held: &dyn Held,
-        _among: Among,
-        drawn: Option<Revision>,
-    ) -> bool {
-        if !held.is_held() {
-            return false;
-        }
-        let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held.path(), *drawn)) else {
-            return true;
+    fn believes(&self, me: &Process, held: &dyn Held, _among: Among, drawn: Option<Revision>) {
+        let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held.seen_path(), *drawn)) else {
+            return;
         };
         let (too_many, beside) = self.pool.believe(drawn, self.permits);
         me.sometimes(BESIDE, beside);
@@ -232,7 +222,6 @@ impl Judge for Pools<'_> {
             let all = self.pool.all;
             me.wrong("L-SEM-1", || format!("{many} permits of {all} are held"));
         }
-        true
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
+use synod_core::recipe::Held;
 use synod_core::store::{Change, Expect, Kind, Query};
 use synod_mem::cluster::{By, Entry};
 
@@ -12,7 +13,6 @@ use crate::findings::Truth;
 use crate::process::Process;
 use crate::workload::belief::{Among, Judge};
 use crate::workload::grant::Grants;
-use crate::workload::held::Held;
 
 /// Where whoever is in writes his token.
 const DATA: &str = "/data";
@@ -33,25 +33,35 @@ pub(super) struct Stay<'a> {
 impl Stay<'_> {
     /// Is in for a while, asks all the time whether that is so, and writes his token at the end.
     pub(super) async fn pass(&self, held: &dyn Held) {
-        self.linger(held).await;
+        self.pass_while(held, &|| held.is_held()).await;
+    }
+
+    /// [`Stay::pass`], where something else than the guard says whether it is held.
+    pub(super) async fn pass_while(&self, held: &dyn Held, is_held: &(dyn Fn() -> bool + Sync)) {
+        self.linger_while(held, is_held).await;
         self.write(held).await;
     }
 
     /// Is in for a while, and asks all the time whether that is so.
     pub(super) async fn linger(&self, held: &dyn Held) {
+        self.linger_while(held, &|| held.is_held()).await;
+    }
+
+    async fn linger_while(&self, held: &dyn Held, is_held: &(dyn Fn() -> bool + Sync)) {
         let (me, ttl) = (self.me, self.me.ttl());
         let step = ttl / 200;
         // At the edge of what a session survives, or shortly.
         let silent = me.falls_silent(ttl * 2);
         let steps = if silent { 400 } else { me.pick(12) };
-        let drawn = me.born(held.path()).map(|(drawn, _)| drawn);
+        let drawn = me.born(held.seen_path()).map(|(drawn, _)| drawn);
         let _belief = me.during(format!("is in, token {}", held.token()));
         let mut lost = false;
         for _ in 0..steps {
-            if !self.judge.believes(me, held, self.among, drawn) {
+            if !is_held() {
                 lost = true;
                 break;
             }
+            self.judge.believes(me, held, self.among, drawn);
             clock::sleep(step).await;
         }
         me.sometimes(LOST, lost);

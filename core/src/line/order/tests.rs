@@ -21,18 +21,18 @@ fn queue(nodes: impl IntoIterator<Item = Node>) -> Queue {
 }
 
 /// What the tickets of a line do next, by their sequences: which one each waits for.
-fn turns(nodes: &[Node], room: Room) -> Vec<String> {
+fn turns(nodes: &[Node], capacity: Capacity) -> Vec<String> {
     let queue = queue(nodes.iter().cloned());
-    let told = |one: &Standing| match turn(&queue, &one.path, room) {
+    let told = |one: &Entry| match turn(&queue, &one.path, capacity) {
         Turn::Now => "now".to_owned(),
         Turn::After(path) => {
-            let ahead = queue.standing.iter().find(|other| other.path == path);
+            let ahead = queue.entries.iter().find(|other| other.path == path);
             ahead.map_or("nobody".into(), |ahead| format!("after {}", ahead.order))
         }
         Turn::Next => "next".to_owned(),
         Turn::Gone => "gone".to_owned(),
     };
-    queue.standing.iter().map(told).collect()
+    queue.entries.iter().map(told).collect()
 }
 
 #[test]
@@ -66,19 +66,21 @@ fn a_ticket_is_told_by_what_its_name_ends_in() {
         (Node::new(Path::new("/d/lock-").expect("valid")), None),
     ];
     for (node, claim) in table {
-        assert_eq!(Standing::of(&node).map(|one| one.claim), claim, "{}", node.path);
+        assert_eq!(Entry::of(&node).map(|one| one.claim), claim, "{}", node.path);
     }
 }
 
 #[test]
 fn a_ticket_for_permits_tells_how_many_there_are() {
     let all = |mark: &str| {
-        let one = Standing::of(&ticket(&format!("_c_a-{mark}"), 7)).expect("it is a ticket");
+        let one = Entry::of(&ticket(&format!("_c_a-{mark}"), 7)).expect("it is a ticket");
         (one.claim, one.all)
     };
-    for (permits, room) in [(1, Room::Permits(1)), (3, Room::Permits(5)), (7, Room::Posted)] {
-        let known = if let Room::Permits(all) = room { Some(all) } else { None };
-        assert_eq!(all(&permits_mark(permits, room)), (Claim::Permits(permits), known));
+    for (permits, capacity) in
+        [(1, Capacity::Permits(1)), (3, Capacity::Permits(5)), (7, Capacity::Posted)]
+    {
+        let known = if let Capacity::Permits(all) = capacity { Some(all) } else { None };
+        assert_eq!(all(&permits_mark(permits, capacity)), (Claim::Permits(permits), known));
     }
     assert_eq!(all("lease-"), (Claim::Permits(1), None));
     assert_eq!(all("x3ofmany-lease-"), (Claim::Permits(3), None));
@@ -88,24 +90,24 @@ fn a_ticket_for_permits_tells_how_many_there_are() {
 fn the_order_is_that_of_sequences_whatever_the_names() {
     let nodes =
         [ticket("_c_b-lock-", 9), ticket("_c_a-lock-", 10), ticket("_c_c-lock-", 100_000_000_000)];
-    assert_eq!(turns(&nodes, Room::One), ["now", "after 9", "after 10"]);
+    assert_eq!(turns(&nodes, Capacity::One), ["now", "after 9", "after 10"]);
     let mut backwards = nodes.clone();
     backwards.reverse();
-    assert_eq!(turns(&backwards, Room::One), ["now", "after 9", "after 10"]);
+    assert_eq!(turns(&backwards, Capacity::One), ["now", "after 9", "after 10"]);
 }
 
 #[test]
 fn who_is_not_in_the_line_is_not_the_first() {
     let (line, missing) = (queue([]), Path::new("/d/lock-0000000001").expect("valid"));
-    assert_eq!(turn(&line, &missing, Room::One), Turn::Gone);
-    assert_eq!(turn(&queue([ticket("lock-", 2)]), &missing, Room::One), Turn::Gone);
+    assert_eq!(turn(&line, &missing, Capacity::One), Turn::Gone);
+    assert_eq!(turn(&queue([ticket("lock-", 2)]), &missing, Capacity::One), Turn::Gone);
 }
 
 #[test]
 fn what_is_no_ticket_neither_waits_nor_is_waited_for() {
     let nodes = [ticket("x-", 1), ticket("lock-", 2), node("_c_a-lock-", 3), ticket("lock-", 4)];
     // The third has the name that a store gives which adds no digits.
-    assert_eq!(turns(&nodes, Room::One), ["now", "after 2", "after 3"]);
+    assert_eq!(turns(&nodes, Capacity::One), ["now", "after 2", "after 3"]);
 }
 
 #[test]
@@ -114,8 +116,8 @@ fn readers_wait_for_the_nearest_writer_and_writers_for_the_one_ahead() {
     let nodes: Vec<_> =
         (1..).zip(line).map(|(n, mode)| ticket(&format!("__{mode}__"), n)).collect();
     let expected = ["now", "now", "after 2", "after 3", "after 3", "after 5", "after 6"];
-    assert_eq!(turns(&nodes, Room::One), expected);
-    assert_eq!(turns(&nodes[3..5], Room::One), ["now", "now"]);
+    assert_eq!(turns(&nodes, Capacity::One), expected);
+    assert_eq!(turns(&nodes[3..5], Capacity::One), ["now", "now"]);
 }
 
 #[test]
@@ -123,13 +125,13 @@ fn who_gave_up_writing_to_read_on_keeps_his_place() {
     // As Curator does it: with a reader's ticket that has the digits of the writer's.
     let nodes =
         [ticket("_c_b-__WRIT__", 2), ticket("_c_c-__READ__", 3), ticket("_c_a-__READ__", 1)];
-    assert_eq!(turns(&nodes, Room::One), ["now", "after 1", "after 2"]);
+    assert_eq!(turns(&nodes, Capacity::One), ["now", "after 1", "after 2"]);
     // And as we do.
     let nodes = [ticket("__WRIT__", 1), ticket("__READ__", 2), ticket("__WRIT__", 3)];
     let given_up = [nodes[0].path.clone()];
     let shared = queue(nodes.clone()).sharing(&given_up);
-    assert_eq!(turn(&shared, &nodes[1].path, Room::One), Turn::Now);
-    assert_eq!(turn(&shared, &nodes[2].path, Room::One), Turn::After(nodes[1].path.clone()));
+    assert_eq!(turn(&shared, &nodes[1].path, Capacity::One), Turn::Now);
+    assert_eq!(turn(&shared, &nodes[2].path, Capacity::One), Turn::After(nodes[1].path.clone()));
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn permits_are_given_in_order_all_or_none() {
     let line = |weights: &[u32]| -> Vec<Node> {
         (1..).zip(weights).map(|(n, m)| ticket(&format!("_c_a-x{m}-lease-"), n)).collect()
     };
-    let of = Room::Permits;
+    let of = Capacity::Permits;
     assert_eq!(turns(&line(&[1, 1, 1, 1, 1]), of(2)), ["now", "now", "next", "after 3", "after 4"]);
     // The second does not fit, and nobody passes it.
     assert_eq!(turns(&line(&[2, 2, 1]), of(3)), ["now", "next", "after 2"]);
@@ -152,7 +154,7 @@ fn how_many_permits_there_are_may_be_posted_beside_them() {
     let tickets = [ticket("lease-", 1), ticket("lease-", 2), ticket("lease-", 3)];
     let posted = |name: &str| {
         let limit = Node::new(Path::new(&format!("/d/{name}")).expect("valid"));
-        turns(&[&tickets[..], &[limit]].concat(), Room::Posted)
+        turns(&[&tickets[..], &[limit]].concat(), Capacity::Posted)
     };
     assert_eq!(posted("limit-2"), ["now", "now", "next"]);
     assert_eq!(posted("limit-1"), ["now", "next", "after 2"]);

@@ -1,4 +1,4 @@
-//! [`Stub`]: the node of a ticket, which goes when it is dropped, and how its loss is heard of.
+//! [`TicketNode`]: owns the node of a ticket. Dropping it removes the node; [`TicketNode::lost`] waits for its loss.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use futures_util::future::{pending, select};
 
 use crate::clock::{self, Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::known::Known;
+use crate::line::seen_version::SeenVersion;
 use crate::line::token::Token;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
@@ -18,9 +18,9 @@ use crate::store::{
     Commit, Done, Expect, Outcome, Query, Revision, Sequence, Stat, Txn, View, Watch, Why,
 };
 
-/// The node of a ticket, which goes when this is dropped.
+/// The node of a ticket. Dropping this removes the node.
 #[derive(Debug)]
-pub(crate) struct Stub {
+pub(crate) struct TicketNode {
     session: Session,
     node: Done,
     token: Token,
@@ -31,18 +31,18 @@ pub(crate) struct Stub {
     gone: AtomicBool,
     /// Whether the next ticket may have its name.
     renewable: AtomicBool,
-    /// If it counts only as it was last seen.
-    known: Option<Known>,
+    /// The version that writes and checks expect; `None` if the path alone identifies the ticket.
+    seen_version: Option<SeenVersion>,
     drawn: Instant,
     /// The watch on it, while nobody waits with it.
     watch: Mutex<Option<Watch>>,
 }
 
-impl Stub {
+impl TicketNode {
     /// The ticket that the session drew.
     pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
         let (stat, sequence) = (node.stat, node.sequence);
-        let mut stub = Self {
+        let mut ticket = Self {
             session,
             node,
             token: Token::new(Revision::ZERO),
@@ -50,22 +50,22 @@ impl Stub {
             spent: AtomicBool::new(false),
             gone: AtomicBool::new(false),
             renewable: AtomicBool::new(false),
-            known: None,
+            seen_version: None,
             drawn: clock::now(),
             watch: Mutex::default(),
         };
         // From here on it goes when it is dropped.
         let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
-        let is_own = stat.owner == Some(stub.session.info().id);
+        let is_own = stat.owner == Some(ticket.session.info().id);
         if !is_own && !mutant::is(Mutant::OldTicketTrusted) {
             return Err(untold());
         }
-        stub.sequence = sequence;
-        stub.token = Token::new(stat.created);
+        ticket.sequence = sequence;
+        ticket.token = Token::new(stat.created);
         if mutant::is(Mutant::TokenIsSequence) {
-            stub.token = Token::new(Revision::new(sequence.get()));
+            ticket.token = Token::new(Revision::new(sequence.get()));
         }
-        Ok(stub)
+        Ok(ticket)
     }
 
     /// The next ticket may have the name of this one, as long as nobody outside is told it.
@@ -74,14 +74,14 @@ impl Stub {
         self
     }
 
-    /// It counts only as it was last seen: see [`Known`].
-    pub(super) fn counting_as_known(mut self) -> Self {
-        self.known = self.node.stat.map(Known::of);
+    /// From now on writes and checks expect the last version that was seen: see [`SeenVersion`].
+    pub(super) fn counting_by_version(mut self) -> Self {
+        self.seen_version = self.node.stat.map(SeenVersion::of);
         self
     }
 
-    pub(super) fn counts_as_known(&self) -> bool {
-        self.known.is_some()
+    pub(super) fn counts_by_version(&self) -> bool {
+        self.seen_version.is_some()
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -134,12 +134,12 @@ impl Stub {
 
     /// How the node must be for something to be done to it or under it.
     pub(crate) fn expected(&self) -> Expect {
-        self.known.as_ref().map_or(Expect::Any, Known::expected)
+        self.seen_version.as_ref().map_or(Expect::Any, SeenVersion::expected)
     }
 
     /// Takes note of what is at its path. Whether that is this ticket.
     pub(crate) fn learn(&self, stat: Stat) -> bool {
-        self.known.as_ref().is_none_or(|known| known.learn(stat))
+        self.seen_version.as_ref().is_none_or(|seen| seen.learn(stat))
     }
 
     /// Writes what others see of it, if it is there. [`Session::commit`] of one operation, but for one that counts
@@ -161,7 +161,7 @@ impl Stub {
 
     /// Looks at one that counts only as it was last seen, whether it is there, and which version of it.
     pub(crate) async fn look(&self) -> Result<bool> {
-        if !self.counts_as_known() {
+        if !self.counts_by_version() {
             return Ok(true);
         }
         let node = Query::node(self.path().clone()).names_only();
@@ -219,7 +219,7 @@ impl Stub {
         let age = clock::elapsed(self.drawn);
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
         let mut delays = self.session.delays();
-        let mut lent = Lent { stub: self, watch: self.kept().take() };
+        let mut lent = Lent { ticket: self, watch: self.kept().take() };
         let node = Query::until_gone(self.path().clone()).local();
         while !self.is_gone() {
             if let Some(watch) = &mut lent.watch {
@@ -244,15 +244,15 @@ impl Stub {
     }
 }
 
-impl Drop for Stub {
+impl Drop for TicketNode {
     fn drop(&mut self) {
         self.give_up();
     }
 }
 
-/// The watch of a [`Stub`], which is put back when this is dropped.
+/// The watch of a [`TicketNode`], which is put back when this is dropped.
 struct Lent<'a> {
-    stub: &'a Stub,
+    ticket: &'a TicketNode,
     watch: Option<Watch>,
 }
 
@@ -261,7 +261,7 @@ impl Drop for Lent<'_> {
         if let Some(watch) = self.watch.take()
             && !mutant::is(Mutant::WatchesAgain)
         {
-            self.stub.kept().get_or_insert(watch);
+            self.ticket.kept().get_or_insert(watch);
         }
     }
 }

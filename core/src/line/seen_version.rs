@@ -1,20 +1,20 @@
-//! [`Known`]: what is known of a ticket that counts only as it was last seen.
+//! [`SeenVersion`]: the last version that was seen of a ticket whose path does not identify it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::store::{Expect, Stat};
 
-/// A ticket that counts only as it was when it was last seen to be this one's: whatever writes to it has to say so.
+/// The last version that was seen of a ticket. Every write and every check of the ticket expects it.
 ///
-/// One whose draw was sent more than once, where the store adds nothing to a name: a sending that comes late may make the
-/// node again when somebody removed it, and another is in by then. And one that stands for less once it was written to:
-/// what was to happen under it as it was may come late.
+/// It is used for two kinds of tickets. If the create was retried on a store that does not append a sequence to the name
+/// (etcd), a delayed first request could create the deleted node again after another holder was granted. And if a write
+/// to the ticket reduces its claim (a downgrade), a delayed transaction under the former claim must fail.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct SeenVersion {
     seen: Mutex<Stat>,
 }
 
-impl Known {
+impl SeenVersion {
     /// As it was drawn.
     pub(super) fn of(drawn: Stat) -> Self {
         Self { seen: Mutex::new(drawn) }
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn it_goes_by_the_latest_that_was_seen_of_this_ticket() {
-        let doubt = Known::of(stat(5, 5));
+        let ticket = SeenVersion::of(stat(5, 5));
         for (seen, is_this, expected) in [
             (stat(5, 5), true, 5),
             (stat(5, 8), true, 8),
@@ -62,8 +62,8 @@ mod tests {
             // What a late sending made.
             (stat(9, 9), false, 8),
         ] {
-            assert_eq!(doubt.learn(seen), is_this, "{seen:?}");
-            assert_eq!(doubt.expected(), Expect::Version(Version::new(expected)), "{seen:?}");
+            assert_eq!(ticket.learn(seen), is_this, "{seen:?}");
+            assert_eq!(ticket.expected(), Expect::Version(Version::new(expected)), "{seen:?}");
         }
     }
 }

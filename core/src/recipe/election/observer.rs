@@ -1,40 +1,36 @@
-//! [`follow`]: who is the first in a line, and what he says, across sessions.
+//! [`observe`]: the leaders of an election and the values that they proclaim, across sessions.
 
 use futures_core::Stream;
 use futures_util::future::pending;
 use futures_util::stream::unfold;
 
-use crate::client::{Client, ClientWatch};
+use crate::client::ClientWatch;
 use crate::clock::sleep;
 use crate::error::{Error, ErrorKind, Result};
-use crate::line::order::{Queue, Standing};
-use crate::line::standing::Contender;
+use crate::line::Line;
+use crate::line::contender::Contender;
+use crate::line::order::{Entry, Queue};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{End, Event, Kind, Node, Query};
 
-/// Somebody who observes, between two values.
+/// The state of an observation, between two values.
 struct Observer {
-    client: Client,
-    path: Path,
+    line: Line,
     watch: Option<ClientWatch>,
-    /// Who is looked at, if he is known to be the first.
-    first: Option<Standing>,
+    /// The ticket that is observed, if it is known to be the first.
+    first: Option<Entry>,
     told: Option<Contender>,
     /// Places where no node is, though a listing names them, since the last event.
     vacant: Vec<Path>,
     over: bool,
 }
 
-/// The first ones in the line at this path, one after the other, and what their tickets hold, from the one there is
-/// now on. Ends with an error: when the client is closed, or the store refuses. Not because it does not answer.
-pub(crate) fn follow(
-    client: &Client,
-    path: Path,
-) -> impl Stream<Item = Result<Contender>> + Send + use<> {
-    let client = client.clone();
+/// The first contender of the line and the value of its ticket, then each that follows. The stream ends with an error:
+/// when the client is closed, or the store refuses a request. An outage does not end it.
+pub(super) fn observe(line: Line) -> impl Stream<Item = Result<Contender>> + Send + use<> {
     let (watch, first, told, vacant) = (None, None, None, Vec::new());
-    let observer = Observer { client, path, watch, first, told, vacant, over: false };
+    let observer = Observer { line, watch, first, told, vacant, over: false };
     unfold(observer, |mut observer| async {
         if observer.over {
             return None;
@@ -48,13 +44,13 @@ pub(crate) fn follow(
 impl Observer {
     /// The next value that was not told yet, however long the store does not answer.
     async fn next(&mut self) -> Result<Contender> {
-        let mut delays = self.client.delays();
+        let mut delays = self.line.client().delays();
         loop {
             let error = match self.next_or_failure().await {
-                Err(error) if may_pass(&error, &self.client) => error,
+                Err(error) if self.line.may_pass(&error) => error,
                 found => return found,
             };
-            tracing::debug!(path = %self.path, %error, "could not observe; trying again");
+            tracing::debug!(path = %self.line.dir(), %error, "could not observe; trying again");
             (self.first, self.watch) = (None, None);
             sleep(delays.next().unwrap_or_default()).await;
         }
@@ -88,7 +84,7 @@ impl Observer {
     /// Who is the first, if anybody is; and a watch on him, or on the whole line while it is empty.
     async fn look(&mut self) -> Result<Option<Contender>> {
         let Some(first) = self.first().await? else { return Ok(None) };
-        let (view, watch) = self.client.watch(Query::node(first.path.clone())).await?;
+        let (view, watch) = self.line.client().watch(Query::node(first.path.clone())).await?;
         if view.node().is_none() {
             if mutant::is(Mutant::ContainerIsTicket) {
                 return pending().await;
@@ -107,29 +103,23 @@ impl Observer {
         Ok(found)
     }
 
-    async fn first(&mut self) -> Result<Option<Standing>> {
+    async fn first(&mut self) -> Result<Option<Entry>> {
         const SIGHT: usize = 8;
         if let Some(first) = self.first.take() {
             return Ok(Some(first));
         }
-        let line = Query::children(self.path.clone()).names_only();
-        let view = self.client.read(line.clone().oldest(SIGHT)).await?;
-        if let Some(first) = Queue::of(&view).without(&self.vacant).standing().first() {
+        let all = Query::children(self.line.dir().clone()).names_only();
+        let view = self.line.client().read(all.clone().oldest(SIGHT)).await?;
+        if let Some(first) = Queue::of(&view).without(&self.vacant).entries().first() {
             return Ok(Some(first.clone()));
         }
-        let (view, watch) = self.client.watch(line).await?;
-        let first = Queue::of(&view).without(&self.vacant).standing().first().cloned();
+        let (view, watch) = self.line.client().watch(all).await?;
+        let first = Queue::of(&view).without(&self.vacant).entries().first().cloned();
         if first.is_none() {
             self.watch = Some(watch);
         }
         Ok(first)
     }
-}
-
-/// Whether what failed so may succeed later: the store did not answer, or there was no session in time.
-pub(crate) fn may_pass(error: &Error, client: &Client) -> bool {
-    let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-    passes && !client.is_closed() && !mutant::is(Mutant::OutageEndsIt)
 }
 
 /// Why there is nothing more to observe.

@@ -33,7 +33,7 @@ pub(crate) fn since(name: &str) -> Option<SystemTime> {
 }
 
 /// Whether the name of a ticket tells this time, to the second. What tells none is not wrong about it.
-pub(super) fn tells(name: &str, now: Option<SystemTime>) -> bool {
+pub(super) fn is_of_second(name: &str, now: Option<SystemTime>) -> bool {
     const SECOND: Duration = Duration::from_secs(1);
     let (Some(since), Some(now)) = (since(name), now) else { return true };
     now.duration_since(since).is_ok_and(|age| age < SECOND)
@@ -69,9 +69,9 @@ mod tests {
     fn a_name_is_of_its_own_second() {
         let name = format!("_c_{}-lock-", dated(ID, Some(at(5_000))));
         for (now, tells_it) in [(4_999, false), (5_000, true), (5_999, true), (6_000, false)] {
-            assert_eq!(tells(&name, Some(at(now))), tells_it, "{now}");
+            assert_eq!(is_of_second(&name, Some(at(now))), tells_it, "{now}");
         }
-        assert!(tells(&name, None) && tells("lock-0000000007", Some(at(0))));
+        assert!(is_of_second(&name, None) && is_of_second("lock-0000000007", Some(at(0))));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) struct Handover<T> {
 }
 
 /// The turn at a slot.
-pub(crate) type Turn<T> = OwnedMutexGuard<Option<T>>;
+pub(crate) type SlotTurn<T> = OwnedMutexGuard<Option<T>>;
 
 /// A task that waits for its turn, or stopped waiting when this is dropped.
 struct Waits<'a, T>(&'a Handover<T>);
@@ -32,12 +32,19 @@ impl<T> Handover<T> {
     /// # Cancel safety
     ///
     /// Cancel safe: what was left for a task that is cancelled is dropped, unless another task takes it.
-    pub(super) async fn turn(&self) -> (Turn<T>, Option<T>) {
+    pub(super) async fn turn(&self) -> (SlotTurn<T>, Option<T>) {
         let waits = Waits::new(self);
         let mut turn = self.slot.clone().lock_owned().await;
         drop(waits);
         let left = turn.take();
         (turn, left)
+    }
+
+    /// Takes the turn if no task has it, with what the last task left. Never waits.
+    pub(super) fn try_turn(&self) -> Option<(SlotTurn<T>, Option<T>)> {
+        let mut turn = self.slot.clone().try_lock_owned().ok()?;
+        let left = turn.take();
+        Some((turn, left))
     }
 
     /// Whether a task waits.
@@ -46,7 +53,7 @@ impl<T> Handover<T> {
     }
 
     /// Ends the turn and leaves the value for the next task. Returns it if there is none.
-    pub(super) fn pass(&self, mut turn: Turn<T>, value: T) -> Option<T> {
+    pub(super) fn pass(&self, mut turn: SlotTurn<T>, value: T) -> Option<T> {
         *turn = Some(value);
         drop(turn);
         self.take_back()
@@ -97,7 +104,7 @@ mod tests {
     use super::*;
 
     /// The turn at a free slot.
-    async fn turn<T>(handover: &Handover<T>) -> Turn<T> {
+    async fn turn<T>(handover: &Handover<T>) -> SlotTurn<T> {
         let (turn, left) = handover.turn().await;
         assert!(left.is_none(), "nothing was passed on");
         turn
@@ -116,6 +123,19 @@ mod tests {
         let (_turn, left) = next.await;
         assert_eq!(left, Some(7));
         assert!(!handover.is_wanted());
+    }
+
+    #[tokio::test]
+    async fn a_try_gets_the_turn_only_while_no_task_has_it() {
+        let handover = Handover::default();
+        let mut first = turn(&handover).await;
+        assert!(handover.try_turn().is_none());
+
+        *first = Some(7);
+        drop(first);
+
+        let (_turn, left) = handover.try_turn().expect("the turn is over");
+        assert_eq!(left, Some(7));
     }
 
     #[tokio::test]

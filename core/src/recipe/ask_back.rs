@@ -12,7 +12,7 @@ use crate::store::{Expect, Node, Outcome, Query, Why};
 /// What is written to a ticket to ask for what it stands for, as Curator writes it.
 const ASKED: &[u8] = b"__REVOKE__";
 
-/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::recipe::inspect::inspect)
+/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::recipe::inspect())
 /// tells where tickets are. He learns of it if he listens, by [`Hold::asked_back`], and decides.
 ///
 /// `false` if nobody has it any more.
@@ -39,19 +39,18 @@ const ASKED: &[u8] = b"__REVOKE__";
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::inspect::inspect;
-/// use synod_core::recipe::revocable::ask_back;
+/// use synod_core::recipe::{ask_back, inspect};
 ///
 /// # async fn example(client: Client) -> Result<()> {
-/// let line = inspect(&client, &Path::new("/locks/db")?).await?;
+/// let line = inspect(&client, Path::new("/locks/db")?).await?;
 /// if let Some(holder) = line.first() {
 ///     ask_back(&client, &holder.path).await?;
 /// }
 /// # Ok(())
 /// # }
 /// ```
-pub async fn ask_back(client: &Client, path: &Path) -> Result<bool> {
-    match client.set(path, ASKED, Expect::Any).await? {
+pub async fn ask_back(client: &Client, path: impl Into<Path>) -> Result<bool> {
+    match client.set(&path.into(), ASKED, Expect::Any).await? {
         Outcome::Committed(_) => Ok(true),
         Outcome::Rejected(no) if no.why == Why::Missing => Ok(false),
         outcome @ Outcome::Rejected(_) => outcome.required().map(|_| true),
@@ -70,10 +69,10 @@ impl<K> Hold<K> {
     ///
     /// Cancel safe: it only watches.
     pub async fn asked_back(&self) -> Result<()> {
-        let mut delays = self.stub.session().delays();
+        let mut delays = self.node.session().delays();
         loop {
             let query = Query::node(self.path().clone());
-            let (view, mut watch) = match self.stub.session().observe(query).await {
+            let (view, mut watch) = match self.node.session().observe(query).await {
                 // The session may live on.
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     sleep(delays.next().unwrap_or_default()).await;
@@ -81,10 +80,10 @@ impl<K> Hold<K> {
                 }
                 observed => observed?,
             };
-            let own = |node: &&Node| node.stat.is_none_or(|stat| self.stub.learn(stat));
+            let own = |node: &&Node| node.stat.is_none_or(|stat| self.node.learn(stat));
             let Some(node) = view.node().filter(own) else {
                 self.lost().await;
-                return Err(self.stub.was_lost());
+                return Err(self.node.was_lost());
             };
             let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
             if written && node.data == ASKED && !mutant::is(Mutant::QuestionUnheard) {

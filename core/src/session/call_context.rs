@@ -1,4 +1,4 @@
-//! [`Reach`]: a session as its calls and its jobs see it: the store, and what is known of it.
+//! [`CallContext`]: what every call and every background job of a session needs: the store, the session's state and the tuning.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,7 +14,7 @@ use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::deadline::Deadline;
-use crate::session::life::{Life, over};
+use crate::session::session_state::{SessionState, over};
 use crate::store::{Loss, Status, Store};
 
 /// How a session's calls behave.
@@ -25,11 +25,11 @@ pub(crate) struct Tuning {
     pub(crate) chance: Chance,
 }
 
-/// What it takes to call the store. It keeps no session open.
+/// What a call needs. It does not keep the session open.
 #[derive(Clone, Debug)]
-pub(super) struct Reach {
+pub(super) struct CallContext {
     pub(super) store: Arc<dyn Store>,
-    pub(super) life: Arc<Life>,
+    pub(super) state: Arc<SessionState>,
     pub(super) tuning: Arc<Tuning>,
 }
 
@@ -49,7 +49,7 @@ impl Stop {
     }
 }
 
-impl Reach {
+impl CallContext {
     pub(super) fn delays(&self) -> Delays {
         let (asked, chance) = (&self.tuning.retry, &self.tuning.chance);
         if mutant::is(Mutant::GivesUpAtOnce) {
@@ -67,10 +67,10 @@ impl Reach {
             deadline.passed().await;
             return Stop::Late { suspended: false };
         }
-        match select(pin!(self.life.lost()), pin!(deadline.passed())).await {
+        match select(pin!(self.state.lost()), pin!(deadline.passed())).await {
             Either::Left((why, _)) => Stop::Lost(why),
             Either::Right(_) => {
-                Stop::Late { suspended: matches!(self.life.now(), Status::Suspended { .. }) }
+                Stop::Late { suspended: matches!(self.state.now(), Status::Suspended { .. }) }
             }
         }
     }
@@ -88,7 +88,7 @@ impl Reach {
         let mut delays = self.delays();
         let mut last = None;
         loop {
-            if let Some(why) = self.life.loss() {
+            if let Some(why) = self.state.loss() {
                 return Err(over(why, doing).at(path));
             }
             let ended = {
@@ -131,9 +131,9 @@ impl Reach {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SessionLost
         {
-            self.life.end(Loss::Expired);
+            self.state.end(Loss::Expired);
         }
-        match (result, self.life.loss()) {
+        match (result, self.state.loss()) {
             (Ok(_too_late), Some(why)) if !mutant::is(Mutant::LostAnswered) => {
                 Err(over(why, doing))
             }
@@ -143,10 +143,10 @@ impl Reach {
 
     /// Waits, and is woken when the session ends meanwhile.
     pub(super) async fn rest(&self, delay: Duration) {
-        if self.life.loss().is_some() {
+        if self.state.loss().is_some() {
             return sleep(delay).await;
         }
-        let _either = select(pin!(sleep(delay)), pin!(self.life.lost())).await;
+        let _either = select(pin!(sleep(delay)), pin!(self.state.lost())).await;
     }
 }
 

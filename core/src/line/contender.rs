@@ -6,10 +6,9 @@ use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
-use crate::line::order::{Claim, Queue, Room, Standing, Turn, turn};
-use crate::line::since::since;
+use crate::line::order::{Capacity, Claim, Entry, Queue, SHARES, Turn, shares, turn};
+use crate::line::ticket_name::since;
 use crate::line::token::Token;
-use crate::line::wait::{SHARES, Ticket, shares};
 use crate::path::Path;
 use crate::store::{Node, Query, SessionId};
 
@@ -36,7 +35,7 @@ pub struct Contender {
 
 impl Contender {
     /// Whoever has this ticket, by its node.
-    pub(crate) fn of(one: &Standing, node: &Node, holds: Option<bool>) -> Option<Self> {
+    pub(crate) fn of(one: &Entry, node: &Node, holds: Option<bool>) -> Option<Self> {
         let stat = node.stat?;
         let said = if shares(node) { SHARES.len() } else { 0 };
         Some(Self {
@@ -52,36 +51,28 @@ impl Contender {
 }
 
 /// Everybody in the line at `dir`, in order.
-pub(crate) async fn standing(client: &Client, dir: &Path, room: Room) -> Result<Vec<Contender>> {
+pub(crate) async fn contenders(
+    client: &Client,
+    dir: &Path,
+    capacity: Capacity,
+) -> Result<Vec<Contender>> {
     let view = client.read(Query::children(dir.clone())).await?;
     let sharing = view.nodes.iter().filter(|node| shares(node)).map(|node| node.path.clone());
     let queue = Queue::of(&view).sharing(&sharing.collect::<Vec<_>>());
-    let room = if queue.permits(Room::Posted) > Some(0) { Room::Posted } else { room };
-    let contenders = queue.standing().iter().filter_map(|one| {
+    let capacity =
+        if queue.permits(Capacity::Posted) > Some(0) { Capacity::Posted } else { capacity };
+    let contenders = queue.entries().iter().filter_map(|one| {
         let node = view.nodes.iter().find(|node| node.path == one.path)?;
-        Contender::of(one, node, holds(&queue, one, room))
+        Contender::of(one, node, holds(&queue, one, capacity))
     });
     Ok(contenders.collect())
 }
 
-impl Ticket {
-    /// Those who stand ahead of it now, in order; `None` if it is not in the line any more.
-    pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
-        let line = self.line();
-        let mut all = standing(line.client(), line.dir(), line.form().room).await?;
-        let place = all.iter().position(|one| one.path == *self.stub().path());
-        Ok(place.map(|place| {
-            all.truncate(place);
-            all
-        }))
-    }
-}
-
-fn holds(queue: &Queue, one: &Standing, room: Room) -> Option<bool> {
-    let room = match (one.claim, one.all) {
-        (Claim::Permits(_), Some(all)) if room == Room::One => Room::Permits(all),
-        (Claim::Permits(_), None) if room == Room::One => return None,
-        _ => room,
+fn holds(queue: &Queue, one: &Entry, capacity: Capacity) -> Option<bool> {
+    let capacity = match (one.claim, one.all) {
+        (Claim::Permits(_), Some(all)) if capacity == Capacity::One => Capacity::Permits(all),
+        (Claim::Permits(_), None) if capacity == Capacity::One => return None,
+        _ => capacity,
     };
-    Some(turn(queue, &one.path, room) == Turn::Now)
+    Some(turn(queue, &one.path, capacity) == Turn::Now)
 }

@@ -13,7 +13,7 @@ use crate::store::Query;
 
 /// A lock that is given to whoever comes at the right moment, shared by everybody who names the same path.
 ///
-/// It excludes like a [`Mutex`](crate::recipe::mutex::Mutex), on the same assumption, and may be used on the same path
+/// It excludes like a [`Mutex`](crate::recipe::Mutex), on the same assumption, and may be used on the same path
 /// with it. Whoever has it has the one node there is: those who wait have none, and cost the store nothing but
 /// a watch. When it becomes free each of them waits for a while of his own before he tries, and for longer
 /// ones the more often he was late, so that they do not all come at once.
@@ -26,7 +26,7 @@ use crate::store::Query;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::unfair::UnfairLock;
+/// use synod_core::recipe::UnfairLock;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let lock = UnfairLock::new(&client, Path::new("/locks/compaction")?);
@@ -44,11 +44,11 @@ pub type UnfairGuard = Hold;
 
 impl UnfairLock {
     /// The lock at `path`.
-    pub fn new(client: &Client, path: Path) -> Self {
-        Self { line: Line::new(client, path, Form::alone("unfair lock", "lock-")) }
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("unfair_lock", "lock-")) }
     }
 
-    /// What [`inspect`](crate::recipe::inspect::inspect) shows of those who lock through this.
+    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -57,7 +57,7 @@ impl UnfairLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::mutex::Mutex::lock).
+    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
     ///
     /// # Cancel safety
     ///

@@ -1,4 +1,4 @@
-//! [`Life`]: whether a session lives, told by its store and never taken back.
+//! [`SessionState`]: whether a session lives. Its end is final.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ use crate::store::{Loss, Status};
 /// Waiting goes through one [`Notify`], which wakes in the order of waiting; the wakers of a `watch`
 /// are woken in an order that differs per run.
 #[derive(Debug)]
-pub(crate) struct Life {
+pub(crate) struct SessionState {
     store: watch::Receiver<Status>,
     told: watch::Sender<Status>,
     turned: Notify,
@@ -25,13 +25,13 @@ pub(crate) struct Life {
 
 /// A [`Status`] without its instants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum StatusKind {
     Live,
     Suspended,
     Lost,
 }
 
-impl Turn {
+impl StatusKind {
     pub(crate) fn of(status: &Status) -> Self {
         match status {
             Status::Live { .. } => Self::Live,
@@ -41,7 +41,7 @@ impl Turn {
     }
 }
 
-impl Life {
+impl SessionState {
     pub(super) fn new(store: watch::Receiver<Status>) -> Self {
         let first = *store.borrow();
         let (told, turned) = (watch::Sender::new(first), Notify::new());
@@ -69,7 +69,7 @@ impl Life {
         let mut turned = false;
         self.told.send_if_modified(|told| match next(told) {
             Some(next) if next != *told => {
-                turned = Turn::of(&next) != Turn::of(told);
+                turned = StatusKind::of(&next) != StatusKind::of(told);
                 *told = next;
                 true
             }
@@ -111,13 +111,13 @@ impl Life {
     }
 
     /// Waits until the status is another kind than `seen`.
-    pub(crate) async fn turned(&self, seen: Turn) -> Turn {
-        self.until(|life| Some(Turn::of(&life.now())).filter(|now| *now != seen)).await
+    pub(crate) async fn turned(&self, seen: StatusKind) -> StatusKind {
+        self.until(|state| Some(StatusKind::of(&state.now())).filter(|now| *now != seen)).await
     }
 
     /// Waits until nothing more is done about the session. Whether its store said that it is over.
     pub(crate) async fn closed(&self) -> bool {
-        self.until(|life| life.closed.get().copied()).await
+        self.until(|state| state.closed.get().copied()).await
     }
 
     pub(super) fn set_closed(&self, cleanly: bool) {

@@ -9,22 +9,20 @@ use tracing::Instrument;
 
 use crate::clock::{self, Instant, sleep, timeout};
 use crate::error::{Error, ErrorKind, Result};
+use crate::line::contender::{Contender, contenders};
 use crate::line::hold::Hold;
 use crate::line::meter;
-use crate::line::order::{self, Claim, POSTED, Queue, Room, Turn, turn};
-use crate::line::stub::Stub;
-use crate::line::{Form, Line};
+use crate::line::order::{self, Capacity, Claim, POSTED, Queue, Turn, shares, turn};
+use crate::line::ticket_node::TicketNode;
+use crate::line::{Form, Line, SIGHT};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
 
-/// How many tickets are looked at where the one right ahead is enough: that one, and the own.
-pub(crate) const SIGHT: usize = 2;
-
 /// A place in a line. Dropping it gives it up.
 pub(crate) struct Ticket {
     line: Line,
-    stub: Stub,
+    node: TicketNode,
     /// What was seen as it was drawn, and not thought about yet.
     seen: Option<View>,
     since: Instant,
@@ -54,7 +52,7 @@ struct Last {
 }
 
 /// Why there is no waiting on.
-enum Stop {
+enum WaitError {
     /// The ticket is gone, or its session is.
     Gone,
     Failed(Error),
@@ -68,13 +66,45 @@ enum Waited {
     Nothing,
 }
 
+impl Line {
+    /// A ticket that was called, however long that takes.
+    pub(crate) async fn enter(&self) -> Result<Ticket> {
+        let mut ticket = self.enqueue().await?;
+        ticket.called().await?;
+        Ok(ticket)
+    }
+
+    /// A place at the end of the line.
+    pub(crate) async fn enqueue(&self) -> Result<Ticket> {
+        let (node, seen) = self.draw().await?;
+        Ok(Ticket::new(self.clone(), node, seen))
+    }
+
+    /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
+    /// sees nothing of it.
+    pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
+        let sharing = if mutant::is(Mutant::TriesByDrawing) {
+            Vec::new()
+        } else {
+            let Some(sharing) = self.sharing_if_free().await? else { return Ok(None) };
+            sharing
+        };
+        let mut ticket = self.enqueue().await?.sharing(sharing);
+        if ticket.is_called().await? {
+            return Ok(Some(ticket));
+        }
+        ticket.leave().await;
+        Ok(None)
+    }
+}
+
 impl Ticket {
-    pub(super) fn new(line: Line, stub: Stub, seen: Option<View>) -> Self {
+    fn new(line: Line, node: TicketNode, seen: Option<View>) -> Self {
         let (since, last) = (clock::now(), Last::default());
         let (sharing, vacant) = (Vec::new(), Vec::new());
         Self {
             line,
-            stub,
+            node,
             seen,
             since,
             asked: 1,
@@ -87,27 +117,30 @@ impl Ticket {
     }
 
     /// Knows that these share.
-    pub(super) fn sharing(self, sharing: Vec<Path>) -> Self {
+    fn sharing(self, sharing: Vec<Path>) -> Self {
         Self { sharing, ..self }
-    }
-
-    pub(crate) fn stub(&self) -> &Stub {
-        &self.stub
-    }
-
-    pub(crate) fn line(&self) -> &Line {
-        &self.line
     }
 
     fn form(&self) -> &Form {
         self.line.form()
     }
 
+    /// The contenders ahead of it now, in order; `None` if it is not in the line any more.
+    pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
+        let line = &self.line;
+        let mut all = contenders(line.client(), line.dir(), self.form().capacity).await?;
+        let place = all.iter().position(|one| one.path == *self.node.path());
+        Ok(place.map(|place| {
+            all.truncate(place);
+            all
+        }))
+    }
+
     /// Waits until it is called. If it goes with its session, or somebody removes it, another one is
     /// drawn, at the end of the line.
     pub(crate) async fn called(&mut self) -> Result<()> {
         let span = tracing::debug_span!(
-            "waiting in line",
+            "waiting",
             recipe = self.form().recipe,
             path = %self.line.dir(),
             waited = tracing::field::Empty,
@@ -119,17 +152,17 @@ impl Ticket {
             loop {
                 match self.called_in_session().await {
                     Ok(()) => break,
-                    Err(Stop::Gone) if mutant::is(Mutant::WaitsInOneSession) => {
+                    Err(WaitError::Gone) if mutant::is(Mutant::WaitsInOneSession) => {
                         return Err(Error::new(ErrorKind::SessionLost, "waiting in line"));
                     }
-                    Err(Stop::Gone) => self.draw_again().await?,
-                    Err(Stop::Failed(error)) => return Err(error),
+                    Err(WaitError::Gone) => self.draw_again().await?,
+                    Err(WaitError::Failed(error)) => return Err(error),
                 }
             }
             let (waited, asked) = (clock::elapsed(self.since), self.asked);
             meter::called(self.form().recipe, waited, asked);
             told.record("waited", tracing::field::debug(waited)).record("calls", asked);
-            tracing::debug!(ticket = %self.stub.path(), "called");
+            tracing::debug!(ticket = %self.node.path(), "called");
             Ok(())
         })
         .instrument(span)
@@ -140,8 +173,8 @@ impl Ticket {
     pub(crate) async fn is_called(&mut self) -> Result<bool> {
         let called = match self.turn_past_containers().await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
-            Err(Stop::Gone) => false,
-            Err(Stop::Failed(error)) => return Err(error),
+            Err(WaitError::Gone) => false,
+            Err(WaitError::Failed(error)) => return Err(error),
         };
         if called {
             self.note_called();
@@ -170,8 +203,8 @@ impl Ticket {
                 }
                 Ok(Turn::Now) => self.rest().await,
                 Ok(Turn::After(ahead)) => return Ok(Some(ahead)),
-                Ok(Turn::Next | Turn::Gone) | Err(Stop::Gone) => self.draw_again().await?,
-                Err(Stop::Failed(error)) => return Err(error),
+                Ok(Turn::Next | Turn::Gone) | Err(WaitError::Gone) => self.draw_again().await?,
+                Err(WaitError::Failed(error)) => return Err(error),
             }
         }
     }
@@ -186,8 +219,8 @@ impl Ticket {
 
     /// Gives the place up, and waits until that is done, or goes on in the background.
     pub(crate) async fn leave(self) {
-        let path = self.stub.path().clone();
-        if let Err(error) = self.stub.remove().await {
+        let path = self.node.path().clone();
+        if let Err(error) = self.node.remove().await {
             tracing::debug!(ticket = %path, %error, "a place is given up in the background");
         }
     }
@@ -195,13 +228,13 @@ impl Ticket {
     /// What it has become once it was called.
     pub(crate) fn hold<K>(self, kind: K) -> Hold<K> {
         let recipe = self.form().recipe;
-        Hold::new(self.stub, recipe, kind)
+        Hold::new(self.node, recipe, kind)
     }
 
     async fn draw_again(&mut self) -> Result<()> {
-        tracing::debug!(ticket = %self.stub.path(), "the ticket is gone; drawing another");
-        let (stub, seen) = self.line.draw().await?;
-        let before = std::mem::replace(&mut self.stub, stub);
+        tracing::debug!(ticket = %self.node.path(), "the ticket is gone; drawing another");
+        let (node, seen) = self.line.draw().await?;
+        let before = std::mem::replace(&mut self.node, node);
         if mutant::is(Mutant::OldTicketTrusted) {
             // What is trusted is not removed.
             std::mem::forget(before);
@@ -213,7 +246,7 @@ impl Ticket {
         Ok(())
     }
 
-    async fn called_in_session(&mut self) -> Result<(), Stop> {
+    async fn called_in_session(&mut self) -> Result<(), WaitError> {
         let (mut line, mut spent, mut delays) = (None, None, None);
         loop {
             let turn = self.turn().await?;
@@ -228,7 +261,7 @@ impl Ticket {
                     self.rest().await;
                     continue;
                 }
-                Turn::Gone => return Err(Stop::Gone),
+                Turn::Gone => return Err(WaitError::Gone),
                 Turn::After(ahead) => {
                     let waited = self.until_gone(&ahead, &mut line).await?;
                     if mutant::is(Mutant::PredecessorGoneIsTurn) {
@@ -241,7 +274,7 @@ impl Ticket {
             match waited {
                 Waited::Change(watch) => (spent, delays) = (watch, None),
                 Waited::Nothing => {
-                    let delays = delays.get_or_insert_with(|| self.stub.session().delays());
+                    let delays = delays.get_or_insert_with(|| self.node.session().delays());
                     sleep(delays.next().unwrap_or_default()).await;
                 }
             }
@@ -249,7 +282,7 @@ impl Ticket {
     }
 
     /// [`Ticket::turn`], for what does not wait. A name that may be that of a container is looked at first.
-    async fn turn_past_containers(&mut self) -> Result<Turn, Stop> {
+    async fn turn_past_containers(&mut self) -> Result<Turn, WaitError> {
         let turn = self.turn().await?;
         let suspects = matches!(turn, Turn::After(_) | Turn::Next) && self.last.suspects;
         if !suspects || mutant::is(Mutant::ContainerIsTicket) {
@@ -260,8 +293,8 @@ impl Ticket {
     }
 
     /// Looks which names in the line are those of containers.
-    async fn sweep(&mut self) -> Result<(), Stop> {
-        let (session, all) = (self.stub.session().clone(), order::with_stats(self.line.dir()));
+    async fn sweep(&mut self) -> Result<(), WaitError> {
+        let (session, all) = (self.node.session().clone(), order::with_stats(self.line.dir()));
         let query = self.line.fresh(all);
         let view = self.insist(|| session.read(query.clone())).await?;
         self.vacant.extend(order::containers(&view));
@@ -271,18 +304,18 @@ impl Ticket {
 
     /// Nothing counts but what is certain now.
     fn is_certain(&self) -> bool {
-        self.stub.session().is_certain() || mutant::is(Mutant::GrantsUncertain)
+        self.node.session().is_certain() || mutant::is(Mutant::GrantsUncertain)
     }
 
     /// Whose turn it is now.
-    async fn turn(&mut self) -> Result<Turn, Stop> {
+    async fn turn(&mut self) -> Result<Turn, WaitError> {
         let mut sight = SIGHT;
         let mut seen = self.seen.take();
         loop {
             let view = match seen.take() {
                 Some(view) => view,
                 None => match self.read(sight).await {
-                    Err(Stop::Failed(_)) if mutant::is(Mutant::LostReadIsEmpty) => {
+                    Err(WaitError::Failed(_)) if mutant::is(Mutant::LostReadIsEmpty) => {
                         return Ok(Turn::Now);
                     }
                     view => view?,
@@ -301,37 +334,37 @@ impl Ticket {
     /// Whose turn it is, by what was seen, and whether no other ticket was.
     fn think(&mut self, view: &View) -> (Turn, bool) {
         let mut queue = Queue::of(view).sharing(&self.sharing).without(&self.vacant);
-        if self.stub.counts_as_known() {
+        if self.node.counts_by_version() {
             // Made again by a late sending, it is another.
-            queue = queue.placed(self.stub.path(), self.stub.sequence());
+            queue = queue.placed(self.node.path(), self.node.sequence());
         }
-        let (me, mut room) = (self.stub.path(), self.form().room);
+        let (me, mut capacity) = (self.node.path(), self.form().capacity);
         if let (Some(first), true) = (self.last.permits, mutant::is(Mutant::LimitRemembered)) {
-            room = Room::Permits(first);
+            capacity = Capacity::Permits(first);
         }
         let followed = queue.goes_on_behind(me);
         let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
-        let last = Last { followed, permits: queue.permits(room), suspects, unsure };
-        let turn = turn(&queue, me, room);
+        let last = Last { followed, permits: queue.permits(capacity), suspects, unsure };
+        let turn = turn(&queue, me, capacity);
         self.last = last;
-        (turn, queue.standing().len() <= 1)
+        (turn, queue.entries().len() <= 1)
     }
 
-    async fn read(&mut self, sight: usize) -> Result<View, Stop> {
-        let mut query = self.line.look(self.stub.sequence(), sight);
+    async fn read(&mut self, sight: usize) -> Result<View, WaitError> {
+        let mut query = self.line.look(self.node.sequence(), sight);
         if !self.strict {
             query = self.line.fresh(query);
         }
-        let session = self.stub.session().clone();
+        let session = self.node.session().clone();
         self.insist(|| session.read(query.clone())).await
     }
 
     /// Asks for as long as the session lives.
-    async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, Stop>
+    async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
     where
         F: Future<Output = Result<T>>,
     {
-        let mut delays = self.stub.session().delays();
+        let mut delays = self.node.session().delays();
         loop {
             self.asked += 1;
             let error = match ask().await {
@@ -339,26 +372,30 @@ impl Ticket {
                 Err(error) => error,
             };
             match error.kind() {
-                ErrorKind::SessionLost => return Err(Stop::Gone),
+                ErrorKind::SessionLost => return Err(WaitError::Gone),
                 ErrorKind::Unreachable if !mutant::is(Mutant::LostReadIsEmpty) => {
                     sleep(delays.next().unwrap_or_default()).await;
                 }
-                _ => return Err(Stop::Failed(error)),
+                _ => return Err(WaitError::Failed(error)),
             }
         }
     }
 
     /// Waits until it may be worth to look again, as the one ahead went or was called; and with what it waited.
-    async fn until_gone(&mut self, ahead: &Path, line: &mut Option<Watch>) -> Result<Waited, Stop> {
+    async fn until_gone(
+        &mut self,
+        ahead: &Path,
+        line: &mut Option<Watch>,
+    ) -> Result<Waited, WaitError> {
         if mutant::is(Mutant::WatchesInTwoCalls) {
-            let session = self.stub.session().clone();
+            let session = self.node.session().clone();
             let there = Query::node(ahead.clone()).names_only();
             if self.insist(|| session.read(there.clone())).await?.node().is_none() {
                 return Ok(Waited::Change(None));
             }
         }
         // What one writes to his ticket matters where others may come in beside him.
-        let wants_data = self.form().room != Room::One || self.may_share();
+        let wants_data = self.form().capacity != Capacity::One || self.may_share();
         let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
         let mut query = Query::node(ahead.clone());
         if !wants_data {
@@ -385,7 +422,7 @@ impl Ticket {
             self.sharing.push(ahead.clone());
             return Ok(Waited::Change(Some(watch)));
         }
-        if self.form().room != Room::One && !self.will_tell(node).await? {
+        if self.form().capacity != Capacity::One && !self.will_tell(node).await? {
             drop(watch);
             return self.until_anything(line).await;
         }
@@ -398,30 +435,30 @@ impl Ticket {
     /// Whether a ticket came before the own one. A draw whose answer was lost is repeated under its name if
     /// somebody removed what it had made: then it stands behind, and waits itself.
     fn is_ahead(&self, node: &Node) -> bool {
-        node.stat.is_none_or(|stat| self.stub.created().is_none_or(|own| stat.created < own))
+        node.stat.is_none_or(|stat| self.node.created().is_none_or(|own| stat.created < own))
     }
 
     /// Whether it matters if the one ahead has given up to be alone.
     fn may_share(&self) -> bool {
         let form = self.form();
-        form.room == Room::One && Claim::of_mark(&form.mark) == Claim::Shared
+        form.capacity == Capacity::One && Claim::of_mark(&form.mark) == Claim::Shared
     }
 
     /// Whether one who stands ahead waits himself, and will say so when he is called. Who said so already
     /// will not again; and who came before the number of permits was changed may have been called before
     /// that, with nobody behind to tell.
-    async fn will_tell(&mut self, ahead: &Node) -> Result<bool, Stop> {
+    async fn will_tell(&mut self, ahead: &Node) -> Result<bool, WaitError> {
         let Some(stat) = ahead.stat else { return Ok(false) };
         if stat.modified != stat.created {
             return Ok(false);
         }
-        let (Room::Posted, Some(permits)) = (self.form().room, self.last.permits) else {
+        let (Capacity::Posted, Some(permits)) = (self.form().capacity, self.last.permits) else {
             return Ok(true);
         };
         let Ok(posted) = self.line.dir().join(&format!("{POSTED}{permits}")) else {
             return Ok(false);
         };
-        let session = self.stub.session().clone();
+        let session = self.node.session().clone();
         let query = Query::node(posted).names_only();
         let view = self.insist(|| session.read(query.clone())).await?;
         let changed = view.node().and_then(|node| node.stat).map(|stat| stat.created);
@@ -432,7 +469,7 @@ impl Ticket {
     /// Waits until something in the line is another than when it was looked at last.
     ///
     /// If nothing changes for long, it looks for containers: what counts for a ticket may never go.
-    async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<Waited, Stop> {
+    async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<Waited, WaitError> {
         let mut line = if let Some(line) = kept.take() {
             line
         } else {
@@ -445,7 +482,7 @@ impl Ticket {
             line
         };
         let sweeps = self.last.unsure && !self.swept && !mutant::is(Mutant::ContainerIsTicket);
-        let limit = match self.stub.session().info().ttl / 3 {
+        let limit = match self.node.session().info().ttl / 3 {
             _ if sweeps && self.last.suspects => Duration::ZERO,
             long if sweeps => long,
             _ => Duration::MAX,
@@ -472,34 +509,34 @@ impl Ticket {
         Ok(waited)
     }
 
-    async fn observe(&mut self, query: Query) -> Result<(View, Watch), Stop> {
-        let session = self.stub.session().clone();
+    async fn observe(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
+        let session = self.node.session().clone();
         let query = self.line.fresh(query);
         self.insist(|| session.observe(query.clone())).await
     }
 
     /// Waits for something, for as long as the ticket is there.
-    async fn unless_lost<T>(&self, wait: impl Future<Output = T>) -> Result<T, Stop> {
-        match select(pin!(wait), pin!(self.stub.lost())).await {
+    async fn unless_lost<T>(&self, wait: impl Future<Output = T>) -> Result<T, WaitError> {
+        match select(pin!(wait), pin!(self.node.lost())).await {
             Either::Left((waited, _)) => Ok(waited),
-            Either::Right(_) => Err(Stop::Gone),
+            Either::Right(_) => Err(WaitError::Gone),
         }
     }
 
     /// Tells those behind who wait for it to be called, if there are any and it matters to them. In the
     /// background: whoever was called does not wait for it.
     fn tell_those_behind(&self) {
-        let told = self.form().room != Room::One && self.last.followed;
+        let told = self.form().capacity != Capacity::One && self.last.followed;
         // One that counts only as it was last seen said so when it was drawn, for good.
-        if told && !self.stub.counts_as_known() && !mutant::is(Mutant::CallUntold) {
-            let (path, label) = (self.stub.path().clone(), self.line.label().clone());
-            self.stub.session().rewrite(path, label);
+        if told && !self.node.counts_by_version() && !mutant::is(Mutant::CallUntold) {
+            let (path, label) = (self.node.path().clone(), self.line.label().clone());
+            self.node.session().rewrite(path, label);
         }
     }
 
     /// Lets some time pass in which the session may become certain again, or be lost.
     async fn rest(&self) {
-        let session = self.stub.session();
+        let session = self.node.session();
         let pause = session.info().ttl / 20;
         let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
     }
@@ -507,7 +544,7 @@ impl Ticket {
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ticket").field("path", self.stub.path()).finish_non_exhaustive()
+        f.debug_struct("Ticket").field("path", self.node.path()).finish_non_exhaustive()
     }
 }
 
@@ -516,17 +553,4 @@ impl fmt::Debug for Ticket {
 fn is_arrival(change: &Change) -> bool {
     let is_ticket = !change.path.name().starts_with(POSTED);
     is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)
-}
-
-/// What somebody writes to his ticket who gave up to be alone, in front of his label. Who only says it of
-/// himself from the beginning has not.
-pub(crate) const SHARES: &[u8] = b"__READ__";
-
-pub(super) fn shares(node: &Node) -> bool {
-    // What else is written to tickets is whatever people like.
-    if !node.path.name().contains("__WRIT__") && !mutant::is(Mutant::LabelIsMode) {
-        return false;
-    }
-    let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
-    (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
 }

@@ -1,9 +1,9 @@
-//! [`give`]: from the first in a line to one whom he names.
+//! [`resign_to`]: gives the lead to one candidate.
 
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::line::Line;
-use crate::line::standing::Contender;
-use crate::line::stub::Stub;
+use crate::line::contender::Contender;
+use crate::line::ticket_node::TicketNode;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{Expect, Outcome, Txn};
@@ -20,14 +20,14 @@ enum Heir {
 
 /// Removes a ticket that was called, with all between it and that of the heir. `false` if he does not stand any
 /// more: then nothing was done. Those who made room draw again.
-pub(crate) async fn give(own: &Stub, line: &Line, candidate: &Path) -> Result<bool> {
+pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -> Result<bool> {
     const AT_ONCE: usize = 40;
     let mut in_doubt = false;
     loop {
-        let mut standing = line.standing().await?;
+        let mut entries = line.contenders().await?;
         // What a late sending of its draw made in its place is not it.
-        standing.retain(|one| one.path != *own.path() || own.is_of(one.token.revision()));
-        let mut between = match heir(&standing, own.path(), candidate) {
+        entries.retain(|one| one.path != *own.path() || own.is_of(one.token.revision()));
+        let mut between = match heir(&entries, own.path(), candidate) {
             Heir::Unknown => return Ok(false),
             Heir::Orphaned if in_doubt => break,
             Heir::Orphaned => return Err(lost(own.path())),
@@ -102,7 +102,7 @@ mod tests {
         };
         let view = View::new(Revision::ZERO, (1..).zip(names).map(node).collect());
         let queue = Queue::of(&view);
-        let pairs = queue.standing().iter().zip(&view.nodes);
+        let pairs = queue.entries().iter().zip(&view.nodes);
         pairs.filter_map(|(one, node)| Contender::of(one, node, None)).collect()
     }
 

@@ -1,0 +1,266 @@
+//! [`PassingMutex`]: a mutex that tasks of one process pass on among themselves.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+
+use crate::client::Client;
+use crate::clock::{self, Instant};
+use crate::error::Result;
+use crate::line::held::Held;
+use crate::line::hold::Hold;
+use crate::line::token::Token;
+use crate::line::{Form, Line};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::recipe::passing_mutex::handover::{Handover, SlotTurn};
+use crate::store::Txn;
+
+mod handover;
+
+/// A [`Mutex`](crate::recipe::Mutex) that goes from task to task of this process without asking the store, a bounded
+/// number of times in a row; then whoever else waits for it has his turn.
+///
+/// It excludes like a `Mutex`, on the same assumption, and may be used on the same path with it. Each who has it
+/// has a token of his own, larger than those before: the ticket's revision, and behind it how often the
+/// ticket was passed on. A system outside that compares tokens has to compare both.
+///
+/// A guard that made a transaction is not passed on: the transaction checks the ticket, and a late one would
+/// happen under the next who has it. *Not promised* is the order in which tasks of several processes came; those
+/// of one have it in theirs.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::num::NonZeroU32;
+///
+/// use synod_core::recipe::PassingMutex;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let ten = NonZeroU32::new(10).expect("not zero");
+/// let mutex = PassingMutex::new(&client, Path::new("/locks/journal")?, ten);
+/// // Tasks that are to pass it on share it: clones are the same one.
+/// let guard = mutex.clone().lock().await?;
+/// guard.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PassingMutex {
+    line: Line,
+    most: u32,
+    here: Arc<Here>,
+}
+
+/// The lock, held.
+#[derive(Debug)]
+#[must_use = "the lock is given back when this is dropped"]
+pub struct PassingGuard {
+    hold: Option<Hold>,
+    turn: Option<SlotTurn<Hold>>,
+    here: Arc<Here>,
+    most: u32,
+    fenced: AtomicBool,
+}
+
+/// What the tasks of this process share: the turn among them, and the ticket that is passed on.
+type Here = Handover<Hold>;
+
+impl PassingMutex {
+    /// The lock at `path`, passed on up to `most` times in a row.
+    pub fn new(client: &Client, path: impl Into<Path>, most: NonZeroU32) -> Self {
+        let line = Line::new(client, path.into(), Form::alone("passing_mutex", "lock-").renewing());
+        Self { line, most: most.get(), here: Arc::default() }
+    }
+
+    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()), ..self }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn lock(&self) -> Result<PassingGuard> {
+        let since = clock::now();
+        let (turn, passed) = self.here.turn().await;
+        let hold = match passed.filter(Hold::is_held) {
+            Some(hold) => self.received(hold, since),
+            None => self.line.enter().await?.hold(()),
+        };
+        Ok(self.guard(turn, hold))
+    }
+
+    /// The lock, if nobody has it and nobody waits, in this process or another. Never waits, and leaves nothing if it
+    /// gets nothing. While a task of this process has the lock or asks for it, the store is not asked.
+    ///
+    /// # Errors
+    ///
+    /// As [`PassingMutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_lock(&self) -> Result<Option<PassingGuard>> {
+        let since = clock::now();
+        let Some((turn, passed)) = self.here.try_turn() else { return Ok(None) };
+        let hold = match passed.filter(Hold::is_held) {
+            Some(hold) => Some(self.received(hold, since)),
+            None => self.line.try_enter().await?.map(|ticket| ticket.hold(())),
+        };
+        Ok(hold.map(|hold| self.guard(turn, hold)))
+    }
+
+    /// What another task of this process passed on to a call that began then.
+    fn received(&self, hold: Hold, since: Instant) -> Hold {
+        self.line.note_passed_on(clock::elapsed(since));
+        hold.passed_on()
+    }
+
+    fn guard(&self, turn: SlotTurn<Hold>, hold: Hold) -> PassingGuard {
+        let (here, fenced) = (self.here.clone(), AtomicBool::new(false));
+        PassingGuard { hold: Some(hold), turn: Some(turn), here, most: self.most, fenced }
+    }
+}
+
+impl PassingGuard {
+    /// The number to give to systems outside. Larger for whoever holds it later, of this process or another.
+    pub fn token(&self) -> Token {
+        self.held().token()
+    }
+
+    /// The node that stands for it.
+    pub fn path(&self) -> &Path {
+        self.held().path()
+    }
+
+    /// [`Hold::seen_path`].
+    #[doc(hidden)]
+    pub fn seen_path(&self) -> &Path {
+        self.held().seen_path()
+    }
+
+    /// Whether it is certainly held at this moment. See [`Hold::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.held().is_held()
+    }
+
+    /// Waits until it is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    pub async fn lost(&self) {
+        self.held().lost().await;
+    }
+
+    /// A transaction that happens only while this is held. See [`Hold::txn`]. From now on this guard is not
+    /// passed on, but given back.
+    pub fn txn(&self) -> Txn {
+        self.fenced.store(true, Ordering::Relaxed);
+        self.held().txn()
+    }
+
+    /// Does something while it is held. See [`Hold::run`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call drops `work`.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        self.held().run(work).await
+    }
+
+    /// Passes it on to the next task here, if one waits and it may be, or gives it back.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call goes on in the background.
+    pub async fn release(mut self) -> Result<()> {
+        self.pass_on();
+        match self.hold.take() {
+            Some(hold) => hold.release().await,
+            None => Ok(()),
+        }
+    }
+
+    fn held(&self) -> &Hold {
+        self.hold.as_ref().expect("`hold` is taken only by `release` and by dropping the guard")
+    }
+
+    /// Passes the ticket on to the next task of this process, if one waits and the ticket may be passed on. Otherwise
+    /// the ticket stays in `hold`, and is given back with it.
+    fn pass_on(&mut self) {
+        let wanted = self.here.is_wanted();
+        let fenced = self.fenced.load(Ordering::Relaxed) && !mutant::is(Mutant::PassesFenced);
+        let may_be = |hold: &Hold| {
+            (hold.token().turn() < self.most || mutant::is(Mutant::PassesForEver))
+                && !fenced
+                && hold.is_held()
+        };
+        if wanted
+            && self.hold.as_ref().is_some_and(may_be)
+            && let (Some(hold), Some(turn)) = (self.hold.take(), self.turn.take())
+        {
+            self.hold = self.here.pass(turn, hold);
+        }
+    }
+}
+
+impl Held for PassingGuard {
+    fn token(&self) -> Token {
+        self.held().token()
+    }
+
+    fn path(&self) -> &Path {
+        self.held().path()
+    }
+
+    fn seen_path(&self) -> &Path {
+        self.held().seen_path()
+    }
+
+    fn is_held(&self) -> bool {
+        self.held().is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.held().lost())
+    }
+
+    fn txn(&self) -> Txn {
+        Self::txn(self)
+    }
+
+    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
+        self.held().run(work).await
+    }
+
+    async fn release(self) -> Result<()> {
+        Self::release(self).await
+    }
+}
+
+impl Drop for PassingGuard {
+    fn drop(&mut self) {
+        self.pass_on();
+    }
+}

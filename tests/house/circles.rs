@@ -1,0 +1,323 @@
+//! Files of one crate that use each other in a circle are refused, but for those that are still tolerated.
+//!
+//! A file uses another one if its code, tests aside, names something of it: by `crate::`, by `super::`, or by a child
+//! module. A name that a file only re-exports is looked up where it is defined, and a re-export alone is no use.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::arrows::{imports, use_tree, word};
+use crate::tree::{code, files};
+
+/// The circles that are still there. This list may only become shorter: an entry that is not exactly a circle of the
+/// tree any more fails, so whoever cuts a circle removes its entry, or the files from it that are out of it.
+const TOLERATED: &[&[&str]] = &[
+    &["backend-etcd/src/alone.rs", "backend-etcd/src/writer.rs"],
+    &["backend-mem/src/backend.rs", "backend-mem/src/session.rs"],
+    &[
+        "backend-mem/src/cluster.rs",
+        "backend-mem/src/cluster/heart.rs",
+        "backend-mem/src/cluster/link.rs",
+        "backend-mem/src/cluster/quorum.rs",
+        "backend-mem/src/cluster/server.rs",
+        "backend-mem/src/cluster/state.rs",
+        "backend-mem/src/cluster/store.rs",
+        "backend-mem/src/cluster/way.rs",
+    ],
+    &["backend-zk/src/container.rs", "backend-zk/src/read.rs", "backend-zk/src/snapshot.rs"],
+    &["backend-zk/src/hub.rs", "backend-zk/src/hub/draw.rs", "backend-zk/src/keep.rs"],
+    &[
+        "bench/src/ours.rs",
+        "bench/src/ours/leader.rs",
+        "bench/src/ours/lock.rs",
+        "bench/src/ours/node.rs",
+        "bench/src/ours/share.rs",
+        "bench/src/ours/watch.rs",
+    ],
+    &[
+        "cli/src/args.rs",
+        "cli/src/sim.rs",
+        "cli/src/sim/mutants.rs",
+        "cli/src/sim/replay.rs",
+        "cli/src/sim/sweep.rs",
+    ],
+    &[
+        "conformance/src/case.rs",
+        "conformance/src/door.rs",
+        "conformance/src/door/closing.rs",
+        "conformance/src/door/dropped.rs",
+        "conformance/src/door/generation.rs",
+        "conformance/src/door/limit.rs",
+        "conformance/src/door/namespace.rs",
+        "conformance/src/door/removal.rs",
+        "conformance/src/door/ticket.rs",
+        "conformance/src/door/value.rs",
+        "conformance/src/door/watch.rs",
+        "conformance/src/door/write.rs",
+        "conformance/src/recipe.rs",
+        "conformance/src/recipe/container.rs",
+        "conformance/src/recipe/doubt.rs",
+        "conformance/src/recipe/election.rs",
+        "conformance/src/recipe/guard.rs",
+        "conformance/src/recipe/handing.rs",
+        "conformance/src/recipe/latch.rs",
+        "conformance/src/recipe/leading.rs",
+        "conformance/src/recipe/losing.rs",
+        "conformance/src/recipe/multi.rs",
+        "conformance/src/recipe/mutex.rs",
+        "conformance/src/recipe/naming.rs",
+        "conformance/src/recipe/passing.rs",
+        "conformance/src/recipe/reentrant.rs",
+        "conformance/src/recipe/rwlock.rs",
+        "conformance/src/recipe/selector.rs",
+        "conformance/src/recipe/semaphore.rs",
+        "conformance/src/recipe/ticket.rs",
+        "conformance/src/store.rs",
+    ],
+    &[
+        "conformance/src/check/holders.rs",
+        "conformance/src/check/lives.rs",
+        "conformance/src/check/outcomes.rs",
+        "conformance/src/check/record.rs",
+        "conformance/src/check/sight.rs",
+        "conformance/src/check/tickets.rs",
+        "conformance/src/check/told.rs",
+    ],
+    &["conformance/src/fault/holder.rs", "conformance/src/fault/worker.rs"],
+    &[
+        "conformance/src/wrong.rs",
+        "conformance/src/wrong/estate.rs",
+        "conformance/src/wrong/events.rs",
+        "conformance/src/wrong/listing.rs",
+        "conformance/src/wrong/outage.rs",
+        "conformance/src/wrong/reading.rs",
+        "conformance/src/wrong/sequence.rs",
+        "conformance/src/wrong/session.rs",
+        "conformance/src/wrong/store.rs",
+        "conformance/src/wrong/transaction.rs",
+        "conformance/src/wrong/tree.rs",
+        "conformance/src/wrong/validation.rs",
+        "conformance/src/wrong/watching.rs",
+        "conformance/src/wrong/writing.rs",
+    ],
+    &[
+        "sim/src/case.rs",
+        "sim/src/known.rs",
+        "sim/src/known/active.rs",
+        "sim/src/known/inactive.rs",
+    ],
+    &["sim/src/findings.rs", "sim/src/watched.rs"],
+    &["sim/src/run.rs", "sim/src/setup.rs"],
+    &[
+        "sim/src/workload.rs",
+        "sim/src/workload/election.rs",
+        "sim/src/workload/kin.rs",
+        "sim/src/workload/latch.rs",
+        "sim/src/workload/multi.rs",
+        "sim/src/workload/mutex.rs",
+        "sim/src/workload/register.rs",
+        "sim/src/workload/revocable.rs",
+        "sim/src/workload/rwlock.rs",
+        "sim/src/workload/selector.rs",
+        "sim/src/workload/semaphore.rs",
+        "sim/src/workload/session.rs",
+        "sim/src/workload/ticket.rs",
+        "sim/src/workload/transfer.rs",
+        "sim/src/workload/watcher.rs",
+    ],
+    &[
+        "src/address.rs",
+        "src/backend.rs",
+        "src/backend/absent.rs",
+        "src/backend/etcd.rs",
+        "src/backend/mem.rs",
+        "src/backend/zookeeper.rs",
+        "src/config.rs",
+        "src/plan.rs",
+        "src/registry.rs",
+    ],
+];
+
+/// The code of the files of one crate without their tests, by module path: `["store", "txn"]`.
+type Crate = BTreeMap<Vec<String>, String>;
+
+#[test]
+fn files_do_not_use_each_other_in_circles() {
+    let found =
+        circles(&crates(files().iter().map(|file| (file.path.as_str(), file.text.as_str()))));
+    let tolerated: BTreeSet<_> =
+        TOLERATED.iter().map(|circle| circle.iter().map(|&path| path.into()).collect()).collect();
+    let new: Vec<_> = found.difference(&tolerated).collect();
+    let stale: Vec<_> = tolerated.difference(&found).collect();
+    assert!(new.is_empty(), "circles that are not tolerated: {new:#?}");
+    assert!(stale.is_empty(), "tolerated, and not in the tree any more: {stale:#?}");
+}
+
+#[test]
+fn a_circle_is_seen_however_its_files_name_each_other() {
+    let circular = [
+        &[("a", "use crate::b::B;"), ("b", "fn f() { crate::a::f() }")][..],
+        &[("a", "use crate::{b::{B, C}};"), ("b", "use crate::c::C;"), ("c", "use crate::a::A;")],
+        &[("a/x", "use super::y::Y;"), ("a/y", "use super::x::X;")],
+        // A module and its own child.
+        &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use crate::a::A;")],
+        &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use super::A;")],
+        // What is re-exported and used.
+        &[("a", "mod x;\npub use x::X;\nstruct Own(X);"), ("a/x", "use crate::a::Own;")],
+        // By way of a re-export.
+        &[("a", "mod x;\npub use x::X;"), ("a/x", "use crate::b::B;"), ("b", "use crate::a::X;")],
+        &[
+            ("a", "mod x;\npub use crate::a::x::X;"),
+            ("a/x", "use crate::b::B;"),
+            ("b", "use crate::a::X;"),
+        ],
+    ];
+    for sample in circular {
+        assert_eq!(sampled(sample).len(), 1, "blind for {sample:?}");
+    }
+    let fine = [
+        &[("a", "use crate::b::B;"), ("b", "use crate::c::C;"), ("c", "")][..],
+        &[("a", "use crate::b::B;"), ("b", "// crate::a::A\nmod tests {\n    use crate::a::A;\n}")],
+        &[("a", "use crate::b::B;"), ("b", ""), ("b/tests", "use crate::a::A;")],
+        // A module and its child, one way.
+        &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "use crate::b::B;"), ("b", "")],
+        &[("a", "mod x;\nstruct A;"), ("a/x", "use crate::a::A;")],
+        &[("a", "mod x;\nfn f() { x::f() }"), ("a/x", "mod y {\n    use super::X;\n}")],
+        // What is only re-exported is no use, and leads on to where it is defined.
+        &[
+            ("a", "mod x;\nmod y;\npub use x::X;\npub use y::Y;"),
+            ("a/x", ""),
+            ("a/y", "use crate::a::X;"),
+        ],
+        &[("a", "mod x;\npub use x::X;\npub struct A;"), ("a/x", "use crate::a::A;")],
+    ];
+    for sample in fine {
+        assert_eq!(sampled(sample), BTreeSet::new(), "in {sample:?}");
+    }
+}
+
+/// The circles of a crate of these modules.
+fn sampled(modules: &[(&str, &str)]) -> BTreeSet<BTreeSet<String>> {
+    let paths: Vec<_> = modules.iter().map(|(name, _)| format!("core/src/{name}.rs")).collect();
+    circles(&crates(paths.iter().map(String::as_str).zip(modules.iter().map(|(_, text)| *text))))
+}
+
+/// The crates by the folder of their sources.
+fn crates<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> BTreeMap<String, Crate> {
+    let mut crates: BTreeMap<String, Crate> = BTreeMap::new();
+    for (path, text) in files {
+        let Some(at) =
+            path.starts_with("src/").then_some(0).or(path.find("/src/").map(|at| at + 1))
+        else {
+            continue;
+        };
+        let (home, place) = path.split_at(at + "src/".len());
+        let Some(place) = place.strip_suffix(".rs").filter(|place| !place.ends_with("tests"))
+        else {
+            continue;
+        };
+        let module: Vec<_> = place.split('/').map(String::from).collect();
+        let code = code(text);
+        let code = code.split("mod tests {").next().unwrap_or_default().to_owned();
+        crates.entry(home.to_owned()).or_default().insert(module, code);
+    }
+    crates
+}
+
+/// The files of each circle: those from which there is a way to each other and back.
+fn circles(crates: &BTreeMap<String, Crate>) -> BTreeSet<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for (home, modules) in crates {
+        let uses: BTreeMap<_, _> =
+            modules.keys().map(|module| (module, used(modules, module))).collect();
+        let reached: BTreeMap<_, _> =
+            uses.keys().map(|module| (*module, reachable(&uses, module))).collect();
+        for (module, reaches) in &reached {
+            let circle = reaches.iter().filter(|other| reached[*other].contains(*module));
+            let circle: BTreeSet<_> =
+                circle.map(|other| format!("{home}{}.rs", other.join("/"))).collect();
+            if !circle.is_empty() {
+                found.insert(circle);
+            }
+        }
+    }
+    found
+}
+
+/// The modules that are reached from this one by using what it uses, and so on.
+fn reachable(
+    uses: &BTreeMap<&Vec<String>, BTreeSet<Vec<String>>>,
+    from: &Vec<String>,
+) -> BTreeSet<Vec<String>> {
+    let mut reached = BTreeSet::new();
+    let mut next: Vec<_> = uses[from].iter().collect();
+    while let Some(module) = next.pop() {
+        if reached.insert(module.clone()) {
+            next.extend(&uses[module]);
+        }
+    }
+    reached
+}
+
+/// The modules that this one uses.
+fn used(modules: &Crate, module: &Vec<String>) -> BTreeSet<Vec<String>> {
+    let code = &modules[module];
+    let named = named(modules, module);
+    let used = named.into_iter().filter(|(at, path)| !is_only_re_exported(code, *at, path));
+    let used = used.filter_map(|(_, path)| defining(modules, &path, 0));
+    used.filter(|other| other != module).collect()
+}
+
+/// What a module names of its crate, as paths from the crate's root, each with its place.
+fn named(modules: &Crate, module: &Vec<String>) -> Vec<(usize, Vec<String>)> {
+    let code = &modules[module];
+    let home: Vec<_> = module.iter().map(String::as_str).collect();
+    let mut named = imports(code, &home);
+    // Inside a module within the file, `super` is the file itself.
+    named.retain(|(at, _)| !(code[*at..].starts_with("super::") && is_in_inner_module(code, *at)));
+    let children =
+        modules.keys().filter(|other| other.split_last().is_some_and(|(_, up)| up == module));
+    for child in children {
+        let needle = format!("{}::", child[child.len() - 1]);
+        for (at, _) in word(code, &needle).filter(|(at, _)| !code[..*at].ends_with("::")) {
+            named.extend(use_tree(&code[at..], module).0.into_iter().map(|path| (at, path)));
+        }
+    }
+    named
+}
+
+/// Whether a place is within braces that a `mod` opened.
+fn is_in_inner_module(code: &str, at: usize) -> bool {
+    word(&code[..at], "mod ").any(|(start, _)| {
+        let Some((name, inside)) = code[start..at].split_once('{') else { return false };
+        let opened = 1 + inside.matches('{').count();
+        !name.contains(';') && opened > inside.matches('}').count()
+    })
+}
+
+/// Whether a path stands in a `pub use`, and its last name nowhere else in the file.
+fn is_only_re_exported(code: &str, at: usize, path: &[String]) -> bool {
+    let statement = code[..at].rsplit([';', '}']).next().unwrap_or_default().trim_start();
+    let statement = statement.rsplit_once(']').map_or(statement, |(_, behind)| behind).trim_start();
+    let is_public = statement.starts_with("pub ") || statement.starts_with("pub(");
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let name = path.last().map_or("", String::as_str);
+    is_public
+        && statement.contains("use ")
+        && code.split(|c| !is_word(c)).filter(|word| *word == name).count() == 1
+}
+
+/// The module that defines what a path names, past those that re-export it.
+fn defining(modules: &Crate, path: &[String], depth: usize) -> Option<Vec<String>> {
+    let module =
+        (1..=path.len()).rev().map(|end| &path[..end]).find(|it| modules.contains_key(*it))?;
+    let Some(item) = path.get(module.len()).filter(|_| depth < 8) else {
+        return Some(module.into());
+    };
+    let module = module.to_vec();
+    let mut names = named(modules, &module).into_iter().map(|(_, path)| path);
+    let behind = names.find(|other| other.last() == Some(item) && **other != *path);
+    match behind.and_then(|other| defining(modules, &other, depth + 1)) {
+        Some(defining) => Some(defining),
+        None => Some(module),
+    }
+}
