@@ -8,3 +8,4 @@ mod crates;
 mod manners;
 mod traps;
 mod tree;
+mod words;
