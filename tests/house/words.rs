@@ -60,7 +60,8 @@ fn idioms_in_comments_only_become_fewer() {
     let tree = files();
     let mut wrong = Vec::new();
     for (name, folders, limit) in LIMITS {
-        let of_crate = tree.iter().filter(|file| folders.iter().any(|it| file.path.starts_with(it)));
+        let of_crate =
+            tree.iter().filter(|file| folders.iter().any(|it| file.path.starts_with(it)));
         let found: Vec<_> = of_crate.flat_map(idioms).collect();
         if let Err(why) = verdict(name, limit, found.len()) {
             let all = if found.len() > limit { found.join("\n") } else { String::new() };
@@ -102,7 +103,10 @@ fn an_idiom_is_found_in_prose_and_nowhere_else() {
     }
     assert_eq!(count("//! Whoever waits, and whom he told of it.\n    // (Nobody does.)"), 2);
     assert_eq!(count("/// Not the [`told`](crate::told) of `he`, nor *what* `beside` means."), 0);
-    assert_eq!(count("/// ```\n/// let behind = ahead; // who\n/// ```\n/// The whole history."), 0);
+    assert_eq!(
+        count("/// ```\n/// let behind = ahead; // who\n/// ```\n/// The whole history."),
+        0
+    );
     assert_eq!(count("let told = nobody(\"// he\");"), 0);
     assert_eq!(count("/// A list of\n/// which each"), 0, "lines are read one by one");
 }
