@@ -1,4 +1,4 @@
-//! [`Held`]: what somebody holds, whatever his recipe calls it.
+//! [`Held`]: what a process holds, for all recipes.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use synod_core::recipe::reentrant::ReentrantGuard;
 use synod_core::recipe::{Hold, Token};
 use synod_core::store::Txn;
 
-/// What somebody holds, and what is judged of it.
+/// What a process holds, and how it is judged.
 pub(super) trait Held: Send + Sync {
     fn is_held(&self) -> bool;
     fn token(&self) -> Token;
