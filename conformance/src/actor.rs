@@ -1,4 +1,4 @@
-//! [`Actor`]: somebody with a session, who insists on answers. [`Watcher`]: and on being told.
+//! [`Actor`]: a session whose calls must be answered. [`Watcher`]: a watch that must be notified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Actor {
                 if let Status::Lost { why } = *status.borrow_and_update() {
                     return why;
                 }
-                status.changed().await.expect("who goes says that the session is lost first");
+                status.changed().await.expect("a store reports the loss before it ends");
             }
         };
         self.in_time("the loss of a session", self.ttl() + self.patience, waiting).await
@@ -175,7 +175,7 @@ impl Actor {
     }
 }
 
-/// A watch whose events must come in time.
+/// A watch whose events must arrive in time.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     pub(crate) watch: Watch,
@@ -186,9 +186,9 @@ impl Watcher {
     /// The next event, which must come.
     pub(crate) async fn next(&mut self, waiting_for: &str) -> Event {
         let patience = self.patience;
-        let told = timeout(patience, self.watch.next()).await.unwrap_or_else(|_elapsed| {
-            panic!("nothing was told of {waiting_for} within {patience:?}")
-        });
+        let told = timeout(patience, self.watch.next())
+            .await
+            .unwrap_or_else(|_elapsed| panic!("no event for {waiting_for} within {patience:?}"));
         told.unwrap_or_else(|| panic!("the watch was over, waiting for {waiting_for}"))
     }
 
@@ -215,7 +215,7 @@ impl Watcher {
                 Event::Changed(change) if !found(&change) => {}
                 Event::Changed(_) | Event::Resync => return,
                 Event::Ended(End::Told) => {
-                    assert!(self.watch.next().await.is_none(), "nothing is told after the end");
+                    assert!(self.watch.next().await.is_none(), "no event follows the end");
                     return;
                 }
                 Event::Ended(end) => panic!("the watch ended, waiting for {of}: {end:?}"),
@@ -223,7 +223,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until a change of this path is told, in whatever way, or may have been missed.
+    /// Waits until a change of this path is reported, of whatever kind, or may have been missed.
     pub(crate) async fn hears_of(&mut self, path: &Path) -> Heard {
         let parent = path.parent();
         let of = path.to_string();
@@ -234,7 +234,7 @@ impl Watcher {
         .await
     }
 
-    /// What is told up to the first word of this path, or up to a resync, with that.
+    /// The events up to the first one for this path, or up to a resync, including it.
     pub(crate) async fn up_to(&mut self, path: &Path) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
@@ -251,7 +251,7 @@ impl Watcher {
         }
     }
 
-    /// What is told up to the end, and the end.
+    /// The events up to the end, and the end.
     pub(crate) async fn rest(&mut self) -> (Vec<Event>, End) {
         let mut events = Vec::new();
         loop {
@@ -290,9 +290,9 @@ pub(crate) fn told(error: &Error) -> String {
     shown
 }
 
-/// The stat of a transaction of one operation, which always tells it.
+/// The stat of a transaction of one operation, which always returns it.
 pub(crate) fn stat(commit: Commit) -> Stat {
-    only(commit.done).stat.expect("a create or a set alone tells what the node is now")
+    only(commit.done).stat.expect("a single create or set returns the stat")
 }
 
 pub(crate) fn only<T>(things: Vec<T>) -> T {

@@ -35,7 +35,7 @@ impl Case {
         Self { name, laws, needs, catches, breaks: &[], act }
     }
 
-    /// Names the mistakes of the door under which it fails.
+    /// Names the mistakes of core under which it fails.
     pub(crate) const fn breaking(self, breaks: &'static [Mutant]) -> Self {
         Self { breaks, ..self }
     }

@@ -1,9 +1,9 @@
-//! Differential tests: the same program on several stores, side by side.
+//! Differential tests: the same program on several stores, compared.
 //!
-//! A program is a sequence of calls of three sessions, made at random from a seed, with nothing
-//! going on at the same time. Whatever the contract leaves no choice about must then be the same on
-//! every store: outcomes, the first operation that failed and why, kinds of errors, views, the tree
-//! in the end, what watchers were told. What it does leave open is translated or left out:
+//! A program is a sequence of calls of three sessions, made at random from a seed, without
+//! concurrency. Wherever the contract leaves no choice, the results must then be the same on every
+//! store: outcomes, the first operation that failed and why, kinds of errors, views, the tree in
+//! the end, the events of watches. Where it leaves a choice, results are translated or left out:
 //!
 //! - Numbers are paired when they are first seen together: one revision, version or owner of one
 //!   store stands for one of the other, and revisions order what happened in the same way.
@@ -12,8 +12,8 @@
 //!   program is over there.
 //! - What a session reads locally is compared once it must have seen the last write.
 //! - Stats and revisions that may be left out may be left out.
-//! - Events are not compared with each other, but with what happened: nothing else is told, and of
-//!   each path at least the last change.
+//! - Events are not compared with each other, but with the changes that happened: only those are
+//!   reported, and for each path at least the last one.
 //!
 //! `SYNOD_SEED` repeats a run, and `SYNOD_PROGRAMS` makes it longer.
 
@@ -64,7 +64,7 @@ pub struct Tally {
     pub part: usize,
 }
 
-/// A program on which stores differ.
+/// A program whose results differ between stores.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Found {
@@ -108,7 +108,7 @@ impl Comparison {
         self
     }
 
-    /// Runs the programs, up to the first on which the stores differ.
+    /// Runs the programs, up to the first one whose results differ.
     ///
     /// # Errors
     ///
@@ -139,7 +139,8 @@ impl Comparison {
         Ok(all)
     }
 
-    /// Runs one program after the other, beside others who do so in directories of their own.
+    /// Runs one program after the other, concurrently with other lanes, each in a directory of its
+    /// own.
     async fn lane(
         &self,
         take: impl Fn() -> Option<usize>,

@@ -1,8 +1,8 @@
-//! What the door keeps over every store: the promises of `synod_core::client` and
+//! The promises of the client over every store: those of `synod_core::client` and
 //! `synod_core::session`, sentence by sentence.
 //!
-//! What goes wrong is put between the door and the store under test, so that it goes wrong in the
-//! same way over each of them: a script of faults, a pause at every call, or a [`Gate`](gate::Gate).
+//! Faults are injected between the client and the store under test, so that they are the same over
+//! each store: a script of faults, a pause at every call, or a [`Gate`](gate::Gate).
 
 use std::time::Duration;
 
@@ -55,8 +55,8 @@ impl World {
             .chance(self.chance.fork(self.chance.number()))
     }
 
-    /// For a client whose calls are counted: its session lives for so long that nobody looks after a ticket
-    /// of his own meanwhile.
+    /// For a client whose calls are counted: its session lives for so long that no ticket is
+    /// watched by its own owner meanwhile.
     pub(crate) fn unhurried(&self) -> ClientOptions {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }
@@ -77,7 +77,7 @@ impl World {
         self.client_on(self.harness.backend(), self.options()).await
     }
 
-    /// A client whose calls go wrong as a script says.
+    /// A client with faults at its calls as scripted.
     pub(crate) async fn scripted(&self, cues: impl IntoIterator<Item = Cue>) -> (Client, Plan) {
         let plan = Plan::scripted(cues);
         let faulty = FaultyBackend::new(self.harness.backend(), plan.clone(), Actor::new(1));

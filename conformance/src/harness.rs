@@ -11,9 +11,9 @@ use synod_core::store::{Backend, Change, SessionId};
 
 /// One store, and what can be done to it from outside.
 ///
-/// Two methods make a harness. The others stand for abilities: whoever offers one in his
-/// [`Profile`] implements its method too; the cases that need one that is not offered say so and
-/// are counted as not run.
+/// Two methods make a harness. The others are abilities: a harness that offers one in its
+/// [`Profile`] implements its method too. Cases that need one that is not offered report so and are
+/// counted as not run.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
     /// The backend under test. Every session that it opens is on the same store.
@@ -39,7 +39,7 @@ pub trait Harness: Debug + Send + Sync + 'static {
         unreachable!("the next session cannot have a link {link:?}: the profile does not offer it");
     }
 
-    /// How many watches the server keeps, for everybody. For [`Ability::WatchCount`].
+    /// The number of watches at the server, of all clients. For [`Ability::WatchCount`].
     async fn watches(&self) -> usize {
         unreachable!("watches cannot be counted: the profile does not offer it");
     }

@@ -1,4 +1,4 @@
-//! [`History`]: what several clients called at one register each, when, and what they were told.
+//! [`History`]: the calls of several clients to one register each, with their times and answers.
 //!
 //! A register is a path: it holds a value or nothing. Time is a counter that every call and every
 //! return raises, so that the order of two calls that did not overlap is exact.
@@ -26,11 +26,11 @@ pub enum Action {
     },
 }
 
-/// What a call was told.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum Answer {
-    /// A write or a swap happened, at this revision if the store tells.
+    /// A write or a swap happened, at this revision if the store reports it.
     Done {
         /// When in the store's own order.
         revision: Option<u64>,
@@ -54,7 +54,7 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
-    /// Who called.
+    /// The client.
     pub client: usize,
     /// Which register.
     pub register: usize,
@@ -64,7 +64,7 @@ pub struct Call {
     pub called: u64,
     /// When it returned.
     pub returned: u64,
-    /// What it was told.
+    /// The answer.
     pub answer: Answer,
 }
 

@@ -6,9 +6,9 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Law {
-    /// By what it is cited. `L-` are the laws; `C-` the lines of the contract of a store, which is
-    /// in the documentation of `synod_core::store`; `D-` what the door promises besides, which is in
-    /// that of `synod_core::client` and `synod_core::session`.
+    /// Its id. `L-` are the laws; `C-` the lines of the contract of a store, in the documentation
+    /// of `synod_core::store`; `D-` the further promises of the client, in the documentation of
+    /// `synod_core::client` and `synod_core::session`.
     pub id: &'static str,
     /// What it says.
     pub sentence: &'static str,
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn the_contract_has_as_many_lines_here_as_in_its_own_words() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/src/store.rs");
-        let source = std::fs::read_to_string(file).expect("the core lies beside this crate");
+        let source = std::fs::read_to_string(file).expect("the core is next to this crate");
         let lines = source.lines().filter(|line| line.starts_with("//! - ")).count();
         assert_eq!(LAWS.iter().filter(|law| law.id.starts_with("C-")).count(), lines);
     }

@@ -92,8 +92,8 @@ impl Suite {
         Self { build, paused: false, workers: None, seed: None, hang, at_once: None }
     }
 
-    /// Runs on virtual time, which jumps ahead whenever everybody waits. Only for a store that
-    /// lives in the process.
+    /// Runs on virtual time, which jumps ahead whenever all tasks wait. Only for a store that lives
+    /// in the process.
     pub fn on_paused_time(mut self) -> Self {
         (self.paused, self.workers) = (true, None);
         self
@@ -104,14 +104,14 @@ impl Suite {
     ///
     /// A backend needs both: on one thread no task runs while another is between two awaits, so that locks
     /// that are taken twice, and answers that arrive before they are waited for, are only found on several.
-    /// The case itself runs on a thread beside the workers. The seed of a failure does not repeat how the
-    /// threads met.
+    /// The case itself runs on a thread of its own, in addition to the workers. The seed of a
+    /// failure does not repeat the timing of the threads.
     pub fn on_workers(mut self, workers: usize) -> Self {
         (self.paused, self.workers) = (false, Some(workers));
         self
     }
 
-    /// Makes every choice from this seed. Otherwise each run has a new one, which failures tell.
+    /// Makes every choice from this seed. By default each run has a new one, which failures report.
     pub fn seeded(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
@@ -124,7 +124,7 @@ impl Suite {
         self
     }
 
-    /// How many cases run at a time, if the arguments do not say; else as many as there are
+    /// Sets how many cases run at a time, if the arguments do not; by default as many as there are
     /// processors. For stores whose cases wait more than they work.
     pub fn at_once(mut self, cases: usize) -> Self {
         self.at_once = Some(cases);
@@ -192,7 +192,7 @@ impl Suite {
         }
     }
 
-    /// Runs every case that can run, and tells of each when it ended.
+    /// Runs every case that can run, and reports each when it ended.
     pub fn run_all(&self, mut on_result: impl FnMut(&'static Case, &Verdict)) -> Report {
         let mut report = Report::default();
         for case in cases() {

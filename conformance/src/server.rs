@@ -1,8 +1,7 @@
 //! Real servers as fixtures: started as child processes on free loopback ports, gone when dropped.
 //!
-//! A server that is not installed is no failure of whoever wanted to test with it: starting gives
-//! the reason, for the list of what did not run. On machines that say `CI=true` it is a failure:
-//! see [`required`].
+//! A server that is not installed is no failure of the test: starting returns the reason, for the
+//! list of tests that were not run. On machines with `CI=true` it is a failure: see [`required`].
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -28,12 +27,13 @@ pub fn required() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
-/// Where ports begin that are given to whoever calls out, which might be anybody's at any time.
+/// The first port that the operating system assigns to outgoing connections; any process may get
+/// one at any time.
 const LENT: u16 = 32_768;
 /// Where ports begin that few programs listen on.
 const OURS: u16 = 10_000;
 
-/// Ports of this machine's loopback that nobody listens on just now.
+/// Ports of this machine's loopback without a listener at the moment.
 ///
 /// # Errors
 ///

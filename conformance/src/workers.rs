@@ -13,14 +13,14 @@ use crate::panics::{Said, listen};
 
 /// Runs `work` on a new runtime with this many worker threads, and returns its result.
 ///
-/// `work` itself runs on a thread of its own, beside the workers; the tasks that it starts run on the
-/// workers. For tests of a backend under real parallelism, such as
+/// `work` itself runs on a thread of its own, in addition to the workers; the tasks that it starts
+/// run on the workers. For tests of a backend under real parallelism, such as
 /// [`Suite::on_workers`](crate::run::Suite::on_workers) for the whole suite.
 ///
 /// # Errors
 ///
-/// The message of the first panic, in `work` or in any task of the runtime. If `work` does not end within
-/// `limit` of real time, the error says so, and its threads are left behind.
+/// The message of the first panic, in `work` or in any task of the runtime. If `work` does not end
+/// within `limit` of real time, the error says so, and its threads are leaked.
 pub fn on_workers<T, F>(
     workers: usize,
     limit: Duration,

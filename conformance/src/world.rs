@@ -23,7 +23,7 @@ pub(crate) struct World {
     pub(crate) harness: Arc<dyn Harness>,
     pub(crate) profile: Profile,
     pub(crate) chance: Chance,
-    /// A directory that nobody else uses. Nothing is in it yet.
+    /// A directory of this case alone. Nothing is in it yet.
     pub(crate) dir: Path,
 }
 
@@ -40,7 +40,7 @@ impl World {
         path.expect("cases use valid paths")
     }
 
-    /// A session that nobody else has.
+    /// A new session.
     pub(crate) async fn ann(&self) -> Actor {
         self.session(self.profile.ttl).await
     }
@@ -137,7 +137,7 @@ impl World {
             }
             stalls.push(stall);
         }
-        panic!("this machine is too busy to tell: this process stood still for {stalls:?}");
+        panic!("this machine is too busy for a verdict: this process stood still for {stalls:?}");
     }
 
     /// Thinks for a while that differs each time, so that calls of several actors meet in many ways.
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-/// Does `work`, and tells for how long at most nothing ran meanwhile.
+/// Does `work`, and returns the longest time in which nothing ran meanwhile.
 async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
     const BEAT: Duration = Duration::from_millis(10);
     let mut longest = Duration::ZERO;
@@ -169,7 +169,7 @@ async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
     (done, longest)
 }
 
-/// A step of a case: what it waits for, and in which line.
+/// A step of a case: what it waits for, and the line of the code.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     what: String,
@@ -193,13 +193,14 @@ impl fmt::Display for Step {
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Whether the case runs beside worker threads.
+/// Whether the case runs on a runtime with worker threads.
 pub(crate) fn has_workers() -> bool {
     Handle::current().metrics().num_workers() > 1
 }
 
-/// Holds that a call was dropped at more than so many awaits: else the case tried nothing. Where workers answer
-/// beside it, a call finds the answer at some awaits, and how many of them it waits at is up to the threads.
+/// Asserts that a call was dropped at more than `least` awaits: otherwise the case tried nothing.
+/// With worker threads a call finds its answer at some awaits already, so the number depends on the
+/// threads.
 #[track_caller]
 pub(crate) fn dropped_enough(drops: usize, least: usize) {
     assert!(drops > least || has_workers(), "it was dropped {drops} times only");

@@ -52,7 +52,7 @@ pub struct Wrong {
 pub(crate) struct Shared {
     mistake: Option<Mistake>,
     inner: Arc<dyn Backend>,
-    /// A session of which nobody knows, for what is done behind everybody's back.
+    /// A session that the client does not know, for hidden changes.
     hidden: OnceCell<Arc<dyn Store>>,
     opened: AtomicU64,
     books: Mutex<Books>,

@@ -137,5 +137,5 @@ fn a_wrong_answer_is_mostly_noticed_and_by_both() {
         }
     }
     assert!(wrong > 700, "the search found {wrong} of 1,000 wrong");
-    assert!(both * 100 > wrong * 90, "of {wrong} wrong ones, the order tells {both}");
+    assert!(both * 100 > wrong * 90, "of {wrong} wrong ones, the order finds {both}");
 }

@@ -33,7 +33,8 @@ fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
     alone
 }
 
-/// When somebody knew that the session was over, as a node of it was gone. It was over before.
+/// When some client knew that the session was over, because a node of it was gone. It was over
+/// before.
 fn known_over(record: &Record) -> BTreeMap<u64, u64> {
     let ephemerals = ephemerals(record);
     let mut over: BTreeMap<u64, u64> = BTreeMap::new();
@@ -197,7 +198,8 @@ mod tests {
         check(&script.record()).iter().map(|breach| breach.law).collect()
     }
 
-    /// Session 7 has a node, and session 8 is told or reads that it is gone, at the returned time.
+    /// Session 7 has a node, and session 8 learns by an event or a read that it is gone, at the
+    /// returned time.
     fn expired(by_event: bool) -> (Script, u64) {
         let mut script = Script::default();
         script.call(7, create("/e"), 5, vec![]);

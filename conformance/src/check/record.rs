@@ -19,7 +19,7 @@ pub struct Record {
     pub calls: Vec<Called>,
     /// Every write that the servers kept, in their order.
     pub facts: Vec<Fact>,
-    /// What each watch told, by the call that began it.
+    /// The events of each watch, by the call that began it.
     pub told: BTreeMap<u64, Vec<(u64, Told)>>,
     /// What was believed of a session: when it was said, the status, and when it was last certain.
     pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
@@ -31,7 +31,7 @@ pub struct Record {
     pub ended: BTreeSet<u64>,
     /// The times at which a paused server was resumed.
     pub resumed: Vec<u64>,
-    /// Faults of which nobody knows whether they were there.
+    /// Faults that may or may not have taken place.
     pub indeterminate: Vec<String>,
 }
 
@@ -41,9 +41,9 @@ pub struct Record {
 pub struct Called {
     /// By what it is known.
     pub id: u64,
-    /// In which process.
+    /// The process.
     pub process: usize,
-    /// In which session; zero where there is none yet.
+    /// The session; zero where there is none yet.
     pub session: u64,
     /// What for.
     pub op: Op,
@@ -63,7 +63,7 @@ pub enum End {
     Done(Answer),
     /// The store refused, or it certainly never happens.
     Not,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
@@ -209,7 +209,8 @@ impl Record {
         }
     }
 
-    /// Whether it is a ticket in a line that somebody stood in: those come and go as they are held.
+    /// Whether it is a ticket in a line with contenders: tickets are created and deleted as locks
+    /// are held.
     pub(crate) fn is_in_line(&self, path: &str) -> bool {
         self.stands.iter().any(|(_, line, _)| {
             path.strip_prefix(line.as_str()).is_some_and(|below| below.starts_with('/'))
@@ -261,8 +262,8 @@ impl Record {
         }
     }
 
-    /// The calls to registers: the nodes that somebody compares before he writes. What nobody knows
-    /// the servers do.
+    /// The calls to registers: nodes that are compared before they are written. The servers decide
+    /// what is unknown.
     fn history(&self) -> History {
         let registers: BTreeMap<&str, usize> = {
             let cas = self.calls.iter().filter(|call| matches!(call.op, Op::Cas { .. }));

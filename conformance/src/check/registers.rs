@@ -127,7 +127,7 @@ fn search(mut calls: Vec<Call>, steps: usize) -> Result<(), Option<Call>> {
             entry = timeline.next[entry];
             continue;
         }
-        // A return whose call found no place before it: go back to the last choice.
+        // A return without an earlier place for its call: go back to the last choice.
         if entry != 0 && open < best {
             (best, stuck) = (open, Some(calls[entry / 2 - 1]));
         }
@@ -144,7 +144,7 @@ fn search(mut calls: Vec<Call>, steps: usize) -> Result<(), Option<Call>> {
     Ok(())
 }
 
-/// What the register holds after the call, if the call could be told what it was told.
+/// The state of the register after the call, if the call could have had this answer.
 #[expect(clippy::option_option, reason = "a register that holds nothing is a register")]
 fn step(call: &Call, value: Option<Value>) -> Option<Option<Value>> {
     match (call.action, call.answer) {

@@ -1,5 +1,5 @@
-//! Whether what is shown goes back: for a session never (L-KV-3, L-KV-4), for latest reads never for
-//! anybody (L-KV-2).
+//! Whether what is shown goes back: for a session never (L-KV-3, L-KV-4), for latest reads of any
+//! client never (L-KV-2).
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ fn judge(
     found
 }
 
-/// What was known of each node, since when and by whom.
+/// What was known of each node, since when and in which session.
 fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
     let mut known: BTreeMap<String, Vec<Known>> = BTreeMap::new();
     let mut add = |path: &str, revision: u64, since, session, from: String| {

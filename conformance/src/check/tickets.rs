@@ -28,8 +28,8 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The order of sequences is the order of creation, which is what L-SEQ-3 comes to: whoever comes
-/// later never comes before one that was seen.
+/// The order of sequences is the order of creation, which is what L-SEQ-3 means: after a sequence
+/// was seen, no lower one is created.
 fn check_order(record: &Record) -> Vec<Breach> {
     let mut directories: BTreeMap<&str, BTreeSet<(u64, u64, &str)>> = BTreeMap::new();
     // Other nodes may have names that end in digits.

@@ -28,7 +28,7 @@ struct Writer {
     palette: Palette,
     /// Every ticket that was asked for before this step.
     tickets: Vec<String>,
-    /// And those in it: nobody knows their names yet.
+    /// Sequential nodes in it: their names are not known yet.
     fresh: Vec<String>,
     over: [bool; SESSIONS],
 }
@@ -64,7 +64,7 @@ impl Writer {
         }
     }
 
-    /// Mostly somebody whose session lives.
+    /// Usually a session that is alive.
     fn who(&self) -> usize {
         let who = self.below(SESSIONS);
         let living = (0..SESSIONS).map(|step| (who + step) % SESSIONS).find(|who| !self.over[*who]);

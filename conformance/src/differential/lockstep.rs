@@ -50,7 +50,7 @@ struct Course {
     model: Model,
     twins: Vec<Twins>,
     observed: Vec<Observed>,
-    /// Whose session is over, and why.
+    /// The sessions that are over, and why.
     over: BTreeMap<usize, Loss>,
 }
 

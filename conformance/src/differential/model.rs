@@ -10,14 +10,14 @@ use crate::differential::program::{Act, Life, Verb, is_below, parent};
 /// What the steps so far have left.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    /// Who owns each node, if it is ephemeral.
+    /// The owner of each node, if it is ephemeral.
     live: BTreeMap<String, Option<usize>>,
     /// Where a container is or was: an empty one goes at once, or after a while.
     containers: BTreeSet<String>,
     versions: BTreeMap<String, Vec<Vec<Version>>>,
     tickets: BTreeMap<String, Vec<Sequence>>,
     deeds: Vec<Deed>,
-    /// Who has seen the last write: his local reads do not lag.
+    /// The sessions that have seen the last write: their local reads do not lag.
     informed: BTreeSet<usize>,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Deed {
     pub(crate) place: String,
     pub(crate) kind: Kind,
     pub(crate) data: Option<Bytes>,
-    /// When, at each store that tells.
+    /// The revision at each store that reports it.
     pub(crate) revisions: Vec<Option<Revision>>,
 }
 
 impl Model {
-    /// Whether a store may still name a container here, or delete it, of which nothing is left.
+    /// Whether a store may still list or delete a container here although nothing is below it.
     pub(crate) fn may_linger(&self, place: &str) -> bool {
         let there = self.live.contains_key(place);
         !there && self.may_be_container(place) && !self.is_occupied(place)
@@ -55,7 +55,7 @@ impl Model {
         &self.deeds
     }
 
-    /// The version that was told last, or the one before it, as each store knows it.
+    /// The version that was reported last, or an earlier one, as each store numbers it.
     pub(crate) fn version(&self, place: &str, back: usize) -> Option<&Vec<Version>> {
         self.versions.get(place).and_then(|told| told.iter().rev().nth(back))
     }
@@ -75,7 +75,7 @@ impl Model {
         self.informed.insert(who);
     }
 
-    /// Somebody tries this. A store may keep the containers of what it then refuses for a while.
+    /// An operation is tried. A store may keep the containers of a refused one for a while.
     pub(crate) fn tried(&mut self, acts: &[Act]) {
         for act in acts {
             let (made, itself) = match act.verb {
@@ -155,7 +155,7 @@ impl Model {
         self.tickets.retain(|ticket, _| parent(ticket).is_some_and(occupied));
     }
 
-    /// All stores told the version of a node.
+    /// All stores returned the version of a node.
     pub(crate) fn know(&mut self, place: &str, versions: Vec<Version>) {
         let told = self.versions.entry(place.to_owned()).or_default();
         if self.live.contains_key(place) && told.last() != Some(&versions) {

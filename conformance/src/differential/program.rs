@@ -24,7 +24,7 @@ pub(crate) enum Step {
         who: usize,
         ask: Ask,
     },
-    /// What is told is compared when the program is over.
+    /// The events are compared when the program is over.
     Observe {
         who: usize,
         ask: Ask,
@@ -37,8 +37,8 @@ pub(crate) enum Step {
     },
 }
 
-/// An operation. Its place is a path below the program's directory, in which a sequential node is
-/// named as it was asked for.
+/// An operation. Its place is a path below the program's directory, in which a sequential node has
+/// the name that the operation asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Act {
     pub(crate) place: String,
@@ -68,9 +68,9 @@ pub(crate) enum Life {
 pub(crate) enum Wish {
     Any,
     Absent,
-    /// In the version that was last told of this incarnation.
+    /// With the last reported version of this incarnation.
     Known,
-    /// In one that was told before that.
+    /// With an earlier reported version.
     Stale,
     /// In one that no store gives.
     Never,
@@ -159,7 +159,7 @@ impl fmt::Display for Program {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", NAMES.get(self.who()).unwrap_or(&"nobody"))?;
+        write!(f, "{}: ", NAMES.get(self.who()).unwrap_or(&"no session"))?;
         match self {
             Self::Commit { acts, look, .. } => {
                 for (index, act) in acts.iter().enumerate() {

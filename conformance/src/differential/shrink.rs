@@ -6,7 +6,7 @@ use crate::differential::program::{Program, Step};
 /// How many programs are tried at most.
 const TRIES: usize = 300;
 
-/// A smaller program on which the stores still differ, and how.
+/// A smaller program whose results still differ between stores, and how.
 pub(crate) async fn shrink(
     stores: &mut Lockstep,
     program: Program,

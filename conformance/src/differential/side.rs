@@ -75,7 +75,7 @@ impl Side {
         ids.enumerate().map(|(who, id)| (id, who)).collect()
     }
 
-    /// Does a step, and tells what came of it.
+    /// Performs a step, and returns its result.
     pub(crate) async fn perform(&mut self, step: &Step, model: &Model) -> Told {
         match self.answer(step, model).await {
             Some(told) => told,

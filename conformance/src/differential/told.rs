@@ -38,11 +38,11 @@ pub(crate) enum Told {
     Nothing {
         within: Duration,
     },
-    /// A status of which nobody speaks any more, and that does not say that it is lost.
+    /// The sender of the status is gone, and the last status is not `Lost`.
     Vanished,
 }
 
-/// What is told of one node.
+/// A node in a result.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) place: String,

@@ -1,4 +1,5 @@
-//! [`Twins`]: whether two stores tell the same, but for what each may number in its own way.
+//! [`Twins`]: whether the results of two stores are equal, except for what each may number in its
+//! own way.
 
 use std::collections::BTreeMap;
 
@@ -157,7 +158,7 @@ impl Twins {
             (Some(ours), Some(theirs)) => self.stat(&a.place, ours, theirs)?,
             (None, None) => return Ok(()),
             _ if !needed => return Ok(()),
-            _ => return Err(format!("only one of them tells a stat: {a}, {b}")),
+            _ => return Err(format!("only one of them returns a stat: {a}, {b}")),
         }
         if a.owner == b.owner { Ok(()) } else { Err(format!("other owners: {a}, {b}")) }
     }
@@ -183,7 +184,7 @@ impl Twins {
     }
 }
 
-/// Compares answers in which nothing is numbered.
+/// Compares results without numbers.
 pub(crate) fn plain(a: &Told, b: &Told) -> Result<(), String> {
     let same = match (a, b) {
         (

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::fault::entry::{Entry, Fact, Installed, What, now};
 
-/// Everything that happened, in the order in which it was heard of. Clones are the same book.
+/// All events, in the order in which they were received. Clones are the same book.
 #[derive(Clone, Debug)]
 pub struct Book(Arc<Pages>);
 
@@ -49,7 +49,7 @@ impl Book {
         state.1.push(entry);
     }
 
-    /// Writes down what is done to somebody.
+    /// Records a fault.
     pub fn nemesis(&self, what: impl Into<String>, outcome: Installed) {
         let what = What::Nemesis { what: what.into(), outcome };
         self.add(Entry { t: now(), p: 0, s: None, id: None, what });

@@ -1,4 +1,4 @@
-//! [`Client`]: a client that is a process of its own, as whoever tells it what to do sees it.
+//! [`Client`]: a client in a process of its own, from the side of its controller.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,8 +15,8 @@ use crate::fault::book::Book;
 use crate::fault::entry::{Answer, Entry, Installed, Op, What};
 use crate::fault::worker::Order;
 
-/// A process that does what it is told. It ends when this is dropped, or when this process does,
-/// also while it stands still.
+/// A process that executes calls on request. It ends when this is dropped, or when this process
+/// does, even while it is stopped.
 pub struct Client {
     number: usize,
     book: Book,
@@ -28,7 +28,7 @@ pub struct Client {
     gone: AtomicBool,
 }
 
-/// Who waits for which answer.
+/// The calls that wait for an answer.
 #[derive(Default)]
 struct Open(Mutex<BTreeMap<u64, oneshot::Sender<Entry>>>);
 
@@ -40,7 +40,7 @@ pub enum End {
     Ok(Answer),
     /// It certainly never happens.
     Fail(String),
-    /// It happens at most once, or the process is gone, and nobody knows.
+    /// It happens at most once, or the process is gone, and the effect is unknown.
     Info(String),
 }
 
@@ -91,7 +91,7 @@ impl Client {
         self.number
     }
 
-    /// Tells it to do something at once, and waits for the end of that.
+    /// Sends a call at once, and waits for its end.
     pub fn call(&self, op: Op) -> impl Future<Output = End> + use<> {
         let id = self.calls.fetch_add(1, Ordering::Relaxed) << 8 | self.number as u64;
         let (answered, answer) = oneshot::channel();

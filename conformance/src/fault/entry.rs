@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::holding::{Holding, Room};
 use crate::history::Value;
 
-/// The nanoseconds of a clock that all processes of this machine share and nobody sets.
+/// The nanoseconds of a clock that all processes of this machine share and that is never set.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -19,12 +19,12 @@ pub fn now() -> u64 {
 pub struct Entry {
     /// When, by [`now`]: before a call is sent, after an answer is there.
     pub t: u64,
-    /// In which process. Zero is the one that tells the others what to do.
+    /// The process. Zero is the controller.
     pub p: usize,
-    /// In which session.
+    /// The session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s: Option<u64>,
-    /// Of which call.
+    /// The call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// What.
@@ -37,12 +37,12 @@ pub struct Entry {
 #[serde(tag = "ev", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum What {
-    /// Somebody calls.
+    /// A process calls.
     Inv {
         /// What for.
         op: Op,
     },
-    /// He is answered.
+    /// The call is answered.
     Ok {
         /// What.
         answer: Answer,
@@ -57,7 +57,7 @@ pub enum What {
         /// The kind of the error, and what it says.
         why: String,
     },
-    /// A watch tells something.
+    /// An event of a watch.
     Event {
         /// What.
         told: Told,
@@ -74,9 +74,9 @@ pub enum What {
         /// That.
         holding: Holding,
     },
-    /// Something is done to somebody.
+    /// A fault is injected.
     Nemesis {
-        /// What, and to whom.
+        /// The fault, and its target.
         what: String,
         /// Whether it was.
         outcome: Installed,
@@ -91,17 +91,17 @@ pub enum What {
 /// Whether a fault is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(clippy::exhaustive_enums, reason = "it is, it is not, or nobody knows")]
+#[expect(clippy::exhaustive_enums, reason = "it is, it is not, or it is unknown")]
 pub enum Installed {
     /// It is.
     Installed,
     /// It is not, as it had no place.
     Skipped,
-    /// Nobody knows. No verdict follows from such a run.
+    /// Unknown. No verdict follows from such a run.
     Indeterminate,
 }
 
-/// What a process can be told to do.
+/// The operations that a process can execute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "workers and checkers must know each of them")]
@@ -119,7 +119,7 @@ pub enum Op {
     Create {
         /// Where.
         path: String,
-        /// What it holds: nobody else writes this.
+        /// The data, which no other write contains.
         value: Value,
         /// Whether it goes with the session.
         ephemeral: bool,
@@ -128,7 +128,7 @@ pub enum Op {
     Ticket {
         /// Where, up to and with an id of its own.
         path: String,
-        /// What it holds: nobody else writes this.
+        /// The data, which no other write contains.
         value: Value,
         /// Whether it goes with the session.
         ephemeral: bool,
@@ -137,7 +137,7 @@ pub enum Op {
     Set {
         /// Where.
         path: String,
-        /// What it shall hold: nobody else writes this.
+        /// The new data, which no other write contains.
         value: Value,
     },
     /// Writes a node if it is in a version.
@@ -148,7 +148,7 @@ pub enum Op {
         from: Value,
         /// That version.
         version: u64,
-        /// What it shall hold: nobody else writes this.
+        /// The new data, which no other write contains.
         value: Value,
     },
     /// Removes a node.
@@ -170,19 +170,19 @@ pub enum Op {
         /// Whether it may lag.
         local: bool,
     },
-    /// Reads the children of a node, and tells what becomes of them.
+    /// Reads the children of a node, and reports their changes.
     Observe {
         /// Where.
         path: String,
     },
-    /// Stands in a line from now on, again and again, with a client of the process, until it is told to
-    /// close that.
+    /// Contends for a lock from now on, again and again, with a client of the process, until that
+    /// is closed.
     Stand {
         /// For what.
         room: Room,
         /// Where.
         path: String,
-        /// The node that whoever holds it writes.
+        /// The node that the holder writes.
         data: String,
         /// The time to live of the client's sessions in milliseconds.
         ttl: u64,
@@ -199,7 +199,7 @@ pub struct Answer {
     /// Why the store refused; then nothing was done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// At which revision it was done.
+    /// The revision of its commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
     /// The nodes that are there, or were made.
@@ -210,7 +210,7 @@ pub struct Answer {
     pub ttl: Option<u64>,
 }
 
-/// A node, as somebody saw it.
+/// A node as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
@@ -229,12 +229,12 @@ pub struct Seen {
     /// Its place among tickets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// With whose session it goes.
+    /// The session that owns it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<u64>,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "told", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
@@ -245,7 +245,7 @@ pub enum Told {
         path: String,
         /// How.
         kind: Kind,
-        /// When, if the store tells.
+        /// The revision, if the store reports it.
         revision: Option<u64>,
     },
     /// Something may have been missed.
@@ -276,7 +276,7 @@ pub enum Kind {
 
 /// One write, as the servers kept it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::exhaustive_structs, reason = "whoever reads what servers keep makes them")]
+#[expect(clippy::exhaustive_structs, reason = "readers of what servers keep make them")]
 pub struct Fact {
     /// When in the store's own order.
     pub revision: u64,
@@ -286,7 +286,7 @@ pub struct Fact {
     pub kind: Kind,
     /// What it holds, if that is a number.
     pub value: Option<Value>,
-    /// With whose session it goes, or went.
+    /// The session that owns it, or owned it.
     pub owner: Option<u64>,
 }
 

@@ -1,4 +1,5 @@
-//! The process of somebody who stands in lines, again and again, and tells what he believes to hold.
+//! The process of a contender that requests locks again and again, and reports what it believes to
+//! hold.
 
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -25,22 +26,22 @@ use crate::fault::entry::{What, now};
 use crate::fault::holding::{Ending, Holding, Room};
 use crate::fault::worker::{GLANCE, GLANCES, tell};
 
-/// How long a call of the client may take: longer than a session lives, so that who cannot reach a server
-/// stays until he has lost what he holds.
+/// The deadline of the client's calls: longer than the life of a session, so that a contender that
+/// cannot reach a server waits until it has lost what it holds.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// The shortest time that something is held, and by how much it may be longer, in milliseconds.
 const STAY: (u64, u64) = (150, 250);
-/// How long somebody rests at most before he stands again, in milliseconds.
+/// The maximum pause before the next request, in milliseconds.
 const REST: u64 = 60;
 
 synod_core::mistakes! {
-    /// A mistake of who holds something.
+    /// A mistake of a holder.
     pub enum Lapse {
         RemembersYes = "asks once whether it holds something, and goes by that",
     }
 }
 
-/// All who stand in a process, with one client.
+/// All contenders of a process, with one client.
 pub(crate) struct Holders {
     p: usize,
     lapse: Option<Lapse>,
@@ -96,7 +97,7 @@ impl Holders {
     }
 }
 
-/// Somebody who stands in a line.
+/// One contender.
 struct Holder {
     p: usize,
     lapse: Option<Lapse>,
@@ -111,7 +112,7 @@ impl Holder {
     async fn rounds(self, mut leave: watch::Receiver<bool>) {
         loop {
             let round = async {
-                // Whatever went wrong, he tries again.
+                // After any failure it tries again.
                 let _held = self.round().await.is_ok();
                 sleep(Duration::from_millis(self.chance.below(REST))).await;
             };
@@ -156,8 +157,8 @@ impl Holder {
         }
     }
 
-    /// Holds it for a while, and until a server has answered him at the end of that; asks all the time
-    /// whether he does, and writes under it first and last.
+    /// Holds for a while, and until a server has answered at the end of that; checks all the time
+    /// that it still holds, and writes under the guard first and last.
     async fn hold<K>(&self, hold: &Hold<K>, share: u32, is_held: impl Fn() -> bool) {
         let holding = Holding {
             room: self.room,
@@ -186,8 +187,9 @@ impl Holder {
         self.tell(&holding);
     }
 
-    /// Whether what he wrote in the end was refused. If that is uncertain because his session ended meanwhile, the
-    /// next one tells. Who goes by what he remembers does not mind that nobody answers, and tries again.
+    /// Whether the last write was rejected. If that is uncertain because the session ended
+    /// meanwhile, the next write shows it. A holder with the mistake does not mind a missing
+    /// answer, and tries again.
     async fn work<K>(&self, hold: &Hold<K>, writes: bool) -> bool {
         let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
         if writes {
@@ -209,7 +211,7 @@ impl Holder {
         }
     }
 
-    /// Tells what he believes until it is over, and whether his belief was before.
+    /// Reports the belief until it is over, and whether it ended before.
     async fn believe(
         &self,
         mut told: Holding,
@@ -244,7 +246,7 @@ impl Holder {
         }
     }
 
-    /// Writes what only who holds it may write: `Some` of whether that was done.
+    /// Writes the node that only the holder may write. `Some` with whether that was done.
     async fn write<K>(&self, hold: &Hold<K>) -> Option<bool> {
         let token = hold.token().revision().get().to_string();
         let write = hold.txn().set(self.data.clone(), token, Expect::Any);
@@ -253,7 +255,7 @@ impl Holder {
     }
 
     fn tell(&self, holding: &Holding) {
-        // What was never believed is nobody's business.
+        // A belief that never was is not reported.
         if holding.since > 0 {
             tell(self.p, None, None, What::Holding { holding: holding.clone() });
         }

@@ -1,4 +1,4 @@
-//! The process of a client: does what its input says, line by line, and tells what came of it.
+//! The process of a client: executes its input, line by line, and reports the results.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::pin::pin;
@@ -20,7 +20,7 @@ use tokio::time::sleep;
 use crate::fault::entry::{Answer, Entry, Kind, Op, Seen, Told, What, now};
 use crate::fault::holder::{Holders, Lapse};
 
-/// What a process is told: a call, and its number.
+/// The input of a process: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "both sides are here")]
 pub struct Order {
@@ -35,15 +35,15 @@ pub struct Order {
 pub(super) const GLANCE: Duration = Duration::from_millis(1);
 /// After how many looks that found nothing new it says so.
 pub(super) const GLANCES: u32 = 20;
-/// How often a ticket is drawn whose answers get lost.
+/// How often a ticket is created again when answers are lost.
 const DRAWS: usize = 5;
 
-/// Does what the input says until it ends, in process number `p`, which makes this mistake where it holds
+/// Executes the input until it ends, in process number `p`, which makes this mistake where it holds
 /// something.
 ///
 /// # Errors
 ///
-/// If no runtime can be had.
+/// If no runtime can be made.
 pub fn run(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> io::Result<()> {
     let (orders, incoming) = mpsc::unbounded_channel();
     let _reading = std::thread::spawn(move || {
@@ -227,7 +227,7 @@ impl Session {
         drawn
     }
 
-    /// Tells what a watch tells, and what is read when it may have missed something.
+    /// Reports the events of a watch, and the result of a read when it may have missed something.
     async fn listen(self, id: u64, query: Query, mut watch: Watch) {
         while let Some(event) = watch.next().await {
             let told = match event {
@@ -253,7 +253,7 @@ impl Session {
     }
 }
 
-/// Looks again and again whether the session is believed to live, and tells it.
+/// Checks again and again whether the session is believed to be alive, and reports it.
 async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
     let (mut said, mut looks, mut certain) = (String::new(), 0, None);
     loop {
@@ -277,14 +277,14 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
         // It shall stay lost, which is worth a look now and then.
         let pause = if lost { GLANCE * GLANCES } else { GLANCE };
         match select(pin!(sleep(pause)), pin!(status.changed())).await {
-            // Nobody is left to say more.
+            // The sender is gone.
             Either::Right((Err(_), _)) => return,
             _ => looks = if lost { 0 } else { looks },
         }
     }
 }
 
-/// Writes a line. Whoever reads them has gone if it cannot be written.
+/// Writes a line. If it cannot be written, the reader has gone.
 pub(super) fn tell(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
     let entry = Entry { t: now(), p, s, id, what };
     let mut line = serde_json::to_string(&entry).expect("an entry is plain");

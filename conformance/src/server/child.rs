@@ -1,4 +1,4 @@
-//! [`Child`]: a server's process, which does not outlive whoever started it.
+//! [`Child`]: a server's process, which does not outlive its parent.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
@@ -15,7 +15,7 @@ pub struct Child {
     id: u32,
 }
 
-/// Starts the program and tells its id; ends it when nobody holds the other end of the input.
+/// Starts the program and prints its id; ends it when the other end of the input is closed.
 const GUARD: &str = r#"
 "$@" </dev/null >&2 &
 server=$!

@@ -23,7 +23,7 @@ pub struct Flavour {
     pub arguments: Vec<String>,
     /// Files for every member's directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Whether clients must talk TLS. The arguments say with which certificates.
+    /// Whether clients must use TLS. The arguments name the certificates.
     pub tls: bool,
 }
 
@@ -68,14 +68,14 @@ impl Cluster {
         let said = said.map_err(|error| error.to_string())?.stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
         let version = said.lines().find_map(|line| line.strip_prefix("etcd Version: "));
-        version.map(str::to_owned).ok_or_else(|| "etcd does not tell its version".to_owned())
+        version.map(str::to_owned).ok_or_else(|| "etcd does not print its version".to_owned())
     }
 
     /// etcd's own command, about these servers.
     ///
     /// # Panics
     ///
-    /// If there are no servers of which it could tell.
+    /// If there are no servers.
     pub fn etcdctl(&self) -> Command {
         let mut etcdctl = Command::new(program("etcdctl").expect("beside the servers"));
         let address = self.addresses()[0].to_string();
@@ -163,8 +163,8 @@ impl Cluster {
         told.map(|told| told.lines().filter_map(count).sum::<u64>()).sum()
     }
 
-    /// How many messages clients sent all servers so far: requests of one answer, and what went
-    /// into streams, as watches and signs of life do; `None` if a server does not tell.
+    /// The number of messages from clients to all servers so far: requests with one answer, and
+    /// messages on streams, such as watches and heartbeats; `None` if a server does not report it.
     pub fn messages(&self) -> Option<u64> {
         self.received(|_labels| true)
     }
@@ -184,12 +184,12 @@ impl Cluster {
         told.map(|told| Some(told?.lines().filter_map(count).sum::<u64>())).sum()
     }
 
-    /// How many events all servers have sent to those who watch.
+    /// The number of events that all servers have sent to watches.
     pub fn events(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_events_total")
     }
 
-    /// How many watches all servers keep, for everybody.
+    /// The number of watches at all servers, of all clients.
     pub fn watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_watcher_total")
     }
@@ -199,7 +199,8 @@ impl Cluster {
         self.sum("etcd_debugging_mvcc_watch_stream_total")
     }
 
-    /// How many of the watches have to be told of what is past. A server does that ten times a second.
+    /// The number of watches that must still be sent old events. A server does that ten times a
+    /// second.
     pub fn late_watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_slow_watcher_total")
     }
@@ -209,7 +210,7 @@ impl Cluster {
     }
 }
 
-/// A count as a server tells it: a large one with an exponent.
+/// A count as a server prints it: a large one with an exponent.
 fn whole(number: &str) -> Option<u64> {
     let number: f64 = number.trim().parse().ok()?;
     format!("{number:.0}").parse().ok()
@@ -286,7 +287,7 @@ impl Etcd {
         whole(line)
     }
 
-    /// Gets a page from where it tells of itself.
+    /// Gets a page from the metrics port.
     fn ask(&self, page: &str) -> io::Result<String> {
         let limit = Duration::from_millis(500);
         let address = (Ipv4Addr::LOCALHOST, self.metrics).into();

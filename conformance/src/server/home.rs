@@ -1,4 +1,4 @@
-//! [`Home`]: the directory of some servers, which does not outlive whoever started them.
+//! [`Home`]: the directory of some servers, which does not outlive its creator.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ pub struct Home {
     sweeper: Child,
 }
 
-/// By then whoever wrote into it has been ended, too.
+/// By then the servers that write into it have ended, too.
 const SWEEPER: &str = r#"cat >/dev/null; sleep 1; rm -rf "$1""#;
 
 impl Home {
-    /// A directory that nobody else has.
+    /// A new directory.
     ///
     /// # Errors
     ///

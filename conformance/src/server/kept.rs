@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::fault::entry::{Fact, Kind};
 
-/// Stands behind every entry.
+/// Follows every entry.
 const END: &[u8] = b"B";
 
 /// One write of a transaction.
@@ -27,7 +27,8 @@ enum Write {
 /// What one server's logs say, by revision: the session, and what it wrote.
 type Log = BTreeMap<u64, (u64, Vec<Write>)>;
 
-/// Reads the log of each server below these directories, and tells every change of a node in order.
+/// Reads the log of each server below these directories, and returns every change of a node in
+/// order.
 ///
 /// # Errors
 ///
@@ -47,8 +48,8 @@ pub fn facts<'a>(homes: impl IntoIterator<Item = &'a Path>) -> io::Result<Vec<Fa
     Ok(replay(agreed(logs)))
 }
 
-/// What a majority of the servers keeps. A leader that stood still writes to its log what it then finds
-/// nobody to agree with, and may keep it there.
+/// The entries that a majority of the servers has. A leader that was paused may write entries to
+/// its log that no other server accepts, and may keep them there.
 fn agreed(logs: Vec<Log>) -> Log {
     let majority = logs.len() / 2 + 1;
     let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
@@ -60,7 +61,7 @@ fn agreed(logs: Vec<Log>) -> Log {
     all
 }
 
-/// Does what was done, to know whose nodes went with which session.
+/// Replays the log, to know which nodes were deleted with which session.
 fn replay(log: Log) -> Vec<Fact> {
     let mut owners: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut facts: Vec<Fact> = Vec::new();
@@ -183,7 +184,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Bytes behind their number; none where it is negative.
+    /// Bytes after their number; none where it is negative.
     fn buffer(&mut self) -> Option<&'a [u8]> {
         let count = self.int()?;
         self.take(usize::try_from(count).unwrap_or(0))

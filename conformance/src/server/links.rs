@@ -45,13 +45,13 @@ struct Shared {
 struct Session {
     link: Link,
     password: Vec<u8>,
-    /// The kind of request whose next reply gets lost, and the connection with it.
+    /// The kind of request whose next answer is lost, and the connection with it.
     lose: Option<Verb>,
     /// How many bytes go each way in a second, if that is limited.
     rate: Option<u32>,
-    /// What it asked for, in this order, if anybody wants to know.
+    /// The requests in order, if they are recorded.
     requests: Option<Vec<Verb>>,
-    /// How many events it was told of.
+    /// The number of events that it received.
     events: u64,
     nursery: Nursery,
 }
@@ -92,7 +92,7 @@ impl Links {
         &self.addresses
     }
 
-    /// The password that the server gave a session: whoever has it can take the session over.
+    /// The password that the server gave a session: any client with it can take the session over.
     pub fn password(&self, session: SessionId) -> Option<Vec<u8>> {
         self.shared.sessions().get(&session).map(|session| session.password.clone())
     }
@@ -136,7 +136,7 @@ impl Links {
         self.shared.sessions().get(&session).map_or(0, |session| session.events)
     }
 
-    /// How many watches of children servers keep for all sessions: those of which no server tells.
+    /// The number of child watches at the servers for all sessions, which no server reports.
     pub fn child_watches(&self) -> usize {
         self.shared.sessions().values().map(|session| session.nursery.len()).sum()
     }
@@ -271,7 +271,7 @@ impl Shared {
 struct Connection {
     shared: Arc<Shared>,
     session: watch::Sender<Option<SessionId>>,
-    /// The numbers of requests whose reply is to be lost.
+    /// The numbers of requests whose answer is to be lost.
     lost: Mutex<BTreeSet<i32>>,
 }
 

@@ -37,7 +37,7 @@ pub trait Kind: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Members<K> {
     members: Vec<Member<K>>,
-    // Behind the members: their processes end before their files go.
+    // Declared after the members: their processes end before their files are removed.
     home: Home,
 }
 
@@ -50,14 +50,14 @@ struct Member<K> {
 }
 
 impl<K: Kind> Members<K> {
-    /// Nobody yet.
+    /// Without members.
     pub(super) fn none() -> io::Result<Self> {
         let home = Home::new(&K::NAME.to_lowercase())?;
         Ok(Self { members: Vec::new(), home })
     }
 
-    /// Starts one more. `command` is told its directory, which is there, and gives the program that
-    /// is started.
+    /// Starts one more. `command` gets its directory, which exists, and returns the program to
+    /// start.
     pub(super) fn add(
         &mut self,
         kind: K,

@@ -1,9 +1,9 @@
-//! [`Nursery`]: the watches of children that servers keep for a session. Of those no server tells, so they are read
-//! along on the way.
+//! [`Nursery`]: the child watches that servers keep for a session. No server reports them, so they
+//! are derived from the traffic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The paths whose children are watched, and what was asked about that and is not answered yet.
+/// The paths with child watches, and the requests for such watches that are not answered yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nursery {
     watched: BTreeSet<String>,
@@ -25,12 +25,12 @@ impl Nursery {
         self.watched.len()
     }
 
-    /// Whether a message of a server tells of an event.
+    /// Whether a message of a server is an event.
     pub(crate) fn is_event(answer: &[u8]) -> bool {
         Reader(answer).skip(4).number() == Some(EVENT)
     }
 
-    /// The connection is gone: the next server has not been told of any.
+    /// The connection is gone: the next server does not know the watches.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -61,7 +61,7 @@ impl Nursery {
         }
     }
 
-    /// What tells of a node's end or of its children has used the watch up.
+    /// An event about a node's deletion or its children has used the watch up.
     fn hear(&mut self, mut event: Reader<'_>) {
         const DELETED: i32 = 2;
         const CHILDREN: i32 = 4;
@@ -159,7 +159,7 @@ mod tests {
         let mut nursery = Nursery::default();
         for (number, path) in [(1, "/a"), (2, "/b"), (3, "/c")] {
             nursery.request(&list(number, path, number != 3));
-            assert!(!nursery.watched.contains(path), "nobody has answered");
+            assert!(!nursery.watched.contains(path), "there was no answer");
             nursery.answer(&answer(number, 0));
         }
         assert_eq!(nursery.len(), 2);

@@ -30,7 +30,7 @@ pub struct Pipe {
 #[derive(Debug)]
 pub(super) struct Shared {
     link: watch::Sender<Link>,
-    /// The only server that lets anybody in; nobody else keeps anybody.
+    /// The only server that accepts connections, if set; all others refuse and close them.
     only: watch::Sender<Option<usize>>,
     trap: Mutex<Option<Trap>>,
     /// How many traps have closed.
@@ -102,8 +102,8 @@ impl Pipe {
         self.shared.set(link);
     }
 
-    /// Lets nobody in but to this server, and breaks every other connection; `None` lets everybody
-    /// in again.
+    /// Refuses connections except to this server, and breaks every other one; `None` accepts all
+    /// again.
     pub fn only(&self, server: Option<usize>) {
         self.shared.only.send_replace(server);
     }
@@ -167,7 +167,7 @@ async fn listen(listener: TcpListener, server: SocketAddr, place: usize, shared:
     }
 }
 
-/// Carries one connection until either side closes it, or nobody is let in any more.
+/// Carries one connection until either side closes it, or its server is barred.
 async fn connect(client: TcpStream, server: SocketAddr, place: usize, shared: Arc<Shared>) {
     let mut only = shared.only.subscribe();
     let barred = only.wait_for(|only| only.is_some_and(|only| only != place));
@@ -195,7 +195,7 @@ pub(super) async fn carry_both(client: TcpStream, server: SocketAddr, shared: Ar
 struct Carrier {
     way: Way,
     shared: Arc<Shared>,
-    /// An answer that is to be lost is on its way, or what is behind it.
+    /// Set when an answer that is to be lost, or anything after it, is in flight.
     doomed: Arc<AtomicBool>,
 }
 

@@ -34,7 +34,7 @@ pub enum Verb {
     Rewatch,
     /// A sign of life.
     Ping,
-    /// Who the session is.
+    /// The login of the session.
     Auth,
     /// The end of the session.
     Close,

@@ -111,7 +111,7 @@ impl Ensemble {
         kept::facts((0..self.each().count()).map(|node| self.home(node)))
     }
 
-    /// Servers that find each other as `view` says: who calls, and whom.
+    /// Servers that reach each other as `view` says, given the caller and the called one.
     fn spawn(
         ports: &[u16],
         view: impl Fn(usize, usize) -> Vec<u16>,
@@ -139,15 +139,15 @@ impl Ensemble {
         self.child(node)?.limit_files(0)
     }
 
-    /// The version of the servers, if one of them tells it.
+    /// The version of the servers, if one of them reports it.
     pub fn version(&self) -> Option<String> {
         let told = self.each().find_map(|node| node.ask("srvr").ok())?;
         let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
         version.split(['-', ',']).next().map(str::to_owned)
     }
 
-    /// How many messages clients sent all servers so far, signs of life among them; `None` if a
-    /// server does not tell.
+    /// The number of messages from clients to all servers so far, including heartbeats; `None` if a
+    /// server does not report it.
     pub fn requests(&self) -> Option<u64> {
         self.each().map(|node| received(&node.ask("mntr").ok()?)).sum()
     }
@@ -165,7 +165,7 @@ impl Ensemble {
 pub(crate) fn class_path() -> Result<String, String> {
     static CLASS_PATH: LazyLock<Result<String, String>> = LazyLock::new(|| {
         let jars = match newer::directory("SYNOD_ZOOKEEPER", "zookeeper")? {
-            // The first goes ahead of what the second's own list would bring.
+            // The first two precede the jars on the second one's own list.
             Some(other) => {
                 ["zookeeper-jute.jar", "zookeeper.jar"].map(|jar| other.join(jar)).to_vec()
             }

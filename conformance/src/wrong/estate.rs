@@ -1,7 +1,7 @@
 //! Mistakes in what happens to the nodes of a session that ended.
 //!
-//! A backend cannot be told from outside how to end a session. So the wrong store has an ephemeral
-//! node of its own in each session, sees it go, and then does its own wrong thing to the others.
+//! A wrapper cannot change how a backend ends a session. So the wrong store has an ephemeral node
+//! of its own in each session, notices its deletion, and then changes the others itself.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ impl Estate {
         }
         match mistake {
             _ if !self.is_open => Vec::new(),
-            // Half of what is left, so that somebody sees it.
+            // Half of what is left, so that the intermediate state is visible.
             Some(Mistake::ExpiryOneByOne) => self.paths.split_off(self.paths.len() / 2),
             _ => std::mem::take(&mut self.paths),
         }

@@ -64,7 +64,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     }
 }
 
-/// Answers from a cache, whose answers are good for one time.
+/// Answers from a cache, whose answers are valid for some time.
 async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
     if query.freshness == Freshness::Latest {
         let view = listing::read(store, query).await?;

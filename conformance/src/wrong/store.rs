@@ -72,7 +72,7 @@ impl WrongStore {
         self.shared.makes(mistake)
     }
 
-    /// Asks the store inside, or whoever answers in its place.
+    /// Calls the store inside, or its stand-in.
     pub(super) async fn honest_read(&self, query: Query) -> Result<View> {
         match self.inner.read(query.clone()).await {
             Err(error) if session::answers_for_the_dead(self, &error) => {

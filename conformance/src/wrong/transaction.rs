@@ -168,7 +168,7 @@ async fn last(store: &WrongStore, mut txn: Txn, first: Rejected) -> Result<Rejec
     }
 }
 
-/// Does behind everybody's back what could be done of a rejected transaction.
+/// Applies later, hidden from the client, the possible part of a rejected transaction.
 async fn applied_later(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     let outcome = tree::commit(store, txn.clone()).await?;
     if let Some(no) = outcome.rejected() {

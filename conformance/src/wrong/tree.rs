@@ -51,7 +51,7 @@ async fn node(store: &WrongStore, path: &Path) -> Result<Option<Node>> {
     Ok(store.honest_read(Query::node(path)).await?.into_node())
 }
 
-/// The first create whose parent is no node, and was not made before it.
+/// The first create whose parent is no node, and was not created before it.
 async fn orphan(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
     for (index, op) in txn.ops.iter().enumerate() {
         let Op::Create { path, .. } = op else { continue };

@@ -15,7 +15,7 @@ use crate::wrong::events::Teller;
 use crate::wrong::store::WrongStore;
 use crate::wrong::{Mistake, pause};
 
-/// How many events a watch keeps for a reader who is slow.
+/// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
 
 /// What the watches of one session share.
@@ -137,7 +137,7 @@ async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
     }
 }
 
-/// Tells until the session is lost, and keeps the watch of the store inside all the same.
+/// Forwards events until the session is lost, and keeps the watch of the store inside all the same.
 async fn until_lost(teller: Teller, inner: Watch, mut status: watch::Receiver<Status>, feed: Feed) {
     let telling = pin!(teller.tell(inner));
     let lost = pin!(async {
