@@ -116,7 +116,7 @@ pub(super) async fn who_reaches_no_majority_is_told_so() {
         three.kill(node).expect("it runs");
     }
 
-    // Whoever comes, and who was there before, once his session is over.
+    // New clients, and older ones once their sessions are over.
     let end = tokio::time::Instant::now() + PATIENCE * 6;
     for lone in [false, true] {
         loop {
@@ -147,7 +147,7 @@ pub(super) async fn who_reaches_no_majority_is_told_so() {
     }
 }
 
-/// A server whose disk is full ends itself; what it has acknowledged is on disk.
+/// A server whose disk is full ends itself; acknowledged writes are on disk.
 pub(super) async fn a_server_with_a_full_disk_acknowledges_nothing() {
     let mut own = Ensemble::start(1).expect("the other one started, too");
     let store = session_with(&own).await;
