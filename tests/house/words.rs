@@ -37,16 +37,17 @@ const WORDS: [&str; 20] = [
 ];
 
 /// How many lines each crate may have: its folders, and the number. Lower a number, never raise it.
+/// A number of up to five leaves room for good English, such as a server behind a proxy.
 const LIMITS: [(&str, &[&str], usize); 9] = [
     ("synod-core", &["core/"], 486),
-    ("synod-conformance", &["conformance/"], 300),
-    ("synod-mem", &["backend-mem/"], 106),
-    ("synod-zk", &["backend-zk/"], 192),
-    ("synod-etcd", &["backend-etcd/"], 172),
-    ("synod-sim", &["sim/"], 173),
-    ("synod", &["src/", "tests/", "examples/"], 66),
-    ("synod-cli", &["cli/"], 70),
-    ("synod-bench", &["bench/"], 45),
+    ("synod-conformance", &["conformance/"], 5),
+    ("synod-mem", &["backend-mem/"], 5),
+    ("synod-zk", &["backend-zk/"], 5),
+    ("synod-etcd", &["backend-etcd/"], 5),
+    ("synod-sim", &["sim/"], 5),
+    ("synod", &["src/", "tests/", "examples/"], 3),
+    ("synod-cli", &["cli/"], 3),
+    ("synod-bench", &["bench/"], 3),
 ];
 
 #[test]
