@@ -12,7 +12,7 @@ use synod_core::store::{
 };
 use tokio::time::timeout;
 
-/// One session. Every call of it that does not end in time fails the case.
+/// One session. The case fails when a call of it does not end in time.
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) store: Arc<dyn Store>,
@@ -37,7 +37,7 @@ impl Actor {
         *self.store.status().borrow()
     }
 
-    /// Waits until the session is lost, and says why.
+    /// Waits until the session is lost, and returns the reason.
     pub(crate) async fn lost(&self) -> Loss {
         let mut status = self.store.status();
         let waiting = async {
@@ -116,7 +116,7 @@ impl Actor {
         view.into_node()
     }
 
-    /// What the node holds, as text.
+    /// The data of the node, as text.
     pub(crate) async fn text(&self, path: &Path) -> Option<String> {
         self.get(path).await.map(|node| text(&node))
     }
@@ -168,7 +168,7 @@ impl Actor {
         let _done = self.commit(Txn::new().delete(path, Expect::Any)).await;
     }
 
-    /// A sequential node that starts with this path.
+    /// Creates a sequential node whose path starts with this one.
     pub(crate) async fn draw(&self, path: &Path, lifetime: Lifetime) -> Done {
         let commit = self.commit(Txn::new().create_sequential(path, "", lifetime)).await;
         only(commit.done)
@@ -183,7 +183,7 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// The next event, which must come.
+    /// The next event, which must arrive.
     pub(crate) async fn next(&mut self, waiting_for: &str) -> Event {
         let patience = self.patience;
         let told = timeout(patience, self.watch.next())
@@ -192,7 +192,7 @@ impl Watcher {
         told.unwrap_or_else(|| panic!("the watch was over, waiting for {waiting_for}"))
     }
 
-    /// Waits until `found` says so of a change, or something may have been missed.
+    /// Waits for a change for which `found` is true, or for a resync.
     pub(crate) async fn hears(
         &mut self,
         of: &str,
@@ -208,7 +208,7 @@ impl Watcher {
         }
     }
 
-    /// [`Watcher::hears`], or that a watch for one event has ended.
+    /// Like [`Watcher::hears`], or until a watch for one event has ended.
     pub(crate) async fn hears_or_ends(&mut self, of: &str, found: impl Fn(&Change) -> bool) {
         loop {
             match self.next(of).await {
@@ -263,11 +263,11 @@ impl Watcher {
     }
 }
 
-/// What a watcher heard.
+/// The result of waiting for an event.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Told(Change),
-    /// That something may have been missed.
+    /// Something may have been missed.
     Missed,
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn names(view: &View) -> Vec<String> {
     view.nodes.iter().map(|node| node.path.name().to_owned()).collect()
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 pub(crate) fn told(error: &Error) -> String {
     let mut shown = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -7,11 +7,11 @@
 //!
 //! - Numbers are paired when they are first seen together: one revision, version or owner of one
 //!   store stands for one of the other, and revisions order what happened in the same way.
-//! - What a store adds to the name of a sequential node is taken off again.
-//! - An empty container may still be listed, and deleted. If that decides over other writes, the
-//!   program is over there.
-//! - What a session reads locally is compared once it must have seen the last write.
-//! - Stats and revisions that may be left out may be left out.
+//! - The suffix that a store adds to the name of a sequential node is removed.
+//! - An empty container may still be listed, and deleted. If that affects other writes, the program
+//!   ends there.
+//! - Local reads of a session are compared once it must have seen the last write.
+//! - Optional stats and revisions may be missing.
 //! - Events are not compared with each other, but with the changes that happened: only those are
 //!   reported, and for each path at least the last one.
 //!
@@ -41,7 +41,7 @@ mod twins;
 
 pub use program::Program;
 
-/// How many programs run at a time, each in a directory of its own: stores make one wait.
+/// How many programs run at a time, each in a directory of its own, because stores wait a lot.
 const LANES: usize = 4;
 
 /// Stores to compare, and how many programs.
@@ -70,7 +70,7 @@ pub struct Tally {
 pub struct Found {
     /// The seed of the program; with it the run begins with this program.
     pub seed: u64,
-    /// What is left of it when everything is left out that the difference does not need.
+    /// The program, reduced to what the difference needs.
     pub program: Program,
     /// How many programs ran before it.
     pub before: usize,
@@ -78,25 +78,25 @@ pub struct Found {
 }
 
 impl Comparison {
-    /// Compares the others with the first. Each has a store of its own.
+    /// Compares the other stores with the first. Each harness has a store of its own.
     pub fn new(stores: &[Arc<dyn Harness>], seed: u64) -> Self {
         Self { stores: stores.to_vec(), seed, programs: 100, limit: None }
     }
 
-    /// Runs so many programs.
+    /// Sets the number of programs.
     pub fn programs(mut self, programs: usize) -> Self {
         self.programs = programs;
         self
     }
 
-    /// Begins no program after this time.
+    /// Sets the time after which no program is started.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// As many programs as `SYNOD_PROGRAMS` says, without a limit, from the seed that `SYNOD_SEED`
-    /// says.
+    /// Takes the number of programs from `SYNOD_PROGRAMS`, without a time limit, and the seed from
+    /// `SYNOD_SEED`.
     pub fn from_environment(mut self) -> Self {
         let said = |name| std::env::var(name).ok();
         if let Some(programs) = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()) {
@@ -112,7 +112,7 @@ impl Comparison {
     ///
     /// # Errors
     ///
-    /// The program, as small as it was made, and how they differ.
+    /// The program, reduced, and the difference.
     ///
     /// # Panics
     ///

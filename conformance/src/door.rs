@@ -61,7 +61,7 @@ impl World {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }
 
-    /// A deadline that is worth waiting for.
+    /// A short deadline that a case can wait for.
     pub(crate) fn brief(&self) -> Duration {
         self.profile.patience / 50
     }
@@ -72,7 +72,7 @@ impl World {
         opened.unwrap_or_else(|error| panic!("no client: {}", told(&error)))
     }
 
-    /// A client on the store under test, as it is.
+    /// A client on the unmodified store under test.
     pub(crate) async fn client(&self) -> Client {
         self.client_on(self.harness.backend(), self.options()).await
     }
@@ -96,7 +96,7 @@ impl World {
     }
 }
 
-/// What a write did that must have happened.
+/// The result of a write that must have happened.
 pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
     match written {
         Ok(Outcome::Committed(done)) => done,
@@ -105,7 +105,7 @@ pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
     }
 }
 
-/// Why a call failed that must fail.
+/// The error of a call that must fail.
 pub(crate) fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Error {
     match result {
         Ok(answer) => panic!("{what} was answered: {answer:?}"),
@@ -113,7 +113,7 @@ pub(crate) fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Erro
     }
 }
 
-/// What a call answered that must be answered.
+/// The answer of a call that must succeed.
 pub(crate) fn answer<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("it failed: {}", told(&error)))
 }

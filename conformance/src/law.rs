@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A sentence that a store, the door over it, or a recipe keeps or breaks.
+/// A sentence that a store, the client on top of it, or a recipe keeps or breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Law {
@@ -10,7 +10,7 @@ pub struct Law {
     /// of `synod_core::store`; `D-` the further promises of the client, in the documentation of
     /// `synod_core::client` and `synod_core::session`.
     pub id: &'static str,
-    /// What it says.
+    /// The sentence.
     pub sentence: &'static str,
 }
 
@@ -30,7 +30,7 @@ const fn law(id: &'static str, sentence: &'static str) -> Law {
     Law { id, sentence }
 }
 
-/// Every law about stores, the door, and what stands in line.
+/// Every law about stores, the client, and the recipes.
 pub const LAWS: &[Law] = &[
     law("L-OUT-1", "a write that failed for certain never happens"),
     law("L-OUT-2", "a write that is answered happened exactly once, during the call"),

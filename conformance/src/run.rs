@@ -117,8 +117,8 @@ impl Suite {
         self
     }
 
-    /// How long one case may keep a processor before it is given up, in real time. No verdict on
-    /// a store that comes to an end depends on it.
+    /// Sets how long one case may use a processor before it is given up, in real time. No verdict
+    /// about a store whose calls end depends on it.
     pub fn give_up_after(mut self, hang: Duration) -> Self {
         self.hang = hang;
         self
@@ -172,7 +172,8 @@ impl Suite {
         }
     }
 
-    /// The cases as trials, for a test binary that has others, too. The name of each begins with that of its store.
+    /// The cases as trials, for a test binary that has others too. The name of each begins with
+    /// that of its store.
     pub fn trials(&self, store: &str) -> Vec<Trial> {
         let obstacle = self.obstacles();
         cases().map(|case| self.trial(store, case, obstacle(case))).collect()
@@ -205,15 +206,15 @@ impl Suite {
 
     /// Runs one case: on this thread, or on threads of its own (see [`Suite::on_workers`]).
     ///
-    /// A case that waits for ever ends with what it waited for. A panic, the case's own or one in
-    /// a task of the store, is caught and becomes the reason; nothing is printed.
+    /// A case that waits for ever ends with a description of what it waits for. A panic, the case's
+    /// own or one in a task of the store, is caught and becomes the reason; nothing is printed.
     pub fn run(&self, case: &Case) -> Verdict {
         let seed = self.seed.unwrap_or_else(|| Chance::from_system().number());
         let (ended, said) = match self.workers {
             None => panics::capture(|| self.run_here(case, seed)),
             Some(workers) => {
                 let (suite, case) = (self.clone(), *case);
-                // The watchdog within speaks first, unless its thread is blocked.
+                // The inner watchdog reports first, unless its thread is blocked.
                 observed(workers, self.hang + OVERTIME, move || suite.act(case, seed))
             }
         };
@@ -235,7 +236,7 @@ impl Suite {
         let runtime = self.runtime();
         let act = || runtime.block_on(self.clone().act(*case, seed));
         let returned = catch_unwind(AssertUnwindSafe(act));
-        // What is left is dropped here; a thread that does not end is not waited for.
+        // Remaining tasks are dropped here; a thread that does not end is not awaited.
         runtime.shutdown_background();
         returned.map_or(Ended::ByPanic, Ended::With)
     }
@@ -249,7 +250,7 @@ impl Suite {
         if let Some(why) = profile.obstacle(case.needs()) {
             return Verdict::Skipped { why };
         }
-        // Every wait of a case is bounded, so only one that keeps coming back lasts so long.
+        // Every wait of a case is bounded, so only a case that loops takes this long.
         let limit = (profile.patience + profile.ttl) * 50;
         let chance = Chance::seeded(seed ^ hash(case.name()));
         let act = watchdog::guard(self.hang, (case.act)(World::new(harness, chance.fork(1))));
@@ -264,7 +265,7 @@ impl Suite {
         }
     }
 
-    /// Why a case cannot run, found out once for all of them.
+    /// The reason that a case cannot run, computed once for all of them.
     fn obstacles(&self) -> impl Fn(&Case) -> Option<String> + use<> {
         let profile = self.runtime().block_on(async { Ok((self.build)(&[])?.profile()) });
         move |case| match &profile {
@@ -316,12 +317,12 @@ fn with_seed(verdict: Verdict, seed: u64) -> Verdict {
     }
 }
 
-/// What the case last waited for, if that is known.
+/// The last step that the case waited for, if that is known.
 fn waiting() -> String {
     last_step().map_or_else(String::new, |step| format!(", waiting for {step}"))
 }
 
-/// So that no two cases draw the same.
+/// Gives each case its own random numbers.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }

@@ -1,5 +1,6 @@
-//! Work on a runtime with several worker threads, observed from outside of it: a lock that is taken twice
-//! blocks the thread and the timers of the runtime, so that nothing inside it can report the hang.
+//! Runs work on a runtime with several worker threads, observed from outside of it: a lock that is
+//! taken twice blocks the thread and the timers of the runtime, so that nothing inside it can
+//! report the hang.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -73,7 +74,7 @@ where
             .build()
             .expect("the operating system lets a runtime start");
         let returned = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work())));
-        // Without those of tasks that the end of the runtime takes from each other.
+        // Without the messages of tasks that fail because the runtime ends.
         let heard = on_case.take();
         runtime.shutdown_background();
         let _received = sender.send((returned.ok(), heard)).is_ok();

@@ -44,7 +44,7 @@ pub enum End {
     Info(String),
 }
 
-/// Ends the process when its own input does, whatever state that is in.
+/// Kills the process when the guard's own input ends, whatever state the process is in.
 const GUARD: &str = r#"cat >/dev/null; kill -9 "$1" 2>/dev/null"#;
 
 impl Client {
@@ -86,7 +86,7 @@ impl Client {
         })
     }
 
-    /// Which process it is.
+    /// The number of the process.
     pub fn number(&self) -> usize {
         self.number
     }
@@ -121,33 +121,33 @@ impl Client {
         }
     }
 
-    /// Lets it stand still, with all that is in it.
+    /// Stops the whole process.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn stop(&self) -> io::Result<()> {
         self.signal("-STOP")?;
         self.done("stop", Installed::Installed);
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn go_on(&self) -> io::Result<()> {
-        // Said before: what it then does comes after.
+        // Recorded before, because everything that the process then does comes after.
         self.done("go on", Installed::Installed);
         self.signal("-CONT")
     }
 
-    /// Ends it in the midst of whatever it does.
+    /// Kills the process, whatever it is doing.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn kill(&self) -> io::Result<()> {
         self.done("kill", Installed::Installed);
         self.gone.store(true, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Client {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Whether it answers within so long.
+    /// Whether it answers within `limit`.
     pub async fn runs(&self, limit: Duration) -> bool {
         matches!(timeout(limit, self.call(Op::Ping)).await, Ok(End::Ok(_)))
     }

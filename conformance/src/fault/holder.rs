@@ -29,7 +29,7 @@ use crate::fault::worker::{GLANCE, GLANCES, tell};
 /// The deadline of the client's calls: longer than the life of a session, so that a contender that
 /// cannot reach a server waits until it has lost what it holds.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The shortest time that something is held, and by how much it may be longer, in milliseconds.
+/// How long something is held at least, and by how much longer at most, in milliseconds.
 const STAY: (u64, u64) = (150, 250);
 /// The maximum pause before the next request, in milliseconds.
 const REST: u64 = 60;
@@ -61,7 +61,7 @@ impl Holders {
         self.standing.is_empty()
     }
 
-    /// Stands in one more line.
+    /// Adds one more contender.
     pub(crate) async fn stand(
         &mut self,
         room: Room,
@@ -84,10 +84,10 @@ impl Holders {
         Ok(())
     }
 
-    /// Has all of them leave, and closes the client.
+    /// Makes all of them leave, and closes the client.
     pub(crate) async fn leave(&mut self) -> Result<()> {
         self.leave.send_replace(true);
-        // Each of them lets go of the other end.
+        // Each of them drops the other end.
         self.leave.closed().await;
         self.standing.clear();
         match self.client.take() {
@@ -238,7 +238,7 @@ impl Holder {
                 self.tell(&told);
             }
             believed = held;
-            // It is looked at until the end, lest it be believed again.
+            // It is checked until the end, so that it is not believed again.
             if over.load(Ordering::Relaxed) {
                 return (told, lost);
             }

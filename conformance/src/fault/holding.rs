@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What there is to hold.
+/// The kinds of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "holders and checks must know each of them")]
 pub enum Room {
     /// A mutex.
     Mutex,
-    /// A read-write lock, of which half of the holders read.
+    /// A read-write lock; half of the holders read.
     RwLock,
     /// A semaphore with [`Room::shares`] permits.
     Semaphore,
@@ -52,11 +52,11 @@ impl Room {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Holding {
-    /// What.
+    /// The kind.
     pub room: Room,
-    /// Where its line is.
+    /// The path of its line.
     pub path: String,
-    /// How much of [`Room::shares`].
+    /// The part of [`Room::shares`].
     pub share: u32,
     /// The revision of its token.
     pub token: u64,
@@ -71,15 +71,15 @@ pub struct Holding {
     pub end: Option<Ending>,
 }
 
-/// How something was held no longer.
+/// How a holding ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "holders and scenes must know each of them")]
 pub enum Ending {
-    /// It was given back.
+    /// It was released.
     Over,
-    /// The answer was no.
+    /// The check failed.
     Lost,
-    /// A guarded write was refused, whatever the answer was.
+    /// A guarded write was rejected, whatever the check said.
     Refused,
 }

@@ -24,16 +24,16 @@ use crate::fault::holder::{Holders, Lapse};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "both sides are here")]
 pub struct Order {
-    /// By what its answer is known.
+    /// Identifies its answer.
     pub id: u64,
     /// What to do.
     #[serde(flatten)]
     pub op: Op,
 }
 
-/// How often it looks whether it believes that its session lives.
+/// How often it checks whether its session is certain.
 pub(super) const GLANCE: Duration = Duration::from_millis(1);
-/// After how many looks that found nothing new it says so.
+/// After how many checks without a change it reports.
 pub(super) const GLANCES: u32 = 20;
 /// How often a ticket is created again when answers are lost.
 const DRAWS: usize = 5;
@@ -71,7 +71,7 @@ struct Worker {
     tasks: Vec<Task>,
 }
 
-/// A session, and what is said of it.
+/// A session, and the origin of its reports.
 #[derive(Clone)]
 struct Session {
     p: usize,
@@ -201,7 +201,8 @@ impl Session {
         })
     }
 
-    /// As the contract says: what may have happened is looked for before it is done again.
+    /// As the contract requires: the node of an ambiguous create is looked for before it is
+    /// repeated.
     async fn draw(&self, path: &Path, txn: impl Fn() -> Txn) -> Result<Answer> {
         let directory = path.parent().expect("a ticket is in a directory");
         let mut drawn = self.write(txn()).await;
@@ -211,7 +212,7 @@ impl Session {
                 _ => return drawn,
             }
             let seen = self.store.read(Query::children(&directory)).await;
-            // What was not seen for want of an answer is still unknown.
+            // Without an answer to the read, the effect is still unknown.
             let Ok(view) = seen else { return drawn };
             let mine = |node: &Node| node.path.as_str().starts_with(path.as_str());
             if let Some(node) = view.nodes.into_iter().find(mine) {
@@ -220,7 +221,7 @@ impl Session {
             }
             drawn = self.write(txn()).await;
             if matches!(&drawn, Err(error) if error.effect() == Effect::None) {
-                // This one did not happen. The one before still may.
+                // This create did not happen. The one before may still.
                 return drawn.map_err(Error::with_unknown_effect);
             }
         }
@@ -274,7 +275,7 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
             tell(p, Some(session), None, what);
         }
         let lost = status_now.is_lost();
-        // It shall stay lost, which is worth a look now and then.
+        // It must stay lost, which is checked now and then.
         let pause = if lost { GLANCE * GLANCES } else { GLANCE };
         match select(pin!(sleep(pause)), pin!(status.changed())).await {
             // The sender is gone.
@@ -341,7 +342,7 @@ fn seen_of(node: &Node) -> Seen {
     }
 }
 
-/// `None` if it only says that something is new.
+/// `None` if it only reports that something changed.
 fn changed(change: &Change) -> Option<Told> {
     let kind = match change.kind {
         synod_core::store::Kind::Created => Kind::Created,

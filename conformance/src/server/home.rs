@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory that goes when this is dropped, or when this process ends in whatever way.
+/// A directory that is removed when this is dropped, or when this process ends in any way.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
@@ -21,7 +21,7 @@ impl Home {
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn new(of: &str) -> io::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl Home {
         Ok(Self { sweeper: sh.spawn()?, path })
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -1,8 +1,8 @@
-//! What ZooKeeper servers keep: their logs of transactions, read from the disk.
+//! The transaction logs of ZooKeeper servers, read from the disk.
 //!
 //! Every write that was ever acknowledged is in the log of a majority, each with its revision; so
-//! this is the truth that histories are compared with. The format is that of
-//! `org.apache.zookeeper.txn` in the servers' `zookeeper.jute`.
+//! histories are compared with these logs. The format is that of `org.apache.zookeeper.txn` in the
+//! servers' `zookeeper.jute`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ enum Write {
     CloseSession,
 }
 
-/// What one server's logs say, by revision: the session, and what it wrote.
+/// The logs of one server, by revision: the session, and its writes.
 type Log = BTreeMap<u64, (u64, Vec<Write>)>;
 
 /// Reads the log of each server below these directories, and returns every change of a node in
@@ -73,7 +73,8 @@ fn replay(log: Log) -> Vec<Fact> {
                     fact.revision == revision && fact.path == path && fact.kind == Kind::Created
                 });
                 match (made, kind) {
-                    // What is made and written in one step is made; what goes again never was.
+                    // A node that is created and written in one step counts as created; one that is
+                    // deleted in the same step never existed.
                     (Some(made), Kind::Updated) => facts[made].value = value,
                     (Some(made), Kind::Deleted) => drop(facts.remove(made)),
                     _ => facts.push(Fact { revision, path, kind, value, owner }),
@@ -110,7 +111,7 @@ fn replay(log: Log) -> Vec<Fact> {
     facts
 }
 
-/// Reads entries up to where the file was not written yet.
+/// Reads entries up to the unwritten part of the file.
 fn read_log(bytes: &[u8], log: &mut Log) {
     // Magic, version and database.
     let mut rest = Bytes(bytes.get(16..).unwrap_or_default());
@@ -144,7 +145,7 @@ fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
         for _ in 0..count {
             let kind = entry.int()?;
             let mut part = Bytes(entry.buffer()?);
-            // One that failed is an entry all of errors.
+            // A failed transaction is an entry with only errors.
             writes.extend(read_writes(kind, &mut part)?);
         }
         return Some(writes);
@@ -166,7 +167,7 @@ fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
     Some(vec![write])
 }
 
-/// What was not read yet.
+/// The rest of the bytes.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {

@@ -17,7 +17,7 @@ enum Ask {
     Rewatch(Vec<String>),
 }
 
-/// The number of what the server says of its own.
+/// The number of messages that the server sends by itself.
 const EVENT: i32 = -1;
 
 impl Nursery {
@@ -35,14 +35,14 @@ impl Nursery {
         *self = Self::default();
     }
 
-    /// Takes a message of the client, with its length.
+    /// Handles a message of the client, including its length.
     pub(crate) fn request(&mut self, message: &[u8]) {
         if let Some((number, ask)) = asked(message) {
             self.asked.insert(number, ask);
         }
     }
 
-    /// Takes a message of the server, with its length.
+    /// Handles a message of the server, including its length.
     pub(crate) fn answer(&mut self, message: &[u8]) {
         let mut reader = Reader(message).skip(4);
         let Some(number) = reader.number() else { return };
@@ -74,12 +74,12 @@ impl Nursery {
     }
 }
 
-/// What a request asks of watches of children, by its number, if it does.
+/// The number of a request and its effect on child watches, if it has one.
 fn asked(message: &[u8]) -> Option<(i32, Ask)> {
     const LIST: [i32; 2] = [8, 12];
     const UNWATCH: i32 = 18;
     const REWATCH: [i32; 2] = [101, 105];
-    // Of children, or of all kinds.
+    // Watches of children, or of all kinds.
     const OF_CHILDREN: [i32; 2] = [1, 3];
 
     let mut reader = Reader(message).skip(4);
@@ -100,7 +100,7 @@ fn asked(message: &[u8]) -> Option<(i32, Ask)> {
     Some((number, Ask::Rewatch(reader.texts()?)))
 }
 
-/// What is left of a message.
+/// The rest of a message.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

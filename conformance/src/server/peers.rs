@@ -1,4 +1,4 @@
-//! What lies between servers that agree, for each of them towards each other.
+//! Proxies between the members of a cluster.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Starts to listen, within a tokio runtime, for servers that listen on these ports each.
+    /// Starts to listen, within a tokio runtime, for servers with these ports each.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Peers {
         self.pipes[from][to].addresses().iter().map(SocketAddr::port).collect()
     }
 
-    /// Changes what lies between this server and all others, in both directions.
+    /// Changes the links between this server and all others, in both directions.
     pub fn set(&self, server: usize, link: Link) {
         for other in (0..self.pipes.len()).filter(|other| *other != server) {
             self.pipes[server][other].set(link);
@@ -59,17 +59,17 @@ pub struct Callers {
     _listening: Vec<Task>,
 }
 
-/// A server that is called, and what lies between it and each caller, by the caller's name.
+/// A server that is called, and its link to each caller, by the caller's name.
 #[derive(Debug, Default)]
 struct Called(Mutex<BTreeMap<String, Arc<Shared>>>);
 
 /// Precedes the name of the caller.
 const CALLER: &str = "X-Server-From: ";
-/// How much of a call is looked at for that.
+/// How many bytes of a connection are searched for that.
 const LOOKED_AT: usize = 4 << 10;
 
 impl Callers {
-    /// Starts to listen, within a tokio runtime, for servers that listen on these ports.
+    /// Starts to listen, within a tokio runtime, for servers with these ports.
     ///
     /// # Errors
     ///
@@ -93,7 +93,7 @@ impl Callers {
         &self.ports
     }
 
-    /// Changes what lies between this server and all others, in both directions. `names` are those
+    /// Changes the links between this server and all others, in both directions. `names` are those
     /// of all servers.
     pub fn set(&self, server: usize, names: &[String], link: Link) {
         for (to, called) in self.servers.iter().enumerate() {
