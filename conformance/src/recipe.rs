@@ -89,7 +89,7 @@ impl<T: Send + 'static> Waiting<T> {
 }
 
 impl World {
-    /// Waits until so many stand in the line.
+    /// Waits until there are `count` contenders in the line.
     async fn stand(&self, client: &Client, dir: &Path, count: usize) {
         let standing = async || line(client, dir).await.len() == count;
         self.eventually(&format!("{count} stand in line"), standing).await;
@@ -103,7 +103,7 @@ impl World {
     }
 }
 
-/// So many permits.
+/// A number of permits.
 fn many(permits: u32) -> NonZeroU32 {
     NonZeroU32::new(permits).expect("more than none")
 }

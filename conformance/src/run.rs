@@ -22,7 +22,7 @@ use crate::world::World;
 
 mod watchdog;
 
-/// All cases, and how to make the harness that each gets for itself.
+/// All cases, and a function that makes a harness for each of them.
 #[derive(Clone)]
 pub struct Suite {
     build: Arc<Build>,
@@ -33,37 +33,38 @@ pub struct Suite {
     at_once: Option<usize>,
 }
 
-/// How long a case may block its thread, as a deadlock does: every other wait of a case ends sooner, by itself.
+/// How long a case may block its thread, as a deadlock does: every other wait of a case ends
+/// sooner, by itself.
 const BLOCKED: Duration = Duration::from_secs(30 * 60);
 
-/// How much longer than a case's own watchdog its threads are waited for.
+/// How much longer than the case's own watchdog to wait for its threads.
 const OVERTIME: Duration = Duration::from_secs(10);
 
 type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "what did not run is never shown as passed")]
 pub enum Verdict {
     /// The store keeps the sentence.
     Passed,
-    /// It does not, or something panicked on the way.
+    /// It does not, or something panicked.
     Failed {
         /// What was expected and what was found, and the seed.
         why: String,
     },
-    /// It was not tried.
+    /// It was not run.
     Skipped {
         /// What the harness lacks.
         why: String,
     },
 }
 
-/// What became of all cases.
+/// The results of all cases.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Each case that ran or not, in order, and what became of it.
+    /// Each case, run or not, in order, with its result.
     pub results: Vec<(&'static Case, Verdict)>,
 }
 
@@ -73,15 +74,16 @@ impl Suite {
         Self::fallible(move || Ok(build()))
     }
 
-    /// [`Suite::new`] where a harness may be missing: the error is why no case can run.
+    /// Like [`Suite::new`], where a harness may be missing: the error is the reason that no case
+    /// can run.
     pub fn fallible<H: Harness>(
         build: impl Fn() -> Result<H, String> + Send + Sync + 'static,
     ) -> Self {
         Self::by_need(move |_needs| build())
     }
 
-    /// [`Suite::fallible`] where not every harness can do everything: each case gets one that can do
-    /// what it needs. All of them have the same profile.
+    /// Like [`Suite::fallible`], where not every harness has every ability: each case gets a
+    /// harness with the abilities that it needs. All of them have the same profile.
     pub fn by_need<H: Harness>(
         build: impl Fn(&[Ability]) -> Result<H, String> + Send + Sync + 'static,
     ) -> Self {
@@ -99,8 +101,8 @@ impl Suite {
         self
     }
 
-    /// Runs each case on a runtime with this many worker threads, in real time. Otherwise a case has one
-    /// thread for everything.
+    /// Runs each case on a runtime with this many worker threads, in real time. By default a case
+    /// has one thread for everything.
     ///
     /// A backend needs both: on one thread no task runs while another is between two awaits, so that locks
     /// that are taken twice, and answers that arrive before they are waited for, are only found on several.

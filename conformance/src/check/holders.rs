@@ -56,7 +56,7 @@ fn check_tokens(held: &[(usize, &Holding)]) -> Vec<Breach> {
         let later = held.iter().filter(|(_, late)| {
             late.asked > early.since && late.share + early.share > late.room.shares()
         });
-        // The same once more is no later one: it was believed with a break.
+        // The same token again is no later holding: the belief had a break.
         for (_, late) in later.filter(|(_, late)| late.token < early.token) {
             let what = format!("{late:?} came after {early:?}");
             found.push(Breach::new(late.room.laws()[1], what).at(late.since));
@@ -100,7 +100,7 @@ mod tests {
     use crate::fault::entry::{Op, What};
     use crate::fault::holding::Room;
 
-    /// Process 1 holds it with this token from the one time to the other.
+    /// Process 1 holds it with this token during the span.
     fn hold(script: &mut Script, room: Room, share: u32, token: u64, span: (u64, u64)) {
         let holding = Holding {
             room,
@@ -160,7 +160,7 @@ mod tests {
     fn who_was_sure_but_once_was_so_at_a_time_that_nobody_knows() {
         let mut script = Script::default();
         hold(&mut script, Room::Mutex, 1, 1, (10, 20));
-        // Asked at 14, answered at 15, and never sure again.
+        // Checked at 14, answered at 15, and not certain again.
         hold(&mut script, Room::Mutex, 1, 2, (15, 14));
         assert_eq!(laws(&script), Vec::<&str>::new());
     }

@@ -14,8 +14,8 @@ use crate::history::{Action, Answer, Call, History, Value};
 ///
 /// # Errors
 ///
-/// The first thing that no correct store would have answered. Each write must have had a value of
-/// its own.
+/// The first answer that no correct store would have given. Each write must have had a unique
+/// value.
 pub fn check(history: &History) -> Result<(), Violation> {
     let registers: Vec<_> = history.registers().iter().map(|calls| Register::new(calls)).collect();
     for register in &registers {
@@ -26,10 +26,10 @@ pub fn check(history: &History) -> Result<(), Violation> {
     check_real_time(registers.iter().flat_map(|register| &register.known))
 }
 
-/// The calls of one register, sorted out.
+/// The calls of one register, classified.
 struct Register {
-    /// Every call that certainly was true at a revision: a write at its own, a read at the one of
-    /// what it found.
+    /// Every call that certainly was true at a revision: a write at its own, a read at that of its
+    /// value.
     known: Vec<(u64, Call)>,
     /// The writes that happened, by revision. They include ambiguous ones that were read.
     chain: Vec<(u64, Call)>,
@@ -158,7 +158,7 @@ impl Register {
         self.check_refused()
     }
 
-    /// A swap is not refused while the register certainly holds what it expects.
+    /// A swap is not refused while the register certainly has the expected value.
     fn check_refused(&self) -> Result<(), Violation> {
         let places: BTreeMap<_, _> = (self.chain.iter().enumerate())
             .filter_map(|(place, (_, call))| Some((call.written()??, place)))
@@ -196,7 +196,7 @@ fn revision_of(write: &Call) -> Option<u64> {
     }
 }
 
-/// What was certainly true at the highest revision before a time.
+/// The facts that were certainly true at the highest revision before a time.
 struct Fresh(Vec<(u64, u64, Call)>);
 
 impl Fresh {

@@ -80,7 +80,7 @@ fn check_deletes(record: &Record) -> Vec<Breach> {
     paths.into_iter().filter_map(check).collect()
 }
 
-/// What goes only when it is deleted does not go by itself.
+/// A node that is deleted only by calls does not disappear by itself.
 fn check_undeleted(record: &Record) -> Vec<Breach> {
     let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
     let deleted: BTreeSet<&str> = deleted.map(Called::path).collect();

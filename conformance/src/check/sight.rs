@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::check::record::{Breach, Called, Record};
 use crate::fault::entry::{Kind, Op, Told};
 
-/// That a session knew at a time that a node was written, or gone, at a revision.
+/// A session knew since a time that a node was written or deleted at a revision.
 struct Known {
     since: u64,
     session: u64,
@@ -93,7 +93,7 @@ fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
     known
 }
 
-/// That a node was deleted.
+/// The deletion of a node.
 struct Gone {
     revision: u64,
     /// No earlier than this.
@@ -102,8 +102,9 @@ struct Gone {
 
 /// When each node was deleted.
 ///
-/// The n-th deletion of a path by calls did not happen before the n-th such call began; a session did not end before the last
-/// of its calls began that made an ephemeral node. Other writes may happen after their session ended.
+/// The n-th deletion of a path by calls did not happen before the n-th such call began; a session
+/// did not end before the last of its calls began that made an ephemeral node. Other writes may
+/// happen after their session ended.
 fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     let mut deletes: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
@@ -123,7 +124,8 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     for fact in record.facts.iter().filter(|fact| fact.kind == Kind::Deleted) {
         let ends = gone.entry(&fact.path).or_default();
         let by_call = deletes.get(fact.path.as_str()).and_then(|called| called.get(ends.len()));
-        // Where neither a call nor a session explains it, another check reports that; here it excuses no read.
+        // Where neither a call nor a session explains it, another check reports that; here it
+        // excuses no read.
         let by_session = fact.owner.map(|owner| lived.get(&owner).copied().unwrap_or_default());
         let earliest = by_call.copied().into_iter().chain(by_session).min().unwrap_or(u64::MAX);
         ends.push(Gone { revision: fact.revision, earliest });

@@ -122,7 +122,7 @@ fn was_let_go(record: &Record, watch: &Called, at: u64) -> bool {
     lost || given_up
 }
 
-/// The children of a node that are there in the end, each with its last revision.
+/// The children of a node in the end, each with its last revision.
 pub(crate) fn there<'a>(facts: &'a [Fact], parent: &str) -> BTreeMap<&'a str, u64> {
     let mut there = BTreeMap::new();
     for fact in facts {

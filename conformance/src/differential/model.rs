@@ -1,4 +1,4 @@
-//! [`Model`]: what is known of a program's tree, as far as the stores agree on it.
+//! [`Model`]: the known state of a program's tree, as far as the stores agree on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,12 +7,12 @@ use synod_core::store::{Kind, Revision, Sequence, Version};
 
 use crate::differential::program::{Act, Life, Verb, is_below, parent};
 
-/// What the steps so far have left.
+/// The state after the steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
     /// The owner of each node, if it is ephemeral.
     live: BTreeMap<String, Option<usize>>,
-    /// Where a container is or was: an empty one goes at once, or after a while.
+    /// Where a container is or was: an empty one is collected at once, or after a while.
     containers: BTreeSet<String>,
     versions: BTreeMap<String, Vec<Vec<Version>>>,
     tickets: BTreeMap<String, Vec<Sequence>>,
@@ -65,12 +65,12 @@ impl Model {
         self.tickets.get(ticket)
     }
 
-    /// Whether what this session reads locally is the latest.
+    /// Whether local reads of this session are up to date.
     pub(crate) fn is_informed(&self, who: usize) -> bool {
         self.informed.contains(&who)
     }
 
-    /// A session read the latest.
+    /// Records that a session did a latest read.
     pub(crate) fn inform(&mut self, who: usize) {
         self.informed.insert(who);
     }
@@ -94,7 +94,8 @@ impl Model {
         }
     }
 
-    /// It happened. `revisions` has, for each operation, when it did at each store.
+    /// Records operations that happened. `revisions` has, for each operation, its revision at each
+    /// store.
     pub(crate) fn did(
         &mut self,
         (step, who): (usize, usize),
@@ -105,7 +106,7 @@ impl Model {
             let place = act.place.clone();
             let (kind, data) = match act.verb {
                 Verb::Check { .. } | Verb::Create { life: Life::Container, .. } => continue,
-                // Of what lingered only.
+                // The delete of a lingering container.
                 Verb::Delete { .. } if !self.live.contains_key(&place) => continue,
                 Verb::Create { data, life } | Verb::Draw { data, life } => {
                     let owner = (life == Life::Session).then_some(who);
@@ -120,7 +121,7 @@ impl Model {
             };
             if kind != Kind::Updated {
                 self.versions.remove(&place);
-                // Its own directory begins anew.
+                // Its own directory starts again.
                 self.tickets.retain(|ticket, _| parent(ticket) != Some(&place));
             }
             let (data, revisions) = (data.map(bytes), revisions.clone());
@@ -130,7 +131,7 @@ impl Model {
         self.forget_lines();
     }
 
-    /// A session ended, and what it owned.
+    /// Records the end of a session, and the deletion of its nodes.
     pub(crate) fn ended(&mut self, step: usize, who: usize, stores: usize) {
         let gone: Vec<String> = self.owned_by(who).map(ToOwned::to_owned).collect();
         for place in gone {
@@ -168,7 +169,7 @@ impl Model {
     }
 }
 
-/// What a number stands for; zero for no bytes at all.
+/// The data for a number; empty for zero.
 pub(crate) fn bytes(data: u64) -> Bytes {
     if data == 0 { Bytes::new() } else { Bytes::from(data.to_string()) }
 }

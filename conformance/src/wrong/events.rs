@@ -25,12 +25,12 @@ pub(super) struct Teller {
     desk: Arc<Desk>,
     query: Query,
     feed: Feed,
-    /// What the view showed.
+    /// The paths in the view.
     shown: BTreeSet<Path>,
     silent: Arc<AtomicBool>,
-    /// How many events wait to be taken.
+    /// The number of pending events.
     waiting: Arc<AtomicUsize>,
-    /// The store inside, to ask whether it answers.
+    /// The store inside, to check whether it answers.
     probe: Option<Arc<dyn Store>>,
     probe_limit: Duration,
     known: BTreeMap<Path, Node>,
@@ -152,7 +152,7 @@ impl Teller {
         }
     }
 
-    /// Falls silent for good when the store does not answer.
+    /// Stops reporting for ever when the store does not answer.
     async fn listen(&mut self) {
         if let Some(store) = &self.probe {
             let asking = store.read(Query::node(Path::root()));

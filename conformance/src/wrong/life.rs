@@ -1,4 +1,4 @@
-//! Mistakes in what a session says of its life.
+//! Mistakes in the status of a session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,11 +24,11 @@ pub(super) struct Life {
 #[derive(Debug)]
 struct State {
     heard: Option<Status>,
-    /// Whether the last that was heard, before a loss, was that the store does not answer.
+    /// Whether the last status before a loss was that the store does not answer.
     suspended: bool,
-    /// Up to when the session is hoped to live.
+    /// Until when the session is hoped to be alive.
     hope: Option<Instant>,
-    /// Whether the session is taken for alive after its loss.
+    /// Whether the session counts as alive after its loss.
     revived: bool,
     last_call: Instant,
 }
@@ -75,7 +75,7 @@ impl Life {
         )
     }
 
-    /// What keeps it up to date.
+    /// The tasks that keep it up to date.
     pub(super) fn tasks(self: &Arc<Self>, inner: &Arc<dyn Store>) -> Vec<Task> {
         let mut tasks = vec![spawn(self.clone().follow(inner.status()))];
         if self.mistake == Some(Mistake::NoHeartbeat) {

@@ -1,9 +1,9 @@
-//! [`Mistake`]: everything that a known-wrong store can get wrong.
+//! [`Mistake`]: every mistake that a known-wrong store can make.
 
 synod_core::mistakes! {
     /// A mistake that was really made, or could have been.
     pub enum Mistake {
-        TextOnly = "takes data for text, and mends what is none",
+        TextOnly = "treats data as text, and repairs invalid text",
         EmptyIsAbsent = "takes a node without bytes for one that is not there",
         CreateOverwrites = "writes over what stands where it creates",
         CasIgnoresVersion = "sets without comparing the version",
