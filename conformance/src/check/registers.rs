@@ -7,7 +7,10 @@ use crate::history::{Action, Answer, Call, History, Value};
 
 /// Whether there is an order that explains a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "there is one, there is none, or the search took too long")]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "there is one, there is none, or the search took too long"
+)]
 pub enum Verdict {
     /// There is one.
     Legal,
