@@ -1,7 +1,9 @@
-//! Puts a small leader election of one's own on trial, and finds what is wrong with it.
+//! Tests a small leader election, written by hand, in the simulator and prints what is wrong with
+//! it.
 //!
-//! Two servers of the same service create an ephemeral node, and whose it is leads. `naive` remembers that
-//! it leads until it hears otherwise. `careful` asks each time whether its session certainly lives.
+//! Two servers of one service create an ephemeral node; the server that owns the node leads.
+//! `naive` remembers that it leads until it is notified otherwise. `careful` checks each time that
+//! its session is certain to be alive.
 //!
 //! ```sh
 //! cargo run --release --example leader_trial --features sim
@@ -16,12 +18,13 @@ use synod::sim::{Fault, Hunt, Process, Rates, Sim};
 use synod::store::Revision;
 use synod::{Client, Connection, Expect, Lifetime, Outcome, Path, Session, Txn};
 
-/// What only a simulation can have: one book in which all processes write.
+/// A log shared by all processes, which only a simulation can have.
 #[derive(Clone, Default)]
 struct Book(Arc<Mutex<Option<(Revision, String)>>>);
 
 impl Book {
-    /// A process acts as the leader. Once the leader of a later term did, nobody of an earlier one may.
+    /// A process acts as the leader. After the leader of a later term has acted, the leader of an
+    /// earlier term must not.
     fn acts(&self, me: &Process, term: Revision) {
         let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &*book {
@@ -36,7 +39,8 @@ impl Book {
     }
 }
 
-/// Becomes the leader if nobody is: the term, and the session that it hangs on.
+/// Creates the node of the leader if there is none. Returns the session that owns the node, and the
+/// term.
 async fn campaign(client: &Client, office: &Path, name: &str) -> Option<(Session, Revision)> {
     let session = client.session().await.ok()?;
     let claim = Txn::new().create(office, name.to_owned(), Lifetime::Session);
@@ -49,7 +53,7 @@ async fn campaign(client: &Client, office: &Path, name: &str) -> Option<(Session
     }
 }
 
-/// Leads until it hears that its session is lost.
+/// Leads until it is notified that its session is lost.
 async fn naive(me: Process, book: Book) {
     let (Ok(client), Ok(office)) = (me.client().await, Path::new("/office")) else { return };
     for _ in 0..me.rounds(4) {
@@ -83,15 +87,16 @@ async fn careful(me: Process, book: Book) {
                 me.rest(Duration::from_millis(300)).await;
             }
             drop(leads);
-            // With its session goes what it created, and nothing of another's.
+            // Closing the session removes the node that it created, and nothing that another
+            // session owns.
             let _either_way = session.close().await.is_ok();
         }
         me.rest(Duration::from_secs(1)).await;
     }
 }
 
-/// Nobody ends a session or empties the office by hand: against that only a transaction helps that checks
-/// the office itself.
+/// Without faults that end a session or remove nodes from outside. Against those, only a
+/// transaction that checks the leader's node helps.
 fn peaceful(sim: Sim) -> Sim {
     let by_hand = [6, 16, 17].into_iter().filter_map(Fault::by_number);
     sim.rates(|rates| by_hand.fold(rates, Rates::without))

@@ -1,4 +1,4 @@
-//! A service whose configuration changes while it runs, on whatever store it is told to use.
+//! A service whose configuration changes while it runs, on the store that the environment names.
 //!
 //! ```text
 //! cargo run --example live_config
@@ -21,7 +21,7 @@ async fn main() -> Result<()> {
     let path = Path::new("/config/limits")?;
     publish(&client, &path, 100).await?;
 
-    // What is there now, and from then on whenever something may have changed.
+    // The current value, then an event whenever it may have changed.
     let (_view, mut changes) = client.watch(Query::node(&path)).await?;
     for limit in [200, 300] {
         publish(&client, &path, limit).await?;

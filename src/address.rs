@@ -1,4 +1,4 @@
-//! [`Address`]: a store's URL, taken apart and checked, with its password hidden.
+//! [`Address`]: the parsed and checked URL of a store, which hides its password.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ pub struct Address {
     parameters: Vec<(String, String)>,
 }
 
-/// Which kind of store an [`Address`] is of.
+/// The kind of store that an [`Address`] names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scheme {
@@ -42,7 +42,7 @@ pub enum Scheme {
     Registered(&'static str),
 }
 
-/// Who we are to a store.
+/// The identity that a client presents to a store.
 #[derive(Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
@@ -54,35 +54,35 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// A user and his password.
+    /// A user and the user's password.
     pub fn new(user: impl Into<String>, password: impl Into<SecretString>) -> Self {
         Self { user: user.into(), password: password.into() }
     }
 }
 
 impl Address {
-    /// Which kind of store it is of.
+    /// The kind of store.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The servers, each `host:port` or `host`; for memory, the store's name or nothing; for a registered store,
-    /// what stands there between commas, if anything does.
+    /// The servers, each `host:port` or `host`. For memory, the name of the store, or nothing. For
+    /// a registered store, the parts of the authority between commas.
     pub fn hosts(&self) -> &[String] {
         &self.hosts
     }
 
-    /// User and password, if it has them.
+    /// User and password, if the URL has them.
     pub fn credentials(&self) -> Option<&Credentials> {
         self.credentials.as_ref()
     }
 
-    /// What everything in the store is below; the root if nothing was said.
+    /// The path that everything in the store is below; the root if the URL has no path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The parameters behind `?`, decoded, in order.
+    /// The parameters of the query, after `?`: decoded, in order.
     pub fn parameters(&self) -> impl Iterator<Item = (&str, &str)> {
         self.parameters.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
@@ -97,7 +97,7 @@ impl Address {
         };
         if path.contains('@') || query.contains('@') {
             return Err(invalid(
-                "an @ behind the hosts is written %40, and a / or ? inside a password %2F or %3F",
+                "an @ after the hosts is written %40, and a / or ? inside a password %2F or %3F",
             ));
         }
         let (user, hosts) = match authority.rsplit_once('@') {
@@ -114,7 +114,7 @@ impl Address {
     }
 }
 
-/// How URLs of stores start, those of registered stores included.
+/// The schemes of all stores, including those of registered stores.
 fn kinds() -> String {
     const OWN: &str = "a store's URL starts with mem://, zk://, zks://, etcd:// or etcds://";
     match registry::schemes() {
@@ -141,7 +141,7 @@ impl Scheme {
         })
     }
 
-    /// The feature of this crate that switches it on; none for a registered store.
+    /// The feature of this crate that enables the store; `None` for a registered store.
     pub fn feature(self) -> Option<&'static str> {
         match self {
             Self::Mem => Some("mem"),
@@ -151,17 +151,17 @@ impl Scheme {
         }
     }
 
-    /// Whether what follows a colon in a host is a port. What it is to a registered store, the store decides.
+    /// Whether the text after a colon in a host is a port. A registered store interprets it itself.
     fn has_ports(self) -> bool {
         matches!(self, Self::ZooKeeper { .. } | Self::Etcd { .. })
     }
 
-    /// Whether it talks TLS.
+    /// Whether the connection uses TLS.
     pub fn is_secure(self) -> bool {
         matches!(self, Self::ZooKeeper { tls: true } | Self::Etcd { tls: true })
     }
 
-    /// How it is written.
+    /// The scheme as text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mem => "mem",
@@ -207,7 +207,7 @@ fn check_host(scheme: Scheme, host: &str) -> Result<()> {
 
 fn parse_credentials(text: &str) -> Result<Credentials> {
     let (user, password) = text.split_once(':').ok_or_else(|| {
-        invalid("what stands before @ is user:password; write a : or @ inside them as %3A or %40")
+        invalid("the part before @ is user:password; write a : or @ inside them as %3A or %40")
     })?;
     Ok(Credentials::new(decode(user)?, decode(password)?))
 }
@@ -226,7 +226,7 @@ fn parse_parameters(query: &str) -> Result<Vec<(String, String)>> {
             .ok_or_else(|| invalid("a parameter is key=value, as in ?session=10s"))?;
         let (key, value) = (decode(key)?, decode(value)?);
         if parameters.iter().any(|(earlier, _)| *earlier == key) {
-            return Err(invalid(format!("the parameter {key:?} stands there twice")));
+            return Err(invalid(format!("the parameter {key:?} is given twice")));
         }
         parameters.push((key, value));
     }
@@ -240,7 +240,7 @@ fn decode(text: &str) -> Result<String> {
         .into_owned())
 }
 
-/// An error that tells nothing of the URL itself: its password may stand anywhere in a broken one.
+/// An error without any part of the URL: in a malformed URL the password can be anywhere.
 pub(crate) fn invalid(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::Invalid, "reading the store's URL").because(why)
 }

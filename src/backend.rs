@@ -1,5 +1,5 @@
-//! One module a backend: from what a user said to a [`Backend`](synod_core::store::Backend). Those
-//! that are not compiled in are answered by one that says which feature switches them on.
+//! One module per backend: builds a [`Backend`](synod_core::store::Backend) from the configuration.
+//! For a backend that is not compiled in, the error names the feature that enables it.
 
 #[cfg(not(all(feature = "etcd", feature = "mem", feature = "zookeeper")))]
 mod absent;

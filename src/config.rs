@@ -1,4 +1,4 @@
-//! [`Config`]: everything that a program says about its store, in one struct for its config file.
+//! [`Config`]: all settings of a client and its store in one struct, for a configuration file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use synod_core::store::Backend;
 use crate::address::{Address, Credentials};
 use crate::plan::Plan;
 
-/// What is needed to connect: for a config file by serde, or built by hand.
+/// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
-/// What may also stand in the URL (`session`, `deadline`, `connect`, the path, user and password, and the
-/// files of TLS, `ca`, `certificate` and `key`) is said in one place only: twice is an error, not a riddle. Unknown fields and unknown URL
-/// parameters are errors. No output of any kind shows the password.
+/// The URL may contain some of the same settings: `session`, `deadline`, `connect`, the path, user
+/// and password, and the TLS files `ca`, `certificate` and `key`. A setting in both places is an
+/// error. Unknown fields and unknown URL parameters are errors. No output shows the password.
 ///
 /// # Examples
 ///
@@ -41,22 +41,22 @@ pub struct Config {
     /// A path that everything is below.
     #[serde(default)]
     pub namespace: Option<Path>,
-    /// How long a session outlives its last sign of life: `10s` if nothing is said.
+    /// How long a session outlives its last heartbeat: `10s` by default.
     #[serde(default, with = "humantime_serde")]
     pub session: Option<Duration>,
-    /// How long a call may take, repetitions included.
+    /// How long a call may take, including retries.
     #[serde(default, with = "humantime_serde")]
     pub deadline: Option<Duration>,
     /// How long the first connection may take.
     #[serde(default, with = "humantime_serde")]
     pub connect: Option<Duration>,
-    /// How to repeat what failed and may be repeated.
+    /// How to retry calls that failed and may be repeated.
     #[serde(default)]
     pub retry: Option<Retry>,
-    /// Who we are to the store.
+    /// The identity that the client presents to the store.
     #[serde(default)]
     pub credentials: Option<Credentials>,
-    /// Whom to trust, for `zks` and `etcds`.
+    /// The certificates for `zks` and `etcds`.
     #[serde(default)]
     pub tls: Option<Tls>,
 }
@@ -66,23 +66,23 @@ pub struct Config {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Tls {
-    /// Who vouches for the servers.
+    /// The certificates of the CA that signed the servers' certificates.
     #[serde(default)]
     pub ca: Option<PathBuf>,
-    /// Our own certificate.
+    /// The client's own certificate.
     #[serde(default)]
     pub certificate: Option<PathBuf>,
-    /// The key to it.
+    /// The key of the client's certificate.
     #[serde(default)]
     pub key: Option<PathBuf>,
 }
 
 impl Config {
-    /// A config of a URL and defaults.
+    /// A config with this URL and defaults.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if `url` is none of a store.
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if `url` is not the URL of a store.
     pub fn new(url: &str) -> Result<Self> {
         Ok(Self {
             url: url.parse()?,
@@ -100,23 +100,24 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if the config contradicts itself, [`Unsupported`](synod_core::error::ErrorKind::Unsupported) if the
-    /// backend is not compiled in, and whatever opening the first session fails with.
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if the config contradicts itself,
+    /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported) if the backend is not compiled
+    /// in, and any error of opening the first session.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves no session behind for longer than its time to live.
+    /// Cancel safe: a session that a dropped call leaves open expires after its time to live.
     pub async fn connect(&self) -> Result<Client> {
         let plan = Plan::of(self)?;
         let options = plan.options.clone();
         Client::open(plan.open()?, options).await
     }
 
-    /// The backend alone, for those who open sessions themselves.
+    /// The backend alone, for programs that open sessions themselves.
     ///
     /// # Errors
     ///
-    /// As [`Config::connect`], short of connecting.
+    /// As [`Config::connect`], except for those of connecting.
     pub fn backend(&self) -> Result<Arc<dyn Backend>> {
         Plan::of(self)?.open()
     }

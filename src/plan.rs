@@ -1,4 +1,4 @@
-//! [`Plan`]: what a [`Config`] comes to, every contradiction refused.
+//! [`Plan`]: what to open for a [`Config`]. A contradiction is an error.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::backend;
 use crate::config::{Config, Tls};
 use crate::registry;
 
-/// What to open, how, and where in it.
+/// The backend to open, its options, and the namespace in it.
 pub(crate) struct Plan {
     pub(crate) target: Target,
     pub(crate) options: ClientOptions,
     pub(crate) namespace: Path,
 }
 
-/// What a backend is told.
+/// The settings that a backend reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) scheme: Scheme,
     pub(crate) hosts: Vec<String>,
     pub(crate) credentials: Option<Credentials>,
     pub(crate) tls: Tls,
-    /// Parameters of the URL that only this backend can know.
+    /// Parameters of the URL that are specific to this backend.
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// What of a config may stand in the URL's parameters.
+/// The settings that the parameters of the URL may contain.
 #[derive(Default)]
 struct Said {
     session: Option<Duration>,
@@ -73,8 +73,8 @@ impl Plan {
 }
 
 impl Plan {
-    /// The backend, traced with the paths that its store sees, and below the namespace if there is
-    /// one.
+    /// The backend in two layers: tracing with the paths that its store sees, then the namespace if
+    /// there is one.
     pub(crate) fn open(self) -> Result<Arc<dyn Backend>> {
         let traced = TracedBackend::new(self.target.open()?);
         Ok(if self.namespace.is_root() {
@@ -96,7 +96,7 @@ impl Target {
         }
     }
 
-    /// Refuses every parameter that is left over. `known` are those that this backend takes.
+    /// Rejects every remaining parameter. `known` lists those that this backend takes.
     pub(crate) fn no_more_parameters(&self, known: &[&str]) -> Result<()> {
         let unknown = self.parameters.iter().find(|(key, _)| !known.contains(&key.as_str()));
         let Some((key, _)) = unknown else { return Ok(()) };
@@ -110,7 +110,7 @@ impl Target {
 }
 
 impl Said {
-    /// What a URL says, and the parameters that are for its backend.
+    /// The settings of a URL, and the remaining parameters, which are for its backend.
     fn of(url: &Address) -> Result<(Self, Vec<(String, String)>)> {
         let (mut said, mut others) = (Self::default(), Vec::new());
         for (key, value) in url.parameters() {
@@ -137,7 +137,7 @@ pub(crate) fn duration(key: &str, value: &str) -> Result<Duration> {
     }
 }
 
-/// What was said in the config or in the URL, but not in both.
+/// A setting from the config or from the URL, but not from both.
 fn once<T>(what: &str, config: Option<T>, url: Option<T>) -> Result<Option<T>> {
     if config.is_some() && url.is_some() {
         return Err(invalid(format!(
@@ -160,7 +160,7 @@ fn tls(scheme: Scheme, tls: Option<Tls>) -> Result<Tls> {
     }
 }
 
-/// A registered store that does not use TLS refuses the files when it is opened.
+/// A registered store that does not use TLS rejects the files when it is opened.
 fn may_use_tls(scheme: Scheme) -> bool {
     scheme.is_secure() || matches!(scheme, Scheme::Registered(_))
 }

@@ -1,4 +1,4 @@
-//! [`register`]: adds a store of another crate to what URLs can name.
+//! [`register`]: adds a store of another crate to those that URLs can name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,18 +16,18 @@ type Open = dyn Fn(&Opening) -> Result<Arc<dyn Backend>> + Send + Sync;
 /// The stores that this program added, by scheme. A scheme is never removed.
 static REGISTERED: Mutex<BTreeMap<&'static str, Arc<Open>>> = Mutex::new(BTreeMap::new());
 
-/// Adds a store to this program: from now on a URL that starts with `scheme://` is opened by `open`, in
-/// [`connect`](crate::connect()), [`Config`](crate::Config) and everything that is built on them, like the `synod`
-/// command.
+/// Adds a store to this program: from now on `open` opens every URL that starts with `scheme://`,
+/// in [`connect`](crate::connect()), [`Config`](crate::Config) and everything that is built on
+/// them, such as the `synod` command.
 ///
-/// The session's options, the deadlines, the path of the URL as namespace and tracing are the same for every
-/// store; `open` makes the backend and sends nothing yet. What a URL or a config says and `open` does not ask
-/// for is refused, so that nothing is ignored silently: unknown parameters, credentials, files for TLS.
+/// The session's options, the deadlines, the path of the URL as namespace and tracing are the same
+/// for every store. `open` makes the backend and sends nothing yet. Settings that `open` does not
+/// read are an error, so that none is ignored silently: unknown parameters, credentials, TLS files.
 ///
 /// # Errors
 ///
-/// [`Invalid`](ErrorKind::Invalid) if `scheme` is one of synod's own, is registered already, or is no scheme:
-/// a lower case letter, then lower case letters, digits, `+`, `-` and `.`.
+/// [`Invalid`](ErrorKind::Invalid) if `scheme` is one of synod's own, is registered already, or is
+/// malformed. A scheme is a lower case letter, then lower case letters, digits, `+`, `-` and `.`.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ pub fn register(
     if registered.contains_key(scheme) {
         return Err(refused(format!("{scheme}:// is registered already")));
     }
-    // Kept for as long as the program runs, as the registration is.
+    // Registrations are never removed, so the scheme can live as long as the program.
     registered.insert(String::leak(scheme.to_owned()), Arc::new(open));
     Ok(())
 }
@@ -87,7 +87,7 @@ fn registered() -> MutexGuard<'static, BTreeMap<&'static str, Arc<Open>>> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The registered scheme that is spelled like `text`.
+/// The registered scheme that equals `text`.
 pub(crate) fn scheme(text: &str) -> Option<&'static str> {
     registered().get_key_value(text).map(|(scheme, _)| *scheme)
 }
@@ -97,7 +97,7 @@ pub(crate) fn schemes() -> Vec<&'static str> {
     registered().keys().copied().collect()
 }
 
-/// Opens a registered store, and refuses what it was not asked for.
+/// Opens a registered store, and rejects the settings that it did not read.
 pub(crate) fn open(scheme: &'static str, target: Target) -> Result<Arc<dyn Backend>> {
     let open = registered().get(scheme).cloned();
     let open = open.ok_or_else(|| invalid(format!("{scheme}:// is not registered")))?;
@@ -107,7 +107,8 @@ pub(crate) fn open(scheme: &'static str, target: Target) -> Result<Arc<dyn Backe
     Ok(backend)
 }
 
-/// What a URL and a config say about a registered store: the argument of the function that opens it.
+/// The settings of a URL and a config for a registered store: the argument of the function that
+/// opens it.
 ///
 /// `Debug` hides the password.
 pub struct Opening {
@@ -116,7 +117,7 @@ pub struct Opening {
     asked: Mutex<Asked>,
 }
 
-/// What was asked for.
+/// The settings that were read.
 #[derive(Debug, Default)]
 struct Asked {
     hosts: bool,
@@ -131,7 +132,8 @@ impl Opening {
         self.scheme
     }
 
-    /// What stands between `//` and the path, split at commas and decoded; nothing if nothing stands there.
+    /// The part of the URL between `//` and the path, split at commas and decoded; empty if there
+    /// is none.
     pub fn hosts(&self) -> &[String] {
         self.asked().hosts = true;
         &self.target.hosts
@@ -143,14 +145,14 @@ impl Opening {
         self.target.credentials.as_ref()
     }
 
-    /// The files of a TLS connection, from the URL or the config. All of them are empty if none was named.
+    /// The TLS files, from the URL or the config. All are `None` if none was named.
     pub fn tls(&self) -> &Tls {
         self.asked().tls = true;
         &self.target.tls
     }
 
-    /// The parameter of the URL with this name, decoded. `session`, `deadline`, `connect` and the files of TLS
-    /// are synod's and never among them.
+    /// The parameter of the URL with this name, decoded. `session`, `deadline`, `connect` and the
+    /// TLS files are synod's own and never among them.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.asked().parameters.push(name.to_owned());
         let found = self.target.parameters.iter().find(|(key, _)| key == name);

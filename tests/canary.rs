@@ -36,7 +36,7 @@ async fn work(config: &Config, other: &Path) -> String {
     write!(said, "{held:?}").expect("a string has room");
     held.release().await.expect("it is held");
     client.close().await.expect("it is open");
-    // What is not permitted is an error, which says who asked.
+    // A forbidden call is an error that names the user.
     let beside = Config::new(&config.url.to_string().replace("***", CANARY)).expect("as it was");
     let client: Client = beside.connect().await.expect("the password is right");
     match client.get(other).await {

@@ -1,8 +1,8 @@
-//! The same programs on memory, on ZooKeeper and on etcd, side by side: whatever one of them does
-//! differently is a bug, or a line that the contract lacks.
+//! The same programs on memory, on ZooKeeper and on etcd, compared: any difference is a bug, or a
+//! line that the contract lacks.
 //!
-//! `SYNOD_PROGRAMS=10000` runs so many instead of as many as fit into some seconds, and `SYNOD_SEED`
-//! repeats what was found.
+//! `SYNOD_PROGRAMS=10000` runs that many programs instead of as many as fit into some seconds, and
+//! `SYNOD_SEED` repeats a failure.
 
 #![expect(clippy::print_stdout, reason = "it says how much was compared")]
 
@@ -27,9 +27,10 @@ use synod_conformance::server::zookeeper::{Ensemble, TICK};
 /// What the ordinary run begins with.
 const ORDINARY: u64 = 1;
 
-/// Programs on which the stores differed once. They are run first.
+/// Programs whose results once differed between the stores. They are run first.
 const KEPT: &[u64] = &[
-    // A node that took the place of an empty container was told as created, and then as updated.
+    // A node that took the place of an empty container was reported as created, and then as
+    // updated.
     0x0a30_b75c_9649_b445,
     // A delete of a ticket that was gone said so, though something was below its path by then.
     0x50e0_b743_1ced_e519,
@@ -73,7 +74,7 @@ fn at(url: &str) -> Arc<dyn Backend> {
 }
 
 fn profile() -> Profile {
-    // Nobody waits for a session to end by itself, and on a busy machine none shall.
+    // No program waits for a session to expire, and on a busy machine none should.
     Profile::new(Duration::from_secs(20), Duration::from_secs(10))
         .offers(&[Ability::Expiry, Ability::TtlNodes])
 }
@@ -136,7 +137,7 @@ fn compare(start: Start) -> Result<(), Failed> {
             let kept = Comparison::new(&stores, *seed).programs(1).run().await;
             kept.map_err(|found| found.to_string())?;
         }
-        // The ordinary run repeats itself; whoever asks for more programs gets others each time.
+        // The default run is always the same; a run with more programs has a new seed each time.
         let more = std::env::var_os("SYNOD_PROGRAMS").is_some();
         let seed = if more { Chance::from_system().number() } else { ORDINARY };
         let comparison = Comparison::new(&stores, seed).programs(usize::MAX).limit(USUAL);

@@ -1,6 +1,7 @@
-//! What the recipes tell of themselves: each wait and each hold is measured, and is a span.
+//! The metrics and spans of recipes: each wait and each hold is measured, and is a span.
 //!
-//! Alone in its file: what else ran in the process might have a span seen first where nobody listens.
+//! In a file of its own: another test of the process might use a span first without a subscriber,
+//! which would disable it.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -155,7 +156,8 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     assert!(waits[0] < 1.0 && (waits[1] - LONG.as_secs_f64()).abs() < 1.0, "{waits:?}");
     let holds = measured.of("synod_hold_seconds", "mutex");
     assert!((holds[0] - LONG.as_secs_f64()).abs() < 1.0 && holds[1] < 1.0, "{holds:?}");
-    // The draw alone, with what was seen then; and two more to wait: the watch, and a look when it goes.
+    // The create alone, with its look; and two more to wait: the watch, and a read when the
+    // predecessor leaves.
     let calls = measured.of("synod_wait_calls", "mutex");
     assert_eq!((calls[0], calls.len()), (1.0, 2));
     assert!(calls[1] >= 3.0, "{calls:?}");

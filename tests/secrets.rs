@@ -41,7 +41,7 @@ async fn a_password_is_in_no_output() {
     let _logging = tracing::subscriber::set_default(subscriber);
 
     for scheme in ["mem", "zk", "zks", "etcd", "etcds"] {
-        // Nobody listens on port 1.
+        // No server listens on port 1.
         let url = format!("{scheme}://ann:{CANARY}@127.0.0.1:1/app?connect=300ms");
         keeps_the_secret(&all_that_is_said(&Config::new(&url).unwrap()).await);
 
@@ -65,7 +65,7 @@ async fn a_password_is_in_no_output() {
         }
     }
 
-    // The log works at all: a session in memory tells of its calls.
+    // The log works at all: a session in memory logs its calls.
     let client = synod::connect("mem://").await.unwrap();
     let missing = client.get(&"/a".parse().unwrap()).await.unwrap();
     assert!(missing.is_none());

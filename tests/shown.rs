@@ -1,4 +1,4 @@
-//! What recipes and what is had of them look like to who debugs.
+//! The debug output of recipes and their guards.
 
 use std::fmt::Debug;
 use std::num::NonZeroU32;

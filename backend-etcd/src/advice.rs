@@ -1,4 +1,4 @@
-//! What a person should know of an error of etcd's client, best with what to do.
+//! Texts for a person about an error of etcd's client, if possible with what to do.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -7,7 +7,7 @@ use std::io;
 use etcd_client::Error;
 use tonic::Status;
 
-/// Who was asked.
+/// The member that was called.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member<'a> {
     pub(crate) url: &'a str,
@@ -25,7 +25,7 @@ impl Member<'_> {
     }
 }
 
-/// What etcd itself said, with what to do about it where that is not plain.
+/// Messages of etcd, with what to do about them where that is not obvious.
 const SAID: &[(&str, &str)] = &[
     ("no leader", "a majority of the members must run and reach each other"),
     ("database space exceeded", "compact and defragment it, then disarm the alarm with etcdctl"),
@@ -50,9 +50,9 @@ pub(crate) fn told(error: &Error, member: Member<'_>) -> String {
     }
 }
 
-/// What etcd said, and what to do about it.
+/// A message of etcd, and what to do about it.
 pub(crate) fn said(message: &str) -> Cow<'_, str> {
-    // Some of it went through etcd's own client.
+    // Some messages went through etcd's own client.
     let message = message.rsplit_once("desc = ").map_or(message, |(_, said)| said);
     match SAID.iter().find(|(said, _)| message.contains(said)) {
         Some((_, advice)) => format!("{message}: {advice}").into(),
@@ -60,7 +60,7 @@ pub(crate) fn said(message: &str) -> Cow<'_, str> {
     }
 }
 
-/// What went wrong on the way.
+/// The text for an error of the connection.
 fn of_connection(status: &Status, member: Member<'_>) -> String {
     let (host, cause, message) = (member.host(), deepest(status), status.message());
     if refused(status) {
@@ -88,7 +88,7 @@ fn refused(status: &Status) -> bool {
     causes(status).any(|cause| cause.downcast_ref::<io::Error>().is_some_and(refused))
 }
 
-/// The first cause of all, which tells most.
+/// The first cause in the chain, which is the most specific.
 fn deepest(error: &(dyn StdError + 'static)) -> String {
     causes(error).last().unwrap_or(error).to_string()
 }

@@ -1,4 +1,4 @@
-//! [`Alone`]: a transaction of one operation that etcd can be told of in fewer words.
+//! [`Alone`]: a transaction of one operation, for which etcd has a smaller request.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use crate::plan::none_in;
 use crate::reader::{revision, unsure};
 use crate::writer::Committing;
 
-/// How much data is written by the plain call, whose answer brings what was there before.
+/// The size up to which data is written by the plain call, whose answer contains the previous data.
 const SMALL: usize = 16 << 10;
 
-/// The one operation of a transaction, of a node in whatever version.
+/// The only operation of a transaction, without a version condition.
 pub(crate) enum Alone<'a> {
     Set(&'a Path, &'a Bytes),
     Delete(&'a Path),
 }
 
-/// What etcd says of a delete.
+/// The result of a delete.
 struct Deleted {
     at: i64,
-    /// How many keys; `None` if something was below.
+    /// The number of deleted keys; `None` if the node has children.
     count: Option<i64>,
 }
 
@@ -52,8 +52,8 @@ impl<'a> Alone<'a> {
 }
 
 impl Committing<'_> {
-    /// Sends a set as the plain call: with the lease to be kept, that is refused if nothing is there,
-    /// and costs the server less than a transaction with this as its condition.
+    /// Sends a set as the plain call. With `ignore_lease` etcd refuses it if the key is missing,
+    /// which costs the server less than a transaction with that condition.
     async fn put(&self, path: &Path, data: &Bytes) -> Result<Outcome> {
         let asking = |link: Arc<Link>| {
             let keep = PutOptions::new().with_ignore_lease().with_prev_key();
@@ -71,13 +71,13 @@ impl Committing<'_> {
         };
         let at = revision(answer.header.as_ref());
         self.reader.saw(at);
-        // What is told is the node as it was before.
+        // The answer contains the node as it was before.
         let now = answer.prev_kv.map(|before| PbKeyValue { mod_revision: at, ..before });
         let commit = self.told(&[now.as_ref()], at).await.map_err(unsure)?;
         Ok(Outcome::Committed(commit))
     }
 
-    /// Deletes, and goes by how many keys that were.
+    /// Deletes, and derives the outcome from the number of deleted keys.
     async fn delete(&self, path: &Path) -> Result<Outcome> {
         let endpoints = &self.reader.endpoints;
         if self.tickets.take(path) {
@@ -89,7 +89,7 @@ impl Committing<'_> {
             if deleted.count != Some(0) {
                 return self.deleted(path, deleted).await;
             }
-            // Somebody else deleted it, and may have put something below its path.
+            // Another client deleted it, and may have created something below its path.
         }
         let asking = |link: Arc<Link>| {
             let key = key::of(path);
@@ -102,7 +102,7 @@ impl Committing<'_> {
     async fn deleted(&self, path: &Path, Deleted { at, count }: Deleted) -> Result<Outcome> {
         self.reader.saw(at);
         match count {
-            // A container with children, too.
+            // Also for a container, which has children but no key.
             None => Ok(refused(path, Why::HasChildren)),
             Some(0) => Ok(refused(path, Why::Missing)),
             Some(_) => Ok(Outcome::Committed(self.told(&[None], at).await.map_err(unsure)?)),
@@ -115,7 +115,7 @@ async fn plain(link: &Link, key: Vec<u8>) -> Result<Deleted, etcd_client::Error>
     Ok(Deleted { at: revision(answer.header.as_ref()), count: Some(answer.deleted) })
 }
 
-/// Deletes what nothing is below.
+/// Deletes a node that has no children.
 async fn childless(link: &Link, key: Vec<u8>, path: &Path) -> Result<Deleted, etcd_client::Error> {
     let delete = TxnOp::delete(key, None);
     let request = Request::new().when([none_in(key::below(path))]).and_then([delete]);

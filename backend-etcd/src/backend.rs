@@ -19,8 +19,8 @@ use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::store::EtcdStore;
 
-/// The shortest session that etcd may keep; it keeps none shorter than one and a half of its
-/// election timeouts. And the longest that we ask for.
+/// The shortest session that etcd may keep: its lower limit is one and a half election timeouts.
+/// And the longest that is requested.
 const TTLS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 60 * 60));
 
 /// An etcd cluster. Clones share its connections.
@@ -31,7 +31,7 @@ pub struct EtcdBackend {
 }
 
 impl EtcdBackend {
-    /// The cluster that `options` tell of. Nothing is sent before the first session is opened.
+    /// The cluster in `options`. Nothing is sent before the first session is opened.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl EtcdBackend {
         Self::over(options, Chance::from_system())
     }
 
-    /// The same, with every id and every choice drawn from `chance`.
+    /// Like [`Self::new`], with every id and every choice from `chance`.
     pub(crate) fn over(options: EtcdOptions, chance: Chance) -> Result<Self> {
         let endpoints = Arc::new(Endpoints::new(options, &chance)?);
         Ok(Self { endpoints, chance })
@@ -52,7 +52,8 @@ impl EtcdBackend {
 impl Backend for EtcdBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         let wanted = lease::seconds(clamp_ttl(options.ttl, TTLS.0, TTLS.1)?);
-        // A lease that nobody hears of ends by itself, so each attempt asks for a new one.
+        // A lease whose grant was not received expires by itself, so each attempt requests a new
+        // one.
         let call = Call::read("opening a session", self.endpoints.timeout());
         let granting = |link: Arc<Link>| {
             let id = LeaseGrantOptions::new().with_id(lease::of_session(&self.chance));

@@ -1,4 +1,5 @@
-//! [`Endpoints`]: the members of the cluster, one connection each, and whom to ask.
+//! [`Endpoints`]: the members of the cluster, one connection each, and the order in which they are
+//! called.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -18,8 +19,8 @@ use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::patience::Patience;
 
-/// The members of a cluster. Each process asks them in an order of its own, and asks one until that
-/// fails it.
+/// The members of a cluster. Each process has an order of its own, and calls one member until that
+/// one fails.
 pub(crate) struct Endpoints {
     options: EtcdOptions,
     all: Vec<Endpoint>,
@@ -34,15 +35,15 @@ struct Endpoint {
     patience: Patience,
 }
 
-/// What is being done, and whether it changes anything.
+/// The name of a call, and whether it changes anything.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) doing: &'static str,
     pub(crate) write: bool,
-    /// When it must have come to an end.
+    /// The deadline of the call.
     pub(crate) end: Instant,
-    /// How long one member has to answer before another is asked: at least so long if it is a write,
-    /// and at most so long if it is not.
+    /// How long one member has to answer before another is called: at least this long for a write,
+    /// and at most this long otherwise.
     first: Duration,
 }
 
@@ -51,28 +52,28 @@ impl Call {
         Self { doing, write: false, end: Instant::now() + limit, first: Duration::MAX }
     }
 
-    /// A read that asks another member after so long at the latest.
+    /// A read that calls another member after `first` at the latest.
     pub(crate) fn urgent(self, first: Duration) -> Self {
         Self { first, ..self }
     }
 
-    /// A write that is not answered is not sent again, so there is more time for the answer.
+    /// A write without an answer is not sent again, so there is more time for the answer.
     pub(crate) fn write(doing: &'static str, limit: Duration) -> Self {
         let first = (limit / 3).max(Duration::from_secs(1));
         Self { write: true, first, ..Self::read(doing, limit) }
     }
 
-    /// The same call for a part of it that changes nothing that matters.
+    /// The same call for a part of it whose effects do not matter.
     pub(crate) fn harmless(self) -> Self {
         Self { write: false, first: Duration::MAX, ..self }
     }
 }
 
-/// How far an attempt at a call has come.
+/// The progress of one attempt at a call.
 #[derive(Default)]
 struct Progress(OnceLock<Sent>);
 
-/// A request that may have left.
+/// A request that may have been sent.
 struct Sent {
     at: Instant,
     link: Arc<Link>,
@@ -86,8 +87,8 @@ impl Endpoints {
             opening: tokio::sync::Mutex::default(),
             patience: Patience::default(),
         };
-        // If all processes began with the first and went on to the next, one member would have all
-        // the load after each failure.
+        // If all processes used the order of the configuration, one member would get the whole load
+        // after each failure.
         let mut urls = options.urls()?;
         let mut all = Vec::with_capacity(urls.len());
         while !urls.is_empty() {
@@ -98,16 +99,16 @@ impl Endpoints {
         Ok(Self { options, all, current: AtomicUsize::new(0) })
     }
 
-    /// How long any call may take, at most.
+    /// The upper limit for any call.
     pub(crate) fn timeout(&self) -> Duration {
         self.options.timeout
     }
 
-    /// Asks a member, and the next if that cannot have done what was asked: what changes nothing
-    /// is asked again, a write only if it certainly never happens.
+    /// Calls a member, and the next one if the first cannot have done what was requested: a read is
+    /// repeated, a write only if the first attempt certainly has no effect.
     ///
-    /// A member that is slow to answer a question is still listened to while another is asked, and
-    /// keeps its connection, so that a slow cluster is not given more to do.
+    /// A member that is slow to answer a read may still answer while another is called, and keeps
+    /// its connection, so that a slow cluster does not get more load.
     pub(crate) async fn call<T, F>(
         &self,
         call: Call,
@@ -116,15 +117,15 @@ impl Endpoints {
     where
         F: Future<Output = Result<T, etcd_client::Error>> + Send,
     {
-        // A connection that broke while it was not used is noticed by the first call on it.
+        // A connection that broke while idle is noticed by the first call on it.
         let mut tries = self.all.len().max(2);
         let mut heard = Vec::new();
         let mut asked = Vec::new();
         loop {
             let place = self.current.load(Ordering::Relaxed);
             let progress = Arc::<Progress>::default();
-            // Requests of this crate are large: on the heap, they are not copied through every
-            // call above.
+            // Requests of this crate are large: boxed, they are not copied through every call
+            // above.
             asked.push(Box::pin(self.once(call, place, progress.clone(), &ask)));
             let until = self.until(call, place);
             let failed = match timeout_at(until, first(&mut asked)).await {
@@ -137,14 +138,14 @@ impl Endpoints {
             };
             let again = failed.again && (failed.refused || !call.write);
             if call.write {
-                // What was not sent yet must not be sent beside what is sent next.
+                // An attempt that was not sent yet must not be sent concurrently with the next.
                 asked.clear();
             }
             let error = failed.heard_among(&mut heard);
             if again && tries > 0 && Instant::now() < call.end {
                 continue;
             }
-            // Others may still answer.
+            // Earlier attempts may still be answered.
             while again && !asked.is_empty() {
                 match timeout_at(call.end, first(&mut asked)).await {
                     Ok(Ok(answer)) => return Ok(answer),
@@ -156,13 +157,13 @@ impl Endpoints {
         }
     }
 
-    /// Until when a member is the only one that is asked.
+    /// The time until which only this member is called.
     fn until(&self, call: Call, place: usize) -> Instant {
-        /// What is left of a call is not cut into smaller pieces than this.
+        /// The remaining time of a call is not divided into smaller pieces than this.
         const PIECE: Duration = Duration::from_millis(100);
 
         if self.all.len() == 1 {
-            // All the time is there for the only one.
+            // The only member gets all the time.
             return call.end;
         }
         let now = Instant::now();
@@ -227,7 +228,7 @@ impl Endpoints {
         Failed { error, told, refused, again }
     }
 
-    /// A member did not answer in the time that it had.
+    /// The error for a member that did not answer in its time.
     fn silent(&self, call: Call, place: usize, progress: &Progress) -> Failed {
         self.all[place].patience.silent();
         self.pass_over(place);
@@ -237,13 +238,13 @@ impl Endpoints {
         if let Some(sent) = sent {
             sent.link.doubt_since(sent.at);
         }
-        // Without a connection nothing was sent but the user and the password.
+        // Without a connection nothing was sent except user and password.
         let unclear = call.write && sent.is_some();
         let error = if unclear { error.with_unknown_effect() } else { error };
         Failed { error, told, refused: !unclear, again: true }
     }
 
-    /// What a person should know of an error.
+    /// The text for a person about an error.
     pub(crate) fn told(
         &self,
         place: usize,
@@ -254,13 +255,13 @@ impl Endpoints {
         told(error, Member { url: &self.all[place].url, proven })
     }
 
-    /// What there is to say of a member that does not answer.
+    /// The text about a member that does not answer.
     fn silence(&self, place: usize) -> String {
         let member = Member { url: &self.all[place].url, proven: false };
         format!("{} does not answer in time", member.host())
     }
 
-    /// The place of the member that is asked now, and the connection to it.
+    /// The index of the current member, and the connection to it.
     pub(crate) fn link(
         &self,
     ) -> (usize, impl Future<Output = Result<Arc<Link>, etcd_client::Error>> + use<'_>) {
@@ -277,13 +278,13 @@ impl Endpoints {
         if let Some(link) = endpoint.held() {
             return Ok(link);
         }
-        // Large, and seldom needed.
+        // Boxed: large, and seldom needed.
         let link = Arc::new(Box::pin(Link::open(&self.options, &endpoint.url)).await?);
         *endpoint.lock() = Some(link.clone());
         Ok(link)
     }
 
-    /// Asks the next member from now on, unless somebody saw to that already.
+    /// Makes the next member the current one, unless another call did so already.
     pub(crate) fn pass_over(&self, place: usize) {
         let next = (place + 1) % self.all.len();
         let swap = self.current.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed);
@@ -293,8 +294,9 @@ impl Endpoints {
         }
     }
 
-    /// Nothing was heard of the member that is asked now since `since`, although it was asked. If that is
-    /// longer than it may take, or longer than `most`, it is asked on another connection from now on.
+    /// Called when the current member has been silent since `since` although requests were sent. If
+    /// that is longer than its answers take, or longer than `most`, later calls use a new
+    /// connection.
     pub(crate) fn doubt(&self, since: Instant, most: Duration) {
         let endpoint = &self.all[self.current.load(Ordering::Relaxed)];
         if since.elapsed() >= endpoint.patience.now().min(most)
@@ -304,7 +306,7 @@ impl Endpoints {
         }
     }
 
-    /// Makes a new connection the next time, unless there is a newer one than `link` already.
+    /// Drops the connection, unless it is newer than `link` already.
     pub(crate) fn forget(&self, place: usize, link: &Arc<Link>) {
         let mut held = self.all[place].lock();
         if held.as_ref().is_some_and(|held| Arc::ptr_eq(held, link)) {
@@ -324,7 +326,7 @@ impl Endpoint {
     }
 }
 
-/// Waits for whichever of these comes first, which is then taken out.
+/// Waits for the first of these futures to complete, and removes it.
 async fn first<F: Future + Unpin>(asked: &mut Vec<F>) -> F::Output {
     poll_fn(|context| {
         for place in 0..asked.len() {
@@ -338,19 +340,19 @@ async fn first<F: Future + Unpin>(asked: &mut Vec<F>) -> F::Output {
     .await
 }
 
-/// A call that one member did not answer well.
+/// A call that one member failed.
 struct Failed {
     error: Error,
-    /// What a person should know of it.
+    /// The text for a person.
     told: String,
     refused: bool,
-    /// Whether another member, or the same one on a new connection, may answer better.
+    /// Whether another member, or the same one on a new connection, may succeed.
     again: bool,
 }
 
 impl Failed {
-    /// The error, with what was heard before from other members: which of them matters, only a
-    /// person can tell.
+    /// The error, with the texts of earlier errors from other members: only a person can decide
+    /// which of them matters.
     fn heard_among(self, heard: &mut Vec<String>) -> Error {
         if !heard.contains(&self.told) {
             heard.push(self.told);

@@ -1,4 +1,4 @@
-//! The one place where etcd's words become ours.
+//! Translates errors of etcd's client into those of synod. The only place that does.
 
 use std::error::Error as StdError;
 use std::io;
@@ -8,15 +8,15 @@ use tonic::{Code, ConnectError, Status};
 
 use crate::advice::said;
 
-/// What a failed call means for the caller, and for the connection it was made on.
+/// The meaning of a failed call for the caller, and for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) kind: ErrorKind,
     /// Whether the server certainly did nothing, and never will.
     pub(crate) refused: bool,
-    /// Whether another member may do better.
+    /// Whether another member may succeed.
     pub(crate) elsewhere: bool,
-    /// Whether the same member may do better on a new connection, with a new token.
+    /// Whether the same member may succeed on a new connection, with a new token.
     pub(crate) reconnect: bool,
 }
 
@@ -30,7 +30,7 @@ impl Verdict {
         Self { kind, ..REFUSED }
     }
 
-    /// The server answered, and may have done what was asked. No other member knows better.
+    /// The server answered, and may have applied the request. No other member knows more.
     const fn done_perhaps(kind: ErrorKind) -> Self {
         Self { kind, refused: false, ..REFUSED }
     }
@@ -54,7 +54,7 @@ pub(crate) fn judge(error: &etcd_client::Error) -> Verdict {
             Verdict::of(ErrorKind::Invalid)
         }
         Client::LeaseKeepAliveError(_) => Verdict::of(ErrorKind::SessionLost),
-        // Errors of the network are statuses. This one is about the configuration.
+        // Network errors are statuses. This one is about the configuration.
         Client::TransportError(_) => Verdict::of(ErrorKind::Invalid),
         _ => UNCLEAR,
     }
@@ -65,8 +65,8 @@ fn judge_status(status: &Status) -> Verdict {
         return Verdict::of(ErrorKind::Unreachable).elsewhere();
     }
     // A status with a cause was not sent by a server: a stream or a connection broke with the
-    // request in flight, and tonic chose the code by the reason. `ENHANCE_YOUR_CALM`, for example,
-    // becomes `ResourceExhausted`.
+    // request in flight, and tonic chose the code from the reason. `ENHANCE_YOUR_CALM`, for
+    // example, becomes `ResourceExhausted`.
     if status.source().is_some() {
         return UNCLEAR;
     }
@@ -77,7 +77,7 @@ fn judge_status(status: &Status) -> Verdict {
         .map_or_else(|| judge_code(status.code()), |saying| saying.verdict)
 }
 
-/// What etcd says, and what it means.
+/// A message of etcd, and its meaning.
 struct Saying {
     codes: &'static [Code],
     text: &'static str,
@@ -89,25 +89,27 @@ const fn saying(codes: &'static [Code], text: &'static str, verdict: Verdict) ->
 }
 
 /// The texts are those of etcd's `api/v3rpc/rpctypes/error.go`, the codes those of any release
-/// since 3.4. Each row says where etcd decides it, which is what shows whether a write was done.
+/// since 3.4. Each row names where etcd decides it, which shows whether a write was applied.
 ///
 /// Below, "before raft" means that the request was not proposed, and "by the applier" that every
-/// member refuses it, at its place in the log, before it changes anything.
+/// member refuses it, at its position in the log, before it changes anything.
 const SAYINGS: &[Saying] = {
     use ErrorKind::{Backend, Denied, Invalid, SessionLost, TooLarge, Unreachable, Unsupported};
     const UNAVAILABLE: &[Code] = &[Code::Unavailable];
     const INVALID: &[Code] = &[Code::InvalidArgument];
     const EXHAUSTED: &[Code] = &[Code::ResourceExhausted];
-    // 3.6 answers with another code than 3.4 and 3.5.
+    // The code of 3.6 differs from that of 3.4 and 3.5.
     const LEARNER: &[Code] = &[Code::Unavailable, Code::FailedPrecondition];
     &[
         // Before raft: `newUnaryInterceptor` (v3rpc/interceptor.go), for requests with `hasleader`.
         saying(UNAVAILABLE, "etcdserver: no leader", Verdict::of(Unreachable).elsewhere()),
-        // Before raft: `newUnaryInterceptor` and `newStreamInterceptor`, which look at who the member is.
+        // Before raft: `newUnaryInterceptor` and `newStreamInterceptor`, which check the member's
+        // own role.
         saying(LEARNER, "not supported for learner", Verdict::of(Unreachable).elsewhere()),
         // Before raft: `newUnaryInterceptor`, while the members agree on a version.
         saying(UNAVAILABLE, "etcdserver: not capable", Verdict::of(Unreachable).elsewhere()),
-        // Before raft: `processInternalRaftRequestOnce` (v3_server.go), when too much is not applied yet.
+        // Before raft: `processInternalRaftRequestOnce` (v3_server.go), when too many entries are
+        // not applied yet.
         saying(EXHAUSTED, "etcdserver: too many requests", Verdict::of(Unreachable)),
         // Before raft, and before a watch is created: `AuthInfoFromCtx` (auth/store.go).
         saying(
@@ -115,8 +117,8 @@ const SAYINGS: &[Saying] = {
             "etcdserver: invalid auth token",
             Verdict::of(Denied).reconnect(),
         ),
-        // By the applier: `authApplierV3` asks `isOpPermitted` (auth/store.go) before it calls the
-        // applier that writes. A token of the kind `jwt` carries the revision of users and roles
+        // By the applier: `authApplierV3` calls `isOpPermitted` (auth/store.go) before it calls the
+        // applier that writes. A token of the kind `jwt` contains the revision of users and roles
         // at which it was issued, and is refused after any change of them.
         saying(
             INVALID,
@@ -126,9 +128,9 @@ const SAYINGS: &[Saying] = {
         // By the applier, in the same place: a request without a token. Authentication may have
         // been enabled after this connection was opened.
         saying(INVALID, "etcdserver: user name is empty", Verdict::of(Denied).reconnect()),
-        // Before raft: `Authenticate` (v3_server.go). It comes before any request of a caller.
+        // Before raft: `Authenticate` (v3_server.go). It precedes every request of a caller.
         saying(INVALID, "etcdserver: authentication failed", Verdict::of(Denied)),
-        // Where authentication was disabled, a new connection goes on without a token.
+        // Where authentication was disabled, a new connection works without a token.
         saying(
             &[Code::FailedPrecondition],
             "etcdserver: authentication is not enabled",
@@ -139,21 +141,23 @@ const SAYINGS: &[Saying] = {
         // Before raft: `checkTxnRequest` (v3rpc/key.go), and `processInternalRaftRequestOnce`.
         saying(INVALID, "etcdserver: too many operations", Verdict::of(TooLarge)),
         saying(INVALID, "etcdserver: request is too large", Verdict::of(TooLarge)),
-        // Said here: see `proxy`.
+        // An error of this crate: see `proxy`.
         saying(&[Code::Unimplemented], PROXY, Verdict::of(Unsupported).elsewhere()),
         // Before the handler: grpc-go's `recvAndDecompress` (rpc_util.go).
         saying(EXHAUSTED, "received message larger than max", Verdict::of(TooLarge)),
-        // After the handler: what was too large to be sent is the answer (grpc-go, server.go).
+        // After the handler: the message that was too large to send is the answer (grpc-go,
+        // server.go).
         saying(EXHAUSTED, "send message larger than max", Verdict::done_perhaps(TooLarge)),
-        // Here: what was read and is too large is the answer (tonic, codec/decode.rs).
+        // In this process: the message that is too large is the answer (tonic, codec/decode.rs).
         saying(
             &[Code::OutOfRange],
             "decoded message length too large",
             Verdict::done_perhaps(TooLarge),
         ),
-        // `quotaApplierV3` (apply/quota.go; etcdserver/apply.go before 3.6) applies the request first,
-        // and then replaces the answer if the size is above the quota. Only after the alarm was
-        // raised does `applierV3Capped` refuse without applying. An answer does not tell which it was.
+        // `quotaApplierV3` (apply/quota.go; etcdserver/apply.go before 3.6) applies the request
+        // first, and then replaces the answer if the size is above the quota. Only after the alarm
+        // was raised does `applierV3Capped` refuse without applying. The answer does not show which
+        // of the two it was.
         saying(EXHAUSTED, "database space exceeded", Verdict::done_perhaps(Backend)),
         // By the applier: `checkRequestPut`, `LeaseRevoke`, `Renew`, each before anything is written.
         saying(
@@ -166,18 +170,18 @@ const SAYINGS: &[Saying] = {
         saying(&[Code::OutOfRange], "etcdserver: too large lease TTL", REFUSED),
         // By the applier: `checkRange` (etcdserver/txn), which comes before the writes of a transaction.
         saying(&[Code::OutOfRange], "etcdserver: mvcc: required revision", REFUSED),
-        // What else is wrong with a request, before raft (v3rpc/key.go) or by the applier before it
-        // writes (`checkRequestPut`).
+        // Any other invalid request: refused before raft (v3rpc/key.go), or by the applier before
+        // it writes (`checkRequestPut`).
         saying(INVALID, "etcdserver: ", Verdict::of(Invalid)),
     ]
 };
 
-/// What a code means of which the text is not known: nothing is known of the effect, unless the
-/// code says that the call was not even let in.
+/// The meaning of a code with an unknown text: the effect is unknown, unless the code shows that
+/// the call was not accepted at all.
 fn judge_code(code: Code) -> Verdict {
     match code {
-        // Servers in between say this, before they pass anything on; tonic maps the HTTP statuses
-        // 401, 403 and 404 to these.
+        // Proxies return this before they forward anything; tonic maps the HTTP statuses 401, 403
+        // and 404 to these.
         Code::Unauthenticated => Verdict::of(ErrorKind::Denied).reconnect(),
         Code::PermissionDenied => Verdict::of(ErrorKind::Denied),
         Code::Unimplemented => Verdict::of(ErrorKind::Unsupported),
@@ -189,7 +193,7 @@ fn judge_code(code: Code) -> Verdict {
         | Code::AlreadyExists
         | Code::DataLoss => Verdict::done_perhaps(ErrorKind::Backend),
         // Among these are a connection that broke with requests in flight, a leader that was lost
-        // while it had them, and a deadline of the server's own. Any of them may have been done.
+        // while it had them, and a deadline of the server's own. The request may have been applied.
         _ => UNCLEAR,
     }
 }
@@ -197,12 +201,12 @@ fn judge_code(code: Code) -> Verdict {
 const PROXY: &str = "this is etcd's gRPC proxy, whose answers do not prove how long a session lives: \
     connect to the members themselves";
 
-/// The error for an other end that is etcd's gRPC proxy.
+/// The error for a peer that is etcd's gRPC proxy.
 pub(crate) fn proxy() -> etcd_client::Error {
     etcd_client::Error::GRpcStatus(Status::unimplemented(PROXY))
 }
 
-/// Whether a read at one revision asked for what etcd has forgotten.
+/// Whether a read at one revision needed a revision that etcd has compacted.
 pub(crate) fn is_compacted(error: &Error) -> bool {
     let source = StdError::source(error);
     let client = source.and_then(|source| source.downcast_ref::<etcd_client::Error>());
@@ -210,7 +214,7 @@ pub(crate) fn is_compacted(error: &Error) -> bool {
         if status.code() == Code::OutOfRange && status.message().contains("revision"))
 }
 
-/// Whether a write of a key that must be there was refused because it is not.
+/// Whether a write of a key that must exist was refused because it does not.
 pub(crate) fn is_missing(error: &etcd_client::Error) -> bool {
     matches!(error, etcd_client::Error::GRpcStatus(status)
         if status.code() == Code::InvalidArgument && status.message().contains("key not found"))
@@ -223,7 +227,7 @@ pub(crate) fn is_open_to_all(error: &etcd_client::Error) -> bool {
             && status.message().contains("authentication is not enabled"))
 }
 
-/// Whether no connection came about, so that nothing can have been sent.
+/// Whether no connection was established, so that nothing can have been sent.
 fn is_connect(error: &(dyn StdError + 'static)) -> bool {
     let refused = |io: &io::Error| io.kind() == io::ErrorKind::ConnectionRefused;
     let mut cause = Some(error);
@@ -236,8 +240,7 @@ fn is_connect(error: &(dyn StdError + 'static)) -> bool {
     false
 }
 
-/// An error of ours for one of the client's, without words. `write` says whether it matters what
-/// became of it.
+/// Translates an error of the client, without a text. `write` is whether its effect matters.
 pub(crate) fn translate(doing: &'static str, write: bool, error: etcd_client::Error) -> Error {
     let verdict = judge(&error);
     let mut translated = Error::new(verdict.kind, doing);
@@ -247,12 +250,12 @@ pub(crate) fn translate(doing: &'static str, write: bool, error: etcd_client::Er
     translated.caused_by(error)
 }
 
-/// Nothing was heard in time.
+/// The error for an answer that did not arrive in time.
 pub(crate) fn unanswered(doing: &'static str) -> Error {
     Error::new(ErrorKind::Unreachable, doing).because("no answer in time")
 }
 
-/// Whether etcd refuses a watch because of the token that its stream was opened with.
+/// Whether etcd refuses a watch because of the token with which its stream was opened.
 pub(crate) fn is_stale(reason: &str) -> bool {
     ["invalid auth token", "revision of auth store is old", "user name is empty"]
         .iter()
@@ -388,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_watch_is_asked_for_again_where_only_its_token_was_refused() {
-        // etcd puts the text of a Go status there.
+        // etcd returns the text of a Go status there.
         let grpc = |text: &str| format!("rpc error: code = InvalidArgument desc = {text}");
         for text in ["invalid auth token", "revision of auth store is old", "user name is empty"] {
             assert!(is_stale(&grpc(&format!("etcdserver: {text}"))), "{text}");

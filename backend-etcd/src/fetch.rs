@@ -1,4 +1,4 @@
-//! What a [`Query`] asks of etcd, and what the answers come to.
+//! Translates a [`Query`] into ranges of etcd, and their answers into a view.
 
 use bytes::Bytes;
 use etcd_client::proto::PbKeyValue;
@@ -11,21 +11,21 @@ use synod_core::store::{
 use crate::key::{self, Range};
 use crate::lease;
 
-/// How many keys without data are asked for at once.
+/// Keys without data per request.
 pub(crate) const PAGE: i64 = 4_096;
-/// How many nodes with their data are asked for at first. The largest that this crate writes fit into one
+/// Nodes with data in the first request. The largest nodes that this crate writes fit into one
 /// answer.
 const DATA_PAGE: i64 = 64;
-/// How many bytes a further page should have.
+/// The aimed size of a further page, in bytes.
 const PAGE_BYTES: usize = 4 << 20;
-/// How many nodes with their data a look asks for at once. What comes with the answer to a commit
-/// must not be too large to be taken.
+/// Nodes with data in a look. The answer to a commit, with its look, must not be too large to be
+/// received.
 const LOOK_PAGE: i64 = 32;
 
-/// About how many bytes etcd adds to a key and its value.
+/// Approximate bytes that etcd adds to a key and its value.
 const KEY_BYTES: usize = 32;
 
-/// One range that a query asks for.
+/// One range of a query.
 #[derive(Clone, Debug)]
 pub(crate) struct Get {
     range: Range,
@@ -38,23 +38,24 @@ impl Get {
         Self { range, keys_only, window: None }
     }
 
-    /// How many keys are asked for at first, if they are `less` times as few as usual.
+    /// The number of keys in the first request, `less` times fewer than usual.
     pub(crate) fn first_page(&self, less: i64) -> i64 {
         let page = if self.keys_only { PAGE } else { DATA_PAGE };
         (page / less).max(1)
     }
 
-    /// How many keys are asked for behind a page that came: as many as should fit, by the size of those.
+    /// The number of keys in the request after this page: as many as should fit, by the sizes in
+    /// this page.
     pub(crate) fn next_page(&self, came: &[PbKeyValue]) -> i64 {
         let size = |kv: &PbKeyValue| kv.key.len() + kv.value.len() + KEY_BYTES;
         let count = came.len().max(1);
         let average = (came.iter().map(size).sum::<usize>() / count).max(1);
-        // What comes next may be larger.
+        // The next keys may be larger.
         let most = if self.keys_only { usize::MAX } else { count.saturating_mul(4) };
         i64::try_from((PAGE_BYTES / average).min(most)).unwrap_or(PAGE).clamp(1, PAGE)
     }
 
-    /// The key at the start of it, and how the rest is asked for.
+    /// The start key of the range, and the options of the request.
     pub(crate) fn options(&self, page: i64) -> (Vec<u8>, GetOptions) {
         let mut options = GetOptions::new();
         if !self.range.end.is_empty() {
@@ -73,7 +74,7 @@ impl Get {
                     .with_sort(SortTarget::Create, SortOrder::Descend)
                     .with_limit(limit(count));
                 match before {
-                    // Zero would mean any, and before the first there is nothing: see `view`.
+                    // Zero would mean any; before the first there is nothing: see `view`.
                     Some(before) => options.with_max_create_revision(before_this(before).max(1)),
                     None => options,
                 }
@@ -82,25 +83,25 @@ impl Get {
         (self.range.key.clone(), options)
     }
 
-    /// How it is asked for in the look of a transaction.
+    /// The operation for the look of a transaction.
     pub(crate) fn look(&self) -> TxnOp {
         let (key, options) = self.options(if self.keys_only { PAGE } else { LOOK_PAGE });
         TxnOp::get(key, Some(options))
     }
 
-    /// What is left of it behind the last key of an answer, if the answer was cut short.
+    /// The rest of the range after the last key of an answer that was cut short.
     pub(crate) fn rest(&self, last: &[u8]) -> Self {
         let key = [last, &[0]].concat();
         Self { range: Range { key, end: self.range.end.clone() }, ..self.clone() }
     }
 
-    /// Whether more of it may have to be asked for.
+    /// Whether it may need more than one request.
     pub(crate) fn is_paged(&self) -> bool {
         self.window.is_none() && !self.range.end.is_empty()
     }
 }
 
-/// Zero means no limit to etcd.
+/// Zero would mean no limit to etcd.
 fn limit(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX).max(1)
 }
@@ -109,7 +110,7 @@ fn before_this(sequence: Sequence) -> i64 {
     i64::try_from(sequence.get()).unwrap_or(i64::MAX).saturating_sub(1)
 }
 
-/// The ranges that answer a query, in the order that [`view`] wants their answers in.
+/// The ranges that answer a query, in the order in which [`view`] takes their answers.
 pub(crate) fn gets(query: &Query) -> Vec<Get> {
     let names = query.detail == Detail::Names;
     let path = &query.path;
@@ -119,7 +120,7 @@ pub(crate) fn gets(query: &Query) -> Vec<Get> {
             let range = key::children(path, &query.prefix);
             vec![Get { window: Some(window), ..Get::new(range, names) }]
         }
-        // What is below a child names it, for it may be a container.
+        // Keys below a child imply the child, which may be a container.
         (Scope::Children, None) if names && query.prefix.is_empty() => {
             vec![Get::new(key::below(path), true)]
         }
@@ -134,11 +135,11 @@ pub(crate) fn gets(query: &Query) -> Vec<Get> {
     }
 }
 
-/// What etcd's answers to [`gets`] show.
+/// The view from etcd's answers to [`gets`].
 pub(crate) fn view(query: &Query, revision: i64, answers: Vec<Vec<PbKeyValue>>) -> View {
     let kvs = answers.into_iter().flatten();
     let mut nodes: Vec<Node> = match (query.scope, query.window) {
-        // The root has no key, and what others keep at it is no node.
+        // The root has no key, and a key of another program at its place is no node.
         (Scope::Node, _) if query.path.is_root() => Vec::new(),
         (Scope::Node, _) => kvs.take(1).map(|kv| as_node(query.path.clone(), kv)).collect(),
         (Scope::Children, Some(window)) => through(window, kvs.filter_map(child)),
@@ -146,7 +147,7 @@ pub(crate) fn view(query: &Query, revision: i64, answers: Vec<Vec<PbKeyValue>>) 
         (Scope::Subtree, _) => kvs.flat_map(|kv| with_containers(&query.path, kv)).collect(),
     };
     if query.window.is_none() {
-        // A node before the container that it is not.
+        // A node comes before its duplicate as a container, which is dropped.
         nodes.sort_by(|a, b| {
             a.path.cmp(&b.path).then_with(|| b.stat.is_some().cmp(&a.stat.is_some()))
         });
@@ -155,7 +156,7 @@ pub(crate) fn view(query: &Query, revision: i64, answers: Vec<Vec<PbKeyValue>>) 
     View::new(self::revision(revision), nodes)
 }
 
-/// What a window shows, oldest first.
+/// The nodes in a window, oldest first.
 fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
     match window {
         Window::Oldest { count } => line.take(count).collect(),
@@ -177,7 +178,7 @@ fn child_or_container(query: &Query, kv: PbKeyValue) -> Option<Node> {
     Some(if child == path { as_child(path, kv) } else { Node::new(child) })
 }
 
-/// A node of a tree, and the containers above it, up to the tree's root.
+/// A node of a subtree, and the containers above it, up to the root of the subtree.
 fn with_containers(root: &Path, kv: PbKeyValue) -> Vec<Node> {
     let Some(path) = key::known(&kv.key) else { return Vec::new() };
     let above = path.ancestors().take_while(|above| above.is_below(root)).map(Node::new);
@@ -190,7 +191,7 @@ fn child(kv: PbKeyValue) -> Option<Node> {
     Some(as_child(key::known(&kv.key)?, kv))
 }
 
-/// The node that is kept at a key, if it is one of ours.
+/// The node at a key, if the key is synod's.
 pub(crate) fn node(kv: PbKeyValue) -> Option<Node> {
     Some(as_node(key::known(&kv.key)?, kv))
 }

@@ -1,18 +1,18 @@
-//! Where in etcd's flat space a node is kept: the key of `/a/b/c` is `/a/b//c`.
+//! Maps nodes to etcd's flat key space: the key of `/a/b/c` is `/a/b//c`.
 //!
-//! So the children of `/a/b` are exactly the keys that start with `/a/b//`, and all that is below
-//! it exactly those that start with `/a/b/`.
+//! So the children of `/a/b` are exactly the keys that start with `/a/b//`, and the nodes below it
+//! are exactly those that start with `/a/b/`.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use synod_core::path::Path;
 
-/// A key, or all keys from one up to another.
+/// One key, or all keys from one up to another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Range {
     pub(crate) key: Vec<u8>,
-    /// The first key behind it; empty if there is only one.
+    /// The first key after the range; empty for a single key.
     pub(crate) end: Vec<u8>,
 }
 
@@ -20,14 +20,14 @@ impl Range {
     fn prefix(prefix: String) -> Self {
         let key = prefix.into_bytes();
         let mut end = key.clone();
-        // No byte of a path is 0xff, so there always is a next one.
+        // No byte of a path is 0xff, so there is always a next one.
         if let Some(last) = end.last_mut() {
             *last += 1;
         }
         Self { key, end }
     }
 
-    /// The parts of this range that are left when these keys, which are in it, are taken out.
+    /// The parts of this range that remain without these keys, which are in it.
     pub(crate) fn without(self, mut gone: Vec<Vec<u8>>) -> Vec<Self> {
         gone.sort();
         let mut parts = Vec::new();
@@ -46,7 +46,7 @@ impl Range {
     }
 }
 
-/// The key of a node. That of the root is one that no node has.
+/// The key of a node. That of the root is a key that no node has.
 pub(crate) fn of(path: impl AsRef<str>) -> Vec<u8> {
     let (parent, name) = path.as_ref().rsplit_once('/').unwrap_or_default();
     [parent, "//", name].concat().into_bytes()
@@ -56,18 +56,18 @@ pub(crate) fn only(path: &Path) -> Range {
     Range { key: of(path), end: Vec::new() }
 }
 
-/// The children of a node whose names start with `prefix`.
+/// The children of a node with names that start with `prefix`.
 pub(crate) fn children(path: &Path, prefix: &str) -> Range {
     Range::prefix([stem(path.as_str()), "//", prefix].concat())
 }
 
-/// Everything below a node that is in or below a child whose name starts with `prefix`, but not
-/// the children themselves.
+/// Everything below the children of a node with names that start with `prefix`, but not the
+/// children themselves.
 pub(crate) fn grandchildren(path: &Path, prefix: &str) -> Vec<Range> {
     let all = Range::prefix([stem(path.as_str()), "/", prefix].concat());
     let children = children(path, prefix);
     if prefix.is_empty() {
-        // The children are in the midst of it.
+        // The keys of the children are in the middle of the range.
         vec![Range { key: all.key, end: children.key }, Range { key: children.end, end: all.end }]
     } else {
         vec![all]
@@ -79,17 +79,18 @@ pub(crate) fn below(path: impl AsRef<str>) -> Range {
     Range::prefix([stem(path.as_ref()), "/"].concat())
 }
 
-/// The node that is kept at a key; `None` if somebody else keeps something there.
+/// The path of the node at a key; `None` if the key is not synod's.
 pub(crate) fn path(key: &[u8]) -> Option<Path> {
     let (parent, name) = std::str::from_utf8(key).ok()?.rsplit_once("//")?;
     if name.is_empty() || name.contains('/') {
         return None;
     }
-    // Whatever else is wrong with it, a path does not have.
+    // Any other malformed key gives an invalid path.
     Path::new(&[parent, "/", name].concat()).ok()
 }
 
-/// [`path`] of a key that was read. Logs it if it is no node's, as a warning once for the keys of a directory.
+/// [`path`] of a key that was read. Logs a key that is not synod's, as a warning once per
+/// directory.
 pub(crate) fn known(key: &[u8]) -> Option<Path> {
     let path = path(key);
     if path.is_none() {
@@ -103,13 +104,13 @@ pub(crate) fn known(key: &[u8]) -> Option<Path> {
     path
 }
 
-/// The directories of foreign keys of which this process has warned.
+/// The directories with foreign keys that this process has warned about.
 static FOREIGN: Foreign = Foreign(Mutex::new(BTreeSet::new()));
 
 struct Foreign(Mutex<BTreeSet<Vec<u8>>>);
 
 impl Foreign {
-    /// Of how many directories it warns at most.
+    /// The maximum number of directories to warn about.
     const MOST: usize = 256;
 
     /// Whether this is the first foreign key in its directory.
@@ -129,7 +130,7 @@ pub(crate) fn child(dir: &Path, path: &Path) -> Option<Path> {
     }
 }
 
-/// What the keys below a node start with.
+/// The prefix of the keys below a node.
 fn stem(path: &str) -> &str {
     if path == "/" { "" } else { path }
 }

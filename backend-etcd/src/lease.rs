@@ -1,12 +1,12 @@
-//! Leases: what a session hangs on, and what a node with a time to live hangs on. They are told
-//! apart by their ids, which we choose.
+//! Leases: of sessions, and of nodes with a time to live. Their ids, which the client chooses,
+//! distinguish the two.
 
 use std::time::Duration;
 
 use synod_core::chance::Chance;
 use synod_core::store::SessionId;
 
-/// What the ids of leases of nodes with a time to live start with, in their upper 16 bits.
+/// The upper 16 bits of the lease ids of nodes with a time to live.
 const TTL_MARK: i64 = 0x7474;
 const MARK_SHIFT: u32 = 48;
 
@@ -39,7 +39,7 @@ pub(crate) fn session(lease: i64) -> SessionId {
     SessionId::new(u64::from_ne_bytes(lease.to_ne_bytes()))
 }
 
-/// A duration in the whole seconds that etcd counts in, never shorter.
+/// A duration in the whole seconds that etcd counts in, rounded up.
 pub(crate) fn seconds(duration: Duration) -> i64 {
     let whole = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i64::try_from(whole).unwrap_or(i64::MAX)

@@ -1,12 +1,12 @@
 //! The etcd backend of synod: real servers, of version 3.4 or later.
 //!
-//! A session is a lease. A node is a key that only the encoding in `src/key.rs` knows; whatever
-//! else is kept in the same cluster is left alone.
+//! A session is a lease. A node is a key in the encoding of `src/key.rs`; other keys in the same
+//! cluster are left alone.
 //!
 //! Building this needs `protoc` and the well-known protocol files: on Debian, the packages
 //! `protobuf-compiler` and `libprotobuf-dev`.
 //!
-//! Read `src/store.rs`, then what it names.
+//! Start reading with `src/store.rs`, then the modules that it uses.
 
 mod advice;
 mod alone;

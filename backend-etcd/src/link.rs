@@ -21,15 +21,15 @@ use crate::options::EtcdOptions;
 use crate::version::Version;
 use crate::wire::{self, Connect, Sockets};
 
-/// The largest answer that is taken in one piece.
+/// The largest answer that is received in one message.
 const LARGEST: usize = 64 << 20;
-/// How many clients are kept for the next calls.
+/// How many idle clients are kept for later calls.
 const IDLE: usize = 64;
 
 /// A connection to one member.
 pub(crate) struct Link {
     kv: KvClient,
-    /// Clients that wait for work: to clone one costs more than to keep it.
+    /// Idle clients: cloning one costs more than keeping it.
     idle: Mutex<Vec<KvClient>>,
     pub(crate) lease: LeaseClient,
     pub(crate) watch: WatchClient,
@@ -37,25 +37,25 @@ pub(crate) struct Link {
     maintenance: MaintenanceClient,
     channel: Channel,
     options: ConnectOptions,
-    /// What also reads from a member that has no leader, once somebody wants to.
+    /// A client that also reads from a member without a leader, made when it is first needed.
     local: OnceCell<KvClient>,
-    /// Set when the other end is known to be a member.
+    /// Set when the peer is known to be a member.
     direct: OnceCell<()>,
     version: OnceCell<Version>,
-    /// When the last answer came.
+    /// When the last answer arrived.
     heard: Mutex<Option<Instant>>,
-    /// Whether it may be dead: a request was not answered in time, and nothing was heard since.
+    /// Whether it may be dead: a request was not answered in time, and nothing was received since.
     doubted: AtomicBool,
 }
 
 impl Link {
-    /// A connection to the member at `url`. It comes about with the first call on it, which may be
-    /// the one that tells who we are.
+    /// A connection to the member at `url`. It is established by the first call on it, which may be
+    /// the login.
     pub(crate) async fn open(options: &EtcdOptions, url: &str) -> Result<Self, Error> {
-        // No keep-alive of HTTP/2: servers close connections over one that is faster than theirs,
-        // and every call here has a time limit of its own.
+        // No HTTP/2 keep-alive: servers close connections whose keep-alive is faster than theirs,
+        // and every call here has a deadline of its own.
         let way = options.way.clone().unwrap_or_else(|| sockets(options));
-        // The client's own way to connect is made for many members at a time.
+        // The client's own way to connect is made for several members at a time.
         let channel = match &options.tls {
             None => wire::channel(url.parse()?, way),
             Some(tls) => {
@@ -81,8 +81,8 @@ impl Link {
         })
     }
 
-    /// Reads a key, or a range of them; if that is `local`, also from a member that has no leader
-    /// just now.
+    /// Reads a key, or a range of keys; if `local`, also from a member that has no leader at the
+    /// moment.
     pub(crate) async fn get(
         &self,
         key: Vec<u8>,
@@ -140,12 +140,12 @@ impl Link {
         answer
     }
 
-    /// A client that nobody uses.
+    /// An idle client, or a new one.
     fn take(&self) -> KvClient {
         self.idle().pop().unwrap_or_else(|| self.kv.clone())
     }
 
-    /// Only behind an answer: a call that was dropped may have left something in it.
+    /// Call this only after an answer: a call that was dropped may have left state in the client.
     fn give_back(&self, kv: KvClient) {
         let mut idle = self.idle();
         if idle.len() < IDLE {
@@ -166,18 +166,18 @@ impl Link {
         self.local.get_or_try_init(opening).await.cloned()
     }
 
-    /// Fails if the other end is known to be etcd's gRPC proxy.
+    /// Fails if the peer is known to be etcd's gRPC proxy.
     ///
-    /// The proxy keeps leases alive by itself, and answers a request with what it heard for an earlier
-    /// one (`server/proxy/grpcproxy/lease.go`). So its answers do not prove for how long a session lives.
-    /// It is told by its answer to the question for members: one that it makes up, which has no header
-    /// (`server/proxy/grpcproxy/cluster.go`). One that passes the question on is told by the names of its
-    /// watches.
+    /// The proxy keeps leases alive by itself, and answers a request with the answer to an earlier
+    /// one (`server/proxy/grpcproxy/lease.go`). So its answers do not prove how long a session is
+    /// alive. It is recognised by its answer to a request for the member list, which it makes up,
+    /// without a header (`server/proxy/grpcproxy/cluster.go`). A proxy that forwards this request
+    /// is recognised by the ids of its watches.
     pub(crate) async fn direct(&self) -> Result<(), Error> {
         let asking = async || match self.cluster.clone().member_list().await {
             Ok(list) if is_made_up(&list) => Err(Some(proxy())),
             Ok(_) => Ok(()),
-            // It is asked again the next time.
+            // The next call asks again.
             Err(_unknown) => Err(None),
         };
         match self.direct.get_or_try_init(asking).await {
@@ -186,7 +186,7 @@ impl Link {
         }
     }
 
-    /// The version of the member, if it tells.
+    /// The version of the member, if it returns one.
     pub(crate) async fn version(&self) -> Option<Version> {
         let asking = async || {
             let status = self.maintenance.clone().status().await.map_err(|_unknown| ())?;
@@ -195,24 +195,24 @@ impl Link {
         self.version.get_or_try_init(asking).await.ok().copied()
     }
 
-    /// Whether anything was heard since then.
+    /// Whether anything was received since then.
     pub(crate) fn heard_since(&self, then: Instant) -> bool {
         self.heard().is_some_and(|heard| heard >= then)
     }
 
-    /// An answer came.
+    /// Records that an answer arrived.
     pub(crate) fn prove(&self) {
         *self.heard() = Some(Instant::now());
         self.doubted.store(false, Ordering::Relaxed);
     }
 
-    /// Whether an answer ever came.
+    /// Whether an answer ever arrived.
     pub(crate) fn is_proven(&self) -> bool {
         self.heard().is_some()
     }
 
-    /// A request of then was not answered in time. The connection is as good as before if anything
-    /// else was heard meanwhile.
+    /// Records that a request sent at `sent` was not answered in time. It does not count against
+    /// the connection if anything was received meanwhile.
     pub(crate) fn doubt_since(&self, sent: Instant) {
         if self.heard().is_none_or(|heard| heard < sent) {
             self.doubted.store(true, Ordering::Relaxed);
@@ -232,10 +232,10 @@ fn is_made_up(list: &MemberListResponse) -> bool {
     list.header().is_none() || list.members().iter().any(|member| member.id() == 0)
 }
 
-/// A client that asks members with a leader only, and the options for one that does not.
+/// A client that requires members with a leader, and the options for one that does not.
 ///
-/// Where authentication was disabled a user and a password are of no use, and of no harm: sessions go on,
-/// as those of etcd's own client do.
+/// Where authentication was disabled, user and password are neither needed nor harmful: sessions
+/// continue, as those of etcd's own client do.
 async fn log_in(
     channel: &Channel,
     options: &EtcdOptions,
@@ -261,7 +261,7 @@ async fn log_in(
 
 fn sockets(options: &EtcdOptions) -> Arc<dyn Connect> {
     let mut http = HttpConnector::new();
-    // It is TLS that makes the difference, which comes on top.
+    // The TLS layer above adds the encryption.
     http.enforce_http(false);
     http.set_nodelay(true);
     http.set_keepalive(Some(Duration::from_secs(30)));

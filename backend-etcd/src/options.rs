@@ -1,4 +1,4 @@
-//! [`EtcdOptions`]: where the servers are, and who we are to them.
+//! [`EtcdOptions`]: the servers and the credentials.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 use crate::tls::Tls;
 use crate::wire::Connect;
 
-/// How to reach an etcd cluster.
+/// How to connect to an etcd cluster.
 ///
 /// # Examples
 ///
@@ -37,8 +37,7 @@ pub struct EtcdOptions {
 }
 
 impl EtcdOptions {
-    /// The members of a cluster, each as `host` or `host:port`; the port is 2379 if nothing is
-    /// said.
+    /// Options for the members of a cluster, each `host` or `host:port`; the default port is 2379.
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
         Self {
@@ -51,27 +50,27 @@ impl EtcdOptions {
         }
     }
 
-    /// Says who we are. A password is sent over encrypted connections only, or to this machine: see
-    /// [`EtcdOptions::plaintext_auth`].
+    /// Sets user and password. The password is sent over encrypted connections only, or to this
+    /// machine: see [`EtcdOptions::plaintext_auth`].
     pub fn user(mut self, name: impl Into<String>, password: impl Into<SecretString>) -> Self {
         self.user = Some((name.into(), password.into()));
         self
     }
 
-    /// Whether the password may be sent to other machines over connections that are not encrypted, where
-    /// the network in between can read it. It may not if nothing is said.
+    /// Sets whether the password may be sent to other machines over connections that are not
+    /// encrypted, where the network can read it. By default it may not.
     pub fn plaintext_auth(mut self, allowed: bool) -> Self {
         self.plaintext_auth = allowed;
         self
     }
 
-    /// How long a call may take, at most. No call takes longer than the session's time to live.
+    /// Sets the upper limit for any call. No call takes longer than the session's time to live.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// How connections are encrypted; not at all if nothing is said.
+    /// Sets how connections are encrypted. By default they are not.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
@@ -83,7 +82,7 @@ impl EtcdOptions {
         Self { way: Some(way), ..self }
     }
 
-    /// The members as etcd's client wants them.
+    /// The members as etcd's client takes them.
     pub(crate) fn urls(&self) -> Result<Vec<String>> {
         if self.hosts.is_empty() {
             return Err(invalid("an etcd cluster has at least one member"));
@@ -97,7 +96,7 @@ impl EtcdOptions {
                 if host.is_empty() || host.contains(strange) {
                     return Err(invalid("a member of an etcd cluster is written host:port"));
                 }
-                // The colons of an address of the sixth version are within brackets.
+                // An IPv6 address has its colons within brackets.
                 let has_port =
                     host.rsplit_once(']').map_or(&**host, |(_, rest)| rest).contains(':');
                 let port = if has_port { "" } else { ":2379" };
@@ -122,7 +121,7 @@ impl EtcdOptions {
     }
 }
 
-/// Whether what is sent to a host stays on this machine.
+/// Whether data sent to a host stays on this machine.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

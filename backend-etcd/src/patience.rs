@@ -1,23 +1,24 @@
-//! [`Patience`]: how long a member has to answer before another is asked too, learnt from its answers.
+//! [`Patience`]: how long a member has to answer before another is called too, learnt from its
+//! answers.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a member has at least. It is also what a member has of which nothing is known.
+/// The minimum, and the time for a member without any answer so far.
 const LEAST: Duration = Duration::from_millis(500);
-/// How often in succession the time doubles for a member that is silent.
+/// The maximum number of doublings for a member that is silent.
 const DOUBLINGS: u32 = 3;
 
 /// The time for one member. It is estimated as TCP estimates its retransmission timeout (RFC 6298):
-/// the smoothed time of an answer and four times its deviation, doubled for each silence since the
-/// last answer. So a slow cluster is not asked again and again for the same, and a call begins with
-/// what the calls before it have learnt.
+/// the smoothed answer time plus four times its deviation, doubled for each silence since the last
+/// answer. So a slow cluster does not get the same request again and again, and each call starts
+/// from the times of earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct Patience(Mutex<Learnt>);
 
 #[derive(Debug, Default)]
 struct Learnt {
-    /// The smoothed time of an answer, and how much answers deviate from it.
+    /// The smoothed answer time, and its deviation.
     answer: Option<(Duration, Duration)>,
     silences: u32,
 }
@@ -29,7 +30,7 @@ impl Patience {
         (smooth + deviation * 4).max(LEAST) * 2_u32.pow(learnt.silences)
     }
 
-    /// The member answered after so long.
+    /// Records an answer that took this long.
     pub(crate) fn answered(&self, took: Duration) {
         let mut learnt = self.learnt();
         learnt.silences = 0;
@@ -41,7 +42,7 @@ impl Patience {
         });
     }
 
-    /// The member did not answer in this time.
+    /// Records that the member did not answer in its time.
     pub(crate) fn silent(&self) {
         let mut learnt = self.learnt();
         learnt.silences = (learnt.silences + 1).min(DOUBLINGS);

@@ -1,4 +1,4 @@
-//! [`Plan`]: a transaction in etcd's terms, with the answer to why it cannot be done.
+//! [`Plan`]: a transaction in etcd's terms, with the reads that explain a refusal.
 
 use std::cell::Cell;
 
@@ -11,45 +11,46 @@ use synod_core::store::{Expect, Facts, Found, Lifetime, Op, Rejected, Why, judge
 use crate::fetch::version;
 use crate::key::{self, Range};
 
-/// How many conditions, and how many operations, etcd takes in one transaction.
+/// The maximum number of conditions, and of operations, in one etcd transaction.
 const MOST: usize = 128;
 
 /// No limit, to etcd.
 const ALL: i64 = 0;
 
-/// How much is asked about why a transaction cannot be done.
+/// How much a transaction reads to explain its refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Asking {
-    /// What tells of nearly all refusals: the nodes that operations name and others may have made or
-    /// changed.
+    /// The reads that explain nearly all refusals: the nodes that operations name and other clients
+    /// may have created or changed.
     #[default]
     Little,
-    /// Everything that can be a reason.
+    /// Every possible reason.
     All,
 }
 
-/// What is sent for a transaction, and what its answers are about.
+/// The request for a transaction, and the meaning of its answers.
 ///
-/// etcd looks at all conditions before it does anything. So what an operation needs of those
-/// before it is settled here, and what remains are conditions on what stands there now.
+/// etcd evaluates all conditions before it applies anything. So conditions of an operation on the
+/// results of earlier ones are decided here; the remaining conditions are on the current state of
+/// the store.
 #[derive(Debug, Default)]
 pub(crate) struct Plan<'a> {
     asking: Asking,
     parts: Parts,
-    /// How many writes there are, with the reads that belong to them.
+    /// The number of writes, with the reads that belong to them.
     writes: usize,
-    /// Where in the answers to the writes an operation's node is told of.
+    /// For each operation, the index of the answer that contains its node, if there is one.
     told: Vec<Option<usize>>,
-    /// What each question is about.
+    /// The subject of each read that explains a refusal.
     asked: Vec<About<'a>>,
-    /// What the operations so far have made, written and deleted. There are few: each is looked for
-    /// from the start.
+    /// The creates, writes and deletes of the operations so far. There are few, so each lookup is a
+    /// linear search.
     changes: Vec<(&'a Path, Changed)>,
-    /// What must have no lease, if it is there.
+    /// Paths that must have no lease, if they exist.
     unleased: Vec<&'a str>,
 }
 
-/// What is sent.
+/// The parts of the request.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     conditions: Vec<Compare>,
@@ -57,7 +58,7 @@ pub(crate) struct Parts {
     questions: Vec<TxnOp>,
 }
 
-/// What is asked when the conditions do not hold.
+/// The subject of a read that explains a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum About<'a> {
     Node(&'a str),
@@ -93,8 +94,8 @@ impl<'a> Plan<'a> {
             Op::Check { path, expect } => self.expect(path, *expect),
             Op::Create { path, data, lifetime, sequential } => {
                 if *sequential {
-                    // Nobody else gives that name: nothing is below it, and nobody has it but who
-                    // repeats himself.
+                    // No other client uses that name: nothing is below it, and it exists only if
+                    // this very create was sent before.
                     self.require(Compare::version(key::of(path), CompareOp::Equal, 0));
                     self.ask_for_all(About::Node(path.as_str()), ALL);
                 } else {
@@ -143,7 +144,7 @@ impl<'a> Plan<'a> {
                 self.ask(About::Node(path.as_str()), ALL);
             }
             Expect::Version(version) => {
-                // A missing key has the revision zero, and no key a negative one.
+                // A missing key has the revision zero, and no key has a negative one.
                 let known = i64::try_from(version.get()).ok().filter(|version| *version > 0);
                 let revision = known.unwrap_or(-1);
                 self.require(Compare::mod_revision(key::of(path), CompareOp::Equal, revision));
@@ -159,7 +160,7 @@ impl<'a> Plan<'a> {
         self.is_childless(path);
     }
 
-    /// Nothing is below the path but what this transaction has deleted by then.
+    /// Requires that nothing is below the path, except what this transaction has deleted by then.
     fn is_childless(&mut self, path: &'a Path) {
         let below = self.changes.iter().filter(|(other, _)| other.is_below(path));
         let mut gone = Vec::new();
@@ -180,7 +181,7 @@ impl<'a> Plan<'a> {
         self.ask_for_all(About::Below(path.as_str()), count.saturating_add(1));
     }
 
-    /// Nothing above the path has a lease.
+    /// Requires that nothing above the path has a lease.
     fn is_below_no_lease(&mut self, path: &'a Path) {
         for above in path.above().filter(|above| *above != "/") {
             let changed = self.changes.iter().find(|(path, _)| path.as_str() == above);
@@ -189,7 +190,7 @@ impl<'a> Plan<'a> {
                 Some(Changed::Made { leased: false } | Changed::Gone) => {}
                 Some(Changed::Written) | None => {
                     if !self.unleased.contains(&above) {
-                        // Which is also true of what is not there.
+                        // This also holds for a missing key.
                         self.require(Compare::lease(key::of(above), CompareOp::Equal, 0));
                         self.ask_for_all(About::Node(above), ALL);
                         self.unleased.push(above);
@@ -199,7 +200,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Asks for at most so many keys.
+    /// Adds a read of at most `count` keys.
     fn ask(&mut self, about: About<'a>, count: i64) {
         if !self.asked.contains(&about) {
             self.asked.push(about);
@@ -207,35 +208,35 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Asks what hardly ever matters.
+    /// Adds a read that is seldom the explanation.
     fn ask_for_all(&mut self, about: About<'a>, count: i64) {
         if self.asking == Asking::All {
             self.ask(about, count);
         }
     }
 
-    /// How many operations are left for a look.
+    /// How many operations remain for a look.
     pub(crate) fn room(&self) -> usize {
         MOST - self.writes
     }
 
-    /// How many answers come before those to the look.
+    /// How many answers precede those to the look.
     pub(crate) fn writes(&self) -> usize {
         self.writes
     }
 
-    /// Where in the answers each operation's node is told of, if it is.
+    /// For each operation, the index of the answer that contains its node, if there is one.
     pub(crate) fn told(&self) -> &[Option<usize>] {
         &self.told
     }
 
-    /// What is to be sent; it is there once.
+    /// Takes the parts of the request, which can be taken once.
     pub(crate) fn take(&mut self) -> Parts {
         std::mem::take(&mut self.parts)
     }
 
-    /// Which operation is the first that could not be done, by the answers to the questions; `None` if
-    /// these do not tell, and all must be asked.
+    /// The first operation that could not be applied, according to the answers to the reads; `None`
+    /// if they do not show it, and all reads are needed.
     pub(crate) fn rejected(
         &self,
         ops: &[Op],
@@ -247,7 +248,7 @@ impl<'a> Plan<'a> {
             _ if self.asking == Asking::Little => return Ok(None),
             _ => {}
         }
-        // A sequential create is judged without its name: somebody has that already.
+        // A sequential create is judged without its name: the name is taken.
         let taken = |op: &&Op| op.is_sequential() && known.node(op.path()).is_some();
         let taken = ops.iter().enumerate().find(|(_, op)| taken(op));
         let taken = taken.map(|(index, op)| Rejected::new(index, op.path().clone(), Why::Exists));
@@ -279,7 +280,7 @@ fn never() -> Compare {
     Compare::version("/", CompareOp::Less, 0)
 }
 
-/// That there is no key in a range.
+/// The condition that no key is in a range.
 pub(crate) fn none_in(range: Range) -> Compare {
     Compare::version(range.key, CompareOp::Equal, 0).with_range(range.end)
 }
@@ -289,11 +290,11 @@ fn get(range: Range, limit: i64) -> TxnOp {
     TxnOp::get(range.key, Some(options))
 }
 
-/// What stood there, as etcd told when the conditions did not hold.
+/// The state of the store, as etcd returned it when the conditions did not hold.
 struct Known<'a> {
     plan: &'a Plan<'a>,
     answers: &'a [Vec<PbKeyValue>],
-    /// Whether something mattered that was not asked.
+    /// Whether the answer depends on something that was not read.
     missed: Cell<bool>,
 }
 
@@ -312,7 +313,7 @@ impl Facts for Known<'_> {
     }
 
     fn occupied(&self, path: &Path, gone: &dyn Fn(&Path) -> bool) -> bool {
-        // What others keep there is in the way as well.
+        // Keys of other programs below the path prevent the delete as well.
         let keys = self.answer(About::Below(path.as_str()));
         keys.iter().any(|kv| !key::path(&kv.key).is_some_and(|path| gone(&path)))
     }
@@ -350,7 +351,7 @@ mod tests {
     fn a_parent_that_goes_behind_its_child_needs_nothing_else_below() {
         let txn = Txn::new().delete(path("/a/b"), Expect::Any).delete(path("/a"), Expect::Any);
         let plan = plan(&txn);
-        // Two of the child, one of the parent, and the two parts around the child.
+        // Two for the child, one for the parent, and the two ranges around the child.
         assert_eq!(plan.parts.conditions.len(), 5);
         let answer = |text: &str, modified| PbKeyValue {
             key: key::of(path(text)),

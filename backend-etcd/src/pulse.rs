@@ -1,4 +1,4 @@
-//! How a session's lease is kept alive, and ended.
+//! Keeps the lease of a session alive, and ends it.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,14 +13,15 @@ use synod_core::store::{Life, Loss};
 use crate::endpoints::{Call, Endpoints};
 use crate::link::Link;
 
-/// However long a session may be silent, it is heard of this often.
+/// The longest time between heartbeats, however long the time to live is.
 const SLOWEST_BEAT: Duration = Duration::from_secs(10);
 
-/// Keeps the lease alive until the session is lost, and sees to it that it is lost in time.
+/// Keeps the lease alive until the session is lost, and makes sure that the session is lost in
+/// time.
 ///
-/// A member that is slow to answer is asked again and still listened to: on a busy machine each answer
-/// may take longer than a third of the time to live. It is asked on another connection only if that is
-/// longer than its answers take.
+/// A member that is slow gets another request, and its first answer still counts: on a busy machine
+/// each answer may take longer than a third of the time to live. Only when it is silent for longer
+/// than its answers take is a new connection used.
 pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoints>) {
     let interval = (life.ttl() / 3).min(SLOWEST_BEAT);
     let mut asked = FuturesUnordered::new();
@@ -29,7 +30,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
     while let Some(until) = life.until() {
         let begun = clock::now();
         if vigil.resumed() {
-            // The machine slept: only an answer tells whether the session lives.
+            // The machine slept: only an answer shows whether the session is alive.
             life.suspend();
         }
         if begun >= until {
@@ -39,7 +40,8 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
         let begun_awake = Instant::now();
         let call = Call::read("keeping a lease alive", interval * 3).urgent(interval / 2);
         asked.push(Box::pin(renew(&endpoints, lease, call)));
-        // Half of what is left, so that a session that hears nothing is suspended before it is lost.
+        // Half of the remaining time, so that a session without answers is suspended before it is
+        // lost.
         let left = until.saturating_duration_since(begun);
         let patience = interval.min((left / 2).max(interval / 10));
         let patience = vigil.sleep_until(until.min(begun + patience));
@@ -55,7 +57,7 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
                 asked.clear();
                 unanswered_since = None;
                 life.renew(sent);
-                // An answer that comes late leaves less time for the next.
+                // A late answer leaves less time for the next.
                 sent + interval
             }
             Either::Right((Some(Err(error)), _)) if error.kind() == ErrorKind::SessionLost => {
@@ -74,17 +76,17 @@ pub(crate) async fn beat(life: Arc<Life<i64>>, lease: i64, endpoints: Arc<Endpoi
                 clock::now() + (interval / 10).min(Duration::from_millis(100))
             }
         };
-        // The next round begins when the session's certain life is over, if not before.
+        // The next round begins at the latest when the certain life of the session is over.
         vigil.sleep_until(life.until().map_or(next, |until| next.min(until))).await;
     }
     life.lose(Loss::Expired);
-    // What hung on it need not wait until the server finds out.
+    // Removes the session's nodes now, instead of waiting until the server expires the lease.
     let _tried = revoke(&endpoints, lease, life.ttl()).await.is_ok();
 }
 
-/// Has the server count the lease's time anew. Returns when the request that was answered was sent.
+/// Renews the lease. Returns when the answered request was sent.
 pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, call: Call) -> Result<Instant> {
-    // A stream of its own each time: an answer on an older one may be that to an older question.
+    // A new stream each time: an answer on an older stream may be for an older request.
     let renewal = |link: Arc<Link>| async move {
         let sent = clock::now();
         let mut leases = link.lease.clone();
@@ -93,9 +95,9 @@ pub(crate) async fn renew(endpoints: &Endpoints, lease: i64, call: Call) -> Resu
     endpoints.call(call, renewal).await
 }
 
-/// Ends a lease, and with it everything that hangs on it.
+/// Ends a lease, and deletes every key that is attached to it.
 pub(crate) async fn revoke(endpoints: &Endpoints, lease: i64, limit: Duration) -> Result<()> {
-    // To end it twice is to end it.
+    // Ending a lease that has ended is a success.
     let call = Call::read("close", limit);
     let end = |link: Arc<Link>| async move { link.lease.clone().revoke(lease).await };
     match endpoints.call(call, end).await {

@@ -1,4 +1,5 @@
-//! [`Reader`]: answers queries, whole and at one revision, and never goes back.
+//! [`Reader`]: answers queries completely, at one revision, and never at an older revision than
+//! before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,20 +14,20 @@ use crate::error::is_compacted;
 use crate::fetch::{self, Get, PAGE};
 use crate::link::Link;
 
-/// How many times as few keys are asked for as were too many.
+/// The divisor for the number of keys in a request whose answer was too large.
 const STEP: i64 = 16;
 
 /// Reads for one session.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) endpoints: Arc<Endpoints>,
-    /// The highest revision that this session knows of.
+    /// The highest revision that this session has seen.
     seen: AtomicI64,
-    /// How long one call may take.
+    /// The upper limit for one call.
     pub(crate) limit: Duration,
 }
 
-/// One answer of etcd to several ranges.
+/// One answer of etcd for several ranges.
 pub(crate) struct Answer {
     pub(crate) revision: i64,
     pub(crate) ranges: Vec<PbRangeResponse>,
@@ -37,7 +38,7 @@ impl Reader {
         Self { endpoints, seen: AtomicI64::new(0), limit }
     }
 
-    /// The session knows of this revision.
+    /// Records that the session has seen this revision.
     pub(crate) fn saw(&self, revision: i64) {
         self.seen.fetch_max(revision, Ordering::AcqRel);
     }
@@ -46,9 +47,9 @@ impl Reader {
         self.read_in(Call::read("read", self.limit), query).await
     }
 
-    /// Reads as a part of a longer call, which must come to its end in time.
+    /// Reads as a part of a longer call, whose deadline applies.
     pub(crate) async fn read_in(&self, call: Call, query: &Query) -> Result<View> {
-        /// A listing that takes longer than etcd remembers is begun again, so many times.
+        /// How often a listing that takes longer than etcd keeps old revisions is started again.
         const PATIENCE: usize = 3;
 
         let (gets, mut less, mut again) = (fetch::gets(query), 1, PATIENCE);
@@ -71,13 +72,13 @@ impl Reader {
         let local = query.freshness == Freshness::Local;
         let mut answer = self.ask(call, gets, less, local).await?;
         if local && answer.revision < self.seen.load(Ordering::Acquire) {
-            // This member is behind. Who must agree with the others is not.
+            // This member lags. A linearizable read does not.
             answer = self.ask(call, gets, less, false).await?;
         }
         self.complete(call, query, gets, answer).await
     }
 
-    /// Asks for all ranges at once.
+    /// Reads all ranges at once.
     async fn ask(&self, call: Call, gets: &[Get], less: i64, local: bool) -> Result<Answer> {
         if let [get] = gets {
             let asking = |link: Arc<Link>| {
@@ -96,7 +97,7 @@ impl Reader {
         Ok(Answer { revision, ranges: ranges(answer) })
     }
 
-    /// The view that an answer is, or begins.
+    /// The view for an answer, after reading the remaining pages.
     pub(crate) async fn complete(
         &self,
         call: Call,
@@ -112,7 +113,7 @@ impl Reader {
         Ok(fetch::view(query, answer.revision, all))
     }
 
-    /// All of a range whose first page is here.
+    /// The whole range, given its first page.
     async fn rest(
         &self,
         call: Call,
@@ -132,7 +133,7 @@ impl Reader {
             };
             let next = match self.endpoints.call(call, asking).await {
                 Ok(next) => next.0,
-                // These are larger than those before them.
+                // These nodes are larger than those before.
                 Err(error) if error.kind() == ErrorKind::TooLarge && page > 1 => {
                     page = (page / STEP).max(1);
                     continue;
@@ -147,12 +148,12 @@ impl Reader {
     }
 }
 
-/// The revision that an answer was given at.
+/// The revision of an answer.
 pub(crate) fn revision(header: Option<&etcd_client::proto::PbResponseHeader>) -> i64 {
     header.map_or(0, |header| header.revision)
 }
 
-/// The answers to all ranges of a transaction, in order; of other operations, empty ones.
+/// The answers for all ranges of a transaction, in order; empty ones for other operations.
 pub(crate) fn ranges(answer: PbTxnResponse) -> Vec<PbRangeResponse> {
     let each = answer.responses.into_iter().map(|op| match op.response {
         Some(PbTxnOpResponse::ResponseRange(range)) => range,
@@ -161,7 +162,7 @@ pub(crate) fn ranges(answer: PbTxnResponse) -> Vec<PbRangeResponse> {
     each.collect()
 }
 
-/// An error that names the call as it looks to whoever made it.
+/// Marks an error as one of a call that may have had an effect.
 pub(crate) fn unsure(error: Error) -> Error {
     error.with_unknown_effect()
 }

@@ -1,8 +1,9 @@
-//! [`Roster`]: what is watched, for whom, and by which names on the stream.
+//! [`Roster`]: the watches of a session, their listeners, and their ids on the stream.
 //!
-//! A watch that has told that a node is gone rests for a while: whoever waits in a line again and again mostly waits for the
-//! same one, who comes under the same name. He finds the key watched, and no request is sent to watch it or to end that.
-//! If it has something to tell that nobody here waited for, it ends, and so does not have a server tell many of each release.
+//! A watch that has reported a deletion rests for a while. A client that waits in a line again and
+//! again mostly waits for the same predecessor, whose ticket reuses its name. It then finds the key
+//! watched already, and no request is sent to start or end a watch. A resting watch that reports an
+//! event without a listener ends, so that a server does not send each release to many clients.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,27 +14,27 @@ use tokio::time::Instant;
 use crate::error::{is_stale, of_watch};
 use crate::watched::{Listener, Subject, Watched};
 
-/// How many watches rest at most.
+/// The maximum number of resting watches.
 const RESTING: usize = 4;
 
-/// What an answer about all watches of a stream has in place of a name.
+/// The id in an answer about all watches of a stream.
 const ALL: i64 = -1;
 
-/// Everything that is watched, and what is still to be sent about it.
+/// All watches, and the requests about them that are still to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     all: BTreeMap<i64, Watched>,
-    /// What is watched already: whoever wants to know more of it shares the watch.
+    /// The watches by subject: a further listener shares the watch.
     by_subject: BTreeMap<Subject, i64>,
-    /// What each listener listens to.
+    /// The watch of each listener.
     by_listener: BTreeMap<i64, i64>,
-    /// What the names on the stream stand for. A new request has a new name.
+    /// The watch of each id on the stream. A new request has a new id.
     by_name: BTreeMap<i64, i64>,
     last_name: i64,
     unsent: VecDeque<Unsent>,
-    /// The names that were sent and not answered, in order, and when each was sent.
+    /// The ids that were sent and not answered, in order, and when each was sent.
     unanswered: VecDeque<(i64, Instant)>,
-    /// What nobody listens to, and until when it rests; the first to end comes first.
+    /// The watches without a listener, and until when each rests, in order of that time.
     resting: VecDeque<(i64, Instant)>,
 }
 
@@ -43,40 +44,40 @@ enum Unsent {
     Cancel(i64),
 }
 
-/// What is to be sent.
+/// A request that is to be sent.
 #[derive(Debug)]
 pub(crate) enum Request {
     Create(Vec<u8>, WatchOptions),
     Cancel(i64),
 }
 
-/// What a message comes to, beyond what was told to readers.
+/// The consequence of a message, in addition to the events that were delivered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     Fine,
-    /// A watch goes on from behind this revision; what was before is lost.
+    /// A watch continues after this revision; earlier events are lost.
     Behind(i64, i64),
-    /// The stream's token is not accepted any more.
+    /// The token of the stream is no longer accepted.
     Stale,
-    /// The other end gives watches names of its own: it is no member.
+    /// The peer assigns ids of its own to watches: it is a proxy.
     Proxied,
-    /// If the member can be trusted with that: every watch that it accepted was told all up to this
-    /// revision.
+    /// If this can be trusted for the member's version: every accepted watch has reported all
+    /// events up to this revision.
     Progress(i64),
 }
 
 impl Roster {
-    /// Whether nobody wants to know anything.
+    /// Whether no watch has a listener.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.len() == self.resting.len()
     }
 
-    /// Until when the first of those rests that nobody listens to.
+    /// Until when the first of the resting watches rests.
     pub(crate) fn rests_until(&self) -> Option<Instant> {
         self.resting.front().map(|(_, until)| *until)
     }
 
-    /// Ends what rested for long enough.
+    /// Ends the watches that have rested for long enough.
     pub(crate) fn wake(&mut self, now: Instant) {
         while self.rests_until().is_some_and(|until| until <= now) {
             self.end_first();
@@ -89,7 +90,7 @@ impl Roster {
         }
     }
 
-    /// Somebody wants to know of it.
+    /// Adds a listener for a subject.
     pub(crate) fn add(&mut self, subject: Subject, listener: Listener) {
         if let Some(id) = self.by_subject.get(&subject).copied()
             && let Some(watched) = self.all.get_mut(&id)
@@ -99,7 +100,7 @@ impl Roster {
             self.resting.retain(|(resting, _)| *resting != id);
             return;
         }
-        // A watch is called as whoever listened first.
+        // A watch has the number of its first listener.
         let id = listener.id;
         self.by_listener.insert(id, id);
         self.by_subject.insert(subject.clone(), id);
@@ -107,7 +108,7 @@ impl Roster {
         self.ask_for(id);
     }
 
-    /// Somebody does not want to know any more. If nobody else does, what he listened to may rest until then.
+    /// Removes a listener. If it was the last one, its watch may rest until `until`.
     pub(crate) fn remove(&mut self, listener: i64, until: Instant) {
         let Some(id) = self.by_listener.remove(&listener) else { return };
         let Some(watched) = self.all.get_mut(&id) else { return };
@@ -135,13 +136,14 @@ impl Roster {
         }
     }
 
-    /// What somebody listens to may be told late. The server looks which revision is now, and takes the watch
-    /// then: if it writes in between, the watch begins in the past, and is served by a loop that runs ten
-    /// times a second. So there is another, until the server has written nothing from one to the next: then the
-    /// one before is in time.
+    /// Requests a second watch, because events of the first may be late. The server reads its
+    /// current revision, and registers the watch after that: if it writes in between, the watch
+    /// begins in the past, and is served by a loop that runs ten times a second. So further watches
+    /// are requested until the server has written nothing between one and the next: then the
+    /// earlier of the two is up to date.
     ///
-    /// Of one key only: whichever watch tells of it first, changes before that have joined. And not for who found
-    /// it watched.
+    /// Only for a single key: whichever watch reports an event first, all earlier changes are
+    /// included in it. And not for a listener that joined an existing watch.
     pub(crate) fn double(&mut self, listener: i64) {
         if self.by_listener.get(&listener) == Some(&listener) {
             self.ask_for_another(listener);
@@ -165,7 +167,7 @@ impl Roster {
         Some(watched)
     }
 
-    /// The stream is gone: everything is to be asked for again.
+    /// The stream is gone: all watches must be requested again.
     pub(crate) fn hang_up(&mut self) {
         self.by_name.clear();
         self.unsent.clear();
@@ -190,7 +192,7 @@ impl Roster {
         self.unsent.push_back(Unsent::Create(watched.name));
     }
 
-    /// What is to be sent next. It stays so until [`Roster::sent`].
+    /// The next request to send. It stays the next until [`Roster::sent`].
     pub(crate) fn request(&self) -> Option<Request> {
         Some(match *self.unsent.front()? {
             Unsent::Cancel(name) => Request::Cancel(name),
@@ -207,12 +209,12 @@ impl Roster {
         }
     }
 
-    /// Since when the oldest request for a watch was not answered.
+    /// Since when the oldest request for a watch has been unanswered.
     pub(crate) fn unanswered_since(&self) -> Option<Instant> {
         self.unanswered.front().map(|(_, sent)| *sent)
     }
 
-    /// Nobody may watch anything.
+    /// Ends all watches with this error.
     pub(crate) fn refuse(&mut self, error: &Error) {
         for watched in std::mem::take(&mut self.all).values_mut() {
             watched.refuse(error);
@@ -222,7 +224,7 @@ impl Roster {
         self.hang_up();
     }
 
-    /// What is to be told next cannot be.
+    /// Marks all watches: the next events cannot be delivered.
     pub(crate) fn miss(&mut self) {
         for watched in self.all.values_mut() {
             watched.miss();
@@ -235,11 +237,11 @@ impl Roster {
         }
     }
 
-    /// Every watch that the server has accepted was told all up to this revision.
+    /// Every watch that the server has accepted has reported all events up to this revision.
     pub(crate) fn progress(&mut self, revision: i64) {
         for watched in self.all.values_mut() {
             let create = Unsent::Create(watched.name);
-            // The server may have answered before it took this one.
+            // The server may have answered before it received this request.
             let sent = self.unanswered.iter().any(|(name, _)| *name == watched.name);
             let pending = sent || self.unsent.contains(&create);
             if !pending {
@@ -248,25 +250,27 @@ impl Roster {
         }
     }
 
-    /// Takes a name from those that are not answered: this one, or the oldest if the answer names none.
+    /// Removes an id from those that are not answered: this one, or the oldest if the answer has
+    /// none.
     fn answered(&mut self, name: i64) -> Option<i64> {
         let named = self.unanswered.iter().position(|(asked, _)| *asked == name);
         let place = if name > 0 { named? } else { 0 };
         self.unanswered.remove(place).map(|(asked, _)| asked)
     }
 
-    /// Takes what etcd said.
+    /// Handles a message of etcd.
     pub(crate) fn hear(&mut self, response: WatchResponse) -> Heard {
         let response = response.0;
         let mut name = response.watch_id;
         let revision = response.header.map_or(0, |header| header.revision);
         if response.created {
             let asked = self.answered(name);
-            // The proxy numbers the watches of each stream from zero, which is the name of none here.
+            // The proxy numbers the watches of each stream from zero, an id that this client never
+            // uses.
             if !response.canceled && name <= 0 {
                 return Heard::Proxied;
             }
-            // A refused request may come back without its name.
+            // The answer to a refused request may lack the id.
             if name <= 0 {
                 name = asked.unwrap_or(name);
             }
@@ -277,7 +281,7 @@ impl Roster {
         let Some(watched) = self.all.get_mut(&id) else { return Heard::Fine };
         let beside = watched.others.contains(&name);
         if beside && response.canceled {
-            // The other is still there, and told if it must not be.
+            // The first watch still exists, and gets its own refusal if there is one.
             self.by_name.remove(&name);
         } else if beside && response.created {
             if watched.doubled(revision) {

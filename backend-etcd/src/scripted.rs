@@ -1,6 +1,6 @@
-//! A way to members that are not at the end of a socket, for the tests of this crate.
+//! Connections to members without sockets, for the tests of this crate.
 //!
-//! It is there with the feature `scripted` only, and no part of what this crate promises.
+//! Exists with the feature `scripted` only, and is not part of the public interface.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::backend::EtcdBackend;
 use crate::options::EtcdOptions;
 use crate::wire::{Connect, Io};
 
-/// A backend whose connections `dial` opens, given `host:port`, and whose ids come from `chance`.
+/// A backend that opens connections by `dial`, given `host:port`, and takes its ids from `chance`.
 ///
 /// # Errors
 ///

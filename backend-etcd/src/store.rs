@@ -23,9 +23,10 @@ use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
 use crate::writer::Writer;
 
-/// How many operations one transaction takes. A create in a directory of its own needs three of the 128
-/// conditions that etcd takes (the node is missing, nothing is below it, the directory is not ephemeral);
-/// a delete needs two, and one more if its parent is deleted, too; the rest is for what is above all of them.
+/// The maximum number of operations in a transaction. A create in a directory of its own needs
+/// three of the 128 conditions that etcd accepts (the node is missing, nothing is below it, the
+/// directory is not ephemeral); a delete needs two, and one more if its parent is deleted too; the
+/// rest is for the ancestors of all of them.
 const OPERATIONS: usize = 40;
 
 /// One session on an etcd cluster.
@@ -36,14 +37,14 @@ pub(crate) struct EtcdStore {
     reader: Arc<Reader>,
     writer: Writer,
     watches: Watches,
-    /// Whether the server said that the lease is gone. Locked for the length of a close: a second one waits for the
-    /// first.
+    /// Whether the server confirmed that the lease is gone. Locked for the length of a close: a
+    /// second close waits for the first.
     closing: Mutex<bool>,
     _heart: Task,
 }
 
 impl EtcdStore {
-    /// The session that hangs on `lease`, and how long that lives.
+    /// The session of `lease`, and the task that keeps it alive.
     pub(crate) fn start(
         endpoints: Arc<Endpoints>,
         chance: Chance,
@@ -62,7 +63,7 @@ impl EtcdStore {
         Self { info, lease, life, reader, writer, watches, closing, _heart: heart }
     }
 
-    /// Does something for as long as the session lives.
+    /// Runs a future as long as the session is alive.
     async fn alive<T>(
         &self,
         doing: &'static str,
@@ -90,7 +91,7 @@ impl EtcdStore {
         let opening = async { opening.await.map_err(|error| error.at(&query.path)) };
         let (opened, mut view) = try_join(opening, self.reader.read(&query)).await?;
         let created = opened.revision.max(0);
-        // What else is written at about this time makes both differ.
+        // A concurrent write makes the two revisions differ.
         let busy = view.revision != fetch::revision(created);
         while view.revision < fetch::revision(created) {
             // The read was answered before the watch began.
@@ -144,7 +145,7 @@ impl Store for EtcdStore {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         txn.validate(&self.info.limits)?;
-        // It was validated: there is a first operation.
+        // It was validated, so there is a first operation.
         let first = txn.ops[0].path().clone();
         let committed = self.alive("commit", true, self.writer.commit(txn)).await;
         committed.map_err(|error| error.or_at(&first))
@@ -155,8 +156,9 @@ impl Store for EtcdStore {
         if *ended {
             return Ok(());
         }
-        // First, as no client may take it for alive while the server ends it. A session that is lost already may
-        // live on at the server: what was lost is the certainty.
+        // First, because no client may take the session for alive while the server ends it. A
+        // session that is lost already may still be alive at the server: only the certainty was
+        // lost.
         self.life.lose(Loss::Closed);
         let revoked = revoke(&self.reader.endpoints, self.lease, self.reader.limit).await;
         *ended = revoked.is_ok();
@@ -165,7 +167,7 @@ impl Store for EtcdStore {
 }
 
 impl Drop for EtcdStore {
-    /// The server is left to find out by itself; whoever watched is told now.
+    /// The server is left to expire the lease; watches are notified now.
     fn drop(&mut self) {
         self.life.lose(Loss::Closed);
     }

@@ -1,22 +1,22 @@
-//! [`Tickets`]: what a session made under names of their own.
+//! [`Tickets`]: the nodes that a session created under unique names.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use synod_core::path::Path;
 
-/// How many are remembered. The others are deleted like any node.
+/// How many are remembered. Others are deleted like any node.
 const MOST: usize = 8_192;
 
-/// The ephemeral nodes that a session made by sequential creates, and did not delete yet.
+/// The ephemeral nodes that a session created by sequential creates, and has not deleted yet.
 ///
-/// Nobody else ever gives such a name, and nothing is ever below an ephemeral node. So what stands there
-/// is that node or nothing, and it can be deleted without a condition.
+/// No other client ever uses such a name, and nothing is ever below an ephemeral node. So the path
+/// has that node or nothing, and it can be deleted without a condition.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets(Mutex<BTreeSet<Path>>);
 
 impl Tickets {
-    /// This one was made.
+    /// Adds a node that was created.
     pub(crate) fn add(&self, path: &Path) {
         let mut all = self.all();
         if all.len() < MOST {
@@ -24,7 +24,7 @@ impl Tickets {
         }
     }
 
-    /// Whether this was one of them: it is about to be deleted.
+    /// Removes a node that is about to be deleted, and returns whether it was one of them.
     pub(crate) fn take(&self, path: &Path) -> bool {
         self.all().remove(path)
     }

@@ -6,7 +6,8 @@ use etcd_client::Error as EtcdError;
 use secrecy::SecretString;
 use tonic::transport::Endpoint;
 
-/// Whom to trust, and who we are, as certificates in PEM. Names of servers are always checked.
+/// The trusted authorities and the client's identity, as certificates in PEM. Names of servers are
+/// always checked.
 ///
 /// Needs the feature `tls`: without it, opening a session fails as
 /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported).
@@ -19,17 +20,17 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the servers that the authorities of this system vouch for.
+    /// Trusts the servers whose certificates the authorities of this system signed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Trusts the servers that these authorities vouch for.
+    /// Trusts the servers whose certificates these authorities signed.
     pub fn trusting(authorities: impl Into<Vec<u8>>) -> Self {
         Self { authorities: Some(authorities.into()), ..Self::default() }
     }
 
-    /// Who we are to the servers: a certificate and its key.
+    /// Sets the client's own identity: a certificate and its key.
     pub fn identity(
         mut self,
         certificate: impl Into<Vec<u8>>,
@@ -39,7 +40,7 @@ impl Tls {
         self
     }
 
-    /// Expects servers to show a certificate for this name, whatever their address is.
+    /// Expects the servers' certificates to be for this name, whatever their addresses are.
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self

@@ -1,4 +1,4 @@
-//! [`Version`]: what a member says of itself.
+//! [`Version`]: the version that a member reports.
 
 /// The version of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,8 +12,8 @@ impl Version {
         Some(Self(number()?, number()?, number()?))
     }
 
-    /// Whether its answer to a request for progress comes behind all events up to the revision that it
-    /// names. Older members answer while events of a watch are still to be sent
+    /// Whether its answer to a request for progress arrives after all events up to the revision in
+    /// it. Older members answer while events of a watch are still to be sent
     /// (<https://github.com/etcd-io/etcd/issues/15220>).
     pub(crate) fn tells_progress(self) -> bool {
         match (self.0, self.1) {

@@ -1,4 +1,5 @@
-//! [`Watched`]: one range that is watched for whoever listens, and how far it has been told.
+//! [`Watched`]: one watched range, its listeners, and up to which revision its events were
+//! delivered.
 
 use etcd_client::proto::PbEvent;
 use etcd_client::{WatchFilterType, WatchOptions};
@@ -9,22 +10,22 @@ use tokio::sync::oneshot;
 use crate::fetch;
 use crate::key::{self, Range};
 
-/// How many watches stand beside another at most.
+/// The maximum number of additional watches on one range.
 const OTHERS: usize = 3;
 
-/// What is asked of the server: to tell of a range.
+/// The subject of a watch at the server: a range.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Subject {
     pub(crate) range: Range,
-    /// Whether it is to tell of deletes only.
+    /// Whether only deletes are of interest.
     until_gone: bool,
 }
 
-/// What of a query's subject is one range.
+/// A part of a query that is one range.
 #[derive(Clone, Debug)]
 pub(crate) struct Covered {
     pub(crate) subject: Subject,
-    /// Whether what a node holds matters, or only that it is there.
+    /// Whether writes of data matter, or only existence.
     updates: bool,
 }
 
@@ -42,13 +43,13 @@ pub(crate) fn covers(query: &Query) -> Vec<Covered> {
     }
 }
 
-/// Somebody who is told of what is covered.
+/// A listener for one range.
 #[derive(Debug)]
 pub(crate) struct Listener {
     pub(crate) id: i64,
     updates: bool,
     feed: Feed,
-    /// Waits to hear that it is watched.
+    /// Waits for the answer to the request for the watch.
     ready: Option<oneshot::Sender<Result<i64>>>,
 }
 
@@ -62,7 +63,7 @@ impl Listener {
         Self { id, updates: covered.updates, feed, ready: Some(ready) }
     }
 
-    /// It is watched: everything from behind this revision on is told.
+    /// The watch exists: every event after this revision is delivered.
     fn begin(&mut self, revision: i64) {
         if let Some(ready) = self.ready.take() {
             let _heard = ready.send(Ok(revision)).is_ok();
@@ -84,24 +85,24 @@ impl Listener {
     }
 }
 
-/// A range that is watched once, for everybody who wants to know.
+/// A range that is watched once for all of its listeners.
 #[derive(Debug)]
 pub(crate) struct Watched {
     subject: Subject,
     listeners: Vec<Listener>,
-    /// Every change before this revision was told; zero before the first.
+    /// Every change before this revision was delivered; zero before the first.
     next: i64,
-    /// Whether changes were lost, which is still to be told.
+    /// Whether changes were lost and the listeners must still be notified of that.
     missed: bool,
-    /// Changes of one revision of which more may come.
+    /// Changes of one revision that may not be complete yet.
     held: Vec<PbEvent>,
-    /// What this is called on the stream.
+    /// The id of the watch on the stream.
     pub(crate) name: i64,
-    /// The same for the watches that stand beside it: see [`Roster::double`](crate::roster::Roster::double).
+    /// The ids of the additional watches: see [`Roster::double`](crate::roster::Roster::double).
     pub(crate) others: Vec<i64>,
-    /// The revision at which the server was when it took the latest of them.
+    /// The server's revision when it registered the latest of them.
     taken: i64,
-    /// Whether a delete was the last that was told, and nobody has asked since.
+    /// Whether the last event was a delete, and no listener has joined since.
     gone: bool,
 }
 
@@ -117,7 +118,8 @@ impl Watched {
         &self.subject
     }
 
-    /// One more wants to know. Where all is told already, it is as if it had been asked for then.
+    /// Adds a listener. If the watch exists already, it is as if it had been requested for this
+    /// listener.
     pub(crate) fn join(&mut self, mut listener: Listener) {
         if self.next > 0 {
             listener.begin(self.next - 1);
@@ -126,30 +128,31 @@ impl Watched {
         self.gone = false;
     }
 
-    /// One does not want to know any more. Says whether nobody does.
+    /// Removes a listener. Returns whether it was the last one.
     pub(crate) fn leave(&mut self, listener: i64) -> bool {
         self.listeners.retain(|other| other.id != listener);
         self.listeners.is_empty()
     }
 
-    /// Whether it may stay when nobody listens: it is watched, by one watch, and nothing is half told; and what was waited
-    /// for has come, so that there is nothing to tell until it comes again.
+    /// Whether it may rest without a listener: it has exactly one watch, no revision is partly
+    /// delivered, and the deletion was reported, so that the next event comes only after the node
+    /// exists again.
     pub(crate) fn may_rest(&self) -> bool {
         let whole = self.next > 0 && !self.missed && self.held.is_empty();
         self.subject.until_gone && self.gone && self.others.is_empty() && whole
     }
 
-    /// Whether something was told to nobody.
+    /// Whether an event arrived without a listener.
     pub(crate) fn is_overheard(&self) -> bool {
         self.listeners.is_empty()
     }
 
-    /// Whether one more watch may stand beside it.
+    /// Whether one more watch may be added.
     pub(crate) fn may_double(&self) -> bool {
         self.is_one() && self.others.len() < OTHERS
     }
 
-    /// The server took another watch that stands beside it. Says whether it wrote meanwhile.
+    /// The server registered an additional watch. Returns whether it wrote since the one before.
     pub(crate) fn doubled(&mut self, revision: i64) -> bool {
         revision > std::mem::replace(&mut self.taken, revision)
     }
@@ -159,14 +162,16 @@ impl Watched {
         self.subject.range.end.is_empty()
     }
 
-    /// How to ask for it: from now on at first, later from where it broke off. Others begin now.
+    /// The request for the watch: from now on at first, later from where it broke off. Additional
+    /// watches begin now.
     ///
-    /// Or rather from the last revision that was told: some servers lose a delete that is the first
-    /// thing to be told where all before it is forgotten. If that revision is forgotten, too, they
-    /// say so.
+    /// More precisely, it starts at the last delivered revision: some servers lose a delete that is
+    /// the first event of a watch when all earlier revisions are compacted. If that revision is
+    /// compacted too, they report it.
     pub(crate) fn request(&self, name: i64) -> (Vec<u8>, WatchOptions) {
         let from = if self.others.contains(&name) { 0 } else { self.next.saturating_sub(1).max(0) };
-        // In pieces: what was missed meanwhile comes at once, and may be larger than any message.
+        // In fragments: events that were missed arrive at once, and may exceed the maximum message
+        // size.
         let mut options =
             WatchOptions::new().with_watch_id(name).with_start_revision(from).with_fragment();
         let range = &self.subject.range;
@@ -179,7 +184,8 @@ impl Watched {
         (range.key.clone(), options)
     }
 
-    /// etcd tells everything from behind `revision` on. Says whether changes before that are lost.
+    /// The server registered the watch: it reports all events after `revision`. Returns whether
+    /// earlier changes are lost.
     pub(crate) fn begun(&mut self, revision: i64) -> bool {
         self.held.clear();
         self.taken = revision;
@@ -192,14 +198,14 @@ impl Watched {
         std::mem::take(&mut self.missed)
     }
 
-    /// Everything up to `revision` was told.
+    /// Every event up to `revision` was delivered.
     pub(crate) fn progress(&mut self, revision: i64) {
         if self.next > 0 && self.held.is_empty() {
             self.next = self.next.max(revision.saturating_add(1));
         }
     }
 
-    /// etcd forgot what is still to be told.
+    /// etcd compacted events that were not delivered yet.
     pub(crate) fn miss(&mut self) {
         (self.next, self.missed) = (0, true);
     }
@@ -210,14 +216,14 @@ impl Watched {
         }
     }
 
-    /// It cannot be watched.
+    /// Ends the watch with this error.
     pub(crate) fn refuse(&mut self, error: &Error) {
         for listener in &mut self.listeners {
             listener.refuse(error.clone());
         }
     }
 
-    /// Tells what was not told yet. If `more` is to come, the last revision may not be whole.
+    /// Delivers the events that are new. If `more` follow, the last revision may be incomplete.
     pub(crate) fn tell(&mut self, events: Vec<PbEvent>, more: bool) {
         let mut events = match std::mem::take(&mut self.held) {
             held if held.is_empty() => events,
@@ -233,7 +239,7 @@ impl Watched {
             .into_iter()
             .filter_map(|event| {
                 let revision = revision(&event);
-                // Some servers repeat themselves, or go back.
+                // Some servers repeat events, or go back.
                 if revision < from {
                     return None;
                 }
@@ -253,7 +259,7 @@ impl Watched {
     }
 }
 
-/// When it happened.
+/// The revision of an event.
 fn revision(event: &PbEvent) -> i64 {
     event.kv.as_ref().map_or(0, |kv| kv.mod_revision)
 }

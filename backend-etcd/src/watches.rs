@@ -1,5 +1,4 @@
-//! [`Watches`]: everything that a session watches, over one stream that is opened again when it
-//! breaks.
+//! [`Watches`]: the watches of a session, on one stream that is opened again when it breaks.
 
 use std::fmt;
 use std::future::pending;
@@ -24,14 +23,15 @@ use crate::roster::{Heard, Request, Roster};
 use crate::version::Version;
 use crate::watched::{Listener, Subject, covers};
 
-/// How many events a watch keeps for a reader who is slow.
+/// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
-/// How long a watch may rest that nobody listens to: the name of a ticket comes again within a second or not at all.
+/// How long a watch without a listener may rest: the name of a ticket is reused within a second or
+/// not at all.
 const REST: Duration = Duration::from_secs(1);
-/// The pauses between attempts to open the stream, at first and at most.
+/// The pauses between attempts to open the stream: the first and the longest.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What a session watches.
+/// The watches of a session.
 pub(crate) struct Watches {
     orders: mpsc::UnboundedSender<Order>,
     life: Arc<Life<i64>>,
@@ -39,14 +39,14 @@ pub(crate) struct Watches {
     _task: Task,
 }
 
-/// What is watched from now on.
+/// A watch that exists.
 pub(crate) struct Opened {
-    /// Everything from behind this revision on is told.
+    /// Every event after this revision is delivered.
     pub(crate) revision: i64,
     ids: Vec<i64>,
 }
 
-/// What is asked of the task that holds the stream.
+/// A request to the task that owns the stream.
 enum Order {
     Open(Subject, Listener),
     Double(i64),
@@ -66,14 +66,15 @@ impl Watches {
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
         let task = Watcher { reader, orders: taken, roster: Roster::default(), beat, chance };
         let (task, lost) = (task.run(), life.clone());
-        // With the session goes everything that the server keeps for it.
+        // The stream, and with it all watches at the server, ends with the session.
         let task = spawn(async move {
             let _first = select(pin!(lost.lost()), pin!(task)).await;
         });
         Self { orders, life, next: AtomicI64::new(1), _task: task }
     }
 
-    /// Begins to watch what a query is about. The future tells from when on everything is told.
+    /// Starts to watch the ranges of a query. The future returns the revision from which events are
+    /// delivered.
     pub(crate) fn open(
         &self,
         query: &Query,
@@ -97,7 +98,7 @@ impl Watches {
         let limit = self.life.ttl();
         let opening = async move {
             let each = created.into_iter().map(|answer| async move {
-                // Whoever holds the other end may only be gone with the session.
+                // The task ends, and drops the sender, only with the session.
                 answer.await.unwrap_or_else(|_gone| Err(unanswered("observe")))
             });
             let all = timeout(limit, try_join_all(each)).await;
@@ -107,7 +108,7 @@ impl Watches {
         (opening, watch.with_guard(guard))
     }
 
-    /// The server wrote at about the time at which it was asked to watch this.
+    /// Call this if the server wrote at about the time at which this watch was requested.
     pub(crate) fn double(&self, opened: &Opened) {
         for id in &opened.ids {
             let _sent = self.orders.send(Order::Double(*id)).is_ok();
@@ -124,12 +125,12 @@ impl Drop for Unwatch {
     }
 }
 
-/// The task that holds the stream.
+/// The task that owns the stream.
 struct Watcher {
     reader: Arc<Reader>,
     orders: mpsc::UnboundedReceiver<Order>,
     roster: Roster,
-    /// How often the stream must be heard of.
+    /// How often something must be received on the stream.
     beat: Duration,
     chance: Chance,
 }
@@ -140,34 +141,34 @@ struct Line {
     link: Arc<Link>,
     requests: WatchRequestSender,
     answers: WatchResponseStream,
-    /// When to ask for a sign of life, or to give up if that was asked.
+    /// When to request progress, or to give up after such a request.
     next: Instant,
-    /// Since when a sign of life was asked for and nothing was heard.
+    /// Since when a request for progress has been unanswered.
     asked: Option<Instant>,
-    /// Whether the member's answers to that tell how far all watches were told.
+    /// Whether the member's answers to that request show up to where all watches have reported.
     tells_progress: bool,
 }
 
-/// How often a stream may be silent in succession while the member answers other calls. Newer members
-/// do not answer a request for progress while a watch has something of the past to be told.
+/// How often in succession a stream may be silent while the member answers other calls. Newer
+/// members do not answer a request for progress while a watch still has old events to report.
 const SILENCES: u32 = 10;
 
 impl Line {
-    /// Asks for a sign of life.
+    /// Requests progress, to see whether the stream is alive.
     async fn ask_for_progress(&mut self) -> Result<(), etcd_client::Error> {
         let version = self.link.version().await;
         self.tells_progress = version.is_some_and(Version::tells_progress);
         self.requests.request_progress().await
     }
 
-    /// Whether the stream may be well although nothing was heard on it since then.
+    /// Whether the stream may be alive although nothing was received on it since `asked`.
     fn may_wait(&self, asked: Instant, beat: Duration) -> bool {
         let recent = asked.elapsed() < beat * SILENCES;
         self.tells_progress && recent && self.link.heard_since(asked)
     }
 }
 
-/// What happens next on a stream.
+/// The next event on a stream.
 enum Next {
     Order(Option<Order>),
     Sent(Result<(), etcd_client::Error>),
@@ -175,9 +176,9 @@ enum Next {
     Silence,
 }
 
-/// Why there is no stream any more.
+/// Why the stream has ended.
 enum Broken {
-    /// Nobody is left who would watch anything.
+    /// There is no watch left.
     Idle,
     Line(Error, usize),
     /// The member accepts watches only from a stream with a newer token.
@@ -213,10 +214,10 @@ impl Watcher {
                 Broken::Stale => tracing::debug!("opening the stream of watches with a new token"),
             }
             if begun.elapsed() > PAUSES.1 {
-                // It was of use for longer than the longest pause.
+                // The stream lasted longer than the longest pause.
                 pause = PAUSES.0;
             }
-            // When a member fails, its clients come to the next at different times.
+            // When a member fails, its clients connect to the next one at different times.
             sleep(jittered(pause, &self.chance)).await;
             pause = (pause * 2).min(PAUSES.1);
         }
@@ -267,11 +268,11 @@ impl Watcher {
         }
     }
 
-    /// Does what comes, until the stream breaks.
+    /// Serves the stream until it breaks.
     async fn serve(&mut self, mut line: Line) -> Broken {
         loop {
             self.roster.wake(Instant::now());
-            // Answers come in order: one that is missing while others come does not come any more.
+            // Answers arrive in order: one that is missing while others arrive is lost.
             let oldest = self.roster.unanswered_since();
             if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
                 return Broken::Line(unanswered("observe"), line.place);
@@ -340,7 +341,7 @@ impl Watcher {
                     Err(error) => {
                         let error = translate("observe", false, error);
                         if error.kind() == ErrorKind::TooLarge {
-                            // It would come again.
+                            // Without this it would be sent again.
                             self.roster.miss();
                         }
                         error
@@ -352,7 +353,7 @@ impl Watcher {
         }
     }
 
-    /// Waits for whatever comes first. Each of them can be dropped without loss.
+    /// Waits for the first event. Each of these futures can be dropped without loss.
     async fn next(&mut self, line: &mut Line) -> Next {
         let sending = async {
             match self.roster.request() {
@@ -375,7 +376,7 @@ impl Watcher {
     }
 }
 
-/// Half the pause, and up to as much again.
+/// Between half the pause and one and a half times the pause.
 fn jittered(pause: Duration, chance: &Chance) -> Duration {
     let micros = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
     pause / 2 + Duration::from_micros(chance.below(micros))

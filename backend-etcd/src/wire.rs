@@ -1,9 +1,9 @@
-//! How requests get on the wire: whole, and those that are made at about the same time together.
+//! Writes requests to the connection in one piece, and those of about the same time together.
 //!
-//! The client underneath writes the start of a request, its message, its end and the answers to the
-//! server's pings each by itself: three or four calls of the system for a request, and as often the
-//! server is woken for nothing. [`Whole`] tells with the last piece of a message that it is the last,
-//! and [`Gathered`] holds what is written until whoever else is ready to run has run.
+//! The client library writes the start of a request, its message, its end and the answers to the
+//! server's pings separately: three or four system calls per request, and as many needless wake-ups
+//! of the server. [`Whole`] marks the last piece of a message as the last, and [`Gathered`] holds
+//! written bytes until the other tasks that are ready have run.
 
 use std::sync::Arc;
 
@@ -26,14 +26,14 @@ mod gathered;
 mod straight;
 mod whole;
 
-/// A connection to `to`, as the client wants it.
+/// A connection to `to`, as the client library takes it.
 pub(crate) fn channel(to: Uri, way: Arc<dyn Connect>) -> Channel {
     let straight = Straight::new(to, way);
     let sending = tower::service_fn(move |request| straight.clone().send(request));
     Channel::Custom(BoxCloneSyncService::new(sending))
 }
 
-/// The same, encrypted as `endpoint` says.
+/// Like [`channel`], encrypted as `endpoint` says.
 pub(crate) fn encrypted(endpoint: &Endpoint, way: Arc<dyn Connect>) -> Channel {
     let gathering = tower::service_fn(move |uri: Uri| {
         let way = way.clone();

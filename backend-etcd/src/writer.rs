@@ -21,7 +21,7 @@ use crate::pulse::{renew, revoke};
 use crate::reader::{Answer, Reader, ranges, revision, unsure};
 use crate::tickets::Tickets;
 
-/// What a node with a time to live gets on top of it: the time between its lease and its creation.
+/// Added to the time to live of a node: the time between the grant of its lease and its creation.
 const HEAD_START: Duration = Duration::from_secs(1);
 
 /// Writes for one session.
@@ -66,7 +66,7 @@ impl Writer {
     }
 }
 
-/// The leases that the nodes of a transaction get.
+/// The leases for the nodes of a transaction.
 struct Own {
     leases: Vec<Option<i64>>,
     session: i64,
@@ -77,20 +77,20 @@ impl Own {
         self.leases.iter().flatten().copied().filter(|lease| *lease != self.session)
     }
 
-    /// Nothing was made.
+    /// Revokes the granted leases, because no node was created.
     async fn give_up(&self, endpoints: &Endpoints, call: Call) {
         let left = call.end.saturating_duration_since(Instant::now());
-        // What is not revoked ends by itself.
+        // A lease that is not revoked expires by itself.
         let _tried = join_all(self.granted().map(|lease| revoke(endpoints, lease, left))).await;
     }
 
-    /// The nodes live their whole time from now on.
+    /// Renews the granted leases, so that the nodes have their whole time from now on.
     async fn catch_up(&self, endpoints: &Endpoints, call: Call) -> Result<()> {
         refresh(endpoints, self.granted(), call).await
     }
 }
 
-/// Has the time of nodes that were just written counted anew, all at once, before the call ends.
+/// Renews the leases of nodes that were just written, all at once, before the call ends.
 async fn refresh(
     endpoints: &Endpoints,
     leases: impl IntoIterator<Item = i64>,
@@ -125,7 +125,7 @@ async fn leases(
     let mut leases: Vec<Option<i64>> = ops.iter().map(own).collect();
     let granting = ops.iter().enumerate().filter_map(|(index, op)| match op {
         Op::Create { lifetime: Lifetime::Ttl(ttl), .. } => Some(async move {
-            // A lease whose grant was not heard of ends by itself.
+            // A lease whose grant was not received expires by itself.
             grant(endpoints, chance, call.harmless(), *ttl).await.map(|lease| (index, lease))
         }),
         _ => None,
@@ -148,7 +148,7 @@ async fn grant(endpoints: &Endpoints, chance: &Chance, call: Call, ttl: Duration
     Ok(endpoints.call(call, granting).await?.id())
 }
 
-/// A transaction on its way.
+/// A transaction in flight.
 pub(crate) struct Committing<'a> {
     pub(crate) reader: &'a Reader,
     pub(crate) tickets: &'a Tickets,
@@ -167,20 +167,20 @@ impl Committing<'_> {
             if let Some(outcome) = self.attempt(asking).await? {
                 return Ok(outcome);
             }
-            // It did nothing, so what is asked next is as good as if it were the first.
+            // It did nothing, so repeating it with other reads is as good as the first attempt.
             asking = Asking::All;
         }
     }
 
-    /// What became of it; `None` if it was refused, and not enough was asked to tell why.
+    /// The outcome; `None` if it was refused, and the reads were not enough to explain it.
     async fn attempt(&self, asking: Asking) -> Result<Option<Outcome>> {
         let plan = || Plan::new(&self.txn.ops, &self.own.leases, asking);
         let mut first = plan()?;
-        // Whoever has to be asked again is asked something new.
+        // A repeated request is built again, because the parts were moved into the first.
         let parts = Mutex::new(Some(first.take()));
         let again = || plan().unwrap_or_default().take();
         let look = self.txn.look.as_ref().map(fetch::gets).unwrap_or_default();
-        // A look that has no room comes behind.
+        // A look for which there is no room is read afterwards.
         let beside = if look.len() <= first.room() { look.as_slice() } else { &[] };
         let asking = |link: Arc<Link>| {
             let parts = parts.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -200,7 +200,7 @@ impl Committing<'_> {
         Ok(Some(Outcome::Committed(commit)))
     }
 
-    /// That a lease is gone tells of the session's end, but for those of other nodes.
+    /// A missing lease means the end of the session, unless it may be the lease of another node.
     fn explain(&self, error: Error) -> Error {
         if error.kind() == ErrorKind::SessionLost && self.own.granted().next().is_some() {
             return Error::new(ErrorKind::Unreachable, "commit")
@@ -230,7 +230,7 @@ impl Committing<'_> {
         Ok(commit)
     }
 
-    /// What was done, with the nodes that are told of by their places.
+    /// The commit, with the nodes in the answers by their indexes.
     pub(crate) async fn told(&self, written: &[Option<&PbKeyValue>], at: i64) -> Result<Commit> {
         let leases = written.iter().flatten().map(|kv| kv.lease).filter(|id| lease::is_ttl(*id));
         refresh(&self.reader.endpoints, leases, self.call).await?;
@@ -269,7 +269,7 @@ impl Committing<'_> {
             self.reader.read_in(self.call.harmless(), query).await?
         } else {
             match self.reader.complete(self.call.harmless(), query, gets, answer).await {
-                // A little newer is as good as at the commit.
+                // A slightly newer view is as good as one at the commit.
                 Err(_too_late) => self.reader.read_in(self.call.harmless(), query).await?,
                 Ok(view) => view,
             }

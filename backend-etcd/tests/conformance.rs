@@ -29,8 +29,8 @@ const AT_ONCE: usize = 8;
 /// More than the machine may have processors, so that the threads interrupt each other anywhere.
 const WORKERS: usize = 4;
 
-/// What a case needs that cannot be told of servers and links that others have, too: etcd counts
-/// everybody's watches together, remembers everybody's writes, and links are kept going by tasks.
+/// Abilities that need servers and links of the case alone: etcd counts the watches of all clients
+/// together and keeps the writes of all clients, and links are kept going by tasks.
 const ALONE: &[Ability] = &[Ability::WatchCount, Ability::Truth, Ability::TaskCount];
 
 #[derive(Debug)]
@@ -138,7 +138,7 @@ impl Harness for Etcd {
         usize::try_from(self.servers().watches()).expect("few")
     }
 
-    /// etcd remembers everything until it is told to forget, and nobody tells it to.
+    /// etcd keeps its whole history, because nothing compacts it here.
     async fn truth(&self) -> Vec<Change> {
         let mut client = self.raw().await;
         let now = client.get("now", None).await.expect("answered");

@@ -1,4 +1,4 @@
-//! What a judged transaction does to a [`Tree`].
+//! Applies a judged transaction to a [`Tree`].
 
 use bytes::Bytes;
 use synod_core::chance::mix;
@@ -9,7 +9,7 @@ use synod_core::store::{
 
 use crate::tree::{Body, LAST_SEQUENCE, Tree};
 
-/// One node after a write; `None` if it is gone.
+/// One node after a write; `None` if it was deleted.
 #[derive(Clone, Debug)]
 pub(crate) struct Effect {
     pub(crate) path: Path,
@@ -20,13 +20,13 @@ pub(crate) struct Effect {
 }
 
 impl Effect {
-    /// Takes a node away.
+    /// Deletes a node.
     pub(crate) fn remove(tree: &mut Tree, path: Path) -> Option<Self> {
         let owner = tree.remove(&path)?.stat.owner;
         Some(Self { path, kind: Kind::Deleted, body: None, owner })
     }
 
-    /// The effect as a watch tells it.
+    /// The effect as the change that a watch reports.
     pub(crate) fn to_change(&self, at: Revision) -> Change {
         let change = Change::new(self.path.clone(), self.kind).at(at);
         match &self.body {
@@ -36,12 +36,12 @@ impl Effect {
     }
 }
 
-/// What a transaction did.
+/// The result of a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Applied {
     pub(crate) done: Vec<Done>,
     pub(crate) effects: Vec<Effect>,
-    /// The sequential node that it made last.
+    /// The last sequential node that it created.
     pub(crate) own: Option<(Path, Sequence)>,
 }
 
@@ -52,18 +52,18 @@ pub(crate) enum Naming {
     Gaps,
     /// By a counter, as ZooKeeper does.
     Counter,
-    /// By the revision, which it does not add to the name, as over etcd.
+    /// By the revision, without appending it to the name, as etcd does.
     Revision,
 }
 
 /// An operation, and the sequence that it was given.
 pub(crate) type Named = (Op, Option<Sequence>);
 
-/// Gives the sequential creates of a transaction their names.
+/// Assigns names to the sequential creates of a transaction.
 ///
 /// # Errors
 ///
-/// The first operation whose directory has no sequence left.
+/// The path of the first operation whose directory has no sequence left.
 pub(crate) fn name(
     tree: &Tree,
     mut ops: Vec<Op>,
@@ -83,7 +83,7 @@ pub(crate) fn name(
     Ok(ops.into_iter().zip(sequences).collect())
 }
 
-/// The next name for the sequential create at `index` that nothing else has, in the tree or in the
+/// The next name for the sequential create at `index` that is unique in the tree and in the
 /// transaction.
 fn next_name(
     tree: &Tree,
@@ -121,7 +121,7 @@ pub(crate) fn apply(
     session: SessionId,
     naming: Naming,
 ) -> Applied {
-    // Who counts by revisions has no version twice, whatever else had the path before.
+    // Versions that are revisions are unique per path, even across a delete and a new create.
     let first = Version::new(if naming == Naming::Revision { at.get() } else { 0 });
     let mut applied = Applied::default();
     for (op, sequence) in ops {

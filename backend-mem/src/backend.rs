@@ -1,4 +1,4 @@
-//! [`MemBackend`]: a store in this process, and what a test may do to it.
+//! [`MemBackend`]: a store in this process, with controls for tests.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::world::World;
 /// The shortest and the longest session that memory keeps.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3_600));
 
-/// A store in this process. Clones are the same store; it is gone with the last of them and of its
+/// A store in this process. Clones are the same store; it is freed with the last of them and of its
 /// sessions.
 ///
 /// # Examples
@@ -44,20 +44,20 @@ const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 #[derive(Clone)]
 pub struct MemBackend(Arc<Shared>);
 
-/// What the sessions of one store share.
+/// The state that all sessions of one store share.
 pub(crate) struct Shared {
     world: Mutex<World>,
     pub(crate) buffers: Buffers,
-    /// What its sessions say that it cannot do.
+    /// The features that its sessions report as missing.
     pub(crate) gaps: &'static [Gap],
     links: Mutex<BTreeMap<SessionId, Weak<Link>>>,
-    /// The weather of the next session, from before its opening.
+    /// The weather of the next session, already during its opening.
     next_weather: Mutex<Option<Weather>>,
-    /// Rings when something may end earlier than it did before.
+    /// Notified when a session or node may end earlier than before.
     pub(crate) sooner: Notify,
 }
 
-/// How much a store keeps for a reader or a link that is slow.
+/// How much a store buffers for a slow reader or a slow link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Buffers {
     /// Events in one watch.
@@ -71,7 +71,7 @@ impl Buffers {
     const SMALL: Self = Self { events: 1, messages: 1 };
 }
 
-/// How much there is in a store: all of it goes back when what needs it is gone.
+/// Counts of what is in a store: each returns to zero when what needs it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Census {
@@ -84,14 +84,14 @@ pub struct Census {
 }
 
 impl MemBackend {
-    /// A new, empty store that nobody else has.
+    /// A new, empty store that is not shared.
     pub fn new() -> Self {
         Self::with(Buffers::USUAL, &[])
     }
 
-    /// [`MemBackend::new`] that does as little as the contract allows: a watch keeps one event, and a link that
-    /// lets nothing through one message; more are replaced by a [`Resync`](synod_core::store::Event::Resync).
-    /// It keeps no nodes with a time to live.
+    /// [`MemBackend::new`] with as little as the contract allows: a watch buffers one event, and a
+    /// link that lets nothing through buffers one message; more are replaced by a
+    /// [`Resync`](synod_core::store::Event::Resync). It keeps no nodes with a time to live.
     pub fn minimal() -> Self {
         Self::with(Buffers::SMALL, &[Gap::TtlNodes])
     }
@@ -112,8 +112,8 @@ impl MemBackend {
         }))
     }
 
-    /// The store of this process with that name: the same for everybody who says it, while anybody
-    /// holds it.
+    /// The store of this process with that name: the same for every caller, as long as any handle
+    /// or session of it exists.
     pub fn named(name: &str) -> Self {
         static STORES: Mutex<BTreeMap<String, Weak<Shared>>> = Mutex::new(BTreeMap::new());
 
@@ -127,42 +127,44 @@ impl MemBackend {
         store
     }
 
-    /// Ends a session as if the store had not heard of it for too long. It finds out by itself.
+    /// Expires a session, as if the store had received nothing from it for too long. The session
+    /// notices it by itself.
     pub fn expire(&self, id: SessionId) {
         self.0.world().end(id, clock::now());
     }
 
-    /// Changes what lies between the store and one of its sessions.
+    /// Changes the link between the store and one of its sessions.
     pub fn set_weather(&self, id: SessionId, weather: Weather) {
         if let Some(link) = self.0.links().get(&id).and_then(Weak::upgrade) {
             link.set(weather);
         }
     }
 
-    /// Changes what lies between the store and the session that is opened next, its opening included.
+    /// Changes the link between the store and the session that is opened next, including its
+    /// opening.
     pub fn set_next_weather(&self, weather: Weather) {
         *self.0.next_weather.lock().unwrap_or_else(PoisonError::into_inner) = Some(weather);
     }
 
-    /// Lets the sequences of a directory that exists go on from `next`.
+    /// Lets the sequences of an existing directory continue at `next`.
     pub fn skip_sequences(&self, dir: &Path, next: u64) {
         self.0.world().skip_sequences(dir, next);
     }
 
-    /// Takes down every change from now on. Without it memory keeps none.
+    /// Records every change from now on. By default changes are not kept.
     pub fn keep_log(&self) {
         self.0.world().keep_log();
     }
 
     /// Every change since [`MemBackend::keep_log`], in the order of the commits, each with its
-    /// revision and with what the node was then.
+    /// revision and the node as of then.
     pub fn log(&self) -> Vec<Change> {
         let mut world = self.0.world();
         world.tick(clock::now());
         world.log().to_vec()
     }
 
-    /// Counts what there is.
+    /// Counts the contents.
     pub fn census(&self) -> Census {
         let mut world = self.0.world();
         world.tick(clock::now());
@@ -191,7 +193,7 @@ impl Shared {
     }
 }
 
-/// Takes a step of an opening across its link.
+/// Passes one step of an opening across its link.
 async fn cross(link: &Link, way: Way, limit: Duration) -> Result<()> {
     if link.is_clear() {
         return Ok(());

@@ -1,11 +1,10 @@
-//! [`Cluster`]: a simulated store of three servers and a leader, reached over connections that break.
+//! [`Cluster`]: a simulated store of three servers and a leader, used over connections that break.
 //!
-//! It is the same state machine as that of [`MemBackend`](crate::MemBackend), at the leader of a log
-//! that three followers apply, each in its time. A client's session hangs on a connection to one
+//! It is the same state machine as that of [`MemBackend`](crate::MemBackend), at the leader of a
+//! log that three followers apply, each at its own pace. A client's session has a connection to one
 //! follower, which answers it, holds its watches, and may lag; answers and events of one connection
-//! come in order. Requests and heartbeats take time and get lost, connections break, sessions end,
-//! leaders change: every such decision is made at a [`Site`], by a
-//! [`Choice`].
+//! arrive in order. Requests and heartbeats take time and get lost, connections break, sessions
+//! end, leaders change: every such decision is made at a [`Site`], by a [`Choice`].
 //!
 //! Nothing happens in it by itself: it is for a simulation, which runs [`Cluster::run`] on its own
 //! clock, and is of no use to an application.
@@ -49,31 +48,31 @@ pub use trace::{Line, Trace, What};
 
 use state::State;
 
-/// A simulated store. Clones are the same one.
+/// A simulated store. Clones are the same store.
 #[derive(Clone)]
 pub struct Cluster(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// Rings when there is something to do earlier than before.
+    /// Notified when the next event is earlier than before.
     sooner: Notify,
 }
 
-/// What a simulated store is like.
+/// The settings of a simulated store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClusterOptions {
-    /// Whose habits it has.
+    /// The kind of store that it imitates.
     pub personality: Personality,
-    /// How often things go wrong.
+    /// How often faults happen.
     pub rates: Rates,
-    /// Who decides whether they do.
+    /// Decides whether they do.
     pub choice: Choice<Site>,
-    /// Whether every line of the trace is kept, and not only its hash.
+    /// Whether to keep every line of the trace, instead of only its hash.
     pub keep_trace: bool,
-    /// The time to live by which the length of what goes wrong is measured.
+    /// The time to live to which the lengths of faults are relative.
     pub ttl: Duration,
-    /// What its servers get wrong, in the tests of tests.
+    /// A planted defect of its servers, to test the tests.
     pub flaw: Option<Flaw>,
 }
 
@@ -81,72 +80,72 @@ pub struct ClusterOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Entry {
-    /// When, since the beginning.
+    /// The time since the beginning.
     pub at: Duration,
-    /// What it changed, each with its revision and with what the node is then.
+    /// The changes, each with its revision and the node as of then.
     pub changes: Vec<Change>,
-    /// Which of the paths a sequential create made.
+    /// The paths among them that a sequential create made.
     pub drawn: Vec<Path>,
-    /// Who asked for it.
+    /// The author.
     pub by: By,
 }
 
-/// Who changed something.
+/// The author of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum By {
     /// This process.
     Process(u64),
-    /// The store itself, as when a session ends.
+    /// The store itself, for example when a session expires.
     Store,
-    /// Somebody of whom the processes know nothing.
+    /// A client that the processes of the simulation do not know.
     Stranger,
 }
 
-/// A session that is over at the store.
+/// A session that the store has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Death {
-    /// Which.
+    /// The session.
     pub session: SessionId,
-    /// Whose it was.
+    /// The process that had opened it.
     pub actor: u64,
     /// When it ended, since the beginning.
     pub at: Duration,
-    /// Whether it ended because nothing was heard of it in time.
+    /// Whether it expired because nothing was received from it in time.
     pub silent: bool,
 }
 
-/// Something that concerns whoever runs the processes.
+/// An event for the runner of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Alarm {
-    /// A session is over.
+    /// A session has ended.
     Died,
     /// This process crashes now.
     Crash(u64),
-    /// What the user of the library runs in this process dies now.
+    /// The user's task in this process dies now.
     UserDies(u64),
 }
 
 impl Cluster {
-    /// An empty store at this moment.
+    /// A new, empty store.
     pub fn new(options: ClusterOptions) -> Self {
         let state = State::new(options, clock::now());
         Self(Arc::new(Shared { state: Mutex::new(state), sooner: Notify::new() }))
     }
 
-    /// Creates a node, without anybody asking for it.
+    /// Creates a node that no process has asked for.
     pub fn give(&self, path: Path, data: Bytes) {
         self.touch(|state, now| state.give(path, data, now));
     }
 
-    /// The way of a process to this store.
+    /// The backend by which a process uses this store.
     pub fn backend(&self, actor: u64) -> ClusterBackend {
         ClusterBackend::new(self.clone(), actor)
     }
 
-    /// Lets the store live. Never ends.
+    /// Runs the store. Never returns.
     pub async fn run(&self) {
         loop {
             let sooner = std::pin::pin!(self.0.sooner.notified());
@@ -165,12 +164,12 @@ impl Cluster {
         }
     }
 
-    /// Decides something.
+    /// Makes a decision.
     pub fn with_dice<T>(&self, decide: impl FnOnce(&mut Dice) -> T) -> T {
         decide(&mut self.state().dice)
     }
 
-    /// Takes down something.
+    /// Adds an entry to the trace.
     pub fn tell(&self, actor: u64, what: What, id: u64, text: impl FnOnce() -> String) {
         let mut state = self.state();
         let at = state.age(clock::true_now());
@@ -182,7 +181,7 @@ impl Cluster {
         read(&mut self.state().trace)
     }
 
-    /// How long it has been there.
+    /// The time since the beginning.
     pub fn age(&self) -> Duration {
         self.state().age(clock::true_now())
     }
@@ -192,37 +191,38 @@ impl Cluster {
         self.state().entries()
     }
 
-    /// Counts what there is.
+    /// Counts the contents.
     pub fn census(&self) -> Census {
         self.state().census()
     }
 
-    /// The sessions that are over.
+    /// The sessions that have ended.
     pub fn deaths(&self) -> Vec<Death> {
         self.state().deaths.clone()
     }
 
-    /// Ends a session as if nothing had been heard of it for too long.
+    /// Expires a session, as if nothing had been received from it for too long.
     pub fn expire(&self, session: SessionId) {
         self.touch(|state, now| state.end_session(session, now));
     }
 
-    /// Whether a session lives at the store now.
+    /// Whether a session is alive at the store now.
     pub fn lives(&self, session: SessionId) -> bool {
         self.state().lives(session)
     }
 
-    /// When a path was last created, and which session it belongs to.
+    /// When a path was last created, and which session owns it.
     pub fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
         self.state().born(path)
     }
 
-    /// Who removed the node of this path that was created then, if somebody did.
+    /// The author of the deletion of the node that was created at `created`, if it was deleted.
     pub fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
         self.state().removed_by(path, created)
     }
 
-    /// No heartbeat of a process arrives for so long, if that is what goes wrong. Whether it is.
+    /// If this fault fires, no heartbeat of the process arrives for this long. Returns whether it
+    /// fired.
     pub fn falls_silent(&self, actor: u64, lasting: Duration) -> bool {
         let (mut state, now) = (self.state(), clock::true_now());
         if state.dice.fires(Site::BeatsCut, actor, 1).is_none() {
@@ -233,40 +233,40 @@ impl Cluster {
         true
     }
 
-    /// How many servers hear a process and are heard by it: what it would learn if it asked each for a sign of
-    /// life.
+    /// How many servers have a connection in both directions to a process: the number of answers it
+    /// would get if it sent a heartbeat to each.
     pub fn reaches(&self, actor: u64) -> usize {
         self.state().reaches(actor, clock::true_now())
     }
 
-    /// How many commits there are so far.
+    /// The number of commits so far.
     pub fn committed(&self) -> usize {
         self.state().log.len()
     }
 
-    /// What happened that concerns whoever runs the processes.
+    /// The events for the runner of the processes since the last call.
     pub fn alarms(&self) -> Vec<Alarm> {
         let mut state = self.state();
         if state.calls_for.is_empty() { Vec::new() } else { std::mem::take(&mut state.calls_for) }
     }
 
-    /// Nothing goes wrong from now on, and what is wrong is mended.
+    /// Repairs all faults, and allows no more of them.
     pub fn heal(&self) {
         self.state().heal(clock::true_now());
         self.0.sooner.notify_one();
     }
 
-    /// A server stops for ever. Of the others there must be two.
+    /// Stops a server for ever. At least two must remain.
     pub fn freeze(&self, server: usize) {
         self.state().freeze(server);
     }
 
-    /// A process is no more: nothing that it does from now on gets out.
+    /// Buries a process that has died: nothing that it sends from now on leaves it.
     pub fn bury(&self, actor: u64) {
         self.state().bury(actor, clock::true_now());
     }
 
-    /// Lets the sequences of a directory that exists go on from `next`.
+    /// Lets the sequences of an existing directory continue at `next`.
     pub fn skip_sequences(&self, dir: &Path, next: u64) {
         self.state().skip_sequences(dir, next);
     }
@@ -275,7 +275,7 @@ impl Cluster {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does something to the state, and wakes whoever lets it live if that brought something near.
+    /// Changes the state, and wakes [`Cluster::run`] if the next event became earlier.
     fn touch<T>(&self, work: impl FnOnce(&mut State, Instant) -> T) -> T {
         let mut state = self.state();
         let done = work(&mut state, clock::true_now());
@@ -287,7 +287,7 @@ impl Cluster {
 }
 
 impl ClusterOptions {
-    /// A store in which everything goes well, with these habits.
+    /// A store of this personality without faults.
     pub fn new(personality: Personality) -> Self {
         Self {
             personality,

@@ -1,9 +1,10 @@
-//! A complete store inside one process: the default of everything that runs, the reference for
-//! every other store, and the ground that the deterministic simulation stands on.
+//! A complete store inside one process: the default store, the reference for all others, and the
+//! base of the deterministic simulation.
 //!
 //! It keeps the contract of [`synod_core::store`] and no more than that. Where the contract is weak
-//! it is weak too, on purpose: `Local` reads lag, empty containers stay a while, sequences have gaps
-//! and start again with their directory. What runs well here leans on no store's strength.
+//! it is weak too, on purpose: `Local` reads lag, empty containers stay a while, sequences have
+//! gaps and start again with their directory. So a program that runs well here does not depend on
+//! the strengths of a particular store.
 //!
 //! Its clock is tokio's, so it follows paused time.
 

@@ -1,4 +1,4 @@
-//! [`Link`]: what lies between a session and its store. Perfect, until somebody says otherwise.
+//! [`Link`]: the connection between a session and its store, which works unless a test changes it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +7,14 @@ use std::time::Duration;
 use synod_core::clock;
 use tokio::sync::watch;
 
-/// How a link behaves: how long things take, or that they do not arrive. What does not arrive
-/// waits until the link lets it through, or its sender has given up.
+/// How a link behaves: how long messages take, or that they do not arrive. A message that does not
+/// arrive waits until the link lets it through, or its sender has given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "a plain description, made by whoever tests")]
+#[expect(clippy::exhaustive_structs, reason = "a plain description, made by tests")]
 pub struct Weather {
-    /// How long a request takes.
+    /// How long a request takes; `None` if it does not arrive.
     pub there: Option<Duration>,
-    /// How long an answer takes.
+    /// How long an answer takes; `None` if it does not arrive.
     pub back: Option<Duration>,
 }
 
@@ -23,20 +23,20 @@ impl Weather {
     pub const CLEAR: Self = Self { there: Some(Duration::ZERO), back: Some(Duration::ZERO) };
     /// Nothing arrives.
     pub const CUT: Self = Self { there: None, back: None };
-    /// Requests arrive and are done; no answer comes back.
+    /// Requests arrive and are applied; no answer comes back.
     pub const DEAF: Self = Self { there: Some(Duration::ZERO), back: None };
 }
 
-/// The way of one session's requests, and of the answers to them.
+/// The path of one session's requests, and of the answers to them.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Whether the weather was ever anything but perfect. Most links never ask further.
+    /// Whether the weather was ever anything but perfect. Most links check only this.
     troubled: AtomicBool,
     weather: Mutex<Weather>,
     changed: watch::Sender<()>,
 }
 
-/// Which way something goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     There,
@@ -58,12 +58,12 @@ impl Link {
         self.changed.send_replace(());
     }
 
-    /// Whether everything gets across at once.
+    /// Whether every message arrives at once.
     pub(crate) fn is_clear(&self) -> bool {
         !self.troubled.load(Ordering::Acquire)
     }
 
-    /// Takes something across, however long that takes.
+    /// Waits until a message has crossed, however long that takes.
     pub(crate) async fn cross(&self, way: Way) {
         if self.is_clear() {
             return;

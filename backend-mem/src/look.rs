@@ -1,12 +1,12 @@
-//! How a [`Tree`] answers a [`Query`].
+//! Answers a [`Query`] from a [`Tree`].
 
 use synod_core::path::Path;
 use synod_core::store::{Detail, Facts as _, Node, Query, Revision, Scope, Sequence, View, Window};
 
 use crate::tree::Tree;
 
-/// Answers `query` from `tree` as it is at `revision`. In the look of a transaction, `own` is the
-/// sequential node that it made.
+/// Answers `query` from `tree` at `revision`. In the look of a transaction, `own` is the sequential
+/// node that it created.
 pub(crate) fn look(
     tree: &Tree,
     query: &Query,
@@ -31,7 +31,7 @@ pub(crate) fn look(
     View::new(revision, nodes.into_iter().map(|node| narrowed(node, query.detail)).collect())
 }
 
-/// What a window shows, oldest first.
+/// The nodes in a window, oldest first.
 fn through(tree: &Tree, query: &Query, window: Window, own: Option<Sequence>) -> Vec<Node> {
     let line = tree
         .line(&query.path)
@@ -53,7 +53,7 @@ fn through(tree: &Tree, query: &Query, window: Window, own: Option<Sequence>) ->
     }
 }
 
-/// A node and all below it, sorted by path.
+/// A node and all nodes below it, sorted by path.
 fn subtree(tree: &Tree, path: &Path) -> Vec<Node> {
     let mut nodes: Vec<Node> = Vec::new();
     let mut open = vec![path.clone()];
@@ -63,7 +63,7 @@ fn subtree(tree: &Tree, path: &Path) -> Vec<Node> {
             nodes.push(node(tree, &path));
         }
     }
-    // Containers are named for what is below them; the query's own path only if it is a node.
+    // A container is listed if a node is below it; the query's own path only if it is a node.
     nodes.retain(|node| {
         node.stat.is_some() || (node.path != *path && tree.occupied(&node.path, &|_| false))
     });
@@ -71,7 +71,7 @@ fn subtree(tree: &Tree, path: &Path) -> Vec<Node> {
     nodes
 }
 
-/// A node, or a container by its name alone.
+/// A node with its data, or a container without.
 fn node(tree: &Tree, path: &Path) -> Node {
     tree.body(path).map_or_else(|| Node::new(path.clone()), |body| body.to_node(path))
 }

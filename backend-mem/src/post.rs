@@ -1,4 +1,4 @@
-//! [`Post`]: brings what a session is told across its link, in order.
+//! [`Post`]: delivers the events of a session across its link, in order.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,11 +8,12 @@ use tokio::sync::Notify;
 
 use crate::link::{Link, Way};
 
-/// The way of the events of one session.
+/// The event queue of one session.
 #[derive(Debug)]
 pub(crate) struct Post {
     link: Arc<Link>,
-    /// How many messages wait for a link that lets nothing through. A watch that is behind by more gets a resync.
+    /// How many messages wait for a link that lets nothing through. Beyond that, each watch gets a
+    /// resync instead.
     most: usize,
     waiting: Mutex<VecDeque<(Feed, Letter)>>,
     came: Notify,
@@ -29,7 +30,8 @@ impl Post {
         Self { link, most, waiting: Mutex::default(), came: Notify::new() }
     }
 
-    /// Tells a watch of what one commit did: at once if the link is clear, or behind whatever waits.
+    /// Sends the changes of one commit to a watch: at once if the link is clear, otherwise after
+    /// the waiting ones.
     pub(crate) fn send(&self, feed: &Feed, changes: Vec<Change>) {
         let mut waiting = self.waiting();
         if waiting.is_empty() && self.link.is_clear() {
@@ -43,7 +45,7 @@ impl Post {
         self.came.notify_one();
     }
 
-    /// Carries what waits across the link, for as long as it is polled.
+    /// Carries the waiting messages across the link, as long as it is polled.
     pub(crate) async fn carry(&self) {
         loop {
             while !self.waiting().is_empty() {
@@ -55,7 +57,8 @@ impl Post {
     }
 
     fn deliver_first(&self) {
-        // Held until it is delivered: otherwise a later one could find nothing waiting, and pass.
+        // Held until it is delivered: otherwise a later message could find the queue empty, and
+        // overtake.
         let mut waiting = self.waiting();
         let _heard = match waiting.pop_front() {
             Some((feed, Letter::News(changes))) => feed.send_all(changes),
@@ -69,7 +72,7 @@ impl Post {
     }
 }
 
-/// Puts one letter for each watch in the place of all that wait for it.
+/// Replaces all waiting messages by one resync per watch.
 fn give_up(waiting: &mut VecDeque<(Feed, Letter)>) {
     let mut told: VecDeque<(Feed, Letter)> = VecDeque::new();
     for (feed, _) in waiting.drain(..) {

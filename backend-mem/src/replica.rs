@@ -9,7 +9,7 @@ use synod_core::store::Revision;
 use crate::apply::Effect;
 use crate::tree::Tree;
 
-/// How many commits the copy lags at most.
+/// By how many commits the copy lags at most.
 const LAG: usize = 32;
 
 /// A tree as it was some commits ago, and those commits.
@@ -18,7 +18,7 @@ pub(crate) struct Replica {
     tree: Tree,
     at: Revision,
     ahead: VecDeque<(Revision, Vec<Effect>)>,
-    /// How often it was asked, so that no lag lasts.
+    /// How often it was read, so that no lag lasts.
     asked: u64,
 }
 
@@ -28,7 +28,7 @@ impl Replica {
         Self { tree: tree.clone(), at, ahead: VecDeque::new(), asked: 0 }
     }
 
-    /// Learns of a commit.
+    /// Adds a commit.
     pub(crate) fn learn(&mut self, at: Revision, effects: &[Effect]) {
         self.ahead.push_back((at, effects.to_vec()));
         if self.ahead.len() > LAG {
@@ -36,7 +36,8 @@ impl Replica {
         }
     }
 
-    /// Moves on to `seen` at least, so that whoever saw that does not go back, and perhaps further.
+    /// Advances to `seen` at least, so that a reader who has seen that does not go back, and
+    /// perhaps further.
     pub(crate) fn reach(&mut self, seen: Revision) {
         self.asked += 1;
         let lucky = |at: Revision, asked| mix(at.get() ^ mix(asked)).is_multiple_of(3);
@@ -55,7 +56,7 @@ impl Replica {
         self.at
     }
 
-    /// The commits that are not in the copy yet.
+    /// The commits that the copy does not include yet.
     pub(crate) fn ahead(&self) -> impl Iterator<Item = (Revision, &[Effect])> {
         self.ahead.iter().map(|(at, effects)| (*at, effects.as_slice()))
     }

@@ -31,7 +31,7 @@ pub(crate) struct MemStore {
     _heart: Task,
 }
 
-/// Forgets a watch at the store when its reader drops it.
+/// Removes a watch at the store when its reader drops it.
 struct Unwatch {
     shared: Arc<Shared>,
     life: Arc<Life<WatchId>>,
@@ -39,7 +39,7 @@ struct Unwatch {
 }
 
 impl MemStore {
-    /// The session `id`, which the store opened for a request that left at `sent`.
+    /// The session `id`, which the store opened for a request that was sent at `sent`.
     pub(crate) fn start(
         shared: Arc<Shared>,
         (link, post): (Arc<Link>, Arc<Post>),
@@ -50,7 +50,7 @@ impl MemStore {
         let life = Arc::new(Life::new(ttl, sent, Duration::ZERO));
         let (to_store, to_session) = (beat(shared.clone(), link.clone(), life.clone(), id), post);
         let heart = spawn(async move {
-            // Ends with the life of the session: the post alone never does.
+            // Ends with the session: `carry` alone never does.
             let _first = select(pin!(to_store), pin!(to_session.carry())).await;
         });
         let mut limits = Limits::default();
@@ -59,7 +59,7 @@ impl MemStore {
         Self { info, shared, link, life, _heart: heart }
     }
 
-    /// Sends a request across the link and brings back the answer. `Err` in time if there is none.
+    /// Sends a request across the link and returns the answer. `Err` in time if there is none.
     async fn ask<T: Send>(
         &self,
         doing: &'static str,
@@ -68,7 +68,7 @@ impl MemStore {
         if let Some(why) = self.life.loss() {
             return Err(why.error(doing));
         }
-        // A loop of calls that are all answered at once must not keep the thread to itself.
+        // A loop of calls that are all answered at once must not block the thread.
         tokio::task::coop::consume_budget().await;
         if !self.crosses(Way::There).await {
             return Err(self.unanswered(doing));
@@ -83,8 +83,8 @@ impl MemStore {
         })
     }
 
-    /// Takes something across the link. `false` if it did not arrive while the session lives, and
-    /// within its time to live.
+    /// Waits until a message has crossed the link. `false` if it did not arrive while the session
+    /// is alive, and within its time to live.
     async fn crosses(&self, way: Way) -> bool {
         if self.link.is_clear() {
             return true;
@@ -163,7 +163,8 @@ impl Store for MemStore {
         let id = self.info.id;
         match self.life.loss() {
             None => {}
-            // By its own clock, or by a close that did not arrive: the store has not come to that yet.
+            // Lost by its own clock, or by a close that did not arrive: the store has not ended it
+            // yet.
             Some(_) if self.shared.world().lives(id) => {
                 return Err(Error::new(ErrorKind::Unreachable, "close")
                     .because("given up on this side; it ends with its time to live")
@@ -177,7 +178,7 @@ impl Store for MemStore {
         };
         let closed = self.ask("close", end).await;
         self.life.lose(Loss::Closed);
-        // That this side lost the session meanwhile does not say that the store ended it.
+        // That this side lost the session meanwhile does not prove that the store ended it.
         closed.map_err(|error| {
             if self.shared.world().lives(id) { error.with_unknown_effect() } else { error }
         })
@@ -185,7 +186,7 @@ impl Store for MemStore {
 }
 
 impl Drop for MemStore {
-    /// The store is left to find out by itself; whoever watched is told now.
+    /// The store is left to expire the session; observers are notified now.
     fn drop(&mut self) {
         self.life.lose(Loss::Closed);
     }
@@ -207,8 +208,8 @@ impl fmt::Debug for MemStore {
     }
 }
 
-/// Tells the store that the session lives, a third of its time apart, and lets time pass in the
-/// store: whoever lives keeps the clock for all.
+/// Sends heartbeats, three per time to live, and advances the store's clock: any session that is
+/// alive does so for all.
 async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id: SessionId) {
     let third = life.ttl() / 3;
     while life.loss().is_none() {
@@ -228,7 +229,7 @@ async fn beat(shared: Arc<Shared>, link: Arc<Link>, life: Arc<Life<WatchId>>, id
     }
 }
 
-/// Waits until `until`, or the end of the session's certain life, and does what time does
+/// Waits until `until`, or the end of the session's certain life, and processes expirations
 /// meanwhile.
 async fn keep_time(shared: &Shared, life: &Life<WatchId>, until: Instant) {
     let until = life.until().map_or(until, |certain| until.min(certain));

@@ -1,5 +1,5 @@
-//! [`Tree`]: the nodes, and what a transaction does to them. Knows no sessions, no watches, no time
-//! but what it is told.
+//! [`Tree`]: the nodes, and the writes to them. It knows no sessions and no watches, and gets the
+//! time as an argument.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) const LAST_SEQUENCE: u64 = i32::MAX as u64;
 /// All nodes of a store, by path.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
-    // Looked up, never iterated: its order means nothing.
+    // Looked up, never iterated: its order has no meaning.
     entries: FxHashMap<Path, Entry>,
     /// Containers that became empty and were not collected yet.
     empties: BTreeSet<Path>,
@@ -31,12 +31,12 @@ pub(crate) struct Entry {
     /// `None` for a container.
     pub(crate) node: Option<Body>,
     children: BTreeSet<Path>,
-    /// The sequential ones among the children, in order.
+    /// The sequential children, in order.
     line: BTreeMap<Sequence, Path>,
     next_sequence: u64,
 }
 
-/// What makes an entry a node.
+/// The parts of an entry that only a node has.
 #[derive(Clone, Debug)]
 pub(crate) struct Body {
     pub(crate) data: Bytes,
@@ -81,7 +81,7 @@ impl Tree {
         Self { entries, empties: BTreeSet::new(), nodes: 0 }
     }
 
-    /// How many nodes there are, containers not counted.
+    /// The number of nodes, without containers.
     pub(crate) fn len(&self) -> usize {
         self.nodes
     }
@@ -101,7 +101,7 @@ impl Tree {
         line.into_iter().flatten().map(|(sequence, path)| (*sequence, path))
     }
 
-    /// Puts a node, new or rewritten, and the containers above it.
+    /// Puts a node, new or rewritten, and creates the containers above it.
     pub(crate) fn put(&mut self, path: &Path, body: Body) {
         let sequence = body.sequence;
         let entry = self.entries.entry(path.clone()).or_default();
@@ -114,7 +114,7 @@ impl Tree {
         self.link(path, sequence);
     }
 
-    /// Makes an entry known to its parent, and the parent to its own.
+    /// Adds an entry to its parent, and the parent to its own.
     fn link(&mut self, path: &Path, sequence: Option<Sequence>) {
         let Some(parent) = path.parent() else { return };
         let is_new = !self.entries.contains_key(&parent);
@@ -130,7 +130,7 @@ impl Tree {
         }
     }
 
-    /// Takes a node away. A container that is left empty is collected later.
+    /// Removes a node. A container that becomes empty is collected later.
     pub(crate) fn remove(&mut self, path: &Path) -> Option<Body> {
         let entry = self.entries.get_mut(path)?;
         let body = entry.node.take()?;
@@ -141,7 +141,7 @@ impl Tree {
         Some(body)
     }
 
-    /// Takes an entry without children away, and marks its parent if that was its last child.
+    /// Removes an entry without children, and marks its parent if that was its last child.
     fn drop_entry(&mut self, path: &Path, sequence: Option<Sequence>) {
         self.entries.remove(path);
         self.empties.remove(path);
@@ -157,8 +157,8 @@ impl Tree {
         }
     }
 
-    /// Collects about half of the empty containers: at once or after a while, as the contract has
-    /// it, and the same ones for the same `salt`.
+    /// Collects about half of the empty containers, because the contract allows both at once and
+    /// later; the same ones for the same `salt`.
     pub(crate) fn collect(&mut self, salt: u64) {
         if self.empties.is_empty() {
             return;
@@ -171,7 +171,7 @@ impl Tree {
         }
     }
 
-    /// Collects every empty container. Whether there was any.
+    /// Collects every empty container. Returns whether there was any.
     pub(crate) fn collect_all(&mut self) -> bool {
         let any = !self.empties.is_empty();
         while let Some(path) = self.empties.pop_first() {
@@ -185,19 +185,19 @@ impl Tree {
         self.entries.contains_key(path)
     }
 
-    /// The sequence after the last of a directory.
+    /// The sequence after the last one of a directory.
     pub(crate) fn next_sequence(&self, dir: &Path) -> u64 {
         self.entries.get(dir).map_or(0, |entry| entry.next_sequence)
     }
 
-    /// The next sequence of a directory. There may be gaps, so now and then there are.
+    /// The next sequence of a directory, now and then with a gap, which the contract allows.
     pub(crate) fn next_sequence_or_so(&self, dir: &Path, salt: u64) -> u64 {
         let next = self.next_sequence(dir);
         let gap = u64::from(mix(salt).is_multiple_of(4));
         if next + gap <= LAST_SEQUENCE { next + gap } else { next }
     }
 
-    /// Lets the sequences of an existing directory go on from `next`.
+    /// Lets the sequences of an existing directory continue at `next`.
     pub(crate) fn skip_sequences(&mut self, dir: &Path, next: u64) {
         if let Some(entry) = self.entries.get_mut(dir) {
             entry.next_sequence = entry.next_sequence.max(next);

@@ -1,4 +1,4 @@
-//! [`Watches`]: who is told of what.
+//! [`Watches`]: which watches are notified of which effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use synod_core::store::{Change, Feed, Query, Revision, Scope, SessionId};
 use crate::apply::Effect;
 use crate::post::Post;
 
-/// Every watch of a store, found by the path that it looks at.
+/// Every watch of a store, indexed by the path that it is about.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     all: BTreeMap<WatchId, Watching>,
-    // Looked up, never iterated: its order means nothing.
+    // Looked up, never iterated: its order has no meaning.
     by_path: FxHashMap<Path, Vec<WatchId>>,
     next: u64,
-    /// How many of them look at whole subtrees: while there are none, nobody climbs to the root.
+    /// The number of watches of subtrees: without any, the ancestors up to the root need no lookup.
     subtrees: usize,
 }
 
-/// A watch, as its store calls it.
+/// The id of a watch within its store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WatchId(u64);
 
@@ -33,7 +33,7 @@ struct Watching {
     post: Arc<Post>,
 }
 
-/// Whether a watch of `query`, found at one of the paths that concern `effect`, is to be told of it.
+/// Whether a watch of `query`, found at one of the paths that `effect` concerns, is notified of it.
 pub(crate) fn covers(query: &Query, effect: &Effect) -> bool {
     query.covers(&effect.path, effect.kind)
 }
@@ -69,7 +69,7 @@ impl Watches {
         }
     }
 
-    /// Forgets all watches of a session. Whoever speaks for it tells them that it is over.
+    /// Removes all watches of a session. The session's own side ends them.
     pub(crate) fn remove_session(&mut self, session: SessionId) {
         let mine =
             |(id, watching): (&WatchId, &Watching)| (watching.session == session).then_some(*id);
@@ -79,8 +79,8 @@ impl Watches {
         }
     }
 
-    /// Tells everybody whom it concerns of what one commit did, each watch at once. Gives the
-    /// sessions that were told.
+    /// Notifies every watch that one commit concerns, each one once. Returns the sessions that were
+    /// notified.
     pub(crate) fn tell(&self, effects: &[Effect], at: Revision) -> Vec<SessionId> {
         if self.all.is_empty() {
             return Vec::new();
@@ -106,7 +106,7 @@ impl Watches {
         concerned.into_iter().map(|id| self.send(id, vec![change.clone()])).collect()
     }
 
-    /// Tells one watch what it would have been told, had it been there.
+    /// Notifies one watch of earlier effects that it missed.
     pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) {
         let Some(watching) = self.all.get(&id) else { return };
         let mine = effects.iter().filter(|effect| covers(&watching.query, effect));
@@ -129,7 +129,7 @@ impl Watches {
             found.extend(ids.filter(|id| covers(&self.all[id].query, effect)));
         };
         look(effect.path.as_str());
-        // Beyond the parent only a watch of a whole subtree can be concerned.
+        // Above the parent, only a watch of a subtree can be concerned.
         let far = if self.subtrees == 0 { 1 } else { usize::MAX };
         effect.path.above().take(far).for_each(look);
         found

@@ -1,5 +1,5 @@
-//! [`World`]: the server. A tree, its sessions and its watches, moved by calls that tell it the
-//! time. It starts nothing and waits for nothing.
+//! [`World`]: the server. A tree, its sessions and its watches, advanced by calls that pass the
+//! time as an argument. It starts no task and waits for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,25 +30,25 @@ pub(crate) struct World {
     watches: Watches,
     /// Made by the first read that may lag.
     replica: Option<Replica>,
-    /// When which session ends, unless it is heard of before.
+    /// When each session expires, unless it is renewed before.
     session_ends: BTreeSet<(Instant, SessionId)>,
-    /// When which node with a time to live ends, unless it is written before.
+    /// When each node with a time to live expires, unless it is written before.
     node_ends: BTreeSet<(Instant, Path)>,
     node_end_of: BTreeMap<Path, Instant>,
-    /// Every change since somebody wanted to know.
+    /// Every change since [`Self::keep_log`], if it was called.
     log: Option<Vec<Change>>,
     habits: Habits,
-    /// What was done since somebody took it, if anybody does.
+    /// The effects since the journal was last taken, if it is kept.
     journal: Option<Vec<(Revision, Vec<Effect>)>>,
 }
 
-/// What stores do differently within the contract.
+/// Differences between stores within the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Habits {
     pub(crate) naming: Naming,
     /// Whether an empty container may stay for a while.
     pub(crate) linger: bool,
-    /// Sessions end at a multiple of this.
+    /// Sessions expire at a multiple of this.
     pub(crate) tick: Duration,
 }
 
@@ -61,13 +61,13 @@ struct Session {
     ttl: Duration,
     ends: Instant,
     ephemerals: BTreeSet<Path>,
-    /// The newest that it was told of, in a view, an outcome or an event.
+    /// The newest revision that it was shown, in a view, an outcome or an event.
     seen: Revision,
-    /// How it is told of events; nothing if somebody else tells it.
+    /// Its event queue; `None` if the caller delivers the events.
     post: Option<Arc<Post>>,
 }
 
-/// The answer to whoever speaks for a session that is over.
+/// The answer to a request of a session that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SessionOver;
 
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// A store with such habits, whose changes somebody takes.
+    /// A store with these habits, whose effects are collected in a journal.
     pub(crate) fn with_journal(habits: Habits) -> Self {
         Self { habits, journal: Some(Vec::new()), ..Self::new() }
     }
@@ -110,7 +110,7 @@ impl World {
         id
     }
 
-    /// A sign of life: the session's time starts again.
+    /// Renews a session: its time starts again.
     pub(crate) fn touch(&mut self, id: SessionId, now: Instant) -> Result<(), SessionOver> {
         self.tick(now);
         let ttl = self.sessions.get(&id).ok_or(SessionOver)?.ttl;
@@ -122,12 +122,12 @@ impl World {
         Ok(())
     }
 
-    /// How long a session outlives its last sign of life.
+    /// The time to live of a session.
     pub(crate) fn ttl(&self, id: SessionId) -> Option<Duration> {
         self.sessions.get(&id).map(|session| session.ttl)
     }
 
-    /// A session lives for another time from now on, and the last sign of life was at `since`.
+    /// Sets a new time to live for a session, whose last heartbeat was at `since`.
     pub(crate) fn renegotiate(
         &mut self,
         id: SessionId,
@@ -145,7 +145,7 @@ impl World {
         self.tick(now);
     }
 
-    /// Lets the time of every session start again, as a new leader does.
+    /// Restarts the time of every session, as a new leader does.
     pub(crate) fn touch_all(&mut self, now: Instant) {
         self.session_ends.clear();
         let ids: Vec<(SessionId, Duration)> =
@@ -164,11 +164,11 @@ impl World {
         if tick.is_zero() {
             return ends;
         }
-        // Some time or other is a multiple: counted from the first that was told.
+        // The multiples are counted from the first end.
         later(ends, tick)
     }
 
-    /// Whether a session is not over.
+    /// Whether a session has not ended.
     pub(crate) fn lives(&self, id: SessionId) -> bool {
         self.sessions.contains_key(&id)
     }
@@ -181,18 +181,18 @@ impl World {
         self.revision
     }
 
-    /// Collects the empty containers. Whether there were any.
+    /// Collects the empty containers. Returns whether there were any.
     pub(crate) fn collect_all(&mut self) -> bool {
         self.tree.collect_all()
     }
 
-    /// What was done since the last time.
+    /// The effects since the last call.
     pub(crate) fn take_journal(&mut self) -> Vec<(Revision, Vec<Effect>)> {
         self.journal.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Ends a session: its watches go, and its ephemeral nodes at one revision. Ending twice is no
-    /// error.
+    /// Ends a session: removes its watches, and its ephemeral nodes at one revision. Ending it
+    /// twice is no error.
     pub(crate) fn end(&mut self, id: SessionId, now: Instant) {
         self.tick(now);
         self.end_now(id);
@@ -205,7 +205,7 @@ impl World {
         self.remove_all(session.ephemerals);
     }
 
-    /// Removes nodes that nobody asked to remove, at one revision.
+    /// Removes nodes without a request, at one revision.
     fn remove_all(&mut self, paths: impl IntoIterator<Item = Path>) {
         let at = Revision::new(self.revision.get() + 1);
         let removed = paths.into_iter().filter_map(|path| Effect::remove(&mut self.tree, path));
@@ -236,7 +236,8 @@ impl World {
         Ok(view)
     }
 
-    /// Reads and watches as one step. What a lagging view does not show yet is told at once.
+    /// Reads and watches as one step. Changes that a lagging view does not include yet are reported
+    /// at once.
     pub(crate) fn observe(
         &mut self,
         id: SessionId,
@@ -299,7 +300,7 @@ impl World {
         Commit::new(Some(self.revision), applied.done, view)
     }
 
-    /// Keeps the books of who owns what, and what ends when.
+    /// Updates the owners of nodes and the times of expiry.
     fn settle(&mut self, effects: &[Effect], now: Instant) {
         for effect in effects {
             if let Some(owner) = effect.owner
@@ -325,7 +326,7 @@ impl World {
         }
     }
 
-    /// Makes what was done to the tree known: the revision, the watches, the lagging copy.
+    /// Publishes effects: to the revision, the watches and the lagging copy.
     fn record(&mut self, at: Revision, effects: &[Effect]) {
         if effects.is_empty() {
             return;
@@ -352,7 +353,7 @@ impl World {
         }
     }
 
-    /// Does what time has done. Every other call begins with this.
+    /// Processes expirations. Every other call begins with this.
     pub(crate) fn tick(&mut self, now: Instant) {
         while let Some((ends, id)) = self.session_ends.first().copied()
             && ends <= now
@@ -369,7 +370,7 @@ impl World {
         }
     }
 
-    /// When time will next do something by itself.
+    /// When the next session or node expires.
     pub(crate) fn next_end(&self) -> Option<Instant> {
         let session = self.session_ends.first().map(|(ends, _)| *ends);
         let node = self.node_ends.first().map(|(ends, _)| *ends);

@@ -1,4 +1,4 @@
-//! The laws of stores, kept by the simulated store in fair weather, whatever its habits.
+//! The contract of stores on the simulated store without faults, with each personality.
 
 use std::process::ExitCode;
 

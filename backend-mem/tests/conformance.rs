@@ -1,4 +1,5 @@
-//! The laws of stores, kept by memory: on one thread and virtual time, and on several threads in real time.
+//! The contract of stores on memory: on one thread and virtual time, and on several threads in real
+//! time.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::memory::{Memory, unhurried};
 
 mod memory;
 
-/// More than the machine may have processors, so that the threads interrupt each other anywhere.
+/// More than the machine may have processors, so that threads are preempted at any point.
 const WORKERS: usize = 4;
 
 /// In real time the cases wait more than they work.

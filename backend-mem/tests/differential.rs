@@ -1,4 +1,4 @@
-//! That differential tests find what differs: memory beside memory behind a wrapper that makes one
+//! Differential tests find differences: memory compared with memory in a wrapper that makes one
 //! mistake.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use synod_conformance::wrong::{Mistake, Wrong};
 use synod_core::store::{Backend, SessionId};
 use synod_mem::MemBackend;
 
-/// Mistakes that show when nothing else goes on and no link is cut.
+/// Mistakes that show without concurrency and with intact links.
 const SHOWN: &[Mistake] = &[
     Mistake::EmptyIsAbsent,
     Mistake::CreateOverwrites,

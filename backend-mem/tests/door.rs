@@ -1,4 +1,4 @@
-//! The door of core over a store that loses, delays and holds calls.
+//! The client of core over a store that loses, delays and holds calls.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -31,7 +31,7 @@ fn options(seed: u64) -> ClientOptions {
     ClientOptions::default().chance(Chance::seeded(seed))
 }
 
-/// No node, session or watch is left in the store, and no task in the runtime.
+/// Asserts that no node, session or watch is left in the store, and no task in the runtime.
 async fn empty(backend: &MemBackend, what: &str) {
     let census = backend.census();
     assert_eq!((census.nodes, census.sessions, census.watches), (0, 0, 0), "{what}");
@@ -83,7 +83,8 @@ async fn a_call_dropped_at_any_await_leaves_nothing_behind() {
         });
         assert!(drops.await >= 2, "the store never pauses");
         sleep(LONG).await;
-        // Only what was answered stays, and that is the last if what was before it is gone by then.
+        // Only a node whose create was answered stays, and only as the last one, after earlier ones
+        // are removed.
         assert_eq!(client.exists(&plain).await.expect("reachable"), made.get());
         assert_eq!(backend.census().nodes, usize::from(made.get()));
         let _gone = client.delete(&plain, Expect::Any).await.expect("reachable").committed();
@@ -118,7 +119,7 @@ fn a_seed_repeats_the_run() {
     }
 }
 
-/// Four workers on one client, while things go wrong by that seed.
+/// Four workers on one client, with faults chosen by that seed.
 async fn weather(seed: u64) -> Vec<Fired> {
     let backend = MemBackend::new();
     let faults = Faults::none()
@@ -137,9 +138,9 @@ async fn weather(seed: u64) -> Vec<Fired> {
     let client = Client::open(exposed, options(seed)).await.expect("opens in the end");
 
     join_all((0..4).map(|worker| work(client.clone(), chance.fork(worker)))).await;
-    // What is given up is removed while the client lives; closing does not wait for long.
+    // Nodes that were given up are removed while the client lives; closing does not wait for long.
     sleep(LONG * 10).await;
-    // Anybody may be told that closing did not work; what is left is then left to the clock.
+    // Closing may fail for either side; what is left then expires.
     let _closed = client.close().await.is_ok();
     drop(client);
     sleep(LONG * 10).await;
@@ -148,7 +149,7 @@ async fn weather(seed: u64) -> Vec<Fired> {
     plan.fired()
 }
 
-/// Draws tickets, some of them for less than a moment, and gives them back.
+/// Creates tickets, some of them for less than a moment, and releases them.
 async fn work(client: Client, chance: Chance) {
     let prefix = path("/q/t-");
     for _ in 0..5 {
@@ -222,14 +223,14 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     assert_eq!(backend.census().nodes, 1);
 
     sleep(LONG).await;
-    // Time passes in a store in memory with whoever uses it.
+    // Time advances in a store in memory only while a session uses it.
     let other = backend.open(&SessionOptions::default()).await.expect("opens");
     store.close().await.expect("it is over");
     assert_eq!(backend.census().nodes, 0);
     other.close().await.expect("reachable");
 }
 
-/// Who waits for an unfair lock lets some time pass that differs from the others', and looks before he tries.
+/// A waiter for an unfair lock waits for a time of its own, and looks before it tries.
 #[tokio::test(start_paused = true)]
 async fn of_many_who_wait_for_an_unfair_lock_few_try_when_it_is_free() {
     const WAITERS: usize = 20;
@@ -241,7 +242,7 @@ async fn of_many_who_wait_for_an_unfair_lock_few_try_when_it_is_free() {
     let mut clients = clients.await.into_iter().map(|client| client.expect("opens"));
     let holder = clients.next().expect("there is one");
     let held = UnfairLock::new(&holder, path("/lock")).lock().await.expect("free");
-    // All hear of it at one moment, and none is answered before the others have asked.
+    // All are notified at the same moment, and none is answered before the others have asked.
     let slow = Some(Duration::from_micros(100));
     let waiters: Vec<_> = clients
         .map(|client| {

@@ -1,4 +1,4 @@
-//! The layers of core over a store that does what it is told.
+//! The layers of core over a scripted store.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ fn names(view: &View) -> Vec<&str> {
     view.nodes.iter().map(|node| node.path.as_str()).collect()
 }
 
-/// Waits until everything that is on its way has arrived.
+/// Waits until all messages in flight have arrived.
 async fn settle() {
     sleep(Duration::from_millis(1)).await;
 }
@@ -188,7 +188,7 @@ async fn stacked(backend: MemBackend, root: &str) -> Arc<dyn Store> {
     Arc::new(Traced::new(Arc::new(Hesitant::new(Arc::new(store)))))
 }
 
-/// Everything that a store says of a program, as text.
+/// All answers of a store to a program, as text.
 async fn played(store: Arc<dyn Store>, program: &[Txn]) -> String {
     let mut said = String::new();
     let (_view, mut below) = store.observe(Query::subtree(Path::root())).await.expect("answered");
@@ -206,12 +206,12 @@ async fn played(store: Arc<dyn Store>, program: &[Txn]) -> String {
             writeln!(said, "{event:?}").expect("a string takes it");
         }
     }
-    // Which session it is, is the only thing that may differ.
+    // Only the session id may differ.
     said.replace(&format!("{:?}", store.session().id), "own")
 }
 
-/// The same program in a store of its own and in a part of another one. The numbers of their
-/// revisions agree, since both have as many commits behind them.
+/// Runs the same program in a store of its own and in a part of another store. The numbers of their
+/// revisions agree, because both stores have the same number of earlier commits.
 async fn played_twice(root: &str, whole_stack: bool, program: &[Txn]) -> (String, String) {
     let alone = open(&MemBackend::new()).await;
     commit(&*alone, create("/z")).await;

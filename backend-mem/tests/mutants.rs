@@ -1,12 +1,13 @@
-//! Every known mistake is found by the cases that say so.
+//! Every known mistake is found by the cases that claim it.
 //!
-//! Each case runs on memory with each of the mistakes that it names, and must fail: those of stores
-//! are made by a wrapper, those of the door by the door itself. And on memory behind the same
-//! wrapper without a mistake it must pass, so that it is the mistake that it finds. What can go wrong
-//! only where names are given as they are asked for fails on the simulated store with etcd's habits.
+//! Each case runs on memory with each of the mistakes that it names, and must fail: mistakes of
+//! stores are made by a wrapper, those of the client by core itself. On memory in the same wrapper
+//! without a mistake the case must pass, which shows that the mistake is the reason. Mistakes that
+//! matter only where names are not extended are tried on the simulated store with the personality
+//! of etcd.
 //!
-//! Prints a table: the mistake, the case, and what that says. Arguments that are no options choose
-//! mistakes by their names.
+//! Prints a table: the mistake, the case, and its message. Arguments that are no options select
+//! mistakes by name.
 
 #![expect(clippy::print_stdout, reason = "its output is a table for people")]
 
@@ -26,7 +27,7 @@ use crate::simulated::Simulated;
 mod memory;
 mod simulated;
 
-/// A mistake, wherever it is made.
+/// A mistake, of whichever kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Known {
     Store(Mistake),
@@ -46,7 +47,7 @@ impl Known {
         }
     }
 
-    /// Whether a case says that it notices it.
+    /// Whether a case claims to find it.
     fn is_caught_by(self, case: &Case) -> bool {
         match self {
             Self::Store(mistake) => case.catches().contains(&mistake),
@@ -64,7 +65,7 @@ impl fmt::Display for Known {
     }
 }
 
-/// Memory, behind a wrapper that makes at most one mistake.
+/// Memory in a wrapper that makes at most one mistake.
 fn mistaken(mistake: Option<Mistake>) -> Memory {
     Memory::behind(unhurried(), |memory| {
         Arc::new(match mistake {
@@ -74,14 +75,14 @@ fn mistaken(mistake: Option<Mistake>) -> Memory {
     })
 }
 
-/// What became of a case with a mistake, or without any.
+/// The verdict of a case with a mistake, or without any.
 fn verdict(case: &Case, known: Option<Known>) -> Verdict {
     let run =
         |mistake| Suite::new(move || mistaken(mistake)).on_paused_time().seeded(SEED).run(case);
     match known {
         None => run(None),
         Some(Known::Store(mistake)) => run(Some(mistake)),
-        // A case runs on this thread, and so does all that it starts.
+        // A case runs on this thread, and so does everything that it starts.
         Some(Known::Door(mutant)) => mutant::with(mutant, || match run(None) {
             Verdict::Passed => on_names_as_asked(case),
             verdict => verdict,
@@ -94,13 +95,14 @@ fn on_names_as_asked(case: &Case) -> Verdict {
     Suite::new(store).on_paused_time().seeded(SEED).run(case)
 }
 
-/// Mistakes about clocks and reconnections: only a simulation has these. The table of its known mistakes has them.
+/// Mistakes about clocks and reconnects, which only the simulation can show. Its table of known
+/// mistakes has them.
 const SIMULATED: [&str; 3] = ["FirstTtlKept", "SleepUncounted", "OldDatesIgnored"];
 
-/// So that whoever runs it twice sees the same.
+/// A fixed seed, so that two runs are equal.
 const SEED: u64 = 1;
 
-/// Tries the cases without a mistake. Returns what is wrong with them.
+/// Runs the cases without a mistake. Returns those that fail.
 fn try_without_mistake() -> Vec<String> {
     let failing = cases().filter_map(|case| match verdict(case, None) {
         Verdict::Passed => None,
@@ -110,7 +112,7 @@ fn try_without_mistake() -> Vec<String> {
     failing.collect()
 }
 
-/// Tries one mistake on the cases that look for it. Returns what gets past them.
+/// Runs one mistake on the cases that claim it. Returns the cases that pass.
 fn try_mistake(mistake: Known) -> Vec<String> {
     let mut holes = Vec::new();
     let mut looked_for = false;
@@ -131,7 +133,7 @@ fn try_mistake(mistake: Known) -> Vec<String> {
     holes
 }
 
-/// What a failure says, on one line that is not too long.
+/// The message of a failure, on one line and shortened.
 fn brief(why: &str) -> String {
     const LENGTH: usize = 120;
     let mut words = why.split_whitespace().collect::<Vec<_>>().join(" ");

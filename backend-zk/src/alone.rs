@@ -1,13 +1,14 @@
-//! [`Alone`]: the directories of which the session knows that nobody else has anything there, so that it
-//! need not look. Pure.
+//! [`Alone`]: the directories in which this session is the only contender, so that a create needs
+//! no listing afterwards. Pure.
 //!
-//! The server numbers a sequential child by how many children were ever made in its directory. So whoever saw
-//! that his ticket was the only child, has deleted it, and gets the very next number for the next one, knows
-//! that this one is the only child, too: nobody made another in between.
+//! The server numbers a sequential child by how many children were ever created in its directory.
+//! Suppose that a session saw its ticket as the only child, has deleted it, and its next ticket
+//! gets the very next number. Then no other client created a child in between, and the new ticket
+//! is the only child too.
 //!
-//! As long as it is the same directory. One that was removed and made again counts from the beginning, and may
-//! have come as far. A watch tells of that, and must have been there before the look: what it tells comes
-//! ahead of the answer to whatever was done later, on one connection.
+//! This holds as long as it is the same directory: one that was removed and created again counts
+//! from the beginning, and may have reached the same number. A watch, set before the listing,
+//! reports a removal. On one connection its event arrives before the answer to any later request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,56 +19,57 @@ use futures_util::future::BoxFuture;
 use synod_core::path::Path;
 use synod_core::store::Sequence;
 
-/// How many directories are kept in mind. What is forgotten costs a look.
+/// How many directories are remembered. A directory that was forgotten costs one listing.
 const MOST: usize = 256;
 
-/// How long the paths that are watched for this may be together: what is watched is told to the server anew with
-/// each connection, in one request, of which `hub.rs` leaves this much.
+/// The limit for the sum of the lengths of the watched paths. On each new connection the client
+/// sends all watched paths again in one request; `hub.rs` leaves this much room in it.
 const BYTES: usize = 16_000;
 
-/// How many tickets in a row must have been the only child before it is taken that the next one is.
+/// How many tickets in a row must have been the only child before the next one is assumed to be.
 const EARNED: u32 = 2;
 
-/// So many at most, however often that was wrong.
+/// The upper limit of that number, however often the assumption was wrong.
 const MOST_EARNED: u32 = 64;
 
 /// The last number that a ticket may have.
 const LAST: u64 = crate::sift::LAST.get();
 
-/// A watch on a directory: it is ready when the watch has told. Dropping it takes the watch away.
+/// A watch on a directory, ready when it has fired. Dropping it removes the watch.
 pub(crate) type Coming = BoxFuture<'static, ()>;
 
-/// A moment in the server's time, of which each directory has one at which it was made.
+/// The transaction that created a directory (its czxid), which distinguishes it from later
+/// directories of the same path.
 type Birth = i64;
 
-/// The directories in which the session drew tickets lately.
+/// The directories in which the session created tickets lately.
 #[derive(Default)]
 pub(crate) struct Alone {
     dirs: BTreeMap<Path, Dir>,
-    /// How long the paths are that are watched.
+    /// The sum of the lengths of the watched paths.
     bytes: usize,
-    /// How many tickets were drawn since room was last made.
+    /// Tickets created since room was last made.
     drawn: usize,
 }
 
 struct Dir {
     last: Option<Last>,
-    /// How many in a row it takes.
+    /// How many in a row are required.
     price: u32,
     watch: Watch,
-    /// Since room was last made.
+    /// Whether it was used since room was last made.
     used: bool,
 }
 
-/// The last ticket that was drawn, and was the only child.
+/// The latest ticket, if it was the only child.
 struct Last {
     ticket: Path,
     sequence: Sequence,
-    /// How many in a row were.
+    /// How many in a row were the only child.
     run: u32,
-    /// On which connection.
+    /// The connection on which it was created.
     connection: u64,
-    /// The birth of the directory, if it was watched by then.
+    /// The birth of the directory, if it was already watched.
     watched: Option<Birth>,
     deleted: bool,
 }
@@ -76,19 +78,19 @@ struct Last {
 enum Watch {
     #[default]
     No,
-    /// It is on its way.
+    /// The watch was requested.
     Asked,
     Of(Birth, Coming),
 }
 
-/// A ticket that is about to be drawn.
+/// A ticket that is about to be created.
 #[derive(Debug)]
 pub(crate) struct Draw {
     connection: u64,
     before: Option<Before>,
-    /// Whether the directory was watched, or that was asked for, before it could be looked at.
+    /// Whether the directory was watched, or a watch was requested, before the listing.
     watched: bool,
-    /// It need not be looked at if the next number comes.
+    /// Whether to skip the listing if the ticket gets the next number.
     pub(crate) bet: bool,
     /// Whether a watch would be worth its request.
     pub(crate) wants_watch: bool,
@@ -101,7 +103,7 @@ struct Before {
     watched: Option<Birth>,
 }
 
-/// A ticket that was drawn.
+/// A ticket that was created.
 pub(crate) struct Drawn<'a> {
     pub(crate) ticket: &'a Path,
     pub(crate) sequence: Sequence,
@@ -109,7 +111,8 @@ pub(crate) struct Drawn<'a> {
 }
 
 impl Alone {
-    /// A ticket is about to be drawn. Until it is, nothing is known of the directory. `None` if there is no room.
+    /// Call this before creating a ticket; until the result is reported, the directory is unknown.
+    /// `None` if there is no room.
     pub(crate) fn draw(&mut self, dir: &Path, connection: u64) -> Option<Draw> {
         self.drawn += 1;
         if !self.dirs.contains_key(dir) {
@@ -143,7 +146,8 @@ impl Alone {
         })
     }
 
-    /// Whether the directory may be watched: then that is asked for, ahead of the look.
+    /// Whether the directory may be watched; if so, the caller sends that request before the
+    /// listing.
     pub(crate) fn ask(&mut self, dir: &Path, draw: &mut Draw) -> bool {
         let Some(known) = self.dirs.get_mut(dir) else { return false };
         let bytes = self.bytes + dir.as_str().len();
@@ -156,7 +160,8 @@ impl Alone {
         may
     }
 
-    /// What came of asking: the birth of the directory that is watched. What is not wanted any more is given back.
+    /// The answer to the request: the birth of the directory that is watched. Returns a watch that
+    /// is no longer wanted.
     pub(crate) fn watched(&mut self, dir: &Path, watch: Option<(Birth, Coming)>) -> Option<Coming> {
         let known = self.dirs.get_mut(dir).filter(|known| matches!(known.watch, Watch::Asked));
         match (known, watch) {
@@ -173,7 +178,7 @@ impl Alone {
         }
     }
 
-    /// The directory is not to be watched for this any more. The watch is given back, if it is there already.
+    /// Stops watching the directory for this purpose. Returns the watch, if it exists already.
     pub(crate) fn leave(&mut self, dir: &Path) -> Option<Coming> {
         let known = self.dirs.get_mut(dir)?;
         known.last = None;
@@ -187,8 +192,8 @@ impl Alone {
         }
     }
 
-    /// A ticket was drawn and nobody looked: whether it is the only child. If that is not known, a look is due, of
-    /// which [`Self::looked`] is to be told.
+    /// A ticket was created without a listing. Returns whether it is the only child. If that is
+    /// unknown, a listing must follow, and its result is passed to [`Self::looked`].
     pub(crate) fn won(&mut self, dir: &Path, draw: &mut Draw, drawn: &Drawn<'_>) -> bool {
         let Some(known) = self.dirs.get_mut(dir) else { return false };
         if known.hear() {
@@ -210,8 +215,8 @@ impl Alone {
         true
     }
 
-    /// A ticket was drawn, and the look behind it showed that it was the only child of a directory of this birth; or
-    /// else.
+    /// A ticket was created and a listing followed. `alone` is the birth of the directory if the
+    /// ticket was the only child.
     pub(crate) fn looked(
         &mut self,
         dir: &Path,
@@ -228,7 +233,7 @@ impl Alone {
         known.last = alone.map(|birth| drawn.alone(run, draw.watched.then_some(birth)));
     }
 
-    /// The session deleted a node, for certain.
+    /// The session has certainly deleted a node.
     pub(crate) fn deleted(&mut self, node: &Path) {
         let known = node.parent_str().and_then(|dir| self.dirs.get_mut(dir));
         if let Some(last) = known.and_then(|known| known.last.as_mut())
@@ -238,8 +243,9 @@ impl Alone {
         }
     }
 
-    /// Forgets the directories that were not used for so long as tickets were drawn in as many. Not
-    /// again before that: else many who take turns would have it done each time.
+    /// Forgets the directories that were not used while [`MOST`] tickets were created, and runs at
+    /// most once in that many: otherwise, with too many directories in turn, every ticket would run
+    /// it.
     fn make_room(&mut self) {
         if self.drawn < MOST {
             return;
@@ -261,13 +267,13 @@ impl Dir {
         Self { last: None, price: EARNED, watch: Watch::No, used: true }
     }
 
-    /// Others were there after all: it takes more to be sure again.
+    /// Other contenders were there after all: require more tickets in a row next time.
     fn lose(&mut self) {
         self.last = None;
         self.price = (self.price * 2).min(MOST_EARNED);
     }
 
-    /// Whether the watch has told just now. It is over then.
+    /// Whether the watch has fired. A watch fires once.
     fn hear(&mut self) -> bool {
         let mut now = Context::from_waker(Waker::noop());
         let told = match &mut self.watch {
@@ -281,7 +287,7 @@ impl Dir {
         told
     }
 
-    /// Whether it is the directory of this birth, all the while.
+    /// Whether the directory of this birth was watched all the time.
     fn still(&self, watched: Option<Birth>) -> bool {
         matches!((&self.watch, watched), (Watch::Of(birth, _), Some(watched)) if *birth == watched)
     }

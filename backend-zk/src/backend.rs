@@ -22,7 +22,7 @@ use crate::pulse;
 use crate::session::ZkStore;
 use crate::wire::Wire;
 
-/// The shortest and the longest session that is asked for. The servers have bounds of their own.
+/// The shortest and the longest session that is requested. The servers have limits of their own.
 const TTLS: (Duration, Duration) =
     (Duration::from_millis(500), Duration::from_secs(24 * 24 * 60 * 60));
 
@@ -37,7 +37,7 @@ pub struct ZkBackend {
     probe: Arc<Probe>,
 }
 
-/// What the servers said when a session was opened.
+/// The result of opening a session.
 struct Opened {
     client: Arc<Client>,
     states: StateWatcher,
@@ -51,8 +51,8 @@ impl ZkBackend {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] for options that cannot work, and if nobody said who may touch what
-    /// is made.
+    /// [`ErrorKind::Invalid`] for options that cannot work, and if neither credentials nor `access`
+    /// decide the access rights of new nodes.
     pub fn new(options: ZkOptions) -> Result<Self> {
         let (options, access) = options.checked()?;
         Ok(Self { options: Arc::new(options), access, probe: Arc::default() })
@@ -67,7 +67,7 @@ impl ZkBackend {
         }
     }
 
-    /// Waits for a session, or tells within `limit` why there is none.
+    /// Waits for a session, or returns the reason that there is none within `limit`.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -77,7 +77,7 @@ impl ZkBackend {
 
         let end = clock::now() + limit;
         let ask = || self.probe.why(&self.options.hosts, self.options.tls.is_some(), limit / 4);
-        // It goes on while the servers are asked why it takes so long.
+        // Connecting continues while the servers are queried for the reason of the delay.
         let late = async {
             sleep_until(end - limit / 4).await;
             ask().await
@@ -98,7 +98,7 @@ impl ZkBackend {
             Some(Refusal::Said(said)) => Trouble::Said(said).translate(DOING, Sort::Read),
             None => Error::new(ErrorKind::Unreachable, DOING),
         };
-        // Whatever else the crate says, the servers know better.
+        // The servers' own answers are more precise than the crate's error.
         let why = match why {
             Some(why) => why,
             None => ask().await,
@@ -117,7 +117,7 @@ impl ZkBackend {
                 user.clone(),
                 password.to_owned(),
             )),
-            // It was refused.
+            // `checked` has refused this.
             #[cfg(not(feature = "sasl"))]
             Login::Sasl => connector,
         }
@@ -142,14 +142,14 @@ impl Backend for ZkBackend {
 }
 
 impl ZkBackend {
-    /// Opens a session, and waits until it is certain for long enough to keep it alive.
+    /// Opens a session, and waits until it is certain for long enough to be kept alive.
     async fn session(&self, wanted: Duration) -> Result<Opened, Refusal> {
         let began = clock::now();
         let client = Arc::new(self.connect(wanted).await?);
         let ttl = client.session_timeout();
         let mut beats = Heartbeats::new(pulse::gap(self.options.tick, ttl)?);
         let mut states = client.state_watcher();
-        // The first connection is no reconnect.
+        // The first connection is not a reconnect.
         let _first = states.state();
         let sent = clock::now();
         let alive = pulse::send(&client, self.options.heartbeat);
@@ -158,10 +158,11 @@ impl ZkBackend {
         let _counted = beats.answered(sent, clock::now());
         let gaps = gaps.await?;
         age.await?;
-        // The leader counts from when it made the session. The crate does not say which of its attempts that was.
+        // The leader counts from the moment at which it created the session. The crate does not
+        // report which of its attempts that was.
         let life = Life::new(ttl, began, Duration::ZERO);
-        // Attempts at servers that did not answer took their time: without more heartbeats the session would be lost
-        // before the first ones prove anything.
+        // Attempts at servers that did not answer took time: without further heartbeats the session
+        // would be lost before the first of them proves anything.
         while life.until().is_none_or(|until| until < clock::now() + ttl / 2) {
             clock::sleep(pulse::pause(ttl)).await;
             if let Some(state) = states.changed().now_or_never()
@@ -181,9 +182,9 @@ impl ZkBackend {
 
 /// Why there is no session.
 enum Refusal {
-    /// The servers, or the crate, say so.
+    /// The error of the servers or of the crate.
     Said(ZkError),
-    /// It is known why, so that the servers need not be asked.
+    /// The reason is known, so the servers need not be queried.
     Known(Error),
 }
 
@@ -199,8 +200,8 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Whether the servers are too old: persistent watches, on which every `observe` rests, came with ZooKeeper 3.6, as did
-/// the transaction of reads, which servers before it refuse by name.
+/// Checks that the servers are not too old. Every `observe` needs persistent watches, which came
+/// with ZooKeeper 3.6, as did the multi-read request, which older servers refuse by name.
 fn is_too_old(client: &Client) -> impl Future<Output = Result<(), Refusal>> + use<'_> {
     let mut reader = client.new_multi_reader();
     let nowhere = reader.add_get_data(NOWHERE);
@@ -221,10 +222,10 @@ fn judge_age(answer: Result<(), ZkError>) -> Result<(), Refusal> {
     }
 }
 
-/// A path where nothing is.
+/// A path that no node has.
 const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
 
-/// What the servers cannot do. It is asked for where it cannot succeed.
+/// The features that the servers lack, found by requests that cannot succeed.
 fn gaps(client: &Client) -> impl Future<Output = Result<Vec<Gap>, ZkError>> + use<'_> {
     let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
     let options = options.with_ttl(Duration::from_secs(1));

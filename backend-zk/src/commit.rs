@@ -1,4 +1,4 @@
-//! Writing: a [`Plan`] is sent, and what the server refuses is either final or mended (`mend.rs`).
+//! Sends a [`Plan`]; an operation that the server refuses is either final or repaired (`mend.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::read::translate;
 use crate::sift::{LAST, sequence};
 use crate::wire::Wire;
 
-/// How often a transaction is planned again while others change what it stands on; and as often as it
-/// has operations, each of which may stand on something else that is to be put right.
+/// How often a transaction is planned again while other clients change the nodes that it depends
+/// on; plus once for each of its operations, which may each need a repair of their own.
 const ATTEMPTS: usize = 40;
 
 /// Applies a transaction that was validated.
@@ -40,11 +40,11 @@ pub(crate) async fn commit(hub: &Arc<Hub>, txn: &Txn) -> Result<Outcome> {
         }
     }
     let facts = Facts { vacated, ..Facts::default() };
-    // On the heap: most transactions need nothing of it, and should not carry its state.
+    // Boxed: most transactions do not need this future, and should not carry its state.
     Box::pin(Writing { hub, wire, client: &client, txn, facts }.commit(refused)).await
 }
 
-/// The operations that make what stays where the session has just removed a container.
+/// The operations that create a lasting node where the session has just removed a container.
 fn vacated(wire: &Wire, txn: &Txn) -> BTreeSet<usize> {
     let stays = |op: &Op| match op {
         Op::Create { lifetime, sequential, .. } => {
@@ -56,17 +56,18 @@ fn vacated(wire: &Wire, txn: &Txn) -> BTreeSet<usize> {
     ops.filter(|(_, op)| stays(op) && wire.vacated.has(op.path())).map(|(index, _)| index).collect()
 }
 
-/// What became of a plan.
+/// The result of sending a plan.
 enum Sent<'a> {
     Done(Commit),
     Refused(&'a Step, ZkError),
 }
 
-/// The answer to a request: everything was done, or the step at this place was refused.
+/// The answer to a request: everything was applied, or the step at this index was refused.
 type Answer = Result<Vec<Got>, (usize, ZkError)>;
 
 impl<'a> Writing<'a> {
-    /// Plans and sends until it is done or refused for good. It may have been sent unplanned, and `refused`.
+    /// Plans and sends until the transaction is done or finally refused. `refused` is the answer if
+    /// it was already sent without a plan.
     async fn commit(mut self, mut refused: Option<ZkError>) -> Result<Outcome> {
         if self.may_meet_ghosts() {
             Box::pin(self.find_ghosts()).await.map_err(unsent)?;
@@ -91,11 +92,12 @@ impl<'a> Writing<'a> {
             }
         }
         Err(Error::new(ErrorKind::Unreachable, "commit")
-            .because("what the transaction stands on kept changing"))
+            .because("the nodes that the transaction depends on kept changing"))
     }
 
-    /// The sequential create of several operations for which the directory has no number left. What one operation
-    /// made can be taken back, but not what several did; so the directory is looked at before.
+    /// The sequential create, in a transaction of several operations, whose directory has no number
+    /// left. A single create can be undone, several operations cannot; so the directory is read
+    /// before.
     async fn without_sequence<'p>(&self, plan: &'p Plan) -> Result<Option<&'p Step>> {
         if is_plain(self.txn, plan) {
             return Ok(None);
@@ -114,7 +116,7 @@ impl<'a> Writing<'a> {
     }
 
     async fn send<'p>(&self, plan: &'p Plan) -> Result<Sent<'p>> {
-        // Whatever becomes of the request.
+        // Added before the request, because it may be applied without an answer.
         for step in plan.steps.iter().filter(|step| step.role == Role::Guard) {
             self.wire.guards.add(step.act.path(), Instant::now());
         }
@@ -140,7 +142,7 @@ impl<'a> Writing<'a> {
                 None => None,
             }
         };
-        // All leave before any is answered.
+        // All requests are sent before any answer is awaited.
         let (answer, witness, seen) = join3(request, witness, asked).await;
         let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
             Ok(got) => got,
@@ -148,13 +150,14 @@ impl<'a> Writing<'a> {
         };
         let alone = is_plain(self.txn, plan);
         for (step, got) in plan.steps.iter().zip(&got).filter(|(step, _)| step.role == Role::Own) {
-            // Among others one of the reserve counts, as long as it is a number of its own.
+            // In a transaction of several, a number from the reserve is accepted as long as it is
+            // unique.
             let made = match ran_out(&self.txn.ops[step.index], got) {
                 Some(made) if alone || sequence(made).is_none() => made,
                 _ => continue,
             };
             let said = take_back(self.wire, self.client, made).await?;
-            // What else was done stays done.
+            // The other operations cannot be undone.
             return if alone { Ok(Sent::Refused(step, said)) } else { Err(exhausted()) };
         }
         let mut commit = self.done(&plan.steps, got)?;
@@ -169,8 +172,9 @@ impl<'a> Writing<'a> {
         Ok(Sent::Done(commit))
     }
 
-    /// A node that the plan makes and that tells when: of several operations some servers do not tell
-    /// (ZOOKEEPER-4026). It is the session's, so that nobody can have made another in its place.
+    /// A node that the plan creates and whose stat has the revision: for a transaction of several,
+    /// some servers do not return the stat of creates (ZOOKEEPER-4026). The session owns it, so no
+    /// other client can have replaced it.
     fn witness<'p>(&self, plan: &'p Plan) -> Option<&'p str> {
         let writes = |step: &Step| matches!(step.act, Act::Set { .. });
         if self.wire.hears_births() || is_plain(self.txn, plan) || plan.steps.iter().any(writes) {
@@ -185,7 +189,7 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// Tells the look which ticket is its own.
+    /// Passes the path of the session's own ticket to the look.
     fn note_own(&self, steps: &[Step], got: &[Got], look: &Look<'_>) {
         for (step, got) in steps.iter().zip(got) {
             if let (Got::Made(Some(path), _), Role::Own) = (got, &step.role) {
@@ -194,11 +198,11 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Sends one operation as the plain call, with its missing ancestors ahead of it.
+    /// Sends one operation as the plain call, after the creates of its missing ancestors.
     async fn send_plain(&self, steps: &[Step]) -> Result<Answer, Trouble> {
         let Some((own, ancestors)) = steps.split_last() else { return Ok(Ok(Vec::new())) };
         if !ancestors.is_empty() {
-            // Once for many: on the heap.
+            // Boxed: needed only once for many calls.
             return Box::pin(self.send_below(ancestors, own)).await;
         }
         let op = &self.txn.ops[own.index];
@@ -212,7 +216,8 @@ impl<'a> Writing<'a> {
             _ => None,
         });
         let made: Vec<_> = made.collect();
-        // A container in which nothing ever was would stay for good, should the rest not arrive.
+        // A container that never had a child is never collected, and would stay if the rest did not
+        // arrive.
         let used: OptionFuture<_> = match &ancestors.last().map(|step| &step.role) {
             Some(Role::Ancestor(innermost)) => Some(self.use_once(innermost)).into(),
             _ => None.into(),
@@ -244,7 +249,7 @@ impl<'a> Writing<'a> {
         let sent = added.is_ok().then(|| writer.commit());
         async move {
             if let Some(sent) = sent {
-                // If it failed, so does what comes behind it.
+                // If this request failed, so do those that follow it.
                 let _used = sent.await.is_ok();
             }
         }
@@ -278,7 +283,7 @@ impl<'a> Writing<'a> {
         }))
     }
 
-    /// What the floor calls it.
+    /// Converts the results into those of the `Store` trait.
     fn done(&self, steps: &[Step], got: Vec<Got>) -> Result<Commit> {
         let mut done: Vec<Done> =
             self.txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
@@ -301,13 +306,13 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// The number of the next sequential child. The server counts the children that were ever made, and tells twice that
-/// number less those that are there.
+/// The number of the next sequential child. The server counts all children that were ever created,
+/// and reports twice that number less the number of present children.
 fn next_sequence(told: i32, there: i32) -> u64 {
     u64::from(told.wrapping_add(there).cast_unsigned() / 2)
 }
 
-/// Whether a plan is one operation that has a plain call, with nothing but ancestors to be made.
+/// Whether a plan is one operation that has a plain call, plus at most creates of its ancestors.
 fn is_plain(txn: &Txn, plan: &Plan) -> bool {
     let Some((own, ancestors)) = plan.steps.split_last() else { return true };
     txn.ops.len() == 1
@@ -322,7 +327,7 @@ mod tests {
 
     #[test]
     fn the_next_sequence_is_how_many_children_were_ever_made() {
-        // Those ever made, and those that are there.
+        // Children ever created, and children present.
         for (made, there) in
             [(0_i32, 0), (1, 1), (7, 2), (1 << 30, 9), (i32::MAX - 1, 0), (i32::MAX, 5)]
         {

@@ -1,16 +1,18 @@
-//! Answers without a panic of the crate: it takes an answer to a create or to a read of data for well-formed, and panics
-//! in the task that waits where it is too short. A server sends no such answer; what is in between may.
+//! Catches panics of the crate: it assumes that an answer to a create or a read of data is
+//! well-formed, and panics in the waiting task if the answer is too short. A server sends no such
+//! answer; a proxy may.
 
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use zookeeper_client::Error as ZkError;
 
-/// Waits for an answer. A panic is an answer that cannot be read: it tells nothing of what was done.
+/// Waits for an answer. A panic becomes an answer that cannot be read, after which the effect is
+/// unknown.
 pub(crate) async fn contained<T>(
     answer: impl Future<Output = Result<T, ZkError>>,
 ) -> Result<T, ZkError> {
-    // Nothing that the future has touched is used again.
+    // No value that the future has touched is used again.
     let caught = AssertUnwindSafe(answer).catch_unwind().await;
     caught.unwrap_or_else(|_panic| Err(ZkError::UnexpectedError("a malformed answer".to_owned())))
 }

@@ -1,11 +1,12 @@
-//! Containers, and what tells them from nodes.
+//! Containers, and what distinguishes them from nodes.
 //!
-//! The servers have containers, but show no difference between one and a persistent node. So those
-//! that are made here carry a mark as their data, and cannot be written by anybody: a plain set is
-//! refused by the server itself. A container that others made, without the mark, is a node to us.
+//! The servers have containers, but show no difference between a container and a persistent node.
+//! So the containers that this backend creates have a mark as their data, and an access list
+//! without write permission: the server itself refuses a plain set. A container that another client
+//! made, without the mark, counts as a node.
 //!
-//! The server collects a container that is empty only if something was in it once. Therefore each
-//! is made together with its first child, or with a child that goes at once ([`PROBE`]).
+//! The server collects an empty container only if it once had a child. Therefore each is created
+//! together with its first child, or with a child that is deleted at once ([`PROBE`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -23,18 +24,18 @@ use crate::options::Access;
 use crate::snapshot::Snapshot;
 use crate::wire::Wire;
 
-/// The data of a container. Nobody writes this by accident.
+/// The data of a container, chosen so that no application writes it by accident.
 pub(crate) const MARK: &[u8] = b"\x00synod container 5f0e\x9c\x00";
 
-/// The name of a child that lives only within one transaction.
+/// The name of a child that exists only within one transaction.
 pub(crate) const PROBE: &str = ".synod-probe-5f0e9c";
 
-/// Whether what was read is a container. One is never written, and never anybody's.
+/// Whether a node that was read is a container. A container is never written, and has no owner.
 pub(crate) fn is_container(data: &[u8], stat: &ZkStat) -> bool {
     data == MARK && stat.version == 0 && stat.ephemeral_owner == 0
 }
 
-/// Who may do what with a node.
+/// The access rights of a node.
 pub(crate) fn node_acls(access: Access) -> Acls<'static> {
     match access {
         Access::Creator => Acls::creator_all(),
@@ -42,7 +43,7 @@ pub(crate) fn node_acls(access: Access) -> Acls<'static> {
     }
 }
 
-/// How a container is made: everything is allowed but writing it.
+/// How a container is created: with every permission except writing.
 pub(crate) fn options(access: Access) -> CreateOptions<'static> {
     static CREATOR: LazyLock<[Acl; 1]> =
         LazyLock::new(|| [Acl::new(all_but_writing(), AuthId::authed())]);
@@ -60,7 +61,7 @@ fn all_but_writing() -> Permission {
     Permission::READ | Permission::CREATE | Permission::DELETE | Permission::ADMIN
 }
 
-/// A child of `dir` that only lives within one transaction.
+/// A child of `dir` that exists only within one transaction.
 pub(crate) fn probe(dir: &Path) -> String {
     let dir = if dir.is_root() { "" } else { dir.as_str() };
     format!("{dir}/{PROBE}")
@@ -71,36 +72,37 @@ pub(crate) fn is_probe(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with(PROBE))
 }
 
-/// What stands at a path where something is in the way.
+/// What exists at a path that an operation needs to be free.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nothing at all.
+    /// Nothing.
     Nothing,
     /// A node, or something with a node below it.
     Something,
-    /// Containers with no node in them.
+    /// Containers without a node in them.
     Hollow(Hollow),
 }
 
-/// Containers with no node in them.
+/// Containers without a node in them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hollow {
     /// The innermost first.
     pub(crate) containers: Vec<Path>,
-    /// How many children the directories of these containers were ever given: while that is the
-    /// same, nothing else can have taken a container's place.
+    /// How many children each directory of these containers was ever given. While the number is the
+    /// same, no other node can have taken a container's place.
     pub(crate) births: BTreeMap<Path, i32>,
     /// The guard of the node that they are below.
     pub(crate) guard: Option<String>,
 }
 
-/// How many children a node was ever given. The server writes it behind the names of sequential
-/// ones, and shows a number made of it and of how many there are.
+/// How many children a node was ever given. The server appends this number to the names of
+/// sequential children; its stat contains a number computed from it and from the number of present
+/// children.
 fn births(stat: &ZkStat) -> i32 {
     stat.cversion.wrapping_add(stat.num_children) / 2
 }
 
-/// Finds out what stands at `path`, as if the nodes in `gone` were deleted.
+/// Finds out what exists at `path`, as if the nodes in `gone` were deleted.
 pub(crate) async fn standing(
     wire: &Wire,
     client: &Client,
@@ -108,7 +110,7 @@ pub(crate) async fn standing(
     gone: &BTreeSet<&Path>,
 ) -> Result<Standing, Trouble> {
     let dir = path.parent().unwrap_or_else(Path::root);
-    // Read before what stands there is: what is born in between is noticed.
+    // Read before the node itself, so that a creation in between is noticed.
     let above = client.get_data(dir.as_str());
     let snapshot = Snapshot::take(wire, client, path, true);
     let (above, snapshot) = join(wire.answer(above), snapshot).await;
@@ -119,7 +121,7 @@ pub(crate) async fn standing(
     }
 }
 
-/// [`standing`], when the node at `path` itself does not count, only what is below it.
+/// [`standing`], except that the node at `path` itself does not count, only nodes below it.
 pub(crate) async fn standing_below(
     wire: &Wire,
     client: &Client,
@@ -138,7 +140,7 @@ pub(crate) async fn standing_below(
 
 fn judge(path: &Path, above: (Path, i32), snapshot: &Snapshot, gone: &BTreeSet<&Path>) -> Standing {
     let left = snapshot.nodes.iter().filter(|(found, _)| {
-        // The node of the path itself stands, whatever else goes.
+        // The node at the path itself remains, whatever else is deleted.
         found.as_str() == path.as_str() || !gone.iter().any(|gone| gone.as_str() == found.as_str())
     });
     let mut hollow = Hollow::default();

@@ -1,17 +1,17 @@
-//! What the client crate says in our words. The one place where that is decided.
+//! Translates errors of the client crate into those of synod. The only place that does.
 
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::Loss;
 use zookeeper_client::Error as ZkError;
 
-/// Why a request has no answer that the floor knows.
+/// Why a request has no answer that the `Store` trait has a value for.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// The session is over.
     Lost(Loss),
-    /// What was to be read as of one moment did not stand still for one.
+    /// Nodes that were to be read as of one moment kept changing.
     Restless,
-    /// The server, or the crate, says so.
+    /// The error of the server or of the crate.
     Said(ZkError),
 }
 
@@ -23,7 +23,7 @@ pub(crate) enum Sort {
 }
 
 impl Trouble {
-    /// As an error of a call.
+    /// The error of a call.
     pub(crate) fn translate(self, doing: &'static str, sort: Sort) -> Error {
         let definite = matches!(&self, Self::Said(error) if is_definite(error));
         let error = match self {
@@ -63,11 +63,11 @@ fn kind(error: &ZkError) -> ErrorKind {
     }
 }
 
-/// All that is asked for and that not every server knows.
+/// The feature that is requested and that not every server supports.
 pub(crate) const NO_TTL_NODES: &str =
     "nodes with a time to live need zookeeper.extendedTypesEnabled=true on each server";
 
-/// What a person can do about it.
+/// What a person can do about the error.
 fn advice(error: &ZkError) -> Option<&'static str> {
     Some(match error {
         ZkError::ConnectionLoss | ZkError::Custom(_) => {
@@ -85,7 +85,7 @@ fn advice(error: &ZkError) -> Option<&'static str> {
         }
         ZkError::AuthFailed => "the servers do not accept our user and password",
         ZkError::InvalidAcl => {
-            "the servers know nobody to give the node to: give user and password, or let everybody"
+            "a node of an anonymous client has no owner: give user and password, or use Access::Open"
         }
         ZkError::QuotaExceeded => "a quota on the servers is used up",
         ZkError::Unimplemented => NO_TTL_NODES,
@@ -93,8 +93,8 @@ fn advice(error: &ZkError) -> Option<&'static str> {
     })
 }
 
-/// Whether this is the server's answer to this very request, and says that nothing was changed.
-/// Everything else may be the fate of the connection, with the request done or not.
+/// Whether this is the server's answer to this very request, and means that nothing was changed.
+/// Any other error may come from the connection, whether the request was applied or not.
 pub(crate) fn is_definite(error: &ZkError) -> bool {
     matches!(
         error,

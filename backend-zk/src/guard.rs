@@ -1,9 +1,10 @@
-//! Guards: children that keep the server's collector away from a node in the place of a container.
+//! Guards: children that protect a node in the place of a former container from the server's
+//! collector.
 //!
-//! The collector goes by a list of paths that may be minutes old when their turn comes, and the server
-//! then looks only at whether there are children (and not at whether it is a container). So what
-//! takes the place of an empty container, and is not ephemeral, gets a child of this session along
-//! with it, which stays until such a list is history.
+//! The collector works through a list of paths that may be minutes old, and then checks only
+//! whether a node has children, not whether it is a container. So a non-ephemeral node that
+//! replaces an empty container is created together with an ephemeral child of this session, which
+//! stays until no such list can name the path any more.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,17 +13,17 @@ use std::time::Duration;
 use synod_core::path::Path;
 use tokio::time::Instant;
 
-/// How a guard's name begins.
+/// The start of a guard's name.
 const GUARD: &str = ".synod-guard-5f0e9c-";
 
-/// One byte more than a name has: nobody makes this, and nobody can.
+/// One byte longer than a valid name, so that no application can create this node.
 const LENGTH: usize = synod_core::name::MAX_NAME_BYTES + 1;
 
-/// How long a guard stays: the collector takes 6 ms for each container of its list, so this is enough
-/// for twenty thousand that are empty at once.
+/// How long a guard stays. The collector takes 6 ms per container of its list, so this is enough
+/// for twenty thousand containers that are empty at once.
 const STAY: Duration = Duration::from_secs(120);
 
-/// The guard of a node.
+/// The path of the guard of a node.
 pub(crate) fn guard(path: &Path) -> String {
     format!("{path}/{GUARD:-<LENGTH$}", path = path.as_str())
 }
@@ -32,7 +33,7 @@ pub(crate) fn is_guard(name: &str) -> bool {
     name.len() == LENGTH && name.starts_with(GUARD)
 }
 
-/// The guards that a session may have made, and when.
+/// The guards that a session may have created, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Guards(Mutex<BTreeMap<String, Instant>>);
 
@@ -42,7 +43,7 @@ impl Guards {
         guards.insert(guard.to_owned(), now);
     }
 
-    /// Takes those that have stayed long enough.
+    /// Removes and returns the guards that have stayed long enough.
     pub(crate) fn relieve(&self, now: Instant) -> Vec<String> {
         let mut guards = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let over = |made: &Instant| now.duration_since(*made) >= STAY;
@@ -53,7 +54,8 @@ impl Guards {
     }
 }
 
-/// The places of empty containers that a session removed, and when: the collector's list may name them still.
+/// The paths of empty containers that a session removed, and when: the collector's list may still
+/// name them.
 #[derive(Debug, Default)]
 pub(crate) struct Vacated(Mutex<BTreeMap<Path, Instant>>);
 
@@ -66,7 +68,7 @@ impl Vacated {
         self.places().contains_key(place)
     }
 
-    /// Forgets those that no list names any more.
+    /// Forgets the paths that no list can name any more.
     pub(crate) fn forget(&self, now: Instant) {
         self.places().retain(|_, removed| now.duration_since(*removed) < STAY);
     }

@@ -1,13 +1,14 @@
-//! [`Hub`]: what a session watches.
+//! [`Hub`]: the watches of a session.
 //!
-//! One watch at the server for each path, shared by all who observe it: servers before 3.9 let
-//! watches of two kinds on one path destroy each other (ZOOKEEPER-4466). The crate forgets persistent
-//! watches when it reconnects; so each is made again then (`keep.rs`), and whoever observes is told to
-//! read again.
+//! There is one watch at the server per path, shared by all observers: before 3.9, watches of two
+//! kinds on one path destroy each other (ZOOKEEPER-4466). The crate forgets persistent watches when
+//! it reconnects; so each is set again then (`keep.rs`), and its observers get a request to read
+//! again.
 //!
-//! Whoever needs one event only has a watch of another kind, if nobody else watches the path: see [`once`].
+//! An observer that needs only one event has a watch of another kind, if the path has no other
+//! observer: see [`once`].
 //!
-//! Of very many paths not each has its own: see [`Watches::for_path`].
+//! When very many paths are watched, several share one watch: see [`Watches::for_path`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -31,18 +32,19 @@ use crate::wire::Wire;
 mod draw;
 mod once;
 
-/// How many events a watch keeps for a reader who is slow.
+/// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
 
-/// How often the path of retired watches is told to the server anew: once for those of a node and once for those of
-/// its children.
+/// How often the path of retired watches is sent to the server on a new connection: once for
+/// watches of a node, and once for watches of its children.
 const RETIRED: usize = 2;
 
-/// Everything that one session observes.
+/// All observations of one session.
 ///
-/// Under the lock of its state requests are made and watches dropped, so that the server gets both in one
-/// order: each is a message to the crate. Of the crate's channels it is asked whether they have told already;
-/// otherwise nothing is polled there, no reader is woken, and nothing is dropped that could use the hub again.
+/// Requests are sent and watches are dropped under the lock of the state, so that the server
+/// receives both in one order: each is a message to the crate. Under the lock, a channel of the
+/// crate may be polled for an event that is already there; nothing else is polled, no reader is
+/// woken, and nothing is dropped that could use the hub again.
 pub(crate) struct Hub {
     pub(crate) wire: Arc<Wire>,
     state: Mutex<State>,
@@ -50,44 +52,44 @@ pub(crate) struct Hub {
 
 struct State {
     places: BTreeMap<Path, Place>,
-    /// Who waits for one event.
+    /// The observers that wait for one event.
     once: BTreeMap<u64, Feed>,
     watches: Watches,
     draws: Draws,
     next: u64,
 }
 
-/// What the server watches.
+/// The watches at the server.
 #[derive(Default)]
 struct Watches {
     by_path: BTreeMap<Path, Watched>,
-    /// How long their paths are together.
+    /// The sum of the lengths of their paths.
     bytes: usize,
 }
 
 /// One watch at the server.
 struct Watched {
     recursive: bool,
-    /// Whom it tells.
+    /// The observed paths that this watch serves.
     places: BTreeSet<Path>,
-    /// Watches for as long as this is here.
+    /// Keeps the watch alive until this is dropped.
     _keeper: Task,
-    /// Watches for one event on the same path that nobody waits for any more.
+    /// One-event watches on the same path that no observer waits for any more.
     retired: Vec<Coming>,
 }
 
-/// One path that is observed.
+/// One observed path.
 struct Place {
-    /// The path whose watch tells of it: its own, or one above.
+    /// The path of the watch that reports its changes: its own, or one above.
     by: Path,
     observers: BTreeMap<u64, Observer>,
-    /// Containers that were seen there: no change of them is told.
+    /// Containers that were seen there: their changes are not reported.
     containers: BTreeSet<Path>,
-    /// What came and went before anybody could see whether it was a container.
+    /// Nodes that were created and deleted before it could be read whether they were containers.
     ghosts: BTreeSet<Path>,
-    /// What was born by two writes of one transaction, and told of the first.
+    /// Nodes created by two writes of one transaction, of which the first was reported.
     echoes: BTreeSet<Path>,
-    /// How often a node was seen to be created.
+    /// How often the creation of a node was seen.
     created: u64,
 }
 
@@ -96,7 +98,7 @@ struct Observer {
     feed: Feed,
 }
 
-/// What an observer gets: a change, or that it has to read again.
+/// What an observer gets: a change, or `None` if it must read again.
 type Delivery = (Feed, Option<Change>);
 
 /// Ends an observation when its reader drops it.
@@ -118,7 +120,7 @@ impl Hub {
         Arc::new(Self { wire, state: Mutex::new(state) })
     }
 
-    /// Watches and reads as one step: the watch leaves ahead of the read.
+    /// Watches and reads as one step: the watch is sent before the read.
     pub(crate) async fn observe(self: &Arc<Self>, query: Query) -> Result<(View, Watch)> {
         let client = self.wire.client("observe")?;
         if query.once
@@ -170,8 +172,8 @@ impl Hub {
         (Unwatch { hub: Arc::downgrade(self), path: query.path.clone(), id }, created)
     }
 
-    /// Starts to watch a path. The request has left when this returns, and nothing has been polled: this is
-    /// called under the lock.
+    /// Starts to watch a path. The request has been sent when this returns, and nothing has been
+    /// polled: this runs under the lock.
     fn keeper(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -185,7 +187,7 @@ impl Hub {
         spawn(keep(Arc::downgrade(self), self.wire.clone(), path.clone(), mode, resync, asked))
     }
 
-    /// What a view showed to be containers, unless it may have become something else since.
+    /// Records the containers that a view showed, unless a node may have replaced one since.
     fn learn(&self, path: &Path, containers: Vec<Path>, created: u64) {
         if let Some(place) = self.state().places.get_mut(path)
             && place.created == created
@@ -207,7 +209,7 @@ impl Hub {
         drop(observer);
     }
 
-    /// The session is over, and so is every watch.
+    /// Ends every watch, because the session is over.
     pub(crate) fn end(&self, why: Loss) {
         let mut state = self.state();
         let (places, watches) = (take(&mut state.places), take(&mut state.watches));
@@ -222,7 +224,7 @@ impl Hub {
         }
     }
 
-    /// A watch cannot be had.
+    /// Ends the observations of a watch that could not be set.
     pub(crate) fn fail(&self, by: &Path, error: Error) {
         let mut state = self.state();
         let failed: Vec<Place> =
@@ -235,7 +237,7 @@ impl Hub {
         }
     }
 
-    /// Something may have been missed by this watch.
+    /// Makes the observers of this watch read again, because events may have been missed.
     pub(crate) fn resync(&self, by: &Path) {
         let mut state = self.state();
         let mut feeds = Vec::new();
@@ -251,15 +253,15 @@ impl Hub {
         }
     }
 
-    /// Whether anybody would be told of it by this watch.
+    /// Whether this watch has an observer for the event.
     pub(crate) fn wants(&self, by: &Path, news: &News) -> bool {
         let state = self.state();
         let mut places = about(&news.path).filter_map(|path| state.places.get(&path));
         places.any(|place| place.by == *by && place.wants(news))
     }
 
-    /// Delivers an event of a watch to its observers. Only the task that keeps the watch does this, so that they
-    /// get the events in order although they are woken without the lock.
+    /// Delivers an event of a watch to its observers. Only the task that keeps the watch calls
+    /// this, so that observers get the events in order although they are woken without the lock.
     pub(crate) fn tell(&self, by: &Path, news: &News, proof: Option<&Proof>) {
         let mut state = self.state();
         let mut deliveries = Vec::new();
@@ -285,19 +287,20 @@ impl Hub {
     }
 }
 
-/// The paths at which somebody may observe what happens at this one.
+/// The paths whose observers may be concerned by an event at this path.
 fn about(path: &Path) -> impl Iterator<Item = Path> {
     let root = (!path.is_root()).then(Path::root);
     std::iter::once(path.clone()).chain(path.ancestors()).chain(root)
 }
 
 impl Watches {
-    /// The path to watch for what happens at `path`: its own, while there is room.
+    /// The path to watch for changes at `path`: its own, while there is room.
     ///
-    /// With more than 128 KiB of paths the crate never connects again: it tells the server of its
-    /// watches in several requests then, and takes the answer to the second for one to nothing.
-    /// It keeps the session alive all the while. So when there are very many, the others below one
-    /// directory are watched by one recursive watch there, and in the end all by one at the root.
+    /// With more than 128 KiB of paths the crate never connects again: it then sends its watches to
+    /// the server in several requests, and takes the answer to the second for an answer without a
+    /// request. It keeps the session alive all the time. So when there are very many watches,
+    /// further ones below one directory share a recursive watch there, and in the end all share one
+    /// at the root.
     fn for_path(&self, path: &Path) -> Path {
         const ALL: usize = 90_000;
 
@@ -320,7 +323,7 @@ impl Watches {
         self.bytes + path.as_str().len() <= OWN
     }
 
-    /// Begins to watch a path, or goes on otherwise than before.
+    /// Starts to watch a path, or replaces its watch by one of another mode.
     fn add(&mut self, path: &Path, recursive: bool, keeper: Task) {
         let before = self.remove(path).map(|before| (before.places, before.retired));
         let (places, retired) = before.unwrap_or_default();
@@ -329,12 +332,13 @@ impl Watches {
         self.by_path.insert(path.clone(), watched);
     }
 
-    /// Keeps a watch for one event, of which nobody wants to know any more, as long as the one for good.
+    /// Keeps a one-event watch, which no observer waits for any more, as long as the persistent
+    /// watch.
     fn retire(&mut self, path: &Path, coming: Coming) {
         match self.by_path.get_mut(path) {
             Some(watched) => {
                 watched.retired.push(coming);
-                // The crate names a path once for the watches of each kind, of which two can be retired.
+                // The crate sends a path once per kind of watch, and two kinds can be retired.
                 if watched.retired.len() <= RETIRED {
                     self.bytes += path.as_str().len();
                 }
@@ -349,7 +353,7 @@ impl Watches {
         Some(removed)
     }
 
-    /// Nobody observes this place any more.
+    /// Releases a place that has no observer any more.
     fn release(&mut self, by: &Path, place: &Path) {
         let Some(watched) = self.by_path.get_mut(by) else { return };
         watched.places.remove(place);
@@ -387,14 +391,14 @@ impl Place {
         self.observers.values().any(|observer| told(&observer.query, news).is_some())
     }
 
-    /// Collects what the observers are to get.
+    /// Collects the deliveries to the observers.
     fn tell(&mut self, news: &News, proof: Option<&Proof>, deliveries: &mut Vec<Delivery>) {
         match (news.kind, proof) {
             (Kind::Created, Some(Proof::Container)) => {
                 self.containers.insert(news.path.clone());
                 return;
             }
-            // That it is gone again is said next.
+            // Its deletion is reported by the next event.
             (Kind::Created, Some(Proof::Gone)) => {
                 self.ghosts.insert(news.path.clone());
                 return;
@@ -409,12 +413,14 @@ impl Place {
                     self.echoes.remove(&news.path);
                 }
             }
-            // The second write of its birth, which is told already, or of what is gone.
+            // The second write of its creation, which is reported already, or a write of a deleted
+            // node.
             (Kind::Updated, _) if self.echoes.remove(&news.path) => return,
             (Kind::Updated, _) if self.ghosts.contains(&news.path) => return,
             (Kind::Deleted, _) if self.containers.remove(&news.path) => return,
             (Kind::Deleted, _) if self.ghosts.remove(&news.path) => {
-                // A node may have been here, or a container only, of which nothing is told.
+                // A node may have been here, or only a container, whose deletion is not reported:
+                // read again.
                 let heard = self.observers.values().filter(|it| told(&it.query, news).is_some());
                 deliveries.extend(heard.map(|observer| (observer.feed.clone(), None)));
                 return;

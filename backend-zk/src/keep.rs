@@ -1,5 +1,5 @@
-//! Keeping one watch: it is made again on each connection, and what it says is proved before it is
-//! told.
+//! Keeps one persistent watch: it is set again on each connection, and its events are verified
+//! before they are reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
@@ -23,14 +23,14 @@ use crate::read::translate;
 use crate::sent::Sent;
 use crate::wire::Wire;
 
-/// Asks for a watch. The request has left when this returns.
+/// Requests a watch. The request has been sent when this returns.
 pub(crate) fn ask(client: Arc<Client>, path: &Path, mode: AddWatchMode) -> Sent<PersistentWatcher> {
     let path = path.clone();
     Sent::new(client, move |client| client.watch(path.as_str(), mode).boxed())
 }
 
-/// Watches one path until nobody observes it any more, or the session is over. The first time the watch was
-/// asked for already.
+/// Watches one path until it has no observer any more, or the session is over. The first request
+/// for the watch was sent already.
 pub(crate) async fn keep(
     hub: Weak<Hub>,
     wire: Arc<Wire>,
@@ -61,7 +61,7 @@ pub(crate) async fn keep(
                 }
                 return;
             }
-            // The connection was lost; the next request waits for the next one.
+            // The connection was lost; the next request waits for a new one.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
         resync = true;
@@ -70,7 +70,7 @@ pub(crate) async fn keep(
     }
 }
 
-/// Tells what a watch says. `true` if it is to be made again.
+/// Reports the events of a watch. `true` if the watch must be set again.
 async fn listen(
     hub: &Weak<Hub>,
     wire: &Wire,
@@ -87,8 +87,8 @@ async fn listen(
         let (now, doubtful) = (events.len(), doubtful(&held, path, &events));
         drop(held);
         let proofs = prove(wire, &doubtful).await;
-        // Whatever the proofs reflect has come before them. It is told in the next round, when what
-        // is doubtful of it was proved, too.
+        // Every event that a proof reflects has arrived before the proof. It is reported in the
+        // next round, after its own doubtful events were verified too.
         drain(watcher, &mut events);
         let Some(held) = hub.upgrade() else { return false };
         for (place, event) in events.iter().enumerate().take(now) {
@@ -100,7 +100,7 @@ async fn listen(
                 }
             }
             let Some(news) = News::of(event) else { continue };
-            // Its children, a guard for one, say nothing of the node itself.
+            // An event about its children, such as a guard, says nothing about the node itself.
             let of_it = |later: &&WatchedEvent| {
                 later.path == event.path && later.event_type != EventType::NodeChildrenChanged
             };
@@ -113,7 +113,7 @@ async fn listen(
     }
 }
 
-/// Takes what is there already, up to the end of the session.
+/// Takes the events that are there already, up to the end of the session.
 fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
     let over = |event: &WatchedEvent| {
         event.event_type == EventType::Session && event.session_state.is_terminated()
@@ -125,35 +125,36 @@ fn drain(watcher: &mut PersistentWatcher, events: &mut Vec<WatchedEvent>) {
     }
 }
 
-/// What was created: it may be a container, of which nothing is told.
+/// The paths that were created and may be containers, whose events are not reported.
 fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
     let news = events.iter().filter_map(News::of);
     let created = news.filter(|news| news.kind == Kind::Created && hub.wants(path, news));
     created.map(|news| news.path).collect()
 }
 
-/// What something that was created turned out to be.
+/// What a created path turned out to be.
 #[derive(Clone, Debug)]
 pub(crate) enum Proof {
     Container,
-    /// Nothing, or something else that took its place.
+    /// Nothing, or another node that took its place.
     Gone,
-    /// A node as it was created: by two writes of one transaction, if there is an echo.
+    /// The node as it was created; with `echo`, by two writes of one transaction.
     Node {
         node: Box<Node>,
         echo: bool,
     },
-    /// A node, but perhaps not that one.
+    /// A node, but perhaps not the one that was created.
     Unclear,
 }
 
 impl Proof {
-    /// What it proves if these events of the path came behind the one in question before it was
-    /// read.
+    /// The proof, given the events of the path that followed the one in question before the path
+    /// was read.
     fn weaken(&self, later: &[EventType]) -> Self {
         match (self, later) {
-            // One transaction may have made it, taken it away and made it again, to show that nothing was
-            // there; or others did so. Nobody can tell which, so that it is looked at again.
+            // One transaction may have created, deleted and created it again to check that nothing
+            // was there; or other clients did so. The two cases look alike, so the path is read
+            // again.
             (Self::Node { .. } | Self::Unclear, [EventType::NodeDeleted, ..]) => Self::Gone,
             (Self::Node { echo: true, .. }, [EventType::NodeDataChanged]) => self.clone(),
             (Self::Node { .. }, [_, ..]) => Self::Unclear,

@@ -1,13 +1,13 @@
 //! The ZooKeeper backend of synod, on the crate `zookeeper-client`.
 //!
-//! Every part of the [floor](synod_core::store) is here; nothing of the crate underneath is public.
-//! What the crate or the servers get wrong is made good: watches that fall silent after a reconnect
-//! are made again and followed by a [`Resync`](synod_core::store::Event::Resync), everything but a
-//! definite answer leaves a write's effect unknown, and a session's life is counted from its own
-//! heartbeats.
+//! It implements the whole [`Store`](synod_core::store) contract; no type of the client crate is
+//! public. Defects of the crate and of the servers are compensated: watches that end with a
+//! reconnect are set again and followed by a [`Resync`](synod_core::store::Event::Resync), every
+//! answer that is not definite leaves a write's effect unknown, and a session's life is counted
+//! from its own heartbeats.
 //!
-//! Containers are ZooKeeper's own, with a mark in their data by which this backend tells them from
-//! nodes: see `container.rs`.
+//! Containers are ZooKeeper's own, with a mark in their data by which this backend distinguishes
+//! them from nodes: see `container.rs`.
 //!
 //! Read `options.rs`, `backend.rs`, `session.rs`; then `lone.rs`, `commit.rs` with
 //! `plan.rs` and `mend.rs`, `alone.rs`, and `hub.rs`.

@@ -1,4 +1,5 @@
-//! One operation by itself, sent as the plain call. Most transactions are nothing else, so this is short.
+//! A transaction of one operation, sent as the plain call. Most transactions are of this kind, so
+//! the path is short.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,16 +18,16 @@ use crate::read::translate;
 use crate::sift::{LAST, sequence};
 use crate::wire::Wire;
 
-/// What an operation that was done gave back.
+/// The result of an operation.
 pub(crate) enum Got {
     Nothing,
     Stat(ZkStat),
-    /// With its path, unless that is the one that was asked for.
+    /// With its path, unless that equals the requested path.
     Made(Option<String>, ZkStat),
 }
 
-/// The only operation of a transaction, if it has a plain call and nothing is known for which it would
-/// have to be planned.
+/// The only operation of a transaction, if it has a plain call and nothing is known that requires a
+/// plan.
 pub(crate) fn lone<'t>(txn: &'t Txn, vacated: &BTreeSet<usize>) -> Option<&'t Op> {
     match &txn.ops[..] {
         [Op::Check { .. } | Op::Create { lifetime: Lifetime::Container, .. }] => None,
@@ -35,11 +36,12 @@ pub(crate) fn lone<'t>(txn: &'t Txn, vacated: &BTreeSet<usize>) -> Option<&'t Op
     }
 }
 
-/// Sends one operation and the look behind it, if that is needed. What was validated fits into a request.
+/// Sends one operation, followed by its look if one is needed. A validated operation fits into a
+/// request.
 ///
 /// # Errors
 ///
-/// If there is no definite answer. A refusal is one.
+/// If there is no definite answer. A refusal is a definite answer.
 pub(crate) async fn send_lone(
     hub: &Arc<Hub>,
     client: &Arc<Client>,
@@ -64,7 +66,7 @@ pub(crate) async fn send_lone(
         }
         return Ok(Ok(commit));
     };
-    // On the heap: others should not carry its state.
+    // Boxed: other transactions should not carry this state.
     let both = Box::pin(async {
         let request = async {
             let answer = wire.answer(request).await;
@@ -73,7 +75,7 @@ pub(crate) async fn send_lone(
             }
             answer
         };
-        // Both leave before either is answered.
+        // Both requests are sent before either answer is awaited.
         join(request, behind.ask()).await
     });
     let (answer, seen) = both.await;
@@ -89,7 +91,7 @@ pub(crate) async fn send_lone(
     Ok(Ok(commit))
 }
 
-/// Sends the plain call for an operation, and waits for what the crate says.
+/// Sends the plain call of an operation, and waits for the crate's result.
 pub(crate) async fn request(wire: &Wire, client: &Client, op: &Op) -> Result<Got, ZkError> {
     let path = op.path().as_str();
     match op {
@@ -110,7 +112,7 @@ pub(crate) async fn request(wire: &Wire, client: &Client, op: &Op) -> Result<Got
     }
 }
 
-/// What is no definite answer to this very request is the trouble of the connection.
+/// An error that is not the definite answer to this very request is an error of the connection.
 pub(crate) fn definite(answer: Result<Got, ZkError>) -> Result<Result<Got, ZkError>, ZkError> {
     match answer {
         Err(said) if !crate::error::is_definite(&said) => Err(said),
@@ -125,7 +127,7 @@ fn done(hub: &Hub, op: &Op, got: Got) -> Result<Commit> {
     Ok(Commit::new(revision, vec![done], None))
 }
 
-/// Tells what an operation gave back, and when it was done if that is known.
+/// Fills in the result of an operation, and returns its revision if that is known.
 ///
 /// # Errors
 ///
@@ -142,7 +144,7 @@ pub(crate) fn tell(wire: &Wire, op: &Op, got: Got, done: &mut Done) -> Result<Op
             stat
         }
     };
-    // Some servers do not tell it of creates among others (ZOOKEEPER-4026).
+    // Some servers do not return it for creates in a transaction of several (ZOOKEEPER-4026).
     if stat.is_invalid() {
         return Ok(None);
     }
@@ -152,7 +154,7 @@ pub(crate) fn tell(wire: &Wire, op: &Op, got: Got, done: &mut Done) -> Result<Op
     Ok(Some(stat.modified))
 }
 
-/// Keeps in mind which tickets there are.
+/// Remembers which tickets exist.
 pub(crate) fn remember(hub: &Hub, op: &Op, done: &Done) {
     match op {
         Op::Create { sequential: true, .. } => hub.wire.know(&done.path),
@@ -164,10 +166,11 @@ pub(crate) fn remember(hub: &Hub, op: &Op, done: &Done) {
     }
 }
 
-/// The node that was made with a number of the reserve, or with none that counts: see [`LAST`]. It is to be taken back.
+/// The created node, if its number is from the reserve or overflowed: see [`LAST`]. It must be
+/// deleted again.
 ///
-/// At its end the server's counter stays where it is, and every child from then on gets the same number, so that no
-/// order is in it.
+/// At its end the server's counter stops, and every later child gets the same number, so that they
+/// have no order.
 pub(crate) fn ran_out<'g>(op: &Op, got: &'g Got) -> Option<&'g str> {
     match got {
         Got::Made(Some(made), _) if op.is_sequential() => {
@@ -177,11 +180,12 @@ pub(crate) fn ran_out<'g>(op: &Op, got: &'g Got) -> Option<&'g str> {
     }
 }
 
-/// Deletes a node that was just made with no number, and returns what the server says where it cannot make one.
+/// Deletes a node that was just created without a valid number, and returns the error that the
+/// server would give.
 ///
 /// # Errors
 ///
-/// If it is not known to be deleted.
+/// If it is unknown whether the node was deleted.
 pub(crate) async fn take_back(wire: &Wire, client: &Client, made: &str) -> Result<ZkError> {
     match wire.answer(client.delete(made, None)).await {
         Ok(()) | Err(Trouble::Said(ZkError::NoNode)) => Ok(ZkError::NodeExists),
@@ -189,7 +193,7 @@ pub(crate) async fn take_back(wire: &Wire, client: &Client, made: &str) -> Resul
     }
 }
 
-/// The server's counter is at its end, and the node that was made there may still be there.
+/// The error for a counter that is at its end, when the node that was created may still exist.
 pub(crate) fn exhausted() -> Error {
     Error::new(ErrorKind::Backend, "commit")
         .because("the directory ran out of sequence numbers; use another")

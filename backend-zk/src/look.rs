@@ -1,4 +1,5 @@
-//! [`Look`]: the query that a transaction ends with, sent right behind it; or not at all, if its answer is known.
+//! [`Look`]: the query at the end of a transaction, sent right after it, or not at all if its
+//! answer is known.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,28 +13,29 @@ use crate::hub::Hub;
 use crate::read::{listed, named, read};
 use crate::sift::sequence;
 
-/// The query of a transaction that is on its way.
+/// The query of a transaction in flight.
 pub(crate) struct Look<'a> {
     hub: &'a Arc<Hub>,
     client: &'a Arc<Client>,
     query: Query,
-    /// The ticket above which nothing is shown; known when the transaction is answered.
+    /// The sequence above which no child is shown: that of the transaction's own ticket, known from
+    /// its answer.
     own: OnceLock<Sequence>,
-    /// The ticket whose directory may be known.
+    /// The creation of the ticket, if its directory may be known.
     draw: Option<Draw>,
-    /// The only child, if there was only one, and when its directory was made.
+    /// The only child, if there was only one, and the birth of its directory.
     only: OnceLock<(String, i64)>,
 }
 
 impl<'a> Look<'a> {
     pub(crate) fn of(hub: &'a Arc<Hub>, client: &'a Arc<Client>, txn: &Txn) -> Option<Self> {
-        // Behind the transaction, it needs no sync.
+        // On the same connection, after the transaction, it needs no sync.
         let query = txn.look.clone()?.local();
         Some(Self { hub, client, query, own: OnceLock::new(), draw: None, only: OnceLock::new() })
     }
 
-    /// The transaction is this operation alone, sent next. `true` if it needs no look, unless [`Self::late`] finds
-    /// otherwise.
+    /// Whether the transaction, which is this one operation and is sent next, needs no look, unless
+    /// [`Self::late`] finds otherwise.
     pub(crate) fn may_be_known(&mut self, op: &Op) -> bool {
         let names = (self.query.scope, self.query.detail) == (Scope::Children, Detail::Names);
         if names && self.is_among(op) {
@@ -42,12 +44,12 @@ impl<'a> Look<'a> {
         self.draw.as_ref().is_some_and(|draw| draw.bet)
     }
 
-    /// Whether it makes a sequential child where is looked.
+    /// Whether it creates a sequential child in the directory of the query.
     fn is_among(&self, op: &Op) -> bool {
         op.is_sequential() && op.path().parent_str() == Some(self.query.path.as_str())
     }
 
-    /// The transaction made this.
+    /// Records the path that the transaction created.
     pub(crate) fn note(&self, op: &Op, made: &str) {
         if self.is_among(op)
             && let Some(sequence) = sequence(made)
@@ -56,13 +58,13 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What there was to see when the only operation was done, with no look behind it: known, or looked up now.
-    /// `None` as in [`Self::told`].
+    /// The answer to the query of a transaction that was sent without a look: known, or queried
+    /// now. `None` as in [`Self::told`].
     pub(crate) async fn late(mut self, commit: &Commit) -> Option<View> {
         if let Some(view) = self.known(commit) {
             return Some(view);
         }
-        // On the heap: mostly it is known.
+        // Boxed: usually the answer is known.
         Box::pin(async {
             let seen = self.ask().await;
             self.told(seen, commit).await
@@ -79,7 +81,7 @@ impl<'a> Look<'a> {
         Some(named(&self.query, vec![done.path.name().to_owned()], Some(own), then))
     }
 
-    /// Asks; to be polled behind the transaction.
+    /// Sends the query; to be polled after the transaction.
     pub(crate) async fn ask(&self) -> Result<(View, Vec<Path>), Trouble> {
         let wire = &self.hub.wire;
         if self.draw.is_none() {
@@ -97,26 +99,27 @@ impl<'a> Look<'a> {
         Ok((named(&self.query, names, self.own.get().copied(), revision), vec![]))
     }
 
-    /// What is told of the answer, now that the transaction was done. `None` if the look was refused or lost: that
-    /// is no error of the transaction, which would be taken for one that did nothing.
+    /// The view to return, after the transaction was applied. `None` if the look was refused or
+    /// lost: an error here would be taken for an error of the transaction, as if it had done
+    /// nothing.
     pub(crate) async fn told(
         &mut self,
         mut answer: Result<(View, Vec<Path>), Trouble>,
         commit: &Commit,
     ) -> Option<View> {
         if answer.is_err() {
-            // It got lost.
+            // It was lost with its connection.
             self.query.freshness = Freshness::Latest;
             answer = Box::pin(self.ask()).await;
         }
         let mut view = match answer {
             Ok((view, _)) => view,
             Err(trouble) => {
-                tracing::debug!(path = %self.query.path, ?trouble, "a look behind a commit failed");
+                tracing::debug!(path = %self.query.path, ?trouble, "a look after a commit failed");
                 return None;
             }
         };
-        // What was read behind a commit reflects it.
+        // A read after the commit reflects it.
         view.revision = view.revision.max(commit.revision.unwrap_or_default());
         if let (Some(draw), [done]) = (&self.draw, &commit.done[..]) {
             let only = self.only.get().filter(|(only, _)| only == done.path.name());

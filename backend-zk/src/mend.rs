@@ -1,4 +1,4 @@
-//! What is found out about the tree for a transaction: before it is sent, and when it was refused.
+//! Examines the tree for a transaction: before it is sent, and after it was refused.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::hub::Hub;
 use crate::plan::{Facts, Role, Step};
 use crate::wire::Wire;
 
-/// A transaction on its way, and what was found out for it so far.
+/// A transaction in flight, and the facts found for it so far.
 pub(crate) struct Writing<'a> {
     pub(crate) hub: &'a Arc<Hub>,
     pub(crate) wire: &'a Wire,
@@ -25,7 +25,7 @@ pub(crate) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// Whether anything is to be looked at before it is sent.
+    /// Whether a path must be read before it is sent.
     pub(crate) fn may_meet_ghosts(&self) -> bool {
         self.txn.ops.iter().any(|op| self.may_be_ghost(op))
     }
@@ -40,10 +40,10 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// A check that passes for any node passes for a container, too, and so does one for the version
-    /// that containers have. So what is checked is looked at first, unless it is a ticket of this
-    /// session: a guarded write takes one round trip. What is a node when it is looked at, and a
-    /// container when the transaction comes, is not noticed.
+    /// A check that passes for any node passes for a container too, and so does a check for the
+    /// version that containers have. So a checked path is read first, unless it is a ticket of this
+    /// session: a guarded write takes one round trip. A path that is a node when it is read, and a
+    /// container when the transaction arrives, is not noticed.
     pub(crate) async fn find_ghosts(&mut self) -> Result<(), Trouble> {
         let ops = self.txn.ops.iter().enumerate().filter(|(_, op)| self.may_be_ghost(op));
         let asked: Vec<(usize, &Path)> = ops.map(|(index, op)| (index, op.path())).collect();
@@ -58,14 +58,14 @@ impl<'a> Writing<'a> {
                 Ok((data, stat)) if path.is_root() || container::is_container(&data, &stat) => {
                     self.facts.ghosts.insert(index);
                 }
-                // Whatever else is wrong, the check will tell.
+                // Any other error will be the result of the check itself.
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// Decides whether a refusal is final. If not, the next plan will do better.
+    /// Decides whether a refusal is final. If not, the facts for the next plan have been updated.
     pub(crate) async fn mend(&mut self, step: &Step, said: ZkError) -> Result<Option<Why>> {
         let index = step.index;
         match (&step.role, said) {
@@ -78,7 +78,7 @@ impl<'a> Writing<'a> {
                 return Ok(Some(Why::BelowEphemeral));
             }
             (Role::Absence(path), said) => return self.mend_absence(index, path, said).await,
-            // What stood in the way is no more, or is something else.
+            // The container in the way is gone, or is something else by now.
             (Role::Hollow, ZkError::NoAuth) => return Err(unsent(Trouble::Said(ZkError::NoAuth))),
             (Role::Hollow, _) => {
                 self.facts.hollow.clear();
@@ -108,7 +108,7 @@ impl<'a> Writing<'a> {
             }
             ZkError::NoNode => {
                 self.find_missing().await?;
-                // What the transaction itself has removed is there as yet.
+                // A path that the transaction itself removes still exists at this point.
                 let higher =
                     self.facts.absent.get(&index).is_some_and(|above| path.is_below(above));
                 if !higher {
@@ -149,7 +149,7 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// Something stands where nothing should: an empty container gives way.
+    /// A path that must be free is taken: an empty container is removed.
     async fn give_way(&mut self, index: usize) -> Result<Option<Why>> {
         let path = self.txn.ops[index].path();
         if self.makes_below(index, path) {
@@ -166,7 +166,7 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// Something is below what is to be deleted: empty containers go with it.
+    /// A node to be deleted has children: empty containers are deleted with it.
     async fn clear_below(&mut self, index: usize) -> Result<Option<Why>> {
         let path = self.txn.ops[index].path();
         let hollow = if self.makes_below(index, path) {
@@ -186,7 +186,7 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// The version is another: or it was a container's, which is none.
+    /// The version differs; or it was the version of a container, which is no node.
     async fn other_version(&self, index: usize) -> Result<Why> {
         let op = &self.txn.ops[index];
         if !self.is_no_node(op.path()).await? {
@@ -202,8 +202,8 @@ impl<'a> Writing<'a> {
         })
     }
 
-    /// Whether no node is there: nothing at all, or a container. What was refused for what it is may
-    /// have been a container that was collected since.
+    /// Whether the path has no node: nothing at all, or a container. A container that caused the
+    /// refusal may have been collected since.
     async fn is_no_node(&self, path: &Path) -> Result<bool> {
         if self.facts.missing.contains(path) {
             return Ok(true);
@@ -217,8 +217,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Finds out what is missing above all paths of the transaction: one that stands alone in its
-    /// directory seldom does so by itself.
+    /// Finds the missing ancestors of all paths of the transaction: where one is missing, others
+    /// usually are too.
     async fn find_missing(&mut self) -> Result<()> {
         let ops = self.txn.ops.iter().filter(|op| is_absence(op) || is_create(op));
         let above: BTreeSet<Path> = ops.flat_map(|op| op.path().ancestors()).collect();
@@ -235,11 +235,11 @@ impl<'a> Writing<'a> {
         for (index, op) in self.txn.ops.iter().enumerate().filter(|(_, op)| is_absence(op)) {
             let stays_missing =
                 |above: &Path| missing.contains(above) && !self.makes_at_or_below(index, above);
-            // The last of them is the highest.
+            // The last ancestor is the highest.
             let Some(highest) = op.path().ancestors().filter(stays_missing).last() else {
                 continue;
             };
-            // What was found to go with what the transaction itself removes is higher, and still will.
+            // An ancestor that the transaction itself removes is higher, and stays absent.
             let higher = self.facts.absent.get(&index).is_some_and(|above| highest.is_below(above));
             if !higher {
                 self.facts.absent.insert(index, highest);
@@ -249,31 +249,31 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// What the transaction deletes before this operation.
+    /// The paths that the transaction deletes before this operation.
     fn gone(&self, index: usize) -> BTreeSet<&'a Path> {
         let before = &self.txn.ops[..index];
         before.iter().filter(|op| matches!(op, Op::Delete { .. })).map(Op::path).collect()
     }
 
-    /// Whether the transaction makes something below `path` before this operation.
+    /// Whether the transaction creates something below `path` before this operation.
     fn makes_below(&self, index: usize, path: &Path) -> bool {
         let before = &self.txn.ops[..index];
         before.iter().any(|op| is_create(op) && op.path().is_below(path))
     }
 
-    /// Whether the transaction makes `path`, or something below it, before this operation.
+    /// Whether the transaction creates `path`, or something below it, before this operation.
     fn makes_at_or_below(&self, index: usize, path: &Path) -> bool {
         let before = &self.txn.ops[..index];
         before.iter().any(|op| is_create(op) && op.path() == path) || self.makes_below(index, path)
     }
 }
 
-/// Whether it makes something that can be seen.
+/// Whether it creates a visible node.
 fn is_create(op: &Op) -> bool {
     matches!(op, Op::Create { .. }) && !is_container_create(op)
 }
 
-/// Whether it only needs that nothing is there.
+/// Whether it only requires that nothing exists.
 fn is_absence(op: &Op) -> bool {
     matches!(op, Op::Check { expect: Expect::Absent, .. }) || is_container_create(op)
 }
@@ -282,7 +282,7 @@ fn is_container_create(op: &Op) -> bool {
     matches!(op, Op::Create { lifetime: Lifetime::Container, .. })
 }
 
-/// Trouble while nothing that was sent can have changed anything.
+/// The error while nothing that was sent can have changed anything.
 pub(crate) fn unsent(trouble: Trouble) -> Error {
     trouble.translate("commit", Sort::Read)
 }

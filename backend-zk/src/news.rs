@@ -1,4 +1,4 @@
-//! [`News`]: an event of the server in our words, and who is told of it. Pure.
+//! [`News`]: a translated event of the server, and which queries it concerns. Pure.
 
 use synod_core::path::Path;
 use synod_core::store::{Change, Detail, Kind, Query, Revision, Scope};
@@ -7,7 +7,7 @@ use zookeeper_client::{EventType, WatchedEvent};
 use crate::container::is_probe;
 use crate::sift::is_ours;
 
-/// An event of the server, in our words.
+/// A translated event of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct News {
     pub(crate) path: Path,
@@ -16,7 +16,7 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// `None` if it is nobody's business.
+    /// `None` if the event concerns no observer.
     pub(crate) fn of(event: &WatchedEvent) -> Option<Self> {
         let kind = match event.event_type {
             EventType::NodeCreated => Kind::Created,
@@ -29,13 +29,13 @@ impl News {
             return None;
         }
         let path = Path::new(&event.path).ok()?;
-        // Only newer servers tell it (ZOOKEEPER-4655).
+        // Only newer servers report it (ZOOKEEPER-4655).
         let revision = u64::try_from(event.zxid).ok().filter(|zxid| *zxid > 0).map(Revision::new);
         Some(Self { path, kind, revision })
     }
 }
 
-/// What is told of an event to whoever observes this, if anything.
+/// The change that an observer of this query gets for an event, if any.
 pub(crate) fn told(query: &Query, news: &News) -> Option<Change> {
     let own = news.path == query.path;
     let covered = match (query.scope, news.kind) {
@@ -71,7 +71,7 @@ mod tests {
         let names = Query::children(path("/a")).names_only();
         let data = Query::children(path("/a")).starting_with("b");
         let tree = Query::subtree(path("/a"));
-        // Which of the four are told of it.
+        // Which of the four queries are notified.
         let table = [
             ("/a", Kind::Updated, [true, false, false, true]),
             ("/a", Kind::Children, [false, true, false, false]),

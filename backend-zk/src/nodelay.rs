@@ -1,19 +1,19 @@
-//! Requests leave at once.
+//! Makes the kernel send requests at once.
 //!
-//! The crate writes each request by itself and does not set `TCP_NODELAY`; so the second of two that
-//! belong together waits in the kernel until the first was acknowledged, which is another round
-//! trip, or 40 ms. It gives nobody its sockets. Linux does: a process may ask for duplicates of its
-//! own descriptors. Where that is not so, or not allowed, requests take the longer time.
+//! The crate writes each request separately and does not set `TCP_NODELAY`. So the second of two
+//! related requests waits in the kernel until the first is acknowledged, which takes another round
+//! trip, or 40 ms. The crate does not expose its sockets, but on Linux a process may duplicate its
+//! own descriptors. On other systems, or where that is forbidden, requests take the longer time.
 //!
-//! It takes some system calls for each descriptor of the process. So it happens on a thread of its own, one for the
-//! process, and once for all the connections that were made meanwhile.
+//! This takes some system calls per descriptor of the process. So it runs on one thread per
+//! process, and once for all connections that were made meanwhile.
 //!
-//! The day the crate sets the option, this file goes.
+//! When the crate sets the option itself, delete this file.
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::apply;
 
-/// Not possible here.
+/// Not possible on this system.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn apply(_hosts: &[String]) {}
 
@@ -31,7 +31,7 @@ mod linux {
 
     use crate::options::with_port;
 
-    /// The servers that were connected to since the thread last looked.
+    /// The servers with new connections since the thread last looked.
     struct Work {
         hosts: BTreeSet<String>,
         is_running: bool,
@@ -39,7 +39,7 @@ mod linux {
 
     static WORK: Mutex<Work> = Mutex::new(Work { hosts: BTreeSet::new(), is_running: false });
 
-    /// Lets everything that this process sends to these servers leave at once, soon.
+    /// Soon sets the option on all connections of this process to these servers.
     pub(crate) fn apply(hosts: &[String]) {
         let mut work = WORK.lock().unwrap_or_else(PoisonError::into_inner);
         work.hosts.extend(hosts.iter().map(|host| with_port(host)));
@@ -56,7 +56,7 @@ mod linux {
         tracing::debug!(%error, "requests may wait for each other's acknowledgement");
     }
 
-    /// Works until there is nothing left to do.
+    /// Works until nothing is left to do.
     fn run() {
         loop {
             let hosts = {
@@ -67,7 +67,7 @@ mod linux {
                 }
                 std::mem::take(&mut work.hosts)
             };
-            // A name that is not found now was found by the crate, or there is no connection.
+            // If the name cannot be resolved now, the crate could not connect either.
             let servers = hosts.iter().filter_map(|host| host.to_socket_addrs().ok()).flatten();
             if let Err(error) = try_apply(&servers.collect()) {
                 late(&error);
@@ -92,7 +92,7 @@ mod linux {
             if let Some(Ok(peer)) = peer
                 && servers.contains(&SocketAddr::new(peer.ip().to_canonical(), peer.port()))
             {
-                // It may be closed by the other side: then there is nothing to do either.
+                // The peer may have closed it: then there is nothing to do either.
                 let _set = sockopt::set_tcp_nodelay(&socket, true);
             }
         }

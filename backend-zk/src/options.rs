@@ -1,4 +1,4 @@
-//! [`ZkOptions`]: where the servers are, and who we are to them.
+//! [`ZkOptions`]: the servers, the credentials and the access rights.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use synod_core::error::{Error, ErrorKind, Result};
 
 use crate::tls::Tls;
 
-/// Where the servers are, who we are to them, and who may touch what we make.
+/// The servers, the credentials, and the access rights of the nodes that the client creates.
 ///
 /// `Debug` hides the password.
 #[derive(Clone)]
@@ -19,24 +19,24 @@ pub struct ZkOptions {
     pub hosts: Vec<String>,
     /// User and password.
     pub credentials: Option<(String, SecretString)>,
-    /// How the servers are told of them.
+    /// How the credentials are sent to the servers.
     pub login: Login,
-    /// How connections are encrypted; not at all if nothing is said.
+    /// How connections are encrypted; not at all if it is `None`.
     pub tls: Option<Tls>,
-    /// Who may touch what is made. Without credentials it must be said.
+    /// The access rights of new nodes. Without credentials, this must be given.
     pub access: Option<Access>,
-    /// The longest beat (`tickTime`) of the servers. It bounds how late their leader hears of a heartbeat. If it is not
-    /// named, it is taken to be 2 s, the stock value, or half of a session's time to live if that is less: by default
-    /// servers give no shorter session. Name it where it is longer than 2 s, or where `minSessionTimeout` is less than
-    /// two ticks.
+    /// The longest `tickTime` of the servers. It bounds how late their leader learns of a
+    /// heartbeat. The default is 2 s, the stock value, or half of a session's time to live if that
+    /// is less: with default settings, servers give no shorter session. Set it where the tick is
+    /// longer than 2 s, or where `minSessionTimeout` is less than two ticks.
     pub tick: Option<Duration>,
     /// How a session is kept alive.
     pub heartbeat: Heartbeat,
     /// Whether user and password may be sent unencrypted to servers on other machines.
     pub plaintext_auth: bool,
-    /// Whether to set `TCP_NODELAY` on the connections to the servers, which the client crate does not. On Linux
-    /// that takes the system call `pidfd_getfd`: switch it off where a filter kills a process for that, as systemd's
-    /// `SystemCallFilter=@system-service` does.
+    /// Whether to set `TCP_NODELAY` on the connections to the servers, which the client crate does
+    /// not. On Linux that uses the system call `pidfd_getfd`: disable it where a filter kills a
+    /// process for that, as systemd's `SystemCallFilter=@system-service` does.
     pub nodelay: bool,
 }
 
@@ -44,20 +44,21 @@ pub struct ZkOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Heartbeat {
-    /// `sync`, which the leader of the servers answers. It writes nothing. A leader that has lost its quorum answers it until it
-    /// notices; its successor gives every session its full time again.
+    /// `sync`, which the leader of the servers answers. It writes nothing. A leader that has lost
+    /// its quorum answers it until it notices; its successor gives every session its full time
+    /// again.
     Sync,
-    /// A transaction with one check, which only a leader with a quorum answers. It costs a write to the servers'
-    /// logs in each tenth of a session's time.
+    /// A transaction with one check, which only a leader with a quorum answers. It costs a write to
+    /// the servers' logs in each tenth of a session's time.
     Write,
 }
 
-/// How the servers are told who we are.
+/// How the client logs in to the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Login {
-    /// User and password as they are. The servers know nobody: any password is one, and makes another
-    /// user.
+    /// User and password in plain text. The servers have no list of users: every combination of
+    /// user and password is an identity of its own.
     Digest,
     /// SASL, mechanism DIGEST-MD5: the servers have a list of users. Needs the feature `sasl`: without
     /// it, [`ZkBackend::new`](crate::ZkBackend::new) refuses it as
@@ -65,18 +66,18 @@ pub enum Login {
     Sasl,
 }
 
-/// Who may touch the nodes that are made.
+/// Which clients may read and write the nodes that this client creates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
-    /// Whoever has the same credentials, and nobody else.
+    /// Clients with the same credentials only.
     Creator,
-    /// Everybody who reaches a server.
+    /// Every client that can connect to a server.
     Open,
 }
 
 impl ZkOptions {
-    /// These servers, each `host:port` or `host`; nobody in particular.
+    /// Options for these servers, each `host:port` or `host`, without credentials.
     pub fn new<H: Into<String>>(hosts: impl IntoIterator<Item = H>) -> Self {
         let hosts = hosts.into_iter().map(Into::into).collect();
         Self {
@@ -92,7 +93,7 @@ impl ZkOptions {
         }
     }
 
-    /// Who we are.
+    /// Sets user and password.
     pub fn credentials(
         mut self,
         user: impl Into<String>,
@@ -102,49 +103,49 @@ impl ZkOptions {
         self
     }
 
-    /// How the servers are told who we are.
+    /// Sets how the client logs in.
     pub fn login(mut self, login: Login) -> Self {
         self.login = login;
         self
     }
 
-    /// How connections are encrypted.
+    /// Sets how connections are encrypted.
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Who may touch what is made.
+    /// Sets the access rights of new nodes.
     pub fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
         self
     }
 
-    /// The longest beat of the servers.
+    /// Sets the longest tick of the servers.
     pub fn tick(mut self, tick: Duration) -> Self {
         self.tick = Some(tick);
         self
     }
 
-    /// How a session is kept alive.
+    /// Sets how a session is kept alive.
     pub fn heartbeat(mut self, heartbeat: Heartbeat) -> Self {
         self.heartbeat = heartbeat;
         self
     }
 
-    /// Whether user and password may be sent unencrypted to servers on other machines.
+    /// Sets whether user and password may be sent unencrypted to servers on other machines.
     pub fn plaintext_auth(mut self, allowed: bool) -> Self {
         self.plaintext_auth = allowed;
         self
     }
 
-    /// Whether to set `TCP_NODELAY` on the connections to the servers.
+    /// Sets whether to set `TCP_NODELAY` on the connections to the servers.
     pub fn nodelay(mut self, nodelay: bool) -> Self {
         self.nodelay = nodelay;
         self
     }
 
-    /// Refuses what cannot work, and decides what was left open.
+    /// Validates the options, and returns them with the access rights resolved.
     pub(crate) fn checked(mut self) -> Result<(Self, Access)> {
         if self.hosts.is_empty() {
             return Err(invalid("no servers are named"));
@@ -168,9 +169,7 @@ impl ZkOptions {
                     .because("this program was built without the feature `sasl` of synod"));
             }
             if self.credentials.is_none() {
-                return Err(invalid(
-                    "who is to log in by SASL is not said: give user and password",
-                ));
+                return Err(invalid("a login by SASL needs user and password"));
             }
         }
         let in_clear = self.tls.is_none() && self.login == Login::Digest;
@@ -192,15 +191,15 @@ impl ZkOptions {
         let access = match (self.access, known) {
             (Some(Access::Creator), false) => {
                 return Err(invalid(
-                    "only its creator may touch a node, and who that is is not said: give user and password",
+                    "Access::Creator needs the identity of the creator: give user and password",
                 ));
             }
             (Some(access), _) => access,
             (None, true) => Access::Creator,
             (None, false) => {
                 return Err(invalid(
-                    "it is not said who may touch what is made: give user and password, or let \
-                     everybody who reaches the servers with Access::Open (in a URL, ?acl=open)",
+                    "the access rights of new nodes are not set: give user and password, or let \
+                     every client use them with Access::Open (in a URL, ?acl=open)",
                 ));
             }
         };
@@ -209,7 +208,7 @@ impl ZkOptions {
     }
 }
 
-/// A server with its port, the usual one if none was said.
+/// A server with its port, by default ZooKeeper's.
 pub(crate) fn with_port(host: &str) -> String {
     const USUAL: u16 = 2181;
 
@@ -219,7 +218,7 @@ pub(crate) fn with_port(host: &str) -> String {
     }
 }
 
-/// Whether a server is on this machine, by its name.
+/// Whether a server is on this machine, judged by its name.
 fn is_local(host: &str) -> bool {
     let host = with_port(host);
     let name = host.rsplit_once(':').map_or("", |(name, _)| name);
@@ -283,7 +282,7 @@ mod tests {
         {
             assert!(known(&[host]).checked().is_ok(), "{host}");
         }
-        // Nothing secret is sent.
+        // Without credentials there is no secret to send.
         assert!(ZkOptions::new(["zk1"]).access(Access::Open).checked().is_ok());
     }
 

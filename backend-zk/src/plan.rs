@@ -1,10 +1,10 @@
-//! [`Plan`]: what a transaction becomes on the wire, and what its refusal means.
+//! [`Plan`]: the requests for a transaction, and the meaning of a refusal.
 //!
-//! The floor asks for more than the server knows: ancestors that are made on the way, checks that
-//! something is absent, empty containers that give way. Each becomes helper operations in the same
-//! request. What they have to do depends on the tree; so a transaction is first sent as if nothing
-//! stood in its way, and when the server refuses an operation for a reason that helpers can mend,
-//! what was found out goes into [`Facts`], and it is planned and sent again.
+//! The `Store` contract offers more than the server: missing ancestors are created, a check can
+//! require absence, empty containers are replaced. Each of these becomes helper operations in the
+//! same request, which depend on the tree. So a transaction is first sent without helpers. When the
+//! server refuses an operation for a reason that helpers can repair, what was found out is added to
+//! [`Facts`], and the transaction is planned and sent again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,59 +18,60 @@ use crate::container::{self, Hollow};
 use crate::guard::guard;
 use crate::options::Access;
 
-/// What was found out about the tree so far.
+/// What is known about the tree so far.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
-    /// Ancestors that are missing: made as containers.
+    /// Missing ancestors, to be created as containers.
     pub(crate) missing: BTreeSet<Path>,
-    /// Empty containers that stand in the way of an operation.
+    /// Empty containers that are in the way of an operation.
     pub(crate) hollow: BTreeMap<usize, Hollow>,
-    /// The ancestor whose absence shows that of an operation's path.
+    /// The ancestor whose absence proves the absence of an operation's path.
     pub(crate) absent: BTreeMap<usize, Path>,
-    /// The ephemeral node below which an operation's path certainly is absent.
+    /// The ephemeral node below which an operation's path is certainly absent.
     pub(crate) below: BTreeMap<usize, Path>,
-    /// Operations whose path is a container, which is no node.
+    /// Operations on a container, which counts as no node.
     pub(crate) ghosts: BTreeSet<usize>,
-    /// Operations that make a node where the session has just removed a container.
+    /// Operations that create a node where the session has just removed a container.
     pub(crate) vacated: BTreeSet<usize>,
 }
 
-/// Operations as the server takes them.
+/// Operations of the server's protocol.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One operation for the server.
+/// One operation of the server's protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    /// The operation of the transaction that it is for.
+    /// The operation of the transaction that it belongs to.
     pub(crate) index: usize,
     pub(crate) role: Role,
     pub(crate) act: Act,
 }
 
-/// What a step is for.
+/// The purpose of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// It is the operation itself.
+    /// The operation itself.
     Own,
-    /// It makes an ancestor.
+    /// Creates an ancestor.
     Ancestor(Path),
-    /// It shows that nothing stands at this path.
+    /// Proves that nothing exists at this path.
     Absence(Path),
-    /// It removes an empty container.
+    /// Removes an empty container.
     Hollow,
-    /// It writes once more what was made in the place of a container: of several operations, not
-    /// every server tells what a create made (ZOOKEEPER-4026), but each what a set wrote.
+    /// Writes again the node that was created in the place of a container: in a transaction of
+    /// several, not every server returns the stat of a create (ZOOKEEPER-4026), but each returns
+    /// that of a set.
     Again,
-    /// It keeps the server's collector away from what took the place of a container.
+    /// Protects the node that took the place of a container from the server's collector.
     Guard,
-    /// It undoes what another step was only made to show.
+    /// Undoes another step that was only made as a proof.
     Undo,
 }
 
-/// What a step does.
+/// The call of a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
     Check { path: String, version: i32 },
@@ -83,15 +84,15 @@ pub(crate) enum Act {
 const NOWHERE: &str = "/synod-nowhere-5f0e9c/x";
 
 impl Plan {
-    /// Plans `ops` by what is known.
+    /// Plans `ops` with the known facts.
     ///
     /// # Errors
     ///
-    /// If the request would be larger than a server takes.
+    /// If the request would be larger than a server accepts.
     pub(crate) fn new(ops: &[Op], facts: &Facts, access: Access) -> Result<Self> {
         let (made, born, removed) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let mut planner = Planner { ops, facts, access, made, born, removed, steps: Vec::new() };
-        // Ahead of all else: what the request itself makes must not count.
+        // Before all other steps: nodes that the request itself creates must not count.
         planner.count_births();
         for index in 0..ops.len() {
             planner.plan(index);
@@ -102,7 +103,7 @@ impl Plan {
     }
 
     fn check_size(&self) -> Result<()> {
-        /// What a server takes, less what frames it.
+        /// The server's limit, less the frame of the request.
         const FRAME: usize = 1_048_000;
 
         let size: usize = self.steps.iter().map(|step| step.act.size()).sum();
@@ -120,11 +121,11 @@ struct Planner<'a> {
     ops: &'a [Op],
     facts: &'a Facts,
     access: Access,
-    /// Containers that this very request makes.
+    /// Containers that this very request creates.
     made: BTreeSet<Path>,
-    /// Nodes that it makes.
+    /// Nodes that it creates.
     born: BTreeSet<Path>,
-    /// What this very request removes, or shows to be absent.
+    /// Paths that this very request removes, or proves absent.
     removed: BTreeSet<Path>,
     steps: Vec<Step>,
 }
@@ -132,7 +133,7 @@ struct Planner<'a> {
 impl Planner<'_> {
     fn plan(&mut self, index: usize) {
         match &self.ops[index] {
-            // A container stays only if something is made in it, which makes it then.
+            // A container stays only with a child, whose creation creates the container too.
             Op::Check { path, expect: Expect::Absent }
             | Op::Create { path, lifetime: Lifetime::Container, .. } => self.absence(index, path),
             Op::Check { path, expect } => self.check(index, path, *expect),
@@ -160,7 +161,7 @@ impl Planner<'_> {
         self.step(index, Role::Own, act);
     }
 
-    /// Makes the path and takes it away again, which the server refuses if anything stands there.
+    /// Creates the path and deletes it again, which the server refuses if anything exists there.
     fn absence(&mut self, index: usize, path: &Path) {
         if let Some(ephemeral) = self.facts.below.get(&index) {
             let act = Act::Check { path: text(ephemeral), version: -1 };
@@ -208,7 +209,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether an empty container is known to have stood there: for this operation, or another.
+    /// Whether the path is known to have had an empty container: for this operation, or another.
     fn was_container(&self, path: &Path) -> bool {
         self.facts.hollow.values().any(|hollow| hollow.containers.contains(path))
     }
@@ -228,13 +229,14 @@ impl Planner<'_> {
         }
     }
 
-    /// Shows that no directory of a container that is to be removed was given a child since it was
-    /// looked at: so that nobody removes a node that has taken the container's place.
+    /// Proves that the directory of each container to be removed was given no child since it was
+    /// read: so that no node is removed that has taken the container's place.
     ///
-    /// A sequential child is named for how many there were before; one that is deleted by the
-    /// expected name shows that it got that name.
+    /// The name of a sequential child contains how many children there were before; deleting a
+    /// child by the expected name proves that it got that name.
     fn count_births(&mut self) {
-        // Of two counts of one directory the lower is out of date, and shall be found to be.
+        // Of two counts of one directory the lower one is out of date; keep it, so that the request
+        // is refused.
         let mut counts: BTreeMap<&Path, (i32, usize)> = BTreeMap::new();
         for (index, hollow) in &self.facts.hollow {
             for (dir, births) in &hollow.births {
@@ -254,11 +256,11 @@ impl Planner<'_> {
         }
     }
 
-    /// Removes the empty containers that stand in the way. `true` if the operation's path is one.
+    /// Removes the empty containers that are in the way. `true` if the operation's path is one.
     fn remove_hollow(&mut self, index: usize) -> bool {
         let Some(hollow) = self.facts.hollow.get(&index) else { return false };
         for container in &hollow.containers {
-            // What stands in the way of two operations goes but once.
+            // A container in the way of two operations is removed once.
             if self.removed.insert(container.clone()) {
                 let act = Act::Delete { path: text(container), version: Some(0) };
                 self.step(index, Role::Hollow, act);
@@ -280,8 +282,8 @@ fn text(path: &Path) -> String {
     path.as_str().to_owned()
 }
 
-/// The server's number of an expected version. One that no node can have is never sent as `-1`,
-/// which means any.
+/// The server's number of an expected version. A version that no node can have is never sent as
+/// `-1`, which means any.
 pub(crate) fn version(expect: Expect) -> Option<i32> {
     match expect {
         Expect::Version(version) => Some(i32::try_from(version.get()).unwrap_or(i32::MAX)),
@@ -289,7 +291,7 @@ pub(crate) fn version(expect: Expect) -> Option<i32> {
     }
 }
 
-/// How a node of this kind is made.
+/// The options to create a node of this kind.
 pub(crate) fn create_options(
     lifetime: Lifetime,
     sequential: bool,
@@ -310,7 +312,7 @@ pub(crate) fn create_options(
 }
 
 impl Act {
-    /// Adds this to a request of several.
+    /// Adds this to a request of several operations.
     pub(crate) fn add_to(&self, writer: &mut MultiWriter<'_>) -> Result<(), ZkError> {
         match self {
             Self::Check { path, version } => writer.add_check_version(path, *version),

@@ -1,5 +1,6 @@
-//! Why no server lets us in: the crate does not tell, so that each is asked once more, by the command
-//! `srvr`, which every server answers to everybody unless it was told not to.
+//! Finds out why no server accepts the client: the crate does not report it, so each server is
+//! queried once more, with the command `srvr`, which every server answers without a login unless it
+//! is configured otherwise.
 
 use std::io::{self, ErrorKind};
 use std::sync::{Mutex, PoisonError};
@@ -13,17 +14,18 @@ use tokio::time::timeout;
 
 use crate::options::with_port;
 
-/// Asks the servers, and not more often than they and the network can take while many clients fail to connect.
+/// Queries the servers, but no more often than they and the network can take while many clients
+/// fail to connect.
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     last: Mutex<Option<(Instant, String)>>,
 }
 
 impl Probe {
-    /// For so long the last result is returned again.
+    /// How long the last result is returned again.
     const FRESH: Duration = Duration::from_secs(60);
 
-    /// What a person needs to know about each server, within `limit`.
+    /// The state of each server, for a person, found within `limit`.
     pub(crate) async fn why(&self, hosts: &[String], encrypted: bool, limit: Duration) -> String {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((asked, why)) = last
@@ -50,12 +52,12 @@ async fn why(hosts: &[String], encrypted: bool, limit: Duration) -> String {
     format!("no server let us in: {}", join_all(asked).await.join("; "))
 }
 
-/// What a server said, or why it could not be asked.
+/// The answer of a server, or why there was none.
 #[derive(Debug)]
 enum Answer {
-    /// Nobody is there.
+    /// No server could be connected to.
     Nobody(io::Error),
-    /// It was there, and said this before it closed the connection.
+    /// The server sent this before it closed the connection.
     Said(Vec<u8>),
 }
 
@@ -66,11 +68,11 @@ async fn ask(host: &str) -> Answer {
     };
     let mut said = Vec::new();
     let talk = async {
-        // So many bytes that who expects TLS knows that this is none.
+        // Long enough that a server which expects TLS recognises that this is none.
         stream.write_all(b"srvr\n").await?;
         (&mut stream).take(4_096).read_to_end(&mut said).await
     };
-    // What it said until then is what it said.
+    // After a timeout, use what was received so far.
     let _closed = talk.await.is_ok();
     Answer::Said(said)
 }
@@ -80,7 +82,7 @@ fn judge(answer: &Answer, encrypted: bool) -> String {
         Answer::Nobody(error) => {
             return match error.kind() {
                 ErrorKind::ConnectionRefused => {
-                    "nobody listens there; is the server started, and is this its port?".to_owned()
+                    "nothing listens there; is the server started, and is this its port?".to_owned()
                 }
                 _ => format!("it cannot be reached ({error}); is the name right?"),
             };
@@ -91,7 +93,7 @@ fn judge(answer: &Answer, encrypted: bool) -> String {
     if !speaks.iter().any(|words| said.contains(words)) {
         return match (encrypted, said.is_empty() || said.starts_with('\u{15}')) {
             (true, true) => {
-                "it speaks TLS, but not with us; is its certificate made out to this name, by whom \
+                "it speaks TLS, but refuses us; is its certificate for this name and from a CA that \
                  we trust, and does it want one of ours?"
             }
             (false, true) => "it closes the connection; if it speaks TLS there, say zks://",
@@ -125,14 +127,14 @@ mod tests {
         drop(listener);
         let (probe, limit) = (Probe::default(), Duration::from_secs(5));
         let first = probe.why(&host, false, limit).await;
-        assert!(first.contains("nobody listens"), "{first}");
+        assert!(first.contains("nothing listens"), "{first}");
 
         clock::sleep(Probe::FRESH / 2).await;
         let again = probe.why(&host, false, Duration::ZERO).await;
         assert_eq!(again, format!("{first} (asked 30 s ago)"));
 
         clock::sleep(Probe::FRESH).await;
-        // It is asked again, with no time for an answer.
+        // The last result is stale; there is no time for a new answer.
         let late = probe.why(&host, false, Duration::ZERO).await;
         assert!(!late.contains("ago"), "{late}");
     }
@@ -142,7 +144,7 @@ mod tests {
         let said = |said: &str| Answer::Said(said.as_bytes().to_vec());
         let refused = || Answer::Nobody(ErrorKind::ConnectionRefused.into());
         let table = [
-            (refused(), false, "nobody listens"),
+            (refused(), false, "nothing listens"),
             (Answer::Nobody(io::Error::other("no such host")), false, "no such host"),
             (said(""), false, "zks://"),
             (said("\u{15}\u{3}\u{3}"), false, "zks://"),

@@ -1,26 +1,29 @@
-//! The heartbeat of a session: it renews its life, and notices its end.
+//! The heartbeat of a session: it extends the session's life, and notices its end.
 //!
 //! # What is certain
 //!
-//! Sessions are ended by the leader of the servers. A server that follows it hears the heartbeats of its clients,
-//! answers what it can from its own memory, and reports the sessions that it heard of in its answers to the leader's pings.
-//! When it loses its leader it goes on answering reads for `syncLimit` ticks. So a heartbeat is a `sync`, which
-//! only the leader answers, and [`Heartbeats`] says from when on the leader certainly counts:
+//! The leader of the servers expires sessions. A follower receives the heartbeats of its clients,
+//! answers what it can from its own memory, and reports the sessions with heartbeats in its answers
+//! to the leader's pings. When it loses its leader it continues to answer reads for `syncLimit`
+//! ticks. So a heartbeat is a `sync`, which only the leader answers, and [`Heartbeats`] computes
+//! from when on the leader certainly counts:
 //!
 //! - The leader pings each server every half tick. [`gap`] allows for a ping that is late.
-//! - The server answers pings and passes on answers to `sync` in the order in which the leader sent them; reports and
-//!   forwarded requests go back in one stream (`Learner`, `LearnerHandler`).
-//! - A server takes over a session from another connection only after the leader revalidated it, which extends it
-//!   (`LeaderZooKeeperServer.checkIfValidGlobalSession`).
+//! - The server answers pings and passes on answers to `sync` in the order in which the leader sent
+//!   them; reports and forwarded requests go back in one stream (`Learner`, `LearnerHandler`).
+//! - A server takes over a session from another connection only after the leader revalidated it,
+//!   which extends it (`LeaderZooKeeperServer.checkIfValidGlobalSession`).
 //! - The leader rounds the end of a session up, never down (`ExpiryQueue`).
 //!
-//! A leader that was cut off from its followers answers `sync` until it notices, between `syncLimit` and
-//! `syncLimit` + 1 ticks after it last heard of them. Its successor gives every session its full time, beginning not
-//! before the followers gave up, `syncLimit` ticks after the same moment. A session is certain no later than
-//! `ttl` after a heartbeat that is older than one gap and one pause, so it is not certain for longer than the successor
-//! lets it live. Two windows are left. The followers may elect a new leader sooner, for example because both are restarted
-//! at that moment. And a session that reconnects to the old leader in its last tick is revalidated by it. [`Heartbeat::Write`]
-//! closes the first one, because only a leader with a quorum answers a write.
+//! A leader that was cut off from its followers answers `sync` until it notices, between
+//! `syncLimit` and `syncLimit` + 1 ticks after it last received from them. Its successor gives
+//! every session its full time, beginning not before the followers gave up, `syncLimit` ticks after
+//! the same moment. A session is certain no later than `ttl` after a heartbeat that is older than
+//! one gap and one pause, so it is not certain for longer than the successor lets it live. Two
+//! windows remain. The followers may elect a new leader sooner, for example because both are
+//! restarted at that moment. And a session that reconnects to the old leader in its last tick is
+//! revalidated by it. [`Heartbeat::Write`] closes the first one, because only a leader with a
+//! quorum answers a write.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,44 +40,46 @@ use crate::hub::Hub;
 use crate::options::Heartbeat;
 use crate::wire::Wire;
 
-/// What woke the heart.
+/// The event that woke the heartbeat task.
 enum Wake {
     Answer(Instant, Result<(), ZkError>),
     State(SessionState),
     Time,
 }
 
-/// How many heartbeats there are in a session's time.
+/// Heartbeats per time to live of a session.
 ///
-/// The crate's own pings do not do: a server answers them itself, and nothing says when one was sent. They are
-/// sent when nothing else was for three twentieths of that time, or ten seconds; so these take their
-/// place.
+/// The crate's own pings are not enough: a server answers them itself, and nothing reports when one
+/// was sent. The crate pings when nothing else was sent for three twentieths of that time, or ten
+/// seconds; so these heartbeats replace its pings.
 const BEATS: u32 = 10;
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// After how many beats without an answer nobody knows any more whether there is a server.
+/// After this many heartbeats without an answer it is unknown whether there is a server.
 const SILENT: u32 = 3;
 
-/// ZooKeeper's stock `tickTime`.
+/// ZooKeeper's default `tickTime`.
 const STOCK_TICK: Duration = Duration::from_secs(2);
 
-/// How long it is from heartbeat to heartbeat.
+/// The time between heartbeats.
 pub(crate) fn pause(ttl: Duration) -> Duration {
     (ttl / BEATS).min(LONGEST_PAUSE)
 }
 
-/// How late a ping may be where a quarter of a tick is less: a stalled process or a pause for garbage collection does not
-/// shorten with the tick.
+/// How late a ping may be, where a quarter of a tick is less: a stalled process or a pause for
+/// garbage collection does not become shorter with the tick.
 const LATE: Duration = Duration::from_millis(100);
 
-/// The longest time between two pings of the leader: half a tick, and a quarter of a tick or [`LATE`] for one that is late.
+/// The longest time between two pings of the leader: half a tick, and a quarter of a tick or
+/// [`LATE`] for one that is late.
 ///
-/// The tick is the one that the options name. If they name none, it is at most the stock one, and at most half of
-/// `ttl`: unless it is configured otherwise, no session is shorter than two ticks.
+/// The tick is the one in the options. Without one, it is assumed to be at most the default, and at
+/// most half of `ttl`: with default settings, no session is shorter than two ticks.
 ///
 /// # Errors
 ///
-/// If the session is too short for a tick that was named: it would not be certain from one heartbeat to the next.
+/// If the session is too short for the given tick: it would not be certain from one heartbeat to
+/// the next.
 pub(crate) fn gap(tick: Option<Duration>, ttl: Duration) -> Result<Duration> {
     let bound = tick.unwrap_or(STOCK_TICK.min(ttl / 2));
     let least = bound / 4 * 3;
@@ -83,11 +88,11 @@ pub(crate) fn gap(tick: Option<Duration>, ttl: Duration) -> Result<Duration> {
             "a session of {ttl:?} is too short for servers with a tick of {bound:?}; ask for a longer one"
         )));
     }
-    // Of a very short session that margin would leave nothing.
+    // For a very short session that margin would leave nothing.
     Ok((bound / 2 + LATE).min(ttl / 8 * 3).max(least))
 }
 
-/// Sends a heartbeat. It has left when this returns; the result is its answer.
+/// Sends a heartbeat. It has been sent when this returns; the future is its answer.
 pub(crate) fn send(
     client: &Arc<Client>,
     heartbeat: Heartbeat,
@@ -97,7 +102,7 @@ pub(crate) fn send(
         Heartbeat::Sync => sent(async move { client.sync("/").await }),
         Heartbeat::Write => sent(async move {
             let mut writer = client.new_multi_writer();
-            // The root is always there. The leader has a quorum agree on the outcome, whatever it is.
+            // The root always exists. The leader needs a quorum for the outcome, whatever it is.
             writer.add_check_version("/", -1)?;
             match writer.commit().await.map_err(ZkError::from) {
                 Ok(_) | Err(ZkError::NoAuth) => Ok(()),
@@ -132,7 +137,7 @@ pub(crate) async fn beat(
     let mut next = heard + pause;
     while let Some(until) = wire.life.until() {
         if vigil.resumed() {
-            // The machine slept: only an answer tells whether the session lives.
+            // The machine slept: only an answer shows whether the session is alive.
             wire.life.suspend();
             next = clock::now();
         }
@@ -170,7 +175,7 @@ pub(crate) async fn beat(
         };
         match wake {
             Wake::Answer(sent, Ok(())) => {
-                // The crate says that it is connected again before it hands out an answer of that connection.
+                // The crate reports a new connection before any answer on it.
                 if let Some(state) = states.changed().now_or_never() {
                     turn(&wire, &mut beats, state);
                 }
@@ -193,19 +198,19 @@ pub(crate) async fn beat(
             Wake::Time => {}
         }
     }
-    // They hold the client.
+    // The requests hold the client.
     drop(asked);
     hub.end(wire.life.loss().unwrap_or(Loss::Expired));
-    // The crate ends the session when it finds a server, if nobody else does.
+    // The crate ends the session when it finds a server, unless the session was ended already.
     drop(wire.take());
     if let Some(client) = wire.abandoned() {
-        // It was dropped and not closed: it is left to its time to live.
+        // It was dropped and not closed: it expires after its time to live.
         clock::sleep(wire.life.ttl()).await;
         drop(client);
     }
 }
 
-/// The connection is another one, or none.
+/// The connection has changed, or there is none.
 fn turn(wire: &Wire, beats: &mut Heartbeats, state: SessionState) {
     match state {
         SessionState::Expired | SessionState::Closed => wire.expired(),
@@ -220,14 +225,14 @@ fn turn(wire: &Wire, beats: &mut Heartbeats, state: SessionState) {
     }
 }
 
-/// Deletes the guards that have stayed long enough, now that the connection was seen to be good. Those
-/// it does not reach stay as long as the session.
+/// Deletes the guards that have stayed long enough, now that the connection has proved to work.
+/// Guards that it does not reach stay as long as the session.
 fn relieve_guards(wire: &Wire) {
     wire.vacated.forget(Instant::now());
     let Ok(client) = wire.client("relieve guards") else { return };
     for guard in wire.guards.relieve(Instant::now()) {
-        // It has left when this returns, and the answer is of no interest: somebody may have deleted
-        // the guard with its node.
+        // The request has been sent when this returns, and its answer does not matter: the guard
+        // may have been deleted with its node.
         drop(client.delete(&guard, None));
     }
 }
@@ -238,8 +243,8 @@ mod tests {
 
     const STOCK: [u64; 5] = [4_000, 5_000, 10_000, 20_000, 40_000];
 
-    /// What is certain of a session right before the next answer, in thousandths of its time to live, where an answer
-    /// takes a hundredth of a pause.
+    /// For how long a session is still certain right before the next answer, in thousandths of its
+    /// time to live, where an answer takes a hundredth of a pause.
     fn certain(tick: Option<Duration>, ttl: Duration) -> u128 {
         let (gap, pause) = (gap(tick, ttl).expect("long enough"), pause(ttl));
         let mut beats = Heartbeats::new(gap);
@@ -281,8 +286,8 @@ mod tests {
     fn a_deposed_leader_makes_no_session_certain_for_longer_than_its_successor_lets_it_live() {
         let election = Duration::from_millis(200);
         for ttl in STOCK.map(Duration::from_millis) {
-            // Counted from the end of syncLimit ticks: the old leader steps down a tick later, and answered the
-            // newest heartbeat right before.
+            // Counted from the end of `syncLimit` ticks: the old leader steps down a tick later,
+            // and answered the newest heartbeat right before.
             let newest = STOCK_TICK;
             let middle = newest.saturating_sub(pause(ttl));
             let until = (middle + ttl * 98 / 100).checked_sub(gap(None, ttl).expect("long enough"));

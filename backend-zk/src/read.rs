@@ -1,4 +1,5 @@
-//! Reading: one node in one request, names in one, the data of several by a [`Snapshot`].
+//! Reads: one node in one request, names in one request, the data of several nodes by a
+//! [`Snapshot`].
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +18,7 @@ use crate::sift::sift;
 use crate::snapshot::Snapshot;
 use crate::wire::Wire;
 
-/// [`read`], once more on the next connection if the one that it left by was lost.
+/// [`read`], repeated on the next connection if the first one was lost.
 pub(crate) async fn read_through(
     wire: &Wire,
     client: &Client,
@@ -28,7 +29,7 @@ pub(crate) async fn read_through(
     let local = query.freshness == Freshness::Local;
     if !local || !wire.may_be_behind(connection) {
         let answer = through(|| read(wire, client, query, &own)).await;
-        // It may have waited for the next connection.
+        // The answer may have come by the next connection.
         if !local || wire.connection() == connection {
             return answer;
         }
@@ -36,7 +37,8 @@ pub(crate) async fn read_through(
     Box::pin(caught_up(wire, client, query)).await
 }
 
-/// A local read on a new connection: with a `sync` ahead, so that it is not behind the events that came by the last.
+/// A local read on a new connection: after a `sync`, so that it reflects the events that were
+/// received on the last one.
 async fn caught_up(
     wire: &Wire,
     client: &Client,
@@ -53,11 +55,12 @@ async fn caught_up(
     answer
 }
 
-/// What a request for a watch that tells once is answered with, where there is a node: its data, if that was
-/// asked for, and the watch.
+/// The answer to a request for a one-event watch on an existing node: its data, if requested, its
+/// stat, and the watch.
 pub(crate) type Once = (Vec<u8>, ZkStat, OneshotWatcher);
 
-/// Asks for what is there, with a watch that tells once. The requests have left when this returns.
+/// Requests the current state with a one-event watch. The requests have been sent when this
+/// returns.
 pub(crate) fn ask_once(wire: &Wire, client: Arc<Client>, query: &Query) -> Sent<Once> {
     let path = query.path.clone();
     let sync = query.freshness == Freshness::Latest || wire.may_be_behind(wire.connection());
@@ -65,7 +68,8 @@ pub(crate) fn ask_once(wire: &Wire, client: Arc<Client>, query: &Query) -> Sent<
     Sent::new(client, move |client| {
         let ahead = sync.then(|| client.sync("/"));
         if until_gone {
-            // The watch of a node's children tells that it goes, too, and what is written to it does not use it up.
+            // A watch on the children of the node also reports its deletion, and is not used up by
+            // a write of the node.
             let children = behind(ahead, client.get_and_watch_children(path.as_str()));
             children.map_ok(|(_names, stat, watcher)| (Vec::new(), stat, watcher)).boxed()
         } else {
@@ -74,8 +78,8 @@ pub(crate) fn ask_once(wire: &Wire, client: Arc<Client>, query: &Query) -> Sent<
     })
 }
 
-/// What is there, with a watch that tells once; of nothing there is none. It had seen up to `seen` when it was
-/// asked for.
+/// The view for such an answer; a missing node has none. The session had seen up to `seen` when it
+/// was requested.
 pub(crate) fn shown_once(
     wire: &Wire,
     query: &Query,
@@ -92,15 +96,15 @@ pub(crate) fn shown_once(
     }
 }
 
-/// How many connections a read goes by: what loses each of them may be the reason.
+/// How many connections a read tries: the read itself may be the reason that each is lost.
 pub(crate) const CONNECTIONS: usize = 3;
 
-/// Whether the connection was lost by which it was asked.
+/// Whether the connection of the request was lost.
 pub(crate) fn is_lost<T>(answer: &Result<T, Trouble>) -> bool {
     matches!(answer, Err(Trouble::Said(ZkError::ConnectionLoss | ZkError::Custom(_))))
 }
 
-/// Asks, and once more on the next connection if the one that it left by was lost.
+/// Sends a request, and again on the next connection if the first one was lost.
 async fn through<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Trouble>
 where
     F: Future<Output = Result<T, Trouble>>,
@@ -115,7 +119,8 @@ where
     answer
 }
 
-/// Answers a query. With the view come the containers that were found, hidden ones too.
+/// Answers a query. The containers that were found, including hidden ones, are returned with the
+/// view.
 ///
 /// Windows show nothing above `own`, which may become known as late as the listing does.
 pub(crate) async fn read(
@@ -129,7 +134,7 @@ pub(crate) async fn read(
     match (query.scope, query.detail) {
         (Scope::Node, _) => node(wire, client, query, sync, seen).await,
         (Scope::Children, Detail::Names) => names(wire, client, query, sync, own).await,
-        // On the heap: what asks for less, and most does, should not carry their state.
+        // Boxed: most queries need neither branch, and should not carry their state.
         (Scope::Children, Detail::Data) => {
             let snapshot = Box::pin(Snapshot::children(wire, client, query, sync, own)).await?;
             Ok(snapshot.listing(query, own, seen))
@@ -157,7 +162,7 @@ async fn node(
     }
 }
 
-/// What a query about a node is told of what was found there.
+/// The view of a query about one node.
 fn shown(
     wire: &Wire,
     query: &Query,
@@ -191,7 +196,7 @@ async fn names(
     Ok((named(query, names, own.get().copied(), revision), vec![]))
 }
 
-/// All children, as the server lists them, and what their directory is like, if it is there.
+/// All children as the server lists them, and the stat of their directory, if it exists.
 pub(crate) async fn listed(
     wire: &Wire,
     client: &Client,
@@ -207,7 +212,7 @@ pub(crate) async fn listed(
     }
 }
 
-/// What a query about names is told of all children.
+/// The view of a query about names, from all children.
 pub(crate) fn named(
     query: &Query,
     names: Vec<String>,
@@ -221,7 +226,7 @@ pub(crate) fn named(
     View::new(revision, nodes.collect())
 }
 
-/// Waits for the request that was sent ahead, then for the one behind it.
+/// Waits for the request that was sent before, then for this one.
 pub(crate) async fn behind<T>(
     ahead: Option<impl Future<Output = Result<(), ZkError>>>,
     request: impl Future<Output = Result<T, ZkError>>,
@@ -232,7 +237,7 @@ pub(crate) async fn behind<T>(
     request.await
 }
 
-/// What a node is, in our words.
+/// The stat of a node.
 pub(crate) fn translate(stat: &ZkStat) -> Stat {
     let revision = |zxid: i64| Revision::new(u64::try_from(zxid).unwrap_or(0));
     let version = Version::new(stat.version.cast_unsigned().into());

@@ -1,8 +1,9 @@
-//! [`Sent`]: a request that has left, and whose answer is waited for elsewhere.
+//! [`Sent`]: a request that has been sent, and whose answer is awaited elsewhere.
 //!
-//! The crate sends a request when it is made, in the order of the calls, and the hub makes those for watches
-//! under its lock, so that the server gets them in the order in which the hub changed. Only the request is made
-//! there: the answer may be there at once, and what is done with it needs the lock again.
+//! The crate sends a request when the call is made, in the order of the calls. The hub makes its
+//! calls for watches under its lock, so that the server receives them in the order in which the hub
+//! changed. Only the call is made there: the answer may arrive at once, and handling it needs the
+//! lock again.
 
 use std::future::{Future, poll_fn};
 use std::mem::replace;
@@ -15,13 +16,14 @@ use zookeeper_client::Error as ZkError;
 /// The answer of the crate's client.
 type Answer<T> = Result<T, ZkError>;
 
-/// A request that has left.
+/// A request that has been sent.
 #[must_use = "the answer may own a watch"]
 pub(crate) struct Sent<T>(BoxFuture<'static, Answer<T>>);
 
 impl<T: Send + 'static> Sent<T> {
-    /// Has `request` made, and does nothing else. The answer is not looked at before [`Self::answer`] is
-    /// polled, however early it comes. The client is kept until then: the crate's requests borrow it.
+    /// Makes the call, and nothing else. The answer is not looked at before [`Self::answer`] is
+    /// polled, however early it arrives. The client is kept until then: the crate's requests borrow
+    /// it.
     pub(crate) fn new<C: Send + Sync + 'static>(
         client: C,
         request: impl for<'c> FnOnce(&'c C) -> BoxFuture<'c, Answer<T>> + Send + 'static,
@@ -43,7 +45,7 @@ impl<T: Send + 'static> Sent<T> {
     }
 }
 
-/// Is pending once, for whoever polls it next to go on.
+/// Is pending once, so that the next poll continues.
 fn pause() -> impl Future<Output = ()> {
     let mut paused = false;
     poll_fn(move |_| if replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending })
@@ -58,7 +60,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts how many requests were made and how many answers polled.
+    /// Counts calls made and answers polled.
     #[derive(Default)]
     struct Counts {
         made: AtomicU32,

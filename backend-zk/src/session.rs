@@ -28,8 +28,8 @@ pub(crate) struct ZkStore {
     hub: Arc<Hub>,
     states: StateWatcher,
     heart: Option<Task>,
-    /// Up to when the session was certain to live when it was closed first. Locked for the length of a close: a
-    /// second one waits for the first.
+    /// Until when the session was certain to be alive when it was first closed. Locked for the
+    /// length of a close: a second close waits for the first.
     closing: Mutex<Option<Instant>>,
 }
 
@@ -45,7 +45,7 @@ impl ZkStore {
         Self { info, wire, hub, states, heart, closing: Mutex::default() }
     }
 
-    /// Waits until the crate is done with the session.
+    /// Waits until the crate has ended the session.
     async fn over(&self) -> SessionState {
         let mut states = self.states.clone();
         let mut state = states.state();
@@ -85,7 +85,7 @@ impl Store for ZkStore {
             ErrorKind::Unsupported => error.because(NO_TTL_NODES),
             _ => error,
         })?;
-        // It was validated: there is a first operation.
+        // It was validated, so there is a first operation.
         commit(&self.hub, &txn).await.map_err(|error| error.or_at(txn.ops[0].path()))
     }
 
@@ -100,14 +100,16 @@ impl Store for ZkStore {
         }
         self.wire.life.lose(Loss::Closed);
         self.hub.end(Loss::Closed);
-        // The crate ends the session when nobody has the client any more. Without a connection it goes on looking for
-        // a server for seven fifths of the session's time, also when the session was given up by our own clock.
+        // The crate ends the session when its client is dropped everywhere. Without a connection it
+        // continues to look for a server for seven fifths of the session's time, even if the
+        // session was given up by our own clock.
         drop(self.wire.take());
         let error = || Error::new(ErrorKind::Unreachable, DOING).with_unknown_effect();
         match timeout(self.info.ttl, self.over()).await {
             // A server answered the request that ends the session.
             Ok(SessionState::Closed) => Ok(()),
-            // A server refused the session, as the crate would not give up by itself so early: see `Wire::expired`.
+            // A server refused the session: the crate by itself would not give up so early; see
+            // `Wire::expired`.
             Ok(SessionState::Expired) if certain.is_some_and(|until| clock::now() < until) => {
                 Ok(())
             }
@@ -118,14 +120,14 @@ impl Store for ZkStore {
 }
 
 impl Drop for ZkStore {
-    /// The servers are left to find out by themselves; whoever watched is told now.
+    /// The servers are left to expire the session; observers are notified now.
     fn drop(&mut self) {
         if self.wire.life.loss().is_none() {
             self.wire.abandon();
             self.wire.life.lose(Loss::Closed);
             self.hub.end(Loss::Closed);
         }
-        // It ends when the time of the session does.
+        // The task ends when the session's time does.
         if let Some(heart) = self.heart.take() {
             heart.let_go();
         }

@@ -1,20 +1,21 @@
-//! What of a listing a query asks for. Pure.
+//! Selects the children of a listing that a query asks for. Pure.
 
 use synod_core::store::{Query, Sequence, Window};
 
 use crate::guard::is_guard;
 
-/// A child as a listing names it.
+/// A child in a listing.
 pub(crate) type Child = (Option<Sequence>, String);
 
-/// The last number that a ticket may have. The rest, a million, is a reserve: one operation that is given one of these
-/// is taken back, and of several the directory is looked at before. So none meets the end of the server's counter.
+/// The last number that a ticket may have. The rest, a million, is a reserve: a single create that
+/// gets one of these is undone, and for several operations the directory is read before. So no
+/// ticket reaches the end of the server's counter.
 pub(crate) const LAST: Sequence = Sequence::new(i32::MAX.unsigned_abs() as u64 - (1 << 20));
 
-/// The place that the server wrote behind a name: ten digits.
+/// The sequence that the server appended to a name: ten digits.
 ///
-/// The last number, 2^31-1, is none: the server's counter does not go on from there, and every later child gets that
-/// number, too.
+/// The last number, 2^31-1, does not count: the server's counter stops there, and every later child
+/// gets the same number.
 pub(crate) fn sequence(name: &str) -> Option<Sequence> {
     const DIGITS: usize = 10;
     let tail = name.as_bytes().get(name.len().checked_sub(DIGITS)?..)?;
@@ -25,8 +26,8 @@ pub(crate) fn sequence(name: &str) -> Option<Sequence> {
     (number < i32::MAX.unsigned_abs().into()).then_some(Sequence::new(number))
 }
 
-/// The children that a query asks for, in its order. `own` is the sequence above which nothing is
-/// shown.
+/// The children that a query asks for, in its order. Children with a sequence above `own` are left
+/// out.
 pub(crate) fn sift(query: &Query, names: Vec<String>, own: Option<Sequence>) -> Vec<Child> {
     let ours = names.into_iter().filter(|name| is_ours(query.path.as_str(), name));
     let wanted = ours.filter(|name| name.starts_with(&query.prefix));
@@ -60,15 +61,16 @@ pub(crate) fn sift(query: &Query, names: Vec<String>, own: Option<Sequence>) -> 
     }
 }
 
-/// Has the first so many stand in front, in any order: of a thousand in a line, two are looked at.
+/// Moves the `first` smallest children to the front, in any order: in a line of a thousand, only
+/// two are needed.
 fn part(children: &mut [Child], first: usize) {
     if first < children.len() {
         children.select_nth_unstable(first);
     }
 }
 
-/// Whether a child is anybody's: the server keeps its own things in `/zookeeper`, and guards are
-/// there for the server alone.
+/// Whether a child is an application's: the server keeps its own nodes in `/zookeeper`, and guards
+/// are there for the server alone.
 pub(crate) fn is_ours(dir: &str, name: &str) -> bool {
     !(is_guard(name) || dir == "/" && name == "zookeeper")
 }
@@ -117,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_window_of_any_size_is_in_order() {
-        // Every number below 31, in an order that is none.
+        // Every number below 31, shuffled.
         let all: Vec<String> = (0..31).map(|n| format!("t{:010}", n * 12 % 31)).collect();
         let mut sorted = all.clone();
         sorted.sort();

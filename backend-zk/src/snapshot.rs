@@ -1,8 +1,8 @@
 //! [`Snapshot`]: several nodes as they were at one moment.
 //!
-//! A request that asks for much is answered as of one moment. What there is to ask for has to be
-//! known first, and may have changed by then; so it is asked again, with all that was ever heard of,
-//! until an answer tells of nothing that was not asked for.
+//! One request for many nodes is answered as of one moment. The nodes to request must be known
+//! first, and may have changed by then; so the request is repeated with all nodes seen so far,
+//! until an answer names no node that was not requested.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -25,9 +25,9 @@ use crate::wire::Wire;
 pub(crate) struct Snapshot {
     /// By their paths.
     pub(crate) nodes: BTreeMap<String, Found>,
-    /// The names of the children of those that were asked for theirs.
+    /// The names of children, for the nodes whose children were requested.
     names: BTreeMap<String, Vec<String>>,
-    /// It reflects everything up to here.
+    /// The revision up to which it reflects all changes.
     revision: Revision,
     /// Whether it came in one answer.
     whole: bool,
@@ -40,10 +40,10 @@ pub(crate) struct Found {
     pub(crate) stat: ZkStat,
 }
 
-/// What is wanted for a snapshot.
+/// The nodes that a snapshot is for.
 #[derive(Clone, Copy, Debug)]
 enum Aim<'a> {
-    /// A node and all below it.
+    /// A node and all nodes below it.
     Tree(&'a Path),
     /// A node and those of its children that a query asks for, up to a sequence that may become
     /// known late.
@@ -51,7 +51,7 @@ enum Aim<'a> {
 }
 
 impl Snapshot {
-    /// A node and all below it.
+    /// A node and all nodes below it.
     pub(crate) async fn take(
         wire: &Wire,
         client: &Client,
@@ -86,7 +86,7 @@ impl Snapshot {
         loop {
             let snapshot = Self::ask(wire, client, aim, &asked, std::mem::take(&mut sync)).await?;
             let reached = aim.reached(&snapshot.names);
-            // What came in several answers was so at one moment if it is so twice.
+            // Several answers are as of one moment if two in succession are equal.
             let complete = reached.is_subset(&asked);
             if complete && (snapshot.whole || last.as_ref().is_some_and(|last| *last == snapshot)) {
                 return Ok(snapshot);
@@ -96,7 +96,8 @@ impl Snapshot {
             {
                 return Ok(last);
             }
-            // What is gone may come again; but it shall not become most of the question.
+            // A node that is gone may come back; but such nodes must not become most of the
+            // request.
             if asked.len() > 2 * reached.len() + 100 {
                 asked.clear();
             }
@@ -135,10 +136,10 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Adds what was heard of and not asked for, from a later snapshot: so much of it as cannot
-    /// have changed in between. Whether that is all.
+    /// Adds the nodes that were seen but not requested, from a later snapshot, if they cannot have
+    /// changed in between. Returns whether this completes it.
     ///
-    /// Thus one moment is found where nodes come all the time.
+    /// This way a moment is found even where nodes are created all the time.
     fn complete(&mut self, aim: Aim<'_>, later: &Self) -> bool {
         if !(self.whole && later.whole) {
             return false;
@@ -165,7 +166,7 @@ impl Snapshot {
         self.names.get(path.as_str()).is_some_and(|names| names.iter().any(|name| is_guard(name)))
     }
 
-    /// As the answer to a query about children.
+    /// The view for a query about children.
     pub(crate) fn listing(
         mut self,
         query: &Query,
@@ -190,7 +191,7 @@ impl Snapshot {
         (View::new(self.revision.max(seen), nodes), containers)
     }
 
-    /// As the answer to a query about a subtree.
+    /// The view for a query about a subtree.
     pub(crate) fn tree(self, query: &Query, seen: Revision) -> (View, Vec<Path>) {
         let revision = self.revision.max(seen);
         let all: Vec<(Path, Found)> = self
@@ -201,7 +202,8 @@ impl Snapshot {
             .collect();
         let real: Vec<&Path> =
             all.iter().filter(|(_, found)| !found.is_container()).map(|(path, _)| path).collect();
-        // A container is named for the nodes below it, and the query's own path never is.
+        // A container is implied by the nodes below it, and the query's own path is never listed as
+        // one.
         let named: BTreeSet<Path> = real.iter().flat_map(|path| path.ancestors()).collect();
         let mut containers = Vec::new();
         let mut nodes = Vec::new();
@@ -228,7 +230,7 @@ impl Found {
         is_container(&self.data, &self.stat)
     }
 
-    /// The last change of it, or of which children it has.
+    /// The last change of the node or of its set of children.
     fn newest(&self) -> Revision {
         let newest = self.stat.czxid.max(self.stat.mzxid).max(self.stat.pzxid);
         Revision::new(u64::try_from(newest).unwrap_or(0))
@@ -241,7 +243,7 @@ impl Found {
 }
 
 impl Aim<'_> {
-    /// All that it takes, by what is known of the children.
+    /// All paths to request, given the known children.
     fn reached(self, names: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
         match self {
             Self::Tree(path) => reach(path, names),
@@ -269,7 +271,7 @@ fn below(dir: &str, name: &str) -> String {
     format!("{dir}/{name}")
 }
 
-/// All that can be reached from `path` by what is known of the children.
+/// All paths that can be reached from `path` through the known children.
 fn reach(path: &Path, children: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut open = vec![path.as_str().to_owned()];
@@ -282,22 +284,22 @@ fn reach(path: &Path, children: &BTreeMap<String, Vec<String>>) -> BTreeSet<Stri
     reached
 }
 
-/// One question of a request that asks many.
+/// One part of a request for many nodes.
 #[derive(Clone, Copy, Debug)]
 enum Ask<'a> {
     Children(&'a str),
     Data(&'a str),
 }
 
-/// Asks much in one request, which the server answers as of one moment; in several behind each
-/// other if it does not fit. Whether it was one.
+/// Requests many nodes at once, which the server answers as of one moment; in several requests one
+/// after the other if they do not fit. Returns whether it was one request.
 async fn ask(
     wire: &Wire,
     client: &Client,
     asked: &[Ask<'_>],
     sync: bool,
 ) -> Result<(Vec<MultiReadResult>, bool), Trouble> {
-    /// What a server takes, less what frames it.
+    /// The server's limit, less the frame of the request.
     const REQUEST: usize = 1_048_000;
     const HEADER: usize = 14;
 
@@ -350,7 +352,8 @@ mod tests {
         Found { data: Vec::new(), stat }
     }
 
-    /// A directory that was changed at 9 and lists these, of which some were asked for, too.
+    /// A directory that was last changed at 9 and lists these names; some of the nodes were read
+    /// too.
     fn snapshot(listed: &[&str], read: &[(&str, Found)]) -> Snapshot {
         let own = [("/d", found(1, 1, 9))];
         let nodes = own.iter().chain(read).map(|(path, found)| ((*path).to_owned(), found.clone()));
@@ -387,7 +390,7 @@ mod tests {
         let mut early = snapshot(&["b"], &[]);
         let mut later = snapshot(&["b"], &[("/d/b", found(9, 9, 9))]);
         later.names.insert("/d/b".to_owned(), vec!["c".to_owned()]);
-        assert!(!early.complete(aim, &later), "nobody has read /d/b/c");
+        assert!(!early.complete(aim, &later), "/d/b/c was not read");
 
         let mut early = snapshot(&["b"], &[]);
         later.names.insert("/d/b".to_owned(), Vec::new());

@@ -5,7 +5,8 @@ use std::fmt;
 use secrecy::SecretString;
 use zookeeper_client::{Client, Connector, Error as ZkError};
 
-/// Whom to trust, and who we are, as certificates in PEM. Names of servers are always checked.
+/// The trusted authorities and the client's identity, as certificates in PEM. Names of servers are
+/// always checked.
 ///
 /// Needs the feature `tls`: without it,
 /// [`ZkBackend::new`](crate::ZkBackend::new) refuses it as
@@ -18,12 +19,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Trusts the servers that these authorities vouch for.
+    /// Trusts the servers whose certificates these authorities signed.
     pub fn trusting(authorities: impl Into<String>) -> Self {
         Self { authorities: authorities.into(), identity: None }
     }
 
-    /// Who we are to the servers: a certificate and its key.
+    /// Sets the client's own identity: a certificate and its key.
     pub fn identity(
         mut self,
         certificate: impl Into<String>,
@@ -42,7 +43,7 @@ impl Tls {
         use secrecy::ExposeSecret as _;
         use zookeeper_client::TlsOptions;
 
-        // The crate asks for the one of the process, and panics if there is none that is clear.
+        // The crate uses the provider of the process, and panics if none is installed.
         let provider = rustls::crypto::aws_lc_rs::default_provider();
         let _first = provider.install_default().is_ok();
         let mut options = TlsOptions::new().with_pem_ca(&self.authorities)?;

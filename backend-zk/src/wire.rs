@@ -1,4 +1,4 @@
-//! [`Wire`]: the way to the servers, as all parts of one session share it.
+//! [`Wire`]: the connection to the servers, shared by all parts of one session.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,7 +20,8 @@ use crate::guard::{Guards, Vacated};
 use crate::nodelay;
 use crate::options::{Access, Heartbeat, ZkOptions};
 
-/// The crate's client, the session's life, and how far the session has seen.
+/// The crate's client, the session's life, and the revision up to which the session has seen
+/// changes.
 pub(crate) struct Wire {
     client: Mutex<Option<Arc<Client>>>,
     abandoned: Mutex<Option<Arc<Client>>>,
@@ -35,7 +36,8 @@ pub(crate) struct Wire {
     births: AtomicBool,
     ended: AtomicBool,
     connections: Mutex<Connections>,
-    /// The last connection by which the server had seen all that the session was told of before.
+    /// The last connection whose server had applied every change that the session was notified of
+    /// before.
     caught_up: AtomicU64,
 }
 
@@ -73,7 +75,7 @@ impl Wire {
         }
     }
 
-    /// The client, to send with.
+    /// The client, for sending.
     ///
     /// # Errors
     ///
@@ -86,24 +88,24 @@ impl Wire {
         }
     }
 
-    /// Why there was no answer: the session is over.
+    /// The error for a missing answer: the session is over.
     pub(crate) fn lost(&self, doing: &'static str) -> Error {
         self.life.loss().unwrap_or(Loss::Closed).error(doing)
     }
 
-    /// There is a connection that was not there before.
+    /// Called for each new connection.
     pub(crate) fn connected(&self) {
         if self.options.nodelay {
             nodelay::apply(&self.options.hosts);
         }
     }
 
-    /// Takes the client away. The crate ends the session when nobody has it any more.
+    /// Removes the client. The crate ends the session when the last reference is dropped.
     pub(crate) fn take(&self) -> Option<Arc<Client>> {
         self.held().take()
     }
 
-    /// Keeps the client from ending the session now.
+    /// Keeps the client, so that dropping it does not end the session now.
     pub(crate) fn abandon(&self) {
         *self.abandoned.lock().unwrap_or_else(PoisonError::into_inner) = self.take();
     }
@@ -117,10 +119,10 @@ impl Wire {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for an answer, while the session lives.
+    /// Waits for an answer while the session is alive.
     ///
-    /// This bounds every call, too: answers come in the order of requests, so that one that does
-    /// not come keeps those to the heartbeats away, and the session is lost within its time.
+    /// This bounds every call: answers arrive in the order of the requests, so a missing answer
+    /// also holds back those to the heartbeats, and the session is lost within its time.
     pub(crate) async fn answer<T>(
         &self,
         answer: impl Future<Output = Result<T, ZkError>>,
@@ -140,11 +142,11 @@ impl Wire {
         }
     }
 
-    /// The crate says that the session is over.
+    /// Called when the crate reports that the session is over.
     ///
-    /// It says so when a server refuses the session, and also by its own clock, when it found no server for seven
-    /// fifths of the session's time. That is later than the session is certain to live, so while it is certain the
-    /// crate repeats what a server said.
+    /// It does so when a server refuses the session, and also by its own clock, after it found no
+    /// server for seven fifths of the session's time. That is later than the session is certain to
+    /// be alive; so while the session is certain, the report comes from a server.
     pub(crate) fn expired(&self) {
         if self.life.until().is_some_and(|until| clock::now() < until) {
             self.ended.store(true, Ordering::Relaxed);
@@ -152,12 +154,12 @@ impl Wire {
         self.life.lose(Loss::Expired);
     }
 
-    /// Whether a server said that the session is over, and with it its ephemeral nodes.
+    /// Whether a server reported the end of the session, and so of its ephemeral nodes.
     pub(crate) fn is_ended(&self) -> bool {
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// The session has been shown a node as of these revisions.
+    /// Records that the session has seen a node with this stat.
     pub(crate) fn see(&self, stat: &ZkStat) -> Revision {
         let newest = stat.czxid.max(stat.mzxid).max(stat.pzxid);
         let newest = u64::try_from(newest).unwrap_or(0);
@@ -165,9 +167,10 @@ impl Wire {
         Revision::new(newest)
     }
 
-    /// The session made a ticket. Nobody else gives its name, so that a container it never is.
+    /// Records a ticket that the session created. No other client uses its name, so it is never a
+    /// container.
     pub(crate) fn know(&self, path: &Path) {
-        /// What is forgotten costs a request more, no more.
+        /// A ticket that was forgotten costs one more request.
         const MOST: usize = 10_000;
 
         let mut mine = self.mine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -177,27 +180,28 @@ impl Wire {
         mine.insert(path.clone());
     }
 
-    /// Whether the session made a ticket of this name.
+    /// Whether the session created a ticket with this path.
     pub(crate) fn knows(&self, path: &Path) -> bool {
         self.mine.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }
 
-    /// The session deleted a node.
+    /// Forgets a node that the session deleted.
     pub(crate) fn forget(&self, path: &Path) {
         self.mine.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
     }
 
-    /// The servers told what a create among other operations made.
+    /// Records that the servers return the stat of a create in a transaction of several.
     pub(crate) fn hear_births(&self) {
         self.births.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the servers ever told it.
+    /// Whether the servers have ever returned it.
     pub(crate) fn hears_births(&self) -> bool {
         self.births.load(Ordering::Relaxed)
     }
 
-    /// Which connection it is. The crate tells that one was lost before it answers by the next.
+    /// The number of the current connection. The crate reports the loss of a connection before any
+    /// answer on the next one.
     pub(crate) fn connection(&self) -> u64 {
         let mut connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         if connections.states.changed().now_or_never().is_some() {
@@ -206,18 +210,19 @@ impl Wire {
         connections.seen
     }
 
-    /// Whether the server of this connection may be behind an event that came by one before. The crate asks a server
-    /// for all that it read, but not for what it was told of.
+    /// Whether the server of this connection may lag behind an event of an earlier one. When the
+    /// crate reconnects it requires a server that has everything it read, but not everything that
+    /// it was notified of.
     pub(crate) fn may_be_behind(&self, connection: u64) -> bool {
         self.caught_up.load(Ordering::Relaxed) < connection
     }
 
-    /// A `sync` that was sent since this connection began was answered.
+    /// Records that a `sync` sent on this connection was answered.
     pub(crate) fn caught_up(&self, connection: u64) {
         self.caught_up.fetch_max(connection, Ordering::Relaxed);
     }
 
-    /// Up to where the session has seen for certain.
+    /// The revision up to which the session has certainly seen all changes.
     pub(crate) fn seen(&self) -> Revision {
         Revision::new(self.seen.load(Ordering::Relaxed))
     }

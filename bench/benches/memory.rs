@@ -1,4 +1,5 @@
-//! What the memory backend does on one core, at the floor: no door, no retries, no layers.
+//! The memory backend on one core, used through its `Store` trait: no client, no retries, no
+//! layers.
 //!
 //! `cargo bench -p synod-bench --bench memory`. A whole run is one thread with one runtime, so
 //! "items/s" are those of one core.
@@ -115,7 +116,7 @@ fn read_one_node(bencher: Bencher) {
     });
 }
 
-/// Changes of one node, each told to every watcher; nobody may miss one.
+/// Changes of one node, each reported to every watcher; fails if one is missing.
 #[divan::bench(args = [1, 1_000])]
 fn change_with_watchers(bencher: Bencher, watchers: usize) {
     const CHANGES: usize = 20;

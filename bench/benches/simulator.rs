@@ -1,14 +1,14 @@
 //! How many whole histories one core simulates in a second, and how fast virtual time passes.
 //!
-//! `cargo bench -p synod-bench --bench simulator --features simulator`. Each history is a world of its
-//! own: a runtime, three servers, its clients, all faults by its seed.
+//! `cargo bench -p synod-bench --bench simulator --features simulator`. Each history is a world of
+//! its own: a runtime, three servers, its clients, all faults by its seed.
 
 #![expect(clippy::print_stdout, reason = "its output is a table for people")]
 
 use synod::sim::{Personality, Sim, workload};
 use tokio::time::Instant;
 
-/// Histories in a row of the table.
+/// Histories per row of the table.
 const HISTORIES: u32 = 2_000;
 
 fn main() {

@@ -1,6 +1,6 @@
 //! The client crates that the backends are built on, as racers: used as their documentation says,
-//! with no promises beyond their own. What cannot be faster than one create and one delete is
-//! measured against those.
+//! with their own guarantees only. They are the baseline for everything that cannot be faster than
+//! one create and one delete.
 
 pub mod etcd;
 pub mod same;

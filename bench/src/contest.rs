@@ -20,15 +20,15 @@ use crate::stand::{SHORT_SESSION, Server, Stand, line_up, start};
 use crate::table::Table;
 use crate::task::{Task, Work};
 
-/// What is to be measured.
+/// The measurements to make.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the command's arguments")]
 pub struct Wanted {
-    /// How much.
+    /// How much to measure.
     pub extent: Extent,
-    /// On which server, if not on all.
+    /// The server; both if `None`.
     pub server: Option<Server>,
-    /// Only what has this in its name.
+    /// Only measurements with this in their name.
     pub only: Option<String>,
 }
 
@@ -46,11 +46,11 @@ impl Contest {
         Self { wanted, tools, results }
     }
 
-    /// Measures all of it, and says how far it is.
+    /// Makes all measurements, and reports the progress.
     ///
     /// # Errors
     ///
-    /// If there is no server, or no room for the results.
+    /// If a server cannot be started, or the results cannot be written.
     pub async fn run(&self, mut tell: impl FnMut(&str)) -> Result<Table, Failure> {
         let mut file = File::create(&self.results)?;
         let mut all = Vec::new();
@@ -114,8 +114,8 @@ impl Contest {
         Ok(records)
     }
 
-    /// Ends the process of whoever leads, again and again. Racers that are killed are no use for
-    /// anything else, so each round has its own.
+    /// Kills the process of the leader again and again. A killed racer cannot be used again, so
+    /// each round starts its own.
     async fn kill(
         &self,
         server: Server,
@@ -125,7 +125,7 @@ impl Contest {
         const ROUNDS: usize = 5;
         let mut records = Vec::new();
         for round in 0..ROUNDS {
-            // Signs of life come at some beat, and no round is to meet the same moment of it.
+            // Heartbeats have a period, and no two rounds should hit the same moment of it.
             let after = Duration::from_secs(1) + Duration::from_millis(137) * u32::try_from(round)?;
             for name in server.names() {
                 let start = || start(name, server, address, SHORT_SESSION, &self.tools);
@@ -140,8 +140,8 @@ impl Contest {
         Ok(records)
     }
 
-    /// Counts what everybody asks of the server. The way to it is slower then, so it is a pass of its
-    /// own.
+    /// Counts the requests of each racer. The pipe to the server makes them slower, so this is a
+    /// separate pass.
     async fn count(
         &self,
         server: Server,
@@ -152,7 +152,7 @@ impl Contest {
         let pipe = Pipe::start(&[stand.address()])?;
         let (mut racers, _missing) = line_up(server, pipe.addresses()[0], &self.tools);
         let mut records = Vec::new();
-        // One after the other: what others say meanwhile would be counted as well.
+        // One racer after the other: requests of other racers would be counted as well.
         for named in &mut racers {
             let is_counted = |case: &&Case| {
                 !case.busy && case.work != Work::Lead && was_raced(raced, case, &named.0)
@@ -171,20 +171,21 @@ impl Contest {
     }
 }
 
-/// One process leads, another waits, the first is killed after a while: until the second leads.
+/// One process leads, another waits, and the first is killed after a while: the time until the
+/// second leads.
 async fn kill(
     start: impl Fn() -> Result<Process, Failure>,
     task: &Task,
     after: Duration,
 ) -> Result<Option<Report>, Failure> {
     let (mut leader, mut heir) = (start()?, start()?);
-    // It has a session by then.
+    // By then the second one has a session.
     heir.run(&Task::laps(Work::Get, 1, 1)).await?;
     if leader.run(task).await?.is_none() {
         return Ok(None);
     }
     let killed = async {
-        // By then the other one stands in line.
+        // By then the second one waits in line.
         sleep(after).await;
         drop(leader);
         Instant::now()

@@ -1,7 +1,7 @@
-//! Benchmarks of synod: `dev/bench`, side by side with what else one could use.
+//! Benchmarks of synod: `dev/bench`, compared with other clients.
 //!
-//! A racer does a task and reports; docs/benchmarks.md tells what is done and how to read
-//! what comes of it. Times on shared machines are worth little alone; compare what stands in one run.
+//! A racer does a task and reports; docs/benchmarks.md describes the tasks and how to read the
+//! results. Absolute times on shared machines mean little; compare the results of one run.
 
 #[cfg(feature = "servers")]
 pub mod bare;

@@ -1,4 +1,4 @@
-//! The command behind `dev/bench`.
+//! The command that `dev/bench` runs.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
 
 use std::io::{BufReader, stdin, stdout};
@@ -17,7 +17,7 @@ use synod_bench::stand::{Server, Stand};
 use synod_bench::table::Table;
 use tokio::runtime::Runtime;
 
-/// Measures synod side by side with what else one could use.
+/// Measures synod in comparison with other clients.
 #[derive(Debug, Parser)]
 struct Args {
     #[command(subcommand)]
@@ -33,27 +33,27 @@ enum Command {
         /// The file that `run` wrote
         results: PathBuf,
     },
-    /// Draw results, one file for each server
+    /// Draw results, one file per server
     Plot {
         /// The file that `run` wrote
         results: PathBuf,
-        /// Where the pictures go: benchmarks-SERVER.svg
+        /// The directory for the pictures: benchmarks-SERVER.svg
         dir: PathBuf,
     },
-    /// Start a server, print where it listens, and end it with the input
+    /// Start a server, print its address, and end it when the input ends
     Stand {
-        /// Which
+        /// The kind of server
         server: Server,
     },
-    /// Do tasks, one a line of standard input, as one of the racers that are written in Rust
+    /// Do tasks, one per line of standard input, as one of the racers that are written in Rust
     Racer {
-        /// Which
+        /// The kind of racer
         kind: Kind,
-        /// What the server is
+        /// The kind of server
         server: Server,
-        /// Where it listens
+        /// The address of the server
         address: String,
-        /// How many milliseconds a session is to live
+        /// The time to live of sessions, in milliseconds
         session: u64,
     },
 }
@@ -66,13 +66,13 @@ struct Run {
     /// Only on this server
     #[arg(long)]
     server: Option<Server>,
-    /// Only what has this in its name
+    /// Only measurements with this in their name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Where the peers are, and their logs go
+    /// The directory of the peers, and for their logs
     #[arg(long, value_name = "DIR")]
     tools: PathBuf,
-    /// Where the results go
+    /// The file for the results
     #[arg(long, value_name = "FILE")]
     results: PathBuf,
 }
@@ -81,13 +81,13 @@ struct Run {
 enum Kind {
     /// A client of synod
     Ours,
-    /// The same, with nothing switched on that has to be
+    /// The same, without optional features
     Plain,
-    /// A session of synod, with nothing above it
+    /// A session of synod, without a client
     Floor,
     /// The client crate that the backend is built on
     Bare,
-    /// That crate, asking exactly what ours asks
+    /// That crate, sending exactly the requests of synod
     Same,
 }
 
@@ -168,7 +168,7 @@ async fn open(
     })
 }
 
-/// On one thread: what a client costs is then that thread's time.
+/// On one thread: the CPU time of a client is then the time of that thread.
 fn runtime() -> Result<Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }

@@ -1,4 +1,4 @@
-//! [`Noise`]: writes that have nothing to do with what is measured.
+//! [`Noise`]: background writes that are unrelated to the measurement.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::interval;
 use crate::racer::Failure;
 use crate::stand::{SESSION, Server};
 
-/// So many writes at a time, so often: a thousand a second.
+/// The number of concurrent writes, and the pause: a thousand a second.
 const BURST: usize = 10;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -24,17 +24,17 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Begins to write.
+    /// Starts to write.
     ///
     /// # Errors
     ///
-    /// If the server is out of reach.
+    /// If the server cannot be reached.
     pub async fn start(server: Server, address: SocketAddr) -> Result<Self, Failure> {
         let client = synod::connect(&server.url(&address.to_string(), SESSION)).await?;
         let nodes = (0..BURST).map(|node| Path::new(&format!("/noise/{node}")));
         let nodes = nodes.collect::<Result<Vec<_>, _>>()?;
         for node in &nodes {
-            // It may be there from before.
+            // It may exist from an earlier run.
             let _there = client.create(node, "", Lifetime::Persistent).await?;
         }
         let mut writing = JoinSet::new();
@@ -44,7 +44,7 @@ impl Noise {
 }
 
 async fn write(client: Client, nodes: Vec<Path>) -> Result<(), Failure> {
-    // What comes too late is made good.
+    // Writes that are late are made up for.
     let mut next = interval(PAUSE);
     loop {
         next.tick().await;

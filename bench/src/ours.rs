@@ -1,7 +1,7 @@
 //! [`Ours`]: synod as a racer.
 //!
-//! One file each for what is done over plain nodes, locks and so on; what a recipe adds is a file
-//! here and a line in [`Ours::run`].
+//! One file for each group of tasks: plain nodes, locks and so on. To add a recipe, add a file here
+//! and a line in [`Ours::run`].
 
 use std::sync::Arc;
 
@@ -22,24 +22,24 @@ mod node;
 mod share;
 mod watch;
 
-/// What is written.
+/// The data that is written.
 pub const DATA: &[u8] = &[b'x'; 100];
 
-/// Clients as applications hold them: with deadlines, retries and undoing of dropped calls.
+/// Clients as applications use them: with deadlines, retries and undoing of dropped calls.
 #[derive(Debug)]
 pub struct Ours {
     config: Config,
     dir: Path,
     clients: Vec<Client>,
-    /// What is led until the end.
+    /// The leadership that is held until the end.
     leader: Option<Leader>,
 }
 
-/// The same, where a recipe is not told to do what it does only if it is told to.
+/// The same, without the optional features of recipes.
 #[derive(Debug)]
 pub struct Plain(pub Ours);
 
-/// A session at the floor: no door over it, no retries, no layers. It tells what those cost.
+/// A session without a client: no retries, no layers. It shows their cost.
 #[derive(Debug)]
 pub struct Floor {
     store: Arc<dyn Store>,
@@ -47,11 +47,11 @@ pub struct Floor {
 }
 
 impl Ours {
-    /// Works on the store of the URL, below `dir`.
+    /// Connects to the store of the URL, and works below `dir`.
     ///
     /// # Errors
     ///
-    /// If the URL is none, or the store is out of reach.
+    /// If the URL is invalid, or the store cannot be reached.
     pub async fn open(url: &str, dir: &str) -> Result<Self, Failure> {
         let mut ours = Self {
             config: Config::new(url)?,
@@ -63,7 +63,7 @@ impl Ours {
         Ok(ours)
     }
 
-    /// Removes what was made below the directory, which nobody else may use any more.
+    /// Removes the nodes below the directory, which must not be in use any more.
     ///
     /// # Errors
     ///
@@ -76,15 +76,15 @@ impl Ours {
             client.close().await?;
         }
         let all = self.clients[0].read(Query::subtree(&self.dir).names_only()).await?;
-        // Whatever is below something comes behind it.
+        // In reverse order, so that children come before their parents.
         for node in all.nodes.into_iter().rev().filter(|node| node.stat.is_some()) {
-            // It may have gone with its session meanwhile.
+            // It may have been deleted with its session meanwhile.
             let _deleted = self.clients[0].delete(&node.path, Expect::Any).await?;
         }
         Ok(self.clients[0].close().await?)
     }
 
-    /// So many clients, each with a session of its own.
+    /// `count` clients, each with a session of its own.
     async fn sessions(&mut self, count: usize) -> Result<&[Client], Failure> {
         while self.clients.len() < count {
             self.clients.push(self.config.connect().await?);
@@ -92,18 +92,18 @@ impl Ours {
         Ok(&self.clients[..count])
     }
 
-    /// So many clients with one session.
+    /// `count` clients with one session.
     fn shared(&self, count: usize) -> Vec<Client> {
         vec![self.clients[0].clone(); count]
     }
 }
 
 impl Floor {
-    /// Works on the store of the URL, below `dir`.
+    /// Connects to the store of the URL, and works below `dir`.
     ///
     /// # Errors
     ///
-    /// If the URL is none, or the store is out of reach.
+    /// If the URL is invalid, or the store cannot be reached.
     pub async fn open(url: &str, dir: &str) -> Result<Self, Failure> {
         let config = Config::new(url)?;
         let options = SessionOptions::new(config.session.unwrap_or(SESSION));
@@ -112,7 +112,7 @@ impl Floor {
     }
 }
 
-/// What a session at the floor lives if the URL does not say.
+/// The time to live of a bare session if the URL has none.
 const SESSION: std::time::Duration = std::time::Duration::from_secs(60);
 
 #[async_trait(?Send)]
@@ -158,7 +158,7 @@ impl Racer for Floor {
     }
 }
 
-/// That it was done: nobody else is there who could be in the way.
+/// The result of a write that nothing can conflict with.
 fn done<T>(outcome: Outcome<T>) -> Result<T, Failure> {
     match outcome {
         Outcome::Committed(done) => Ok(done),
@@ -166,10 +166,10 @@ fn done<T>(outcome: Outcome<T>) -> Result<T, Failure> {
     }
 }
 
-/// Makes a node that is to be there.
+/// Creates a node unless it exists.
 async fn ensure(client: &Client, path: &Path) -> Result<(), Failure> {
     match client.create(path, DATA, Lifetime::Persistent).await? {
-        // It is there from an earlier task.
+        // It may exist from an earlier task.
         Outcome::Committed(_) | Outcome::Rejected(_) => Ok(()),
     }
 }

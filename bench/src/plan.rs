@@ -1,21 +1,22 @@
-//! What is measured, and with how many clients.
+//! The cases to measure, and the number of clients.
 
 use crate::record::Case;
 use crate::task::Work;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third")]
 pub enum Extent {
     /// Within three minutes.
     Quick,
-    /// Within twenty.
+    /// Within twenty minutes.
     Full,
 }
 
 /// The cases for a server.
 ///
-/// With a server that waits for its disk only some are worth while: the disk is most of each.
+/// With a server that waits for its disk only some are useful: the disk takes most of the time of
+/// each.
 pub fn cases(server: &str, fsync: bool, extent: Extent) -> Vec<Case> {
     let case =
         |work, clients| Case { server: server.to_owned(), fsync, work, clients, busy: false };

@@ -1,4 +1,4 @@
-//! [`plot()`]: how long a lap takes against how many there are, drawn without anybody's help.
+//! [`plot()`]: draws the time of a lap against the number of clients, without a plotting library.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,17 +7,17 @@ use crate::record::Case;
 use crate::table::{Cell, OURS, Table};
 use crate::task::Work;
 
-/// One picture is so wide and so high, in pixels, with the room for its words.
+/// The width and height of a picture in pixels, including its labels.
 const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 70.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 40.0;
-/// How many stand beside each other.
+/// The number of pictures in a row.
 const COLUMNS: usize = 2;
 
-/// Everybody's colour, told apart by those too who see no red or no green.
+/// The colour of each racer. They can be distinguished without seeing red or green.
 const COLOURS: [(&str, &str); 8] = [
     (OURS, "#d55e00"),
     ("plain", "#cc79a7"),
@@ -29,14 +29,15 @@ const COLOURS: [(&str, &str); 8] = [
     ("go", "#0072b2"),
 ];
 
-/// One picture: some work on one server.
+/// One picture: one kind of work on one server.
 #[derive(Debug, Default)]
 struct Picture {
-    /// For each racer, how many clients there were and how many microseconds half of the laps took.
+    /// For each racer, the numbers of clients and the median times of a lap in microseconds.
     lines: BTreeMap<String, Vec<(f64, f64)>>,
 }
 
-/// The pictures of one server, as SVG: one for each work that was done by few and by many.
+/// The pictures of one server, as SVG: one for each kind of work that was measured with several
+/// numbers of clients.
 pub fn plot(table: &Table, server: &str) -> String {
     let mut pictures: BTreeMap<Work, Picture> = BTreeMap::new();
     for (case, row) in table.rows().filter(|(case, _)| is_plotted(case, server)) {
@@ -79,7 +80,7 @@ impl Picture {
     fn draw(&self, svg: &mut String, title: &str) {
         let points = || self.lines.values().flatten();
         let across = Axis::over(points().map(|point| point.0), LEFT, WIDTH - RIGHT);
-        // Up is small.
+        // Small values of y are at the top.
         let up = Axis::over(points().map(|point| point.1), HEIGHT - BOTTOM, TOP);
         add(svg, &format!("<text x=\"{LEFT}\" y=\"18\" font-weight=\"bold\">{title}</text>"));
         let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
@@ -111,7 +112,7 @@ impl Picture {
     }
 }
 
-/// Draws one line with its name at the end, below whatever names are there already.
+/// Draws one line with its name at the end, below the names that are there already.
 fn draw_line(
     svg: &mut String,
     racer: &str,
@@ -140,7 +141,7 @@ fn draw_line(
     }
 }
 
-/// From numbers to places, so that each tenfold is as long as any other.
+/// Maps numbers to positions, logarithmically.
 struct Axis {
     low: f64,
     high: f64,
@@ -154,7 +155,7 @@ impl Axis {
         for number in numbers {
             (low, high) = (low.min(number.log10()), high.max(number.log10()));
         }
-        // One number alone has no length.
+        // A single number would give an axis of length zero.
         if high - low < 0.1 {
             (low, high) = (low - 0.5, high + 0.5);
         }
@@ -165,7 +166,7 @@ impl Axis {
         self.from + (self.to - self.from) * (number.log10() - self.low) / (self.high - self.low)
     }
 
-    /// The ones, threes, tens and so on of it.
+    /// The ones, threes, tens and so on within it.
     fn powers(&self) -> impl Iterator<Item = f64> {
         let all = (0..10).flat_map(|power| [1.0, 3.0].map(|it| it * 10_f64.powi(power)));
         all.filter(|number| (self.low..=self.high).contains(&number.log10()))
@@ -185,7 +186,7 @@ fn whole(number: usize) -> f64 {
 }
 
 fn add(svg: &mut String, text: &str) {
-    // A string has room for whatever comes.
+    // Writing to a string cannot fail.
     let _written = writeln!(svg, "{text}").is_ok();
 }
 

@@ -14,7 +14,7 @@ use crate::racer::{Answer, Failure, Racer};
 use crate::report::Report;
 use crate::task::Task;
 
-/// How much longer than it was told a racer may take.
+/// How much longer than requested a racer may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A program that does tasks: it ends with its input, and at the latest when this is dropped.
@@ -26,7 +26,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts the program, whose complaints go to the file at `log`.
+    /// Starts the program, whose standard error goes to the file at `log`.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Process {
         command.stderr(File::create(log)?).kill_on_drop(true);
         let started = command.spawn();
         let mut child = started.map_err(|error| format!("{}: {error}", program.display()))?;
-        let tasks = child.stdin.take().ok_or("no way to tell it")?;
+        let tasks = child.stdin.take().ok_or("its standard input is not piped")?;
         let answers = child.stdout.take().ok_or("no way to hear it")?;
         Ok(Self { _child: child, tasks, answers: BufReader::new(answers).lines() })
     }
@@ -47,7 +47,7 @@ impl Process {
         line.push(b'\n');
         self.tasks.write_all(&line).await?;
         let answer = self.answers.next_line().await?;
-        let answer = answer.ok_or("it ended before it answered; its log tells more")?;
+        let answer = answer.ok_or("it ended before it answered; see its log")?;
         Ok(serde_json::from_str(&answer)?)
     }
 }
@@ -77,7 +77,7 @@ mod tests {
         let done = process.run(&Task::laps(Work::Get, 1, 1)).await;
         drop(process);
         std::fs::remove_file(log).or_else(|gone| match gone.kind() {
-            // Another one of these tests has the same log.
+            // Another one of these tests uses the same log.
             std::io::ErrorKind::NotFound => Ok(()),
             _ => Err(gone),
         })?;

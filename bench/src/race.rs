@@ -1,4 +1,4 @@
-//! [`Race`]: the same tasks by several racers in turn, in many short rounds.
+//! [`Race`]: several racers do the same tasks in turn, in many short rounds.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::record::{Case, Fact, Record};
 use crate::report::Report;
 use crate::task::{Task, Work};
 
-/// A racer, and what the table calls it.
+/// A racer, with its name in the table.
 pub type Named = (String, Box<dyn Racer>);
 
-/// How thoroughly it is raced.
+/// How thoroughly to race.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "two of them, below")]
 pub struct Pace {
-    /// How long each works before it counts.
+    /// How long each racer warms up.
     pub warm_up: Duration,
     /// How long each works in a round.
     pub round: Duration,
-    /// How many rounds.
+    /// The number of rounds.
     pub rounds: usize,
-    /// When that much time is over, three rounds are enough.
+    /// After this time, three rounds are enough.
     pub budget: Duration,
 }
 
-/// Some minutes.
+/// Takes some minutes.
 pub const THOROUGH: Pace = Pace {
     warm_up: Duration::from_millis(500),
     round: Duration::from_millis(250),
@@ -34,7 +34,7 @@ pub const THOROUGH: Pace = Pace {
     budget: Duration::from_secs(15),
 };
 
-/// As little as tells anything.
+/// The least that gives a useful result.
 pub const QUICK: Pace = Pace {
     warm_up: Duration::from_millis(250),
     round: Duration::from_millis(100),
@@ -42,16 +42,16 @@ pub const QUICK: Pace = Pace {
     budget: Duration::from_secs(4),
 };
 
-/// How many rounds there are at least.
+/// The minimum number of rounds.
 const FEWEST: usize = 3;
-/// Nobody gets warmer by waiting in a longer line.
+/// The maximum number of clients for warming up: more do not make it more effective.
 const WARM: usize = 100;
 
 /// All racers do the same on one server, each in its turn.
 ///
-/// Who begins changes from round to round, so that nobody always has the warm server. Ratios are
-/// those of one round, whose parts are close together: what disturbs the machine for longer
-/// disturbs all.
+/// The first racer changes from round to round, so that none always gets the warm server. Ratios
+/// are computed within one round, whose parts are close together: a longer disturbance of the
+/// machine affects all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Race {
     pace: Pace,
@@ -63,7 +63,7 @@ impl Race {
         Self { pace }
     }
 
-    /// What came of it; nothing if the first racer has nothing that does it.
+    /// The results; none if the first racer does not support the task.
     pub async fn run(&self, case: &Case, racers: &mut [Named]) -> Vec<Record> {
         let mut records = Vec::new();
         let mut tell = |racer: &str, fact| {
@@ -73,7 +73,7 @@ impl Race {
         for named in racers {
             match self.warm_up(case, &mut *named.1).await {
                 Ok(Some(_)) => ready.push(named),
-                // Without it there is nothing to compare.
+                // Without the first racer there is nothing to compare with.
                 Ok(None) if ready.is_empty() => return Vec::new(),
                 Ok(None) => {}
                 Err(failure) => tell(&named.0, Fact::Failed(failure.to_string())),
@@ -130,7 +130,7 @@ mod tests {
         Fails,
     }
 
-    /// Tells that it was asked, and answers in its way.
+    /// Records the call, and answers in its way.
     struct Fake {
         name: &'static str,
         asked: Rc<RefCell<Vec<String>>>,

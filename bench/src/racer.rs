@@ -1,4 +1,4 @@
-//! [`Racer`]: whoever does a [`Task`], and how one is driven from another process.
+//! [`Racer`]: a client that does a [`Task`], and the protocol that drives it from another process.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -17,27 +17,27 @@ use crate::task::Task;
 /// Why a task was not done.
 pub type Failure = Box<dyn Error + Send + Sync>;
 
-/// One client library, at work on one server.
+/// One client library, working on one server.
 #[async_trait(?Send)]
 pub trait Racer {
-    /// Does the task; `None` if it has nothing that does it.
+    /// Does the task; `None` if it does not support it.
     ///
     /// # Errors
     ///
-    /// If the store fails it.
+    /// If a call to the store fails.
     async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure>;
 }
 
-/// What a racer in a process of its own answers to each task, each on a line.
+/// The answer of a racer in a process of its own to a task, on one line.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 #[expect(clippy::exhaustive_enums, reason = "the protocol")]
 pub enum Answer {
     /// It was done.
     Done(Report),
-    /// It has nothing that does it.
+    /// The racer does not support it.
     Missing {
-        /// What was asked for.
+        /// The name of the work.
         missing: String,
     },
     /// It failed.
@@ -47,11 +47,11 @@ pub enum Answer {
     },
 }
 
-/// Has a client for each of the lanes do laps, until the task is over.
+/// Makes a client for each of the lanes do laps, until the task is over.
 ///
 /// # Errors
 ///
-/// The first of any lane.
+/// The first error of any lane.
 pub async fn drive<L>(task: &Task, lanes: Vec<L>) -> Result<Report, Failure>
 where
     L: AsyncFnMut() -> Result<(), Failure>,
@@ -70,12 +70,12 @@ where
     Ok(watch.stop(laps?.concat()))
 }
 
-/// Does tasks for another process, until that closes the input: a task on each line there, an
-/// answer on each line here. Sessions live on between tasks.
+/// Does tasks for another process, until that closes the input: a task per line of input, an answer
+/// per line of output. Sessions stay open between tasks.
 ///
 /// # Errors
 ///
-/// If nobody reads the answers.
+/// If the answers cannot be written.
 pub fn serve(
     runtime: &Runtime,
     racer: &mut dyn Racer,
@@ -83,7 +83,7 @@ pub fn serve(
     mut answers: impl Write,
 ) -> io::Result<()> {
     let (sender, mut lines) = unbounded_channel();
-    // Whoever waits for a line here cannot keep sessions alive meanwhile.
+    // A thread that waits for input cannot keep sessions alive meanwhile, so another thread reads.
     let reading = std::thread::spawn(move || {
         for line in tasks.lines() {
             if sender.send(line).is_err() {
@@ -152,12 +152,12 @@ mod tests {
         assert!(lines[3].contains("not a task") && lines.len() == 4, "{told}");
     }
 
-    /// Input that comes only once something else has happened.
+    /// Input that arrives only after something else has happened.
     struct Late(std::sync::mpsc::Receiver<()>);
 
     impl io::Read for Late {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-            // The end, as nobody sends any more.
+            // The end of the input: the sender is gone.
             let _happened = self.0.recv().is_ok();
             Ok(0)
         }
@@ -169,7 +169,7 @@ mod tests {
         let (sender, receiver) = std::sync::mpsc::channel();
         let _beating = runtime.spawn(async move { sender.send(()) });
 
-        // It would wait for ever if the task did not run while the input is waited for.
+        // This would wait for ever if the task did not run while the input is awaited.
         let input = io::BufReader::new(Late(receiver));
         serve(&runtime, &mut Fake, input, Vec::new()).expect("there is room");
     }

@@ -1,4 +1,4 @@
-//! [`Record`]: one measurement, as it is kept.
+//! [`Record`]: one measurement, as it is stored.
 
 use std::io::{self, Write};
 
@@ -7,51 +7,51 @@ use serde::{Deserialize, Serialize};
 use crate::report::Report;
 use crate::task::{Task, Work};
 
-/// What is measured on which server, whoever does it: a row of the table.
+/// What is measured on which server, for all racers: a row of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "a line of the results")]
 pub struct Case {
-    /// What the server is.
+    /// The kind of server.
     pub server: String,
     /// Whether it writes to the disk before it answers.
     pub fsync: bool,
-    /// What is done.
+    /// The kind of work.
     pub work: Work,
-    /// By how many at a time.
+    /// The number of clients.
     pub clients: usize,
-    /// Whether others write to the server meanwhile.
+    /// Whether there are background writes.
     #[serde(default)]
     pub busy: bool,
 }
 
-/// What one racer did in one round, or what it asked of the server.
+/// The result of one racer in one round, or its number of requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "a line of the results")]
 pub struct Record {
-    /// What was measured.
+    /// The case.
     #[serde(flatten)]
     pub case: Case,
-    /// Who did it.
+    /// The name of the racer.
     pub racer: String,
-    /// What came of it.
+    /// The result.
     #[serde(flatten)]
     pub fact: Fact,
 }
 
-/// What is known of one racer.
+/// A result of one racer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(clippy::exhaustive_enums, reason = "who reads the results matches all")]
+#[expect(clippy::exhaustive_enums, reason = "a reader of the results matches all")]
 pub enum Fact {
     /// One round, by its number.
     Round(usize, Report),
-    /// What a lap asked of the server.
+    /// The requests of a lap.
     Count(Count),
     /// It failed, and why.
     Failed(String),
 }
 
-/// What a lap asks of the server, on average.
+/// The average requests of a lap.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "a line of the results")]
 pub struct Count {
@@ -62,7 +62,7 @@ pub struct Count {
 }
 
 impl Case {
-    /// The task, that lasts so long; a drain lasts as long as it lasts.
+    /// The task for this case, lasting `time`; a drain lasts until it is done.
     pub fn task(&self, time: std::time::Duration) -> Task {
         match self.work {
             Work::Drain => Task::laps(self.work, self.clients, 1),
@@ -71,11 +71,11 @@ impl Case {
     }
 }
 
-/// Writes records, one a line.
+/// Writes records, one per line.
 ///
 /// # Errors
 ///
-/// If there is no room.
+/// If the writer fails.
 pub fn write<'a>(
     records: impl IntoIterator<Item = &'a Record>,
     mut out: impl Write,
@@ -87,11 +87,11 @@ pub fn write<'a>(
     Ok(())
 }
 
-/// Reads what [`write()`] wrote.
+/// Reads the output of [`write()`].
 ///
 /// # Errors
 ///
-/// Which line is no record, and why.
+/// The line that is no record, and why.
 pub fn read(text: &str) -> Result<Vec<Record>, String> {
     let record = |(index, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| format!("line {}: {error}", index + 1))

@@ -1,4 +1,4 @@
-//! [`Report`]: what a racer answers, and [`Stopwatch`], with which it measures.
+//! [`Report`]: a racer's result, and [`Stopwatch`], which measures it.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use crate::task::Task;
 
-/// What came of a [`Task`]. Times are in microseconds.
+/// The result of a [`Task`]. Times are in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "a line of the protocol")]
 pub struct Report {
-    /// How many laps were done, by all clients together.
+    /// The number of laps of all clients together.
     pub laps: u64,
-    /// From the beginning of the first to the end of the last.
+    /// From the beginning of the first lap to the end of the last.
     pub micros: f64,
     /// Half of the laps took no longer.
     pub p50: f64,
@@ -21,21 +21,22 @@ pub struct Report {
     pub p90: f64,
     /// All but a hundredth of the laps took no longer.
     pub p99: f64,
-    /// How long processors worked for this process meanwhile, where that is told.
+    /// CPU time of this process meanwhile, if the system reports it.
     #[serde(default)]
     pub cpu: Option<f64>,
-    /// How much memory the process has at the end, or while most wait, in KiB, where that is told.
+    /// Memory of the process at the end, or while most clients wait, in KiB, if the system reports
+    /// it.
     #[serde(default)]
     pub rss: Option<u64>,
 }
 
 impl Report {
-    /// Laps a second.
+    /// Laps per second.
     pub fn rate(&self) -> f64 {
         count(self.laps) / self.micros * 1e6
     }
 
-    /// Microseconds of the processor's work for one lap.
+    /// Microseconds of CPU time per lap.
     pub fn cpu_per_lap(&self) -> Option<f64> {
         (self.laps > 0).then_some(self.cpu? / count(self.laps))
     }
@@ -50,26 +51,26 @@ pub struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// The task begins.
+    /// Starts the task.
     pub fn start(task: &Task) -> Self {
         Self { cpu: cpu(), started: Instant::now(), task: *task }
     }
 
-    /// Whether a client that did so many laps does another.
+    /// Whether a client that did `laps` laps does another.
     pub fn goes_on(&self, laps: usize) -> bool {
         if self.task.laps > 0 {
             return (laps as u64) < self.task.laps;
         }
-        // Something is always measured.
+        // At least one lap is measured.
         laps == 0 || self.started.elapsed() < Duration::from_millis(self.task.millis)
     }
 
-    /// The task is over, with laps that took so long.
+    /// Ends the task, with laps that took this long.
     pub fn stop(self, laps: Vec<Duration>) -> Report {
         self.stop_with(laps, rss())
     }
 
-    /// As [`Stopwatch::stop`], with the memory of some other moment.
+    /// Like [`Stopwatch::stop`], with the memory at another moment.
     pub fn stop_with(self, laps: Vec<Duration>, rss: Option<u64>) -> Report {
         let micros = micros(self.started.elapsed());
         let cpu = self.cpu.zip(cpu()).map(|(before, now)| self::micros(now.saturating_sub(before)));
@@ -77,7 +78,7 @@ impl Stopwatch {
     }
 }
 
-/// A report of laps that took so long, `micros` altogether.
+/// A report of laps that took this long, `micros` altogether.
 pub fn report(mut laps: Vec<Duration>, micros: f64, cpu: Option<f64>, rss: Option<u64>) -> Report {
     laps.sort_unstable();
     let at = |hundredths: usize| {
@@ -88,14 +89,14 @@ pub fn report(mut laps: Vec<Duration>, micros: f64, cpu: Option<f64>, rss: Optio
     Report { laps: laps.len() as u64, micros, p50, p90, p99, cpu, rss }
 }
 
-/// How much memory this process has, in KiB, where the system tells.
+/// The memory of this process in KiB, if the system reports it.
 pub fn rss() -> Option<u64> {
     let told = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = told.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// How long processors have worked for the threads of this process, where the system tells.
+/// CPU time of all threads of this process, if the system reports it.
 fn cpu() -> Option<Duration> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?;
     let spent = threads.filter_map(|thread| {

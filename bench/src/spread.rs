@@ -1,6 +1,6 @@
 //! [`Spread`]: many measurements in three numbers.
 
-/// The middle of some measurements, and between what half of them are.
+/// The median and the quartiles of some measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::exhaustive_structs, reason = "three numbers")]
 pub struct Spread {
@@ -13,7 +13,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of these.
+    /// The spread of these numbers.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! [`Stand`]: a real server to race on, and who races there.
+//! [`Stand`]: a real server to race on, and its racers.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub enum Server {
     Etcd,
 }
 
-/// One server, alone, which ends when this is dropped.
+/// One server without others, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Stand {
     fixture: Fixture,
@@ -38,11 +38,11 @@ enum Fixture {
 
 /// How long a counted task lasts.
 const COUNTED: Duration = Duration::from_millis(200);
-/// How often a server is asked for its counts before that is given up.
+/// How often to ask a server for its counts before giving up.
 const TRIES: usize = 20;
 
 impl Server {
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Zookeeper => "zookeeper",
@@ -50,7 +50,7 @@ impl Server {
         }
     }
 
-    /// How to reach one at that address, with sessions that live so many milliseconds.
+    /// The URL of a server at that address, with this time to live of sessions in milliseconds.
     pub fn url(self, address: &str, session: u64) -> String {
         match self {
             Self::Zookeeper => format!("zk://{address}?acl=open&session={session}ms"),
@@ -58,8 +58,8 @@ impl Server {
         }
     }
 
-    /// Who races on it: first ourselves, then what ours is built on, then others, by the name of the
-    /// program that `dev/bench` built.
+    /// The names of its racers: first synod, then the crates below it, then others, by the name of
+    /// the program that `dev/bench` built.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         let peers: &[&str] = match self {
             Self::Zookeeper => &["same", "curator", "kazoo"],
@@ -69,7 +69,7 @@ impl Server {
     }
 }
 
-/// The racers that are in this program.
+/// The racers in this program.
 const RUST: [&str; 5] = ["ours", "plain", "floor", "bare", "same"];
 
 impl Stand {
@@ -77,11 +77,11 @@ impl Stand {
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// Why it cannot be started.
     pub fn start(server: Server, fsync: bool) -> Result<Self, String> {
         let fixture = match server {
             Server::Zookeeper => {
-                // As a server is that is not for tests: with all of Java's compiler.
+                // Like a server in production: with all of Java's compiler.
                 let mut java = vec!["-XX:TieredStopAtLevel=4", "-Xmx1g"];
                 java.push("-Dznode.container.checkIntervalMs=60000");
                 if fsync {
@@ -98,7 +98,7 @@ impl Stand {
         Ok(Self { fixture })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         match &self.fixture {
             Fixture::Zookeeper(servers) => servers.addresses()[0],
@@ -106,17 +106,17 @@ impl Stand {
         }
     }
 
-    /// How many messages clients sent it so far. A server that is busy may not tell at once.
+    /// The number of messages from clients so far. A busy server may not report it at once.
     fn requests(&self) -> Result<u64, Failure> {
         let ask = || match &self.fixture {
             Fixture::Zookeeper(servers) => servers.requests(),
             Fixture::Etcd(servers) => servers.messages(),
         };
         let told = (0..TRIES).find_map(|_| ask());
-        told.ok_or_else(|| "the server does not tell how much it was asked".into())
+        told.ok_or_else(|| "the server does not report its number of requests".into())
     }
 
-    /// What a lap of this racer, whose way to the server is the pipe, asks of the server.
+    /// The requests of a lap of this racer, which is connected to the server through the pipe.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl Stand {
         racer: &mut Named,
     ) -> Result<Option<Count>, Failure> {
         let task = case.task(COUNTED);
-        // What is made but once is not counted.
+        // Requests that are sent only once are not counted.
         let warm = Task { millis: 1, clients: task.clients.min(100), ..task };
         if racer.1.run(&warm).await?.is_none() {
             return Ok(None);
@@ -145,15 +145,16 @@ impl Stand {
     }
 }
 
-/// How long a session outlives its last sign of life, in milliseconds: longer than any task.
+/// The time to live of a session, in milliseconds: longer than any task.
 pub const SESSION: u64 = 60_000;
 
-/// The shortest that both kinds of server allow and a busy machine keeps up with.
+/// The shortest time that both kinds of server allow and a busy machine keeps up with.
 pub const SHORT_SESSION: u64 = 1_000;
 
-/// Whoever races on a server at that address, each as a process, and who cannot and why.
+/// All racers on a server at that address, each in a process, and the reasons for those that are
+/// missing.
 ///
-/// `tools` is where `dev/bench` put the peers. Logs go there as well.
+/// `tools` is the directory into which `dev/bench` put the peers. Logs go there as well.
 pub fn line_up(server: Server, address: SocketAddr, tools: &Path) -> (Vec<Named>, Vec<String>) {
     let (mut racers, mut missing) = (Vec::new(), Vec::new());
     for name in server.names() {
@@ -165,7 +166,7 @@ pub fn line_up(server: Server, address: SocketAddr, tools: &Path) -> (Vec<Named>
     (racers, missing)
 }
 
-/// Starts one racer, whose sessions live so many milliseconds.
+/// Starts one racer, with this time to live of its sessions in milliseconds.
 ///
 /// # Errors
 ///

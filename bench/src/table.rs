@@ -1,4 +1,4 @@
-//! [`Table`]: what came of all races, for a person.
+//! [`Table`]: the results of all races, for a person.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,30 +8,30 @@ use crate::report::Report;
 use crate::spread::Spread;
 use crate::task::{Measure, Work};
 
-/// Who the others are compared with.
+/// The racer that the others are compared with.
 pub const OURS: &str = "ours";
-/// In which order the others have their columns.
+/// The order of the columns of the others.
 const OTHERS: [&str; 7] = ["plain", "floor", "bare", "same", "curator", "kazoo", "go"];
 
-/// All that was measured, by row and column.
+/// All results, by row and column.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: BTreeMap<Case, BTreeMap<String, Cell>>,
 }
 
-/// What is known of one racer in one row.
+/// The results of one racer in one row.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// What came of each round.
+    /// The report of each round.
     pub rounds: BTreeMap<usize, Report>,
-    /// What a lap asks of the server.
+    /// The requests of a lap.
     pub count: Option<Count>,
     /// Why it failed.
     pub failed: Option<String>,
 }
 
 impl Table {
-    /// The table of these.
+    /// The table of these records.
     pub fn of<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
         let mut table = Self::default();
         for record in records {
@@ -46,12 +46,12 @@ impl Table {
         table
     }
 
-    /// What was measured, in order.
+    /// The cases, in order.
     pub fn rows(&self) -> impl Iterator<Item = (&Case, &BTreeMap<String, Cell>)> {
         self.rows.iter()
     }
 
-    /// What failed, and why.
+    /// The failures, with their reasons.
     pub fn failures(&self) -> impl Iterator<Item = String> {
         self.rows.iter().flat_map(|(case, row)| {
             row.iter().filter_map(move |(racer, cell)| {
@@ -63,7 +63,7 @@ impl Table {
 }
 
 impl Cell {
-    /// The middle of some number over all rounds.
+    /// The median of some number over all rounds.
     pub fn median(&self, number: impl Fn(&Report) -> Option<f64>) -> Option<f64> {
         let all: Vec<f64> = self.rounds.values().filter_map(number).collect();
         (!all.is_empty()).then(|| Spread::of(all).median)
@@ -144,12 +144,12 @@ fn line(case: &Case, row: &BTreeMap<String, Cell>, others: &[&str]) -> Option<Ve
         cell.median(|report| rss(report).map(f64::from))
             .map(|kib| format!("{:.0} MB", kib / 1024.0))
     };
-    // Of others it is mostly that of what they did before.
+    // For other work it is mostly the memory of earlier work.
     line.push(if case.work == Work::Drain { each(&memory) } else { String::new() });
     Some(line)
 }
 
-/// A number in three digits, about.
+/// A number with about three digits.
 fn number(number: f64) -> String {
     if number < 10.0 { format!("{number:.1}") } else { format!("{number:.0}") }
 }
@@ -188,7 +188,7 @@ mod tests {
             // The machine was slower for both.
             record("ours", Work::Lock, round(1, 10, 9_000.0)),
             record("go", Work::Lock, round(1, 5, 9_000.0)),
-            // Nobody to compare with.
+            // Without the racer to compare with.
             record("ours", Work::Lock, round(2, 900, 1.0)),
         ];
         let table = Table::of(&records);

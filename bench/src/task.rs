@@ -1,82 +1,82 @@
-//! [`Task`]: what a racer is told to do.
+//! [`Task`]: a task for a racer.
 
 use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What is done, again and again.
+/// A kind of work, done again and again.
 ///
-/// A lap of each is what one client does before it does it again. What a lap is in other languages
-/// must be the same: docs/benchmarks.md has the list.
+/// A lap is what one client does before it starts again. It must be the same in all languages:
+/// docs/benchmarks.md has the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(clippy::exhaustive_enums, reason = "who measures one matches all")]
+#[expect(clippy::exhaustive_enums, reason = "a racer matches all")]
 pub enum Work {
-    /// Reads a node as this session last heard of it.
+    /// Reads a node as this session last saw it.
     GetLocal,
-    /// Reads a node as it is now.
+    /// Reads the current state of a node.
     Get,
     /// Replaces the data of a node.
     Set,
-    /// Replaces the data of a node, by a request that also is refused if there is none.
+    /// Replaces the data of a node, by a request that is refused if the node is missing.
     SetIfThere,
-    /// Creates a node that must not be there and goes with the session, then deletes it.
+    /// Creates an ephemeral node that must not exist, then deletes it.
     CreateDelete,
-    /// Takes a lock that nobody else wants, and releases it.
+    /// Takes an uncontended lock, and releases it.
     Lock,
-    /// Takes a lock that all others want, and releases it.
+    /// Takes a lock that all clients want, and releases it.
     LockContended,
-    /// Waits in line for a lock, until all in front have had it.
+    /// Waits in line for a lock, until all waiters in front have had it.
     Drain,
     /// Takes a lock that only other tasks of one process want, and releases it.
     LockTasks,
-    /// Takes one of a few permits that all others want, and gives it back.
+    /// Takes one of a few permits that all clients want, and releases it.
     Semaphore,
-    /// Takes a lock that all others want, nine times of ten with others who only read.
+    /// Takes a lock that all clients want, nine times of ten shared with other readers.
     ReadWrite,
-    /// Changes a node and waits until another session has heard of it.
+    /// Changes a node and waits until another session gets the event.
     Observe,
-    /// Stops leading, and waits until another session leads that stood in line just before.
+    /// Resigns, and waits until another session leads that entered the line just before.
     Resign,
-    /// The same, and the other session has stood in line for a while.
+    /// The same, with another session that has waited in line for a while.
     ResignLate,
-    /// Leads, and does not stop while its process lives. A lap of the race, which ends the process of
-    /// whoever leads, is from then on until another process leads.
+    /// Leads, and does not stop while its process lives. A lap of the race begins when the leader's
+    /// process is killed, and ends when another process leads.
     Lead,
 }
 
-/// How many permits [`Work::Semaphore`] has.
+/// The number of permits in [`Work::Semaphore`].
 pub const PERMITS: usize = 4;
 
-/// What a race over some work is about.
+/// What a race over some work compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third")]
 pub enum Measure {
-    /// How many laps are done in a second.
+    /// Laps per second.
     Rate,
-    /// How long half of the laps take at most.
+    /// The median time of a lap.
     Latency,
 }
 
-/// Some work, by so many at a time, for so long.
+/// A kind of work, by a number of clients, for some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "a line of the protocol")]
 pub struct Task {
-    /// What is done.
+    /// The kind of work.
     pub work: Work,
-    /// By how many at a time.
+    /// The number of clients.
     pub clients: usize,
-    /// For how long, if it does not say how many laps.
+    /// For how long, unless `laps` is given.
     #[serde(default)]
     pub millis: u64,
-    /// How many laps each client does; none if it says for how long.
+    /// How many laps each client does; zero if `millis` is given.
     #[serde(default)]
     pub laps: u64,
 }
 
 impl Work {
-    /// All of it, in the order of the table.
+    /// All kinds, in the order of the table.
     pub const ALL: [Self; 15] = [
         Self::GetLocal,
         Self::Get,
@@ -95,10 +95,10 @@ impl Work {
         Self::Lead,
     ];
 
-    /// What decides who is faster.
+    /// Decides which racer is faster.
     pub fn measure(self) -> Measure {
         match self {
-            // Between the laps somebody has to come into position.
+            // Between the laps, clients have to get into position.
             Self::Observe | Self::Resign | Self::ResignLate | Self::Lead => Measure::Latency,
             _ => Measure::Rate,
         }
@@ -106,13 +106,13 @@ impl Work {
 }
 
 impl Task {
-    /// Until that much time is over.
+    /// A task that lasts for this time.
     pub fn lasting(work: Work, clients: usize, time: Duration) -> Self {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self { work, clients, millis, laps: 0 }
     }
 
-    /// So many laps of each.
+    /// A task of this many laps per client.
     pub fn laps(work: Work, clients: usize, laps: u64) -> Self {
         Self { work, clients, millis: 0, laps }
     }

@@ -1,4 +1,4 @@
-//! What a person types.
+//! The arguments of the command.
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
@@ -11,8 +11,8 @@ use synod::sim::{Fault, Personality};
 
 use crate::sim;
 
-/// Locks, elections and more over ZooKeeper, etcd or memory: look into a store, try a cluster in
-/// one process, hold a store to its laws.
+/// Locks, elections and more over ZooKeeper, etcd or memory: inspect a store, run a small cluster
+/// in one process, test a store against its contract.
 #[derive(Debug, Parser)]
 #[command(name = "synod", version)]
 pub(crate) struct Cli {
@@ -23,7 +23,7 @@ pub(crate) struct Cli {
     pub(crate) common: Common,
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// The store
@@ -47,25 +47,25 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     /// Watch a small cluster live and lose sessions, in this process, on a store in memory
     Demo,
-    /// Print what a node holds
+    /// Print the data of a node
     Get {
         /// The node, like /config/colour
         path: Path,
-        /// Print the bytes as they are, without a newline behind them
+        /// Print the bytes as they are, without a trailing newline
         #[arg(long, conflicts_with = "json")]
         raw: bool,
     },
-    /// Replace what a node holds
+    /// Replace the data of a node
     Set {
         /// The node
         path: Path,
-        /// What it shall hold; - reads standard input
+        /// The new data; - reads standard input
         data: String,
         /// Only if it has this version, as `get --json` shows it
         #[arg(long, value_name = "VERSION")]
         version: Option<u64>,
     },
-    /// Make a node, and the containers above it
+    /// Create a node, and the containers above it
     Create(Create),
     /// Remove a node
     Delete {
@@ -83,7 +83,7 @@ pub(crate) enum Command {
         /// The node
         #[arg(default_value = "/")]
         path: Path,
-        /// Tell version, size and kind of each
+        /// Show version, size and kind of each
         #[arg(long, short)]
         long: bool,
     },
@@ -97,19 +97,19 @@ pub(crate) enum Command {
     Watch {
         /// The node
         path: Path,
-        /// Its children instead
+        /// Watch its children instead
         #[arg(long, conflicts_with = "subtree")]
         children: bool,
-        /// Itself and everything below it
+        /// Watch the node and everything below it
         #[arg(long)]
         subtree: bool,
-        /// Stop after so many events
+        /// Stop after this many events
         #[arg(long, value_name = "N")]
         count: Option<usize>,
     },
-    /// Tell who holds a lock, a semaphore or an election, and who waits for it
+    /// List the holders and waiters of a lock, a semaphore or an election
     Inspect {
-        /// The lock, as everybody who uses it names it
+        /// The lock, by the path that its users give it
         path: Path,
     },
     /// Run a command while holding a lock
@@ -120,22 +120,22 @@ pub(crate) enum Command {
     #[cfg(unix)]
     #[command(after_help = EXIT_CODES)]
     Elect(Elect),
-    /// What stays beside the command of `lock` and `elect`, and ends it if they are killed
+    /// Helper process that ends the command of `lock` and `elect` if they are killed
     #[cfg(unix)]
     #[command(name = "__guard", hide = true)]
     Guard {
         /// How long the command may take to end, in milliseconds
         grace: u64,
     },
-    /// Measure how fast a store is, below a node that is removed again
+    /// Measure how fast a store is, below a node that is removed afterwards
     Bench(Bench),
-    /// Hold a store to its laws: one line a law, then a count
+    /// Test a store against its contract: one line per case, then a count
     Conformance {
-        /// Only cases whose name contains this
+        /// Only cases with this in their name
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
     },
-    /// Run processes on a simulated store on which everything goes wrong; alone it lists what there is
+    /// Run processes on a simulated store with faults; without arguments, list the workloads
     Sim(Box<Sim>),
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct Sim {
     #[command(subcommand)]
     pub(crate) what: Option<SimCommand>,
 
-    /// What the processes do; `synod sim` lists what there is, and `all` is one after the other
+    /// The workload; `synod sim` lists them, and `all` runs one after the other
     pub(crate) workload: Option<String>,
 
     #[command(flatten)]
@@ -159,12 +159,12 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "DIR")]
     pub(crate) keep: Option<PathBuf>,
 
-    /// Fail if something never happened that should have, however few seeds there are
+    /// Fail if something that should happen never did, however few seeds there are
     #[arg(long)]
     pub(crate) strict: bool,
 }
 
-/// Which histories.
+/// Which histories to run.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Seeds {
     /// How many
@@ -173,13 +173,13 @@ pub(crate) struct Seeds {
     /// As many as can be run in this time, like 2min
     #[arg(long = "for", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) limit: Option<Duration>,
-    /// No more of a workload once its tasks had so many turns: the same for each, whatever it costs
+    /// Stop a workload after this many task turns: the same limit for each, however long it takes
     #[arg(long, value_name = "N", conflicts_with = "limit")]
     pub(crate) turns: Option<u64>,
     /// The first of them
     #[arg(long, value_name = "S", default_value = "0", value_parser = sim::seed)]
     pub(crate) from: u64,
-    /// Whose habits the store has: ideal, zk, etcd, etcd-3.4; one after the other if it is not said
+    /// The store to imitate: ideal, zk, etcd, etcd-3.4; one after the other by default
     #[arg(long, value_name = "NAME")]
     pub(crate) personality: Option<Personality>,
     /// Switch a fault off, like F2
@@ -188,80 +188,80 @@ pub(crate) struct Seeds {
     /// Make a known mistake; `synod sim mutants` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) mutant: Option<String>,
-    /// On so many threads
+    /// On this many threads
     #[arg(long, value_name = "N")]
     pub(crate) jobs: Option<usize>,
 }
 
-/// How a history is shown.
+/// How to show a history.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Shown {
-    /// Write it to a page for a browser as well
+    /// Also write it to an HTML page
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 }
 
-/// What else there is to do.
+/// The other commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimCommand {
     /// Show a history again, by its seed or from a file
     Replay {
-        /// What the processes do, or a file that was kept
+        /// The workload, or a file that was kept
         what: String,
         /// Which history
         #[arg(long, value_parser = sim::seed)]
         seed: Option<u64>,
-        /// Whose habits the store has
+        /// The store to imitate
         #[arg(long, value_name = "NAME", default_value = "ideal")]
         personality: Personality,
-        /// The known mistake that is made
+        /// The known mistake to make
         #[arg(long, value_name = "NAME")]
         mutant: Option<String>,
         /// Switch a fault off, like F2
         #[arg(long, value_name = "FAULT", value_parser = sim::fault)]
         without: Vec<Fault>,
-        /// All of it, with nothing taken away
+        /// Show the whole history, without reducing it
         #[arg(long)]
         whole: bool,
-        /// Write what is left to a file in this directory
+        /// Write the reduced history to a file in this directory
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
         #[command(flatten)]
         shown: Shown,
     },
-    /// Let small worlds crash at each call, and drop each call at each of its awaits
+    /// Crash at each call, and drop each call at each of its awaits, in small simulated worlds
     Sweep {
-        /// Only workloads whose name contains this
+        /// Only workloads with this in their name
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
-        /// From so many beginnings
+        /// From this many seeds
         #[arg(long, value_name = "N", default_value_t = 4)]
         seeds: u64,
-        /// Go every way with up to so many faults, of ten kinds, instead
+        /// Instead, try every combination of up to this many faults, of ten kinds
         #[arg(long, value_name = "N")]
         faults: Option<usize>,
-        /// Stop after so many histories in each world
+        /// Stop after this many histories in each world
         #[arg(long, value_name = "N", requires = "faults")]
         most: Option<u64>,
     },
-    /// Make known mistakes, and tell how soon each is found
+    /// Make known mistakes, and report how soon each is found
     Mutants {
-        /// Only mistakes whose name contains this, or that of the workload that finds them
+        /// Only mistakes with this in their name or in that of their workload
         #[arg(long, value_name = "TEXT")]
         only: Option<String>,
         /// How many histories for each
         #[arg(long, value_name = "N", default_value_t = 2_000)]
         seeds: u64,
-        /// Stop at the first history in which one is found
+        /// Stop at the first history that finds the mistake
         #[arg(long)]
         first: bool,
-        /// Which of them nobody finds without each of the faults
+        /// For each fault, list the mistakes that are not found without it
         #[arg(long)]
         faults: bool,
-        /// Every mistake under every workload, and which laws it breaks
+        /// Run every mistake under every workload, and report the laws that it breaks
         #[arg(long, conflicts_with = "faults")]
         all: bool,
-        /// Write the first history in which each is found to a file in this directory
+        /// Write the first history that finds each mistake to a file in this directory
         #[arg(long, value_name = "DIR")]
         keep: Option<PathBuf>,
     },
@@ -270,29 +270,29 @@ pub(crate) enum SimCommand {
 /// What to measure.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
-    /// All of it, for some minutes, with up to a thousand who wait for one lock
+    /// All measurements, for some minutes, with up to a thousand clients waiting for one lock
     #[arg(long)]
     pub(crate) full: bool,
-    /// Only what has this in its name
+    /// Only measurements with this in their name
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
 }
 
-/// How to make a node.
+/// How to create a node.
 #[derive(Debug, Args)]
 pub(crate) struct Create {
-    /// The node; the start of its name with --sequential
+    /// The node; with --sequential, the start of its name
     pub(crate) path: Path,
-    /// What it holds; - reads standard input
+    /// Its data; - reads standard input
     #[arg(default_value = "")]
     pub(crate) data: String,
-    /// Give it a place in line behind its siblings, and a name of its own
+    /// Append a number to its name, larger than those of its siblings
     #[arg(long)]
     pub(crate) sequential: bool,
     /// Keep it only as long as this command runs: until it is interrupted
     #[arg(long, group = "lifetime")]
     pub(crate) ephemeral: bool,
-    /// Keep it only until it was not written for so long, like 30s
+    /// Keep it only until it was not written for this long, like 30s
     #[arg(long, group = "lifetime", value_name = "TIME", value_parser = humantime::parse_duration)]
     pub(crate) ttl: Option<Duration>,
 }
@@ -301,15 +301,15 @@ pub(crate) struct Create {
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Lock {
-    /// The lock; everybody who names it shares it
+    /// The lock; all commands that name it share it
     pub(crate) path: Path,
-    /// Hold it together with others who say --shared
+    /// Hold it together with other holders that use --shared
     #[arg(long, short, conflicts_with = "permits")]
     pub(crate) shared: bool,
-    /// Let so many hold it at once; everybody must say the same number
+    /// Allow up to this many holders at once; all commands must give the same number
     #[arg(long, short = 'n', value_name = "N", value_parser = permits)]
     pub(crate) permits: Option<NonZeroU32>,
-    /// What it is to others who look: host and process by default
+    /// The label that `inspect` shows to others: host and process by default
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     #[command(flatten)]
@@ -320,20 +320,20 @@ pub(crate) struct Lock {
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Elect {
-    /// The election; everybody who names it takes part
+    /// The election; all commands that name it take part
     pub(crate) path: Path,
-    /// What to proclaim as the leader: host and process by default
+    /// The value to publish as the leader: host and process by default
     #[arg(long, value_name = "TEXT")]
     pub(crate) label: Option<String>,
     #[command(flatten)]
     pub(crate) running: Running,
 }
 
-/// What to run meanwhile, and how.
+/// What to run while holding, and how.
 #[cfg(unix)]
 #[derive(Debug, Args)]
 pub(crate) struct Running {
-    /// Give up if it is not to be had within this time, like 30s; 30 is seconds, too
+    /// Give up if it is not acquired within this time, like 30s; a plain number is seconds
     #[arg(
         long,
         short = 'w',
@@ -343,23 +343,23 @@ pub(crate) struct Running {
         conflicts_with = "try"
     )]
     pub(crate) timeout: Option<Duration>,
-    /// Give up at once if somebody has it
+    /// Give up at once if it is not free
     #[arg(long, visible_alias = "nonblock")]
     pub(crate) r#try: bool,
-    /// What to exit with after giving up
+    /// The exit code after giving up
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = 75)]
     pub(crate) conflict_exit_code: u8,
-    /// How long the command may take to end when it must: 2s, or a quarter of the session's time to live if
-    /// that is less
+    /// How long the command may take to end after SIGTERM: 2s, or a quarter of the session's time
+    /// to live if that is less
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) grace: Option<Duration>,
-    /// The command and its arguments; behind -- if it begins with a hyphen. Without one, it is held until
-    /// this is interrupted
+    /// The command and its arguments; after -- if it begins with a hyphen. Without a command, it is
+    /// held until this process is interrupted
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
-/// A time as people write it; a plain number is seconds, as it is to flock.
+/// A time with a unit, or a plain number of seconds as for flock.
 #[cfg(unix)]
 fn time(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time; say 30, 30s, 1.5 or 2m");
@@ -376,19 +376,19 @@ fn permits(text: &str) -> Result<NonZeroU32, String> {
 
 #[cfg(unix)]
 const EXIT_CODES: &str = "\
-The command finds the number that proves its turn in SYNOD_TOKEN (larger for
-whoever comes later), and the path in SYNOD_PATH. It runs in a process group of
-its own; signals that synod gets are passed on to that. When what is held is
-lost, or the store has not answered for so long that it will be, the group gets
+The command finds its fencing token in SYNOD_TOKEN (a number that is larger for
+each later holder), and the path in SYNOD_PATH. It runs in a process group of
+its own; signals that synod gets are passed on to that group. When the lock is
+lost, or may be lost because the store does not answer, the group gets
 SIGTERM, and SIGKILL after --grace.
 
-Without a command the name of the ticket is printed when it is held, and it is
-given back on Ctrl-C.
+Without a command the path of the ticket is printed once the lock is held, and
+the lock is released on Ctrl-C.
 
 Exit codes:
   that of the command, or 128 + N if signal N ended it
-  75   somebody else has it (--try) or had it for too long (--timeout);
-       -E names another
-  76   it was lost while the command ran, which was ended, or while there was none
+  75   the lock is held (--try) or was held for too long (--timeout);
+       -E sets another code
+  76   the lock was lost; a command that was running was ended
   126  the command cannot be run    127  there is no such command
   1    anything else, with a line that says what";

@@ -1,4 +1,4 @@
-//! `bench`: how fast a store is, through synod.
+//! `bench`: measures how fast a store is, through synod.
 
 use std::io::{self, Write as _};
 
@@ -18,12 +18,12 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// Measures below a node of its own, which is removed again, also when this is interrupted.
+/// Measures below a node of its own, which is removed again, also on an interrupt.
 pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
     let chance = Chance::from_system();
     let url = store(common)?;
     let scheme = Config::new(url)?.url.scheme();
-    // What has no name, each connection has for itself.
+    // Each connection to `mem://` opens a store of its own, so the shared one needs a name.
     let url = if url == "mem://" { format!("mem://bench-{}", chance.id()) } else { url.to_owned() };
     let cases = chosen(scheme, bench)?;
     if cfg!(debug_assertions) {
@@ -48,7 +48,8 @@ fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
     let extent = if bench.full { Extent::Full } else { Extent::Quick };
     let only = bench.only.as_deref().unwrap_or_default();
     let mut cases = cases(scheme.as_str(), false, extent);
-    // Nobody else's cluster is kept busy on purpose, and there is no process to kill.
+    // The background load is not for a cluster that may have other users, and there is no process
+    // to kill.
     cases.retain(|case| {
         !case.busy && case.work != Work::Lead && case.work.to_string().contains(only)
     });
@@ -91,7 +92,7 @@ fn tell(common: &Common, records: &[Record]) -> Result<(), Failure> {
     }
 }
 
-/// The store's own error, if it is one: it comes with what to do.
+/// The store's own error, if there is one: it includes what to do.
 fn failure(why: racer::Failure) -> Failure {
     why.downcast::<Error>()
         .map_or_else(|other| Failure::plain(other.to_string()), |error| Failure::Store(*error))

@@ -1,4 +1,4 @@
-//! One module a command, and what they share: the way to the store.
+//! One module per command, and the connection to the store that they share.
 
 use std::io::Read as _;
 use std::pin::pin;
@@ -36,7 +36,7 @@ async fn connect(common: &Common) -> Result<Client, Failure> {
     Ok(Progress::waiting("connecting", synod::connect(store(common)?)).await?)
 }
 
-/// The data that was given, or standard input for `-`.
+/// The data from the argument, or standard input for `-`.
 fn given(data: &str) -> Result<Vec<u8>, Failure> {
     if data != "-" {
         return Ok(data.as_bytes().to_vec());
@@ -46,12 +46,12 @@ fn given(data: &str) -> Result<Vec<u8>, Failure> {
     Ok(input)
 }
 
-/// The version that was asked for, or any.
+/// The version from the argument, or any.
 fn expected(version: Option<u64>) -> Expect {
     version.map_or(Expect::Any, |version| Expect::Version(Version::new(version)))
 }
 
-/// Waits for `work`, or until somebody presses Ctrl-C.
+/// Waits for `work`, or until Ctrl-C is pressed.
 pub(crate) async fn until_interrupted<T>(work: impl Future<Output = T>) -> Option<T> {
     match select(pin!(work), pin!(tokio::signal::ctrl_c())).await {
         Either::Left((done, _)) => Some(done),

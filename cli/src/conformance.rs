@@ -1,4 +1,4 @@
-//! `conformance`: holds a store to its laws and tells of each.
+//! `conformance`: tests a store against its contract and reports each case.
 
 use std::io;
 
@@ -17,9 +17,9 @@ use crate::progress::Progress;
 
 mod harness;
 
-/// Runs the cases whose name contains `only`.
+/// Runs the cases with `only` in their name.
 pub(crate) fn run(common: &Common, only: Option<&str>) -> Result<(), Failure> {
-    // Cases run on runtimes of their own, and those do not start on a thread that has one.
+    // Cases run on runtimes of their own, which cannot start on a thread that already has one.
     std::thread::scope(|scope| scope.spawn(|| try_all(common, only)).join())
         .unwrap_or_else(|_panic| Err(Failure::plain("the suite itself failed; please report it")))
 }
@@ -45,8 +45,8 @@ fn try_all(common: &Common, only: Option<&str>) -> Result<(), Failure> {
     if count.failed == 0 { Ok(()) } else { Err(Failure::Told) }
 }
 
-/// How to try this store: memory with everything that can be done to it, in virtual time; any
-/// other from outside.
+/// The harness for this store: memory with all of its faults, in virtual time; any other store from
+/// outside.
 fn suite(url: &str) -> Result<Suite, Failure> {
     let config = Config::new(url)?;
     let backend = config.backend()?;
@@ -94,7 +94,7 @@ impl Count {
     }
 }
 
-/// Tells of one case, below the name of its module.
+/// Reports one case, under the name of its module.
 fn tell<'a>(
     common: &Common,
     case: &'a Case,

@@ -1,4 +1,4 @@
-//! `demo`: a small cluster in one process, so that a newcomer sees sessions live and die.
+//! `demo`: a small cluster in one process that shows how sessions live and expire.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ use crate::failure::Failure;
 mod member;
 mod teller;
 
-/// How long a session outlives its last sign of life.
+/// How long a session outlives its last heartbeat.
 const TTL: Duration = Duration::from_millis(1_500);
 
 const INTRODUCTION: &str = "\
 Three members join /demo/group, in one process, on a store in memory. Each is an ephemeral node
-that the member's session keeps alive for 1.5 s after its last sign of life. Everybody watches
+that the member's session keeps alive for 1.5 s after its last sign of life. Every member watches
 the group; what you see in [brackets] is the group as that member sees it.
 ";
 
@@ -51,7 +51,7 @@ pub(crate) async fn run(common: &Common) -> Result<(), Failure> {
     )
 }
 
-/// What happens to whom.
+/// The events of the demo, in order.
 async fn direct(members: &[Member], backend: &MemBackend, teller: &Teller) -> Result<(), Failure> {
     let [ann, bob, cat] = members else { return Err(Failure::plain("the demo has three members")) };
     for member in members {

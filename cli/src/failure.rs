@@ -1,4 +1,4 @@
-//! [`Failure`]: why a command did not do what it was asked, in one plain line.
+//! [`Failure`]: why a command failed, in one plain line.
 
 use std::error::Error as _;
 use std::io::{self, Write as _};
@@ -11,15 +11,15 @@ use synod::path::InvalidPath;
 /// Why a command ends without success.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The store, or the way to it.
+    /// An error of the store, or of the connection to it.
     Store(Error),
-    /// The terminal, or a pipe.
+    /// An error of the terminal, or of a pipe.
     Io(io::Error),
-    /// Something that only this command knows.
+    /// An error of the command itself.
     Plain(String),
-    /// It was told already.
+    /// The command printed the reason already.
     Told,
-    /// Something with an exit code of its own, and what there is to say of it.
+    /// An error with an exit code of its own, and an optional message.
     Exit(u8, Option<String>),
 }
 
@@ -28,10 +28,10 @@ impl Failure {
         Self::Plain(text.into())
     }
 
-    /// Tells it, and with which code to exit.
+    /// Prints the failure, and returns the exit code.
     pub(crate) fn report(&self) -> ExitCode {
         let text = match self {
-            // Nobody reads any more, as behind `| head`: that is how it was meant.
+            // The reader of the pipe has ended, as with `| head`: that is intended.
             Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
                 return ExitCode::SUCCESS;
             }
@@ -41,7 +41,7 @@ impl Failure {
             Self::Told => return ExitCode::FAILURE,
             Self::Exit(code, None) => return ExitCode::from(*code),
         };
-        // If standard error is gone too, the exit code has to do.
+        // If standard error is closed too, the exit code has to suffice.
         let _told = writeln!(io::stderr(), "error: {text}").is_ok();
         match self {
             Self::Exit(code, _) => ExitCode::from(*code),
@@ -56,12 +56,12 @@ fn sentence(error: &Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let told = match ours(error) {
-            // It was about the same call, as the one before: what is new is why.
+            // The cause is about the same call as the error above it: only its detail is new.
             Some(inner) => {
                 explained |= inner.detail().is_some();
                 inner.detail().map(str::to_owned)
             }
-            // What the client underneath says is for who knows it, at length.
+            // The text of the client library is for its experts, and long.
             None if explained => break,
             None => Some(error.to_string()),
         };
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(sentence(&late().caused_by(refused())), why);
         assert_eq!(sentence(&late().caused_by(Arc::new(refused()))), why);
 
-        // Where nothing else is known, the client underneath has the word.
+        // With no other explanation, print the text of the client library.
         let failed = Error::new(ErrorKind::Backend, "commit").caused_by("disk full");
         assert_eq!(sentence(&failed), "commit failed: store failed: disk full");
         let told = unreachable("the queue is full").caused_by("code 8");

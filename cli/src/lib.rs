@@ -1,7 +1,7 @@
 //! The `synod` command, as a library: for programs that add a store of their own.
 //!
-//! A program that registers a store and calls [`main`] is the `synod` command for that store too: `get`, `watch`,
-//! `lock`, `conformance`, `bench` and all others take its URLs.
+//! A program that registers a store and calls [`main`] is the `synod` command for that store too:
+//! `get`, `watch`, `lock`, `conformance`, `bench` and all others take its URLs.
 //!
 //! ```no_run
 //! # // It would run the command that the arguments of the test name.
@@ -40,7 +40,7 @@ mod sim;
 
 /// Runs the command that the arguments of this process name, to its end.
 ///
-/// A second call in one process is no error. It must not be called within a runtime of tokio.
+/// A second call in one process is no error. It must not be called within a tokio runtime.
 pub fn main() -> ExitCode {
     run_with(std::env::args_os())
 }

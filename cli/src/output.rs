@@ -1,4 +1,4 @@
-//! How things are printed: for a person, or as JSON for a program.
+//! Prints results: as text for a person, or as JSON for a program.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -11,7 +11,7 @@ use synod::store::{Node, Stat};
 ///
 /// # Errors
 ///
-/// When nobody reads any more, as behind `| head`.
+/// When the reader of standard output has ended, as with `| head`.
 pub(crate) fn line(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -23,7 +23,7 @@ pub(crate) fn line(text: &str) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// When nobody reads any more.
+/// When the reader of standard output has ended.
 pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(data)?;
@@ -34,12 +34,12 @@ pub(crate) fn bytes(data: &[u8]) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// When nobody reads any more.
+/// When the reader of standard output has ended.
 pub(crate) fn object(value: &Value) -> io::Result<()> {
     line(&value.to_string())
 }
 
-/// A node for a program.
+/// A node as JSON.
 pub(crate) fn node(node: &Node) -> Value {
     let mut object = Map::new();
     object.insert("path".into(), node.path.as_str().into());
@@ -59,7 +59,7 @@ pub(crate) fn node(node: &Node) -> Value {
     Value::Object(object)
 }
 
-/// What a stat says, for a program.
+/// A stat as JSON.
 pub(crate) fn facts(stat: &Stat) -> Map<String, Value> {
     let facts = json!({
         "kind": kind(Some(stat)),
@@ -74,7 +74,7 @@ pub(crate) fn facts(stat: &Stat) -> Map<String, Value> {
     }
 }
 
-/// What a node is, in a word.
+/// The kind of a node, in one word.
 pub(crate) fn kind(stat: Option<&Stat>) -> &'static str {
     match stat {
         None => "container",
@@ -83,7 +83,7 @@ pub(crate) fn kind(stat: Option<&Stat>) -> &'static str {
     }
 }
 
-/// Text as text, anything else in base64 under another key.
+/// Text as it is, other data in base64 under another key.
 pub(crate) fn data(data: &[u8]) -> (&'static str, String) {
     match std::str::from_utf8(data) {
         Ok(text) => ("data", text.to_owned()),
@@ -91,7 +91,7 @@ pub(crate) fn data(data: &[u8]) -> (&'static str, String) {
     }
 }
 
-/// Data for a person, on one line and not too long.
+/// Data for a person: one line, shortened.
 pub(crate) fn glimpse(data: &[u8]) -> String {
     const SHOWN: usize = 60;
     match std::str::from_utf8(data) {
@@ -104,7 +104,7 @@ pub(crate) fn glimpse(data: &[u8]) -> String {
     }
 }
 
-/// Whether a person looks at standard output and wants colours.
+/// Whether standard output is a terminal whose user wants colours.
 pub(crate) fn wants_colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }

@@ -1,4 +1,4 @@
-//! [`Job`]: a command in a process group of its own, which ends when it must.
+//! [`Job`]: a command in a process group of its own, which is ended when the lock is lost.
 
 use std::ffi::OsString;
 use std::io;
@@ -26,25 +26,25 @@ pub(crate) mod guard;
 pub(crate) mod signals;
 mod terminal;
 
-/// What to run.
+/// The command to run.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) command: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// How long it may take to end when it is told to.
+    /// How long the command may take to end after SIGTERM.
     pub(crate) grace: Duration,
 }
 
-/// How it ended.
+/// How the command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// With this exit code.
     Exited(u8),
-    /// It was ended, as what was held was lost.
+    /// The command was ended because the lock was lost.
     Lost,
 }
 
-/// What happens while it runs.
+/// The next event while the command runs.
 enum Next {
     Child,
     Caught(Caught),
@@ -52,16 +52,16 @@ enum Next {
     GraceOver,
 }
 
-/// The command while it runs, and all that it starts.
+/// The command while it runs, with all processes that it starts.
 struct Group {
     child: Child,
-    /// The first of the group, and its id. It outlives the command.
+    /// The first process of the group, whose id is the group's. It outlives the command.
     guard: Guard,
     terminal: Option<Terminal>,
 }
 
 impl Job {
-    /// Runs it while `held` is held, passing on what signals come.
+    /// Runs the command while `held` is held, and passes signals on to it.
     pub(crate) async fn run_while<K>(
         self,
         client: &Client,
@@ -74,7 +74,7 @@ impl Job {
         group.end(&ended).await;
         match ended {
             Ended { lost: true, .. } => Ok(End::Lost),
-            // It ended by itself, but not while it was certain what it ended under.
+            // The command ended by itself, but the lock was no longer certain by then.
             Ended { .. } if !held.is_held() => Ok(End::Lost),
             Ended { code, .. } => Ok(End::Exited(code)),
         }
@@ -112,12 +112,12 @@ fn not_started(program: &OsString, error: &io::Error) -> Failure {
 struct Ended {
     code: u8,
     lost: bool,
-    /// When the rest of its group is killed, if it was told to end.
+    /// When the remaining processes of the group are killed, if the group was sent SIGTERM.
     deadline: Option<Instant>,
 }
 
 impl Group {
-    /// Waits for the end of the command, and sees to it.
+    /// Waits for the end of the command, and ends it when it must.
     async fn watch<K>(
         &mut self,
         held: &Hold<K>,
@@ -141,7 +141,7 @@ impl Group {
                 Next::Lost => {
                     lost = true;
                     self.signal(Signal::SIGTERM);
-                    // What is stopped does not hear.
+                    // A stopped process handles no signals before SIGCONT.
                     self.signal(Signal::SIGCONT);
                     deadline = deadline.or(Some(Instant::now() + grace));
                 }
@@ -153,7 +153,7 @@ impl Group {
         }
     }
 
-    /// The exit code of the command, if it ended; 128 and more if a signal ended it.
+    /// The exit code of the command, if it ended; 128 + N if signal N ended it.
     fn exit_code(&self) -> Option<u8> {
         loop {
             let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
@@ -161,14 +161,14 @@ impl Group {
                 Ok(WaitStatus::Exited(_, code)) => return Some(u8::try_from(code).unwrap_or(1)),
                 Ok(WaitStatus::Signaled(_, signal, _)) => return Some(signals::exit_code(signal)),
                 Ok(WaitStatus::Stopped(..)) => {
-                    // Somebody pressed Ctrl-Z: whoever waits for this process is to have the terminal.
+                    // Ctrl-Z stopped the command: give the terminal to the parent of this process.
                     if let Some(terminal) = &self.terminal {
                         terminal.stop_with(self.guard.group());
                     }
                 }
                 Err(Errno::EINTR) => {}
                 Ok(_) => return None,
-                // Nobody else waits for it, so this cannot be.
+                // Cannot happen: only this process waits for the child.
                 Err(_) => return Some(1),
             }
         }
@@ -178,14 +178,15 @@ impl Group {
         let _there = killpg(self.guard.group(), signal).is_ok();
     }
 
-    /// Lets go of the group. Those of it that were told to end and did not are killed in the end.
+    /// Gives up the group. Processes that were sent SIGTERM and do not end are killed after the
+    /// deadline.
     async fn end(self, ended: &Ended) {
         const LOOK: Duration = Duration::from_millis(10);
         if let Some(terminal) = &self.terminal {
             terminal.take_back();
         }
         let group = self.guard.group();
-        // Its id is not given to another while anybody is left of it.
+        // The id of the group is not reused while a process of it remains.
         drop(self.guard);
         let Some(deadline) = ended.deadline else { return };
         while killpg(group, None).is_ok() {
@@ -198,7 +199,7 @@ impl Group {
     }
 }
 
-/// What happens next.
+/// Waits for the next event.
 async fn next<K>(
     held: &Hold<K>,
     session: &Session,
@@ -226,7 +227,7 @@ async fn next<K>(
     next
 }
 
-/// Waits until what is held is lost, or there is no more time than it takes to end in before it may be.
+/// Waits until the lock is lost, or until only `grace` is left before it may be.
 pub(crate) async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Duration) {
     let running_out = async {
         let status = session.status();
@@ -236,7 +237,7 @@ pub(crate) async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Dura
             if clock::now() >= alarm {
                 return;
             }
-            // By then it has usually moved on.
+            // By then the deadline of the session has usually moved on.
             Vigil::new().sleep_until(alarm).await;
         }
     };

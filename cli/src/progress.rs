@@ -1,4 +1,4 @@
-//! [`Progress`]: a bar for whatever takes longer than a second, on standard error, for people only.
+//! [`Progress`]: a progress bar on standard error for what takes longer than a second.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use futures_util::future::{Either, select};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::{Instant, sleep};
 
-/// How far something is. It shows nothing before a second is over, nor where nobody looks.
+/// A progress bar. It is not shown in the first second, nor without a terminal.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
@@ -15,7 +15,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Of `total` steps, or of nobody knows how many.
+    /// With `total` steps, or without a known end.
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         let template = match total {
@@ -29,7 +29,7 @@ impl Progress {
         Self { bar, since: Instant::now() }
     }
 
-    /// Waits for `work`, and shows that it does.
+    /// Waits for `work`, with a bar that moves.
     pub(crate) async fn waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
         let progress = Self::new(what, None);
         let ticking = async {
@@ -45,7 +45,7 @@ impl Progress {
         }
     }
 
-    /// As [`Progress::new`], and tells how many a second.
+    /// Like [`Progress::new`], and shows the steps per second.
     pub(crate) fn of_many(what: &'static str, total: u64) -> Self {
         let progress = Self::new(what, Some(total));
         let template = "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}";
@@ -55,25 +55,25 @@ impl Progress {
         progress
     }
 
-    /// How long it has been.
+    /// The time since the start.
     pub(crate) fn taken(&self) -> Duration {
         self.since.elapsed()
     }
 
-    /// So many more are done.
+    /// Counts `steps` more as done.
     pub(crate) fn advance(&self, steps: u64) {
         self.show();
         self.bar.inc(steps);
     }
 
-    /// Shows itself once it has been long enough.
+    /// Shows the bar after a second.
     fn show(&self) {
         if self.bar.is_hidden() && self.since.elapsed() > Duration::from_secs(1) {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
     }
 
-    /// Prints a line without tearing the bar.
+    /// Prints a line without breaking the bar.
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }

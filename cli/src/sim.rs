@@ -1,4 +1,4 @@
-//! `sim`: processes on a simulated store on which everything goes wrong, by a seed.
+//! `sim`: runs processes on a simulated store with faults, from a seed.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
@@ -25,12 +25,13 @@ mod sweep;
 #[cfg(not(feature = "mutants"))]
 use honest as mutants;
 
-/// From so many seeds on, what should have happened must have.
+/// With this many seeds, an event that should happen sometimes must have happened.
 const ENOUGH: u64 = 20_000;
 
-/// Does what was asked.
+/// Runs the `sim` command.
 pub(crate) fn run(common: &Common, asked: &Sim) -> Result<(), Failure> {
-    // A simulation runs on a runtime of its own, and that does not start on a thread that has one.
+    // A simulation runs on a runtime of its own, which cannot start on a thread that already has
+    // one.
     std::thread::scope(|scope| scope.spawn(|| asked_for(common, asked)).join()).unwrap_or_else(
         |_panic| Err(Failure::plain("the simulator itself failed; please report it")),
     )
@@ -57,7 +58,7 @@ fn asked_for(common: &Common, asked: &Sim) -> Result<(), Failure> {
     }
 }
 
-/// A seed, as people write it.
+/// A seed, decimal or hexadecimal.
 pub(crate) fn seed(text: &str) -> Result<u64, String> {
     let number = match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
@@ -66,7 +67,7 @@ pub(crate) fn seed(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "a seed is a number, like 47 or 0x2f".to_owned())
 }
 
-/// A fault, as people write it.
+/// A fault by its name.
 pub(crate) fn fault(text: &str) -> Result<Fault, String> {
     let text = text.to_uppercase();
     Fault::all()
@@ -99,7 +100,7 @@ fn list(common: &Common) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs what is kept, then as many seeds as were asked for.
+/// Runs the saved cases, then as many seeds as were requested.
 fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
     if workload != "all" {
         return hunt_one(common, asked, workload, asked.seeds.limit).map(drop);
@@ -124,7 +125,7 @@ fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
     Err(Failure::plain(format!("nowhere did any of these happen: {}", idle.join(", "))))
 }
 
-/// Whether there were so many histories that all should have happened which can.
+/// Whether there were enough histories for every event that should happen sometimes.
 fn is_enough(asked: &Sim, histories: u64) -> bool {
     let Seeds { without, mutant, .. } = &asked.seeds;
     without.is_empty() && mutant.is_none() && (asked.strict || histories >= ENOUGH)
@@ -163,13 +164,13 @@ fn hunt_one(
     )))
 }
 
-/// As many seeds as were asked for, or as there is time for.
+/// As many seeds as were requested, or as there is time for.
 fn counted(
     hunt: &Hunt,
     asked: &Sim,
     limit: Option<Duration>,
 ) -> Result<(Tally, Duration), Failure> {
-    /// So many at a time, where it is not only they that count.
+    /// Seeds per step, where a limit other than their number applies.
     const SLICE: u64 = 512;
     let Seeds { from, count, turns, .. } = asked.seeds;
     let progress = match limit {
@@ -208,7 +209,7 @@ fn prepared(workload: &str, seeds: &Seeds) -> Result<Hunt, Failure> {
     Ok(seeds.without.iter().fold(hunt, |hunt, fault| hunt.without(*fault)))
 }
 
-/// What failed once must not fail again.
+/// Runs the saved cases: a failure that was fixed must not come back.
 fn kept(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
     let mut count = 0;
     for (file, case) in corpus::of(workload).map_err(bad)? {
@@ -261,7 +262,7 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
     Ok(())
 }
 
-/// Tells of a history that failed.
+/// Reports a history that failed.
 fn told(common: &Common, failure: &Broken, shown: &Shown) -> Result<(), Failure> {
     if let Some(file) = &shown.html {
         let title = format!("{} is broken", failure.violation.law);
@@ -279,9 +280,9 @@ fn told(common: &Common, failure: &Broken, shown: &Shown) -> Result<(), Failure>
     Ok(output::line(&format!("{failure:>width$}", width = width()))?)
 }
 
-/// How wide a line may be.
+/// The width of a line.
 fn width() -> usize {
-    /// Where it goes to a file.
+    /// For output to a file.
     const PAGE: usize = 130;
     if !std::io::stdout().is_terminal() {
         return PAGE;
@@ -304,7 +305,7 @@ fn bad(case: BadCase) -> Failure {
     }
 }
 
-/// What to do where known mistakes are not compiled in.
+/// The error where known mistakes are not compiled in.
 fn mutants_are_missing() -> String {
     "this synod was built without known mistakes, as one that is to be relied on should be; in a copy \
      of the source: cargo run --release -p synod-cli --features mutants -- sim mutants"

@@ -1,4 +1,4 @@
-//! The command as a person types it.
+//! The command with the arguments that a user types.
 
 use std::process::{Command, Output};
 
@@ -12,7 +12,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command that fails says, which is one line.
+/// The error output of a command that fails, which is one line.
 #[track_caller]
 fn failing(arguments: &[&str]) -> String {
     let output = synod(arguments);
@@ -32,8 +32,8 @@ fn a_missing_store_is_told_with_what_to_say() {
 fn a_wrong_url_is_told_with_what_is_right() {
     assert!(failing(&["ls", "--store", "localhost"]).contains("starts with mem://"));
     assert!(failing(&["ls", "--store", "mem://?colour=1"]).contains("it knows session"));
-    // Nobody listens on port 1; or the backend is not there, which is told too. Why ZooKeeper's servers let nobody in is
-    // asked after some seconds only.
+    // No server listens on port 1. If the backend is not compiled in, the error says that. Why
+    // ZooKeeper's servers refuse connections is examined only after some seconds.
     for url in ["zk://127.0.0.1:1?connect=300ms&acl=open", "etcd://127.0.0.1:1?connect=300ms"] {
         let missing = failing(&["ls", "--store", url]);
         if missing.contains(":// is not compiled in") {
@@ -42,7 +42,7 @@ fn a_wrong_url_is_told_with_what_is_right() {
         let why = missing.strip_prefix(
             "error: opening a session failed: store unreachable: no answer within 300ms",
         );
-        // It says what to look at, once, and nothing of what the clients underneath call it.
+        // The error names what to check, once, and contains no text of the client libraries.
         let why = why.expect(&missing).trim_end();
         assert!(why.ends_with('?') && !why.contains("failed"), "{missing}");
     }

@@ -1,4 +1,5 @@
-//! `synod lock`, `synod elect` and `synod inspect` as a person types them, on real servers.
+//! `synod lock`, `synod elect` and `synod inspect` with the arguments that a user types, on real
+//! servers.
 
 #![cfg(unix)]
 
@@ -20,20 +21,21 @@ static ZOOKEEPER: LazyLock<Result<Server, String>> =
 static ETCD: LazyLock<Result<Server, String>> =
     LazyLock::new(|| Cluster::start(1).map(Server::Etcd));
 
-/// How often something is looked for before it is taken for not there.
+/// How often a condition is checked before the test fails.
 const LOOKS: usize = 3_000;
 
-/// How long one scene may take, however slow the machine is. One that hangs ends with what it waits for.
+/// The time limit of one scene, for slow machines. A scene that hangs ends together with the
+/// process that it waits for.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// A store that runs.
+/// A running store.
 enum Server {
     ZooKeeper(Ensemble),
     Etcd(Cluster),
 }
 
 impl Server {
-    /// Another one of the kind.
+    /// Another server of the same kind.
     fn another(&self) -> Self {
         let another = match self {
             Self::ZooKeeper(_) => Ensemble::start(1).map(Self::ZooKeeper),
@@ -61,7 +63,7 @@ impl Server {
     }
 
     fn synod(&self, arguments: &[&str]) -> Command {
-        // Who starts the tests may have signals ignored, as `nohup` has, and what is started heeds that.
+        // The parent of the tests may ignore signals, as `nohup` does, and children inherit that.
         let mut command = Command::new("env");
         command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_synod")]);
         command.env("SYNOD_STORE", self.url()).args(arguments);
@@ -82,14 +84,14 @@ impl Server {
         self.output(arguments).status.code()
     }
 
-    /// A command that holds something until its input ends.
+    /// A command that holds the lock until its input ends.
     fn holds(&self, words: &[&str]) -> Running {
         let mut held = Running::start(&mut self.synod(&[words, &["--"], HOLD].concat()));
         assert_eq!(held.line(), "in");
         held
     }
 
-    /// How many stand in line at a path.
+    /// The number of tickets at a path.
     fn standing(&self, path: &str) -> usize {
         text(&self.output(&["inspect", "--json", path]).stdout).lines().count()
     }
@@ -99,7 +101,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim().to_owned()
 }
 
-/// A command that goes on, and ends with this.
+/// A running command, which is killed when this is dropped.
 struct Running {
     child: Child,
     said: BufReader<std::process::ChildStdout>,
@@ -115,7 +117,7 @@ impl Running {
         Self { child, said, _leash: leash }
     }
 
-    /// The next line that it says; empty at the end.
+    /// The next line of its output; empty at the end.
     fn line(&mut self) -> String {
         let mut line = String::new();
         waits_for(format_args!("a line of process {}", self.child.id()));
@@ -123,7 +125,7 @@ impl Running {
         line.trim().to_owned()
     }
 
-    /// A number that it says.
+    /// The next line of its output, as a number.
     fn number(&mut self) -> u32 {
         self.line().parse().expect("a number")
     }
@@ -146,7 +148,8 @@ impl Drop for Running {
     }
 }
 
-/// Kills a process if its scene reaches the limit while this exists. What waits for the process then ends too.
+/// Kills a process if its scene reaches the limit while this exists. A call that waits for the
+/// process then returns.
 struct Leash(Arc<AtomicU32>);
 
 impl Leash {
@@ -163,7 +166,7 @@ impl Leash {
     }
 }
 
-/// In the place of the id of a process that ended: another process may have its id by now.
+/// Replaces the id of a process that ended: the system may have reused the id.
 const GONE: u32 = 0;
 
 impl Drop for Leash {
@@ -177,7 +180,7 @@ fn signal(name: &str, process: u32) {
     assert!(sent.expect("kill is there").success(), "no process {process}");
 }
 
-/// Whether a process runs, or at least is more than what is left of one.
+/// Whether a process runs and is not a zombie.
 fn runs(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let state = status.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().next());
@@ -201,12 +204,12 @@ fn two_exclude_each_other(on: &Server) {
     let held = on.holds(&["lock", "/two"]);
     assert_eq!(on.code(&["lock", "--try", "/two", "--", "echo", "x"]), Some(75));
     assert_eq!(on.code(&["lock", "--try", "-E", "3", "/two", "--", "true"]), Some(3));
-    // As flock has it.
+    // The same options as flock.
     assert_eq!(on.code(&["lock", "--nonblock", "/two", "true"]), Some(75));
     assert_eq!(on.code(&["lock", "--wait", "0.1", "/two", "true"]), Some(75));
     let none = on.output(&["lock", "-w", "0", "/two", "true"]);
     assert_eq!(none.status.code(), Some(75));
-    assert!(text(&none.stderr).contains("somebody has /two"), "no time is a try");
+    assert!(text(&none.stderr).contains("/two is held by another client"), "no time is a try");
     let late = on.output(&["lock", "--timeout", "200ms", "/two", "--", "echo", "x"]);
     assert_eq!((late.status.code(), text(&late.stdout)), (Some(75), String::new()));
     assert!(text(&late.stderr).contains("/two was not to be had within 200ms"));
@@ -220,7 +223,7 @@ fn two_exclude_each_other(on: &Server) {
 
 fn the_exit_code_is_that_of_the_command(on: &Server) {
     assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "exit 7"]), Some(7));
-    // As to flock: what follows the lock is the command, with what it is given.
+    // As with flock: the command follows the lock, with its own arguments.
     assert_eq!(on.code(&["lock", "/code", "sh", "-c", "exit 7"]), Some(7));
     assert_eq!(text(&on.output(&["lock", "/code", "-w", "60", "echo", "--json"]).stdout), "--json");
     assert_eq!(on.code(&["lock", "/code", "--", "sh", "-c", "kill -9 $$"]), Some(137));
@@ -256,7 +259,7 @@ fn signals_are_passed_on(on: &Server) {
     assert_eq!(traps.line(), "got");
     traps.ends_with(3);
 
-    // The whole group is told, and killed if it does not listen.
+    // The whole group gets SIGTERM, and SIGKILL if it does not end.
     let script = "sleep 1000 & echo $!; wait";
     let mut listens = Running::start(&mut on.synod(&["lock", "/signal", "--", "sh", "-c", script]));
     let grandchild = listens.number();
@@ -295,7 +298,7 @@ fn a_command_does_not_outlive_what_was_killed(on: &Server) {
 }
 
 fn a_command_is_ended_when_the_lock_is_lost(on: &Server) {
-    // Somebody removes it.
+    // Another client removes the ticket.
     let mut held =
         Running::start(&mut on.synod(&["lock", "/lost", "--", "sh", "-c", "echo $$; sleep 1000"]));
     let process = held.number();
@@ -305,7 +308,7 @@ fn a_command_is_ended_when_the_lock_is_lost(on: &Server) {
     held.ends_with(76);
     assert!(!runs(process));
 
-    // The store is gone: the command ends before its session can have.
+    // The store is gone: the command ends before its session can have expired.
     let mut own = on.another();
     let script = "trap '' TERM; sh -c 'echo $$; exec sleep 1000' & echo $$; wait";
     let mut held = Running::start(&mut own.synod(&["lock", "/lost", "--", "sh", "-c", script]));
@@ -313,7 +316,7 @@ fn a_command_is_ended_when_the_lock_is_lost(on: &Server) {
     own.kill();
     held.ends_with(76);
     assert!(!runs(one));
-    // Nobody waits for the child of a command: it was killed, and may be on its way.
+    // The child of the command is an orphan: it was killed, but may not have ended yet.
     eventually("its child is gone", || !runs(two));
 }
 
@@ -351,9 +354,9 @@ fn one_leads_and_the_next_after_him(on: &Server) {
     assert_eq!(text(&on.output(&["inspect", "/elect"]).stdout), "/elect: free");
 }
 
-/// Types into a terminal of its own: a line for the command to read, then Ctrl-C. The terminal's signals must not be
-/// ignored: a background job of a shell without job control starts with SIGINT and SIGQUIT ignored, and its children
-/// inherit that.
+/// Types into a terminal of its own: a line for the command to read, then Ctrl-C. The terminal's
+/// signals must not be ignored: a background job of a shell without job control starts with SIGINT
+/// and SIGQUIT ignored, and its children inherit that.
 const TYPIST: &str = r#"
 import os, pty, signal, sys
 pid, terminal = pty.fork()
@@ -374,7 +377,8 @@ print(os.waitstatus_to_exitcode(status))
 "#;
 
 fn a_command_has_the_terminal(on: &Server) {
-    // It waits by itself: a shell that is just about to start a command may miss the interrupt.
+    // The command is a shell that waits in `read`: one that is just about to start a process may
+    // miss the interrupt.
     let script = "echo asks; read -r word; echo got $word; read -r more";
     let mut python = Command::new("python3");
     python.env("SYNOD_STORE", on.url());
@@ -396,12 +400,12 @@ fn a_command_has_the_terminal(on: &Server) {
     let out = child.stdout.as_mut().expect("it is piped");
     out.read_to_string(&mut typed).expect("text");
     assert!(child.wait().expect("it was started").success());
-    // The interrupt is the command's; what it ends with is passed on.
+    // The command receives the interrupt; its exit code is passed on.
     assert_eq!(typed.trim(), "130");
     assert_eq!(on.standing("/tty"), 0);
 }
 
-/// As with etcdctl: without a command it is held until somebody ends that.
+/// As with etcdctl: without a command the lock is held until an interrupt.
 fn without_a_command_it_is_held_until_interrupted(on: &Server) {
     for name in ["INT", "TERM"] {
         let mut held = Running::start(&mut on.synod(&["lock", "/bare"]));

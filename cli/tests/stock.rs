@@ -1,4 +1,5 @@
-//! `synod conformance` on servers as their packages configure them, and on a store that this program adds.
+//! `synod conformance` on servers with the configuration of their packages, and on a store that
+//! this program registers.
 
 #[cfg(feature = "zookeeper")]
 use std::process::Command;
@@ -10,11 +11,12 @@ use synod::mem::MemBackend;
 #[cfg(feature = "zookeeper")]
 use synod_conformance::server::{required, zookeeper::Ensemble, zookeeper::TICK};
 
-/// How long the suite may take for some cases, however slow the machine is.
+/// The time limit of the suite for a few cases, for slow machines.
 #[cfg(feature = "zookeeper")]
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs the suite on a store, as far as this is in the names of its cases. Whether it passed, and each verdict.
+/// Runs the cases of the suite with `only` in their name. Returns whether it passed, and each
+/// verdict.
 #[cfg(feature = "zookeeper")]
 fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
@@ -26,7 +28,8 @@ fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {
     (ran.status.success(), lines.collect())
 }
 
-/// A server without `zookeeper.extendedTypesEnabled` has no nodes with a time to live: that is no failure.
+/// A server without `zookeeper.extendedTypesEnabled` has no nodes with a time to live: that is no
+/// failure.
 #[cfg(feature = "zookeeper")]
 #[test]
 fn what_a_stock_zookeeper_cannot_do_is_skipped_with_its_reason() {
@@ -52,12 +55,12 @@ fn what_a_stock_zookeeper_cannot_do_is_skipped_with_its_reason() {
         let why = case["why"].as_str().unwrap_or_default();
         assert!(why.contains("zookeeper.extendedTypesEnabled=true"), "{case}");
     }
-    // What it is to refuse, it refuses.
+    // It refuses what it does not support.
     let (passed, told) = verdicts(&url, "what_the_store_cannot_do_it_refuses");
     assert!(passed && told[0]["verdict"] == "ok", "{told:?}");
 }
 
-/// The command of a program that adds a store takes its URLs.
+/// The command of a program that registers a store takes its URLs.
 #[test]
 fn a_store_that_a_program_adds_is_used_and_held_to_its_laws() {
     let registered = synod::register("shelf", |opening| {
@@ -65,7 +68,7 @@ fn a_store_that_a_program_adds_is_used_and_held_to_its_laws() {
         Ok(Arc::new(MemBackend::named(name)))
     });
     registered.expect("no other store has this scheme");
-    // In this process, as its store is in its memory.
+    // In this process, because the store is in its memory.
     let run = |arguments: &[&str]| {
         let arguments: Vec<_> = ["shelf-synod"].iter().chain(arguments).collect();
         synod_cli::run_with(arguments)

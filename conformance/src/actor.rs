@@ -1,4 +1,4 @@
-//! [`Actor`]: somebody with a session, who insists on answers. [`Watcher`]: and on being told.
+//! [`Actor`]: a session whose calls must be answered. [`Watcher`]: a watch that must be notified.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use synod_core::store::{
 };
 use tokio::time::timeout;
 
-/// One session. Every call of it that does not end in time fails the case.
+/// One session. The case fails when a call of it does not end in time.
 #[derive(Debug)]
 pub(crate) struct Actor {
     pub(crate) store: Arc<dyn Store>,
@@ -37,7 +37,7 @@ impl Actor {
         *self.store.status().borrow()
     }
 
-    /// Waits until the session is lost, and says why.
+    /// Waits until the session is lost, and returns the reason.
     pub(crate) async fn lost(&self) -> Loss {
         let mut status = self.store.status();
         let waiting = async {
@@ -45,7 +45,7 @@ impl Actor {
                 if let Status::Lost { why } = *status.borrow_and_update() {
                     return why;
                 }
-                status.changed().await.expect("who goes says that the session is lost first");
+                status.changed().await.expect("a store reports the loss before it ends");
             }
         };
         self.in_time("the loss of a session", self.ttl() + self.patience, waiting).await
@@ -116,7 +116,7 @@ impl Actor {
         view.into_node()
     }
 
-    /// What the node holds, as text.
+    /// The data of the node, as text.
     pub(crate) async fn text(&self, path: &Path) -> Option<String> {
         self.get(path).await.map(|node| text(&node))
     }
@@ -168,14 +168,14 @@ impl Actor {
         let _done = self.commit(Txn::new().delete(path, Expect::Any)).await;
     }
 
-    /// A sequential node that starts with this path.
+    /// Creates a sequential node whose path starts with this one.
     pub(crate) async fn draw(&self, path: &Path, lifetime: Lifetime) -> Done {
         let commit = self.commit(Txn::new().create_sequential(path, "", lifetime)).await;
         only(commit.done)
     }
 }
 
-/// A watch whose events must come in time.
+/// A watch whose events must arrive in time.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     pub(crate) watch: Watch,
@@ -183,16 +183,16 @@ pub(crate) struct Watcher {
 }
 
 impl Watcher {
-    /// The next event, which must come.
+    /// The next event, which must arrive.
     pub(crate) async fn next(&mut self, waiting_for: &str) -> Event {
         let patience = self.patience;
-        let told = timeout(patience, self.watch.next()).await.unwrap_or_else(|_elapsed| {
-            panic!("nothing was told of {waiting_for} within {patience:?}")
-        });
+        let told = timeout(patience, self.watch.next())
+            .await
+            .unwrap_or_else(|_elapsed| panic!("no event for {waiting_for} within {patience:?}"));
         told.unwrap_or_else(|| panic!("the watch was over, waiting for {waiting_for}"))
     }
 
-    /// Waits until `found` says so of a change, or something may have been missed.
+    /// Waits for a change for which `found` is true, or for a resync.
     pub(crate) async fn hears(
         &mut self,
         of: &str,
@@ -208,14 +208,14 @@ impl Watcher {
         }
     }
 
-    /// [`Watcher::hears`], or that a watch for one event has ended.
+    /// Like [`Watcher::hears`], or until a watch for one event has ended.
     pub(crate) async fn hears_or_ends(&mut self, of: &str, found: impl Fn(&Change) -> bool) {
         loop {
             match self.next(of).await {
                 Event::Changed(change) if !found(&change) => {}
                 Event::Changed(_) | Event::Resync => return,
                 Event::Ended(End::Told) => {
-                    assert!(self.watch.next().await.is_none(), "nothing is told after the end");
+                    assert!(self.watch.next().await.is_none(), "no event follows the end");
                     return;
                 }
                 Event::Ended(end) => panic!("the watch ended, waiting for {of}: {end:?}"),
@@ -223,7 +223,7 @@ impl Watcher {
         }
     }
 
-    /// Waits until a change of this path is told, in whatever way, or may have been missed.
+    /// Waits until a change of this path is reported, of whatever kind, or may have been missed.
     pub(crate) async fn hears_of(&mut self, path: &Path) -> Heard {
         let parent = path.parent();
         let of = path.to_string();
@@ -234,7 +234,7 @@ impl Watcher {
         .await
     }
 
-    /// What is told up to the first word of this path, or up to a resync, with that.
+    /// The events up to the first one for this path, or up to a resync, including it.
     pub(crate) async fn up_to(&mut self, path: &Path) -> Vec<Event> {
         let mut events = Vec::new();
         loop {
@@ -251,7 +251,7 @@ impl Watcher {
         }
     }
 
-    /// What is told up to the end, and the end.
+    /// The events up to the end, and the end.
     pub(crate) async fn rest(&mut self) -> (Vec<Event>, End) {
         let mut events = Vec::new();
         loop {
@@ -263,11 +263,11 @@ impl Watcher {
     }
 }
 
-/// What a watcher heard.
+/// The result of waiting for an event.
 #[derive(Debug)]
 pub(crate) enum Heard {
     Told(Change),
-    /// That something may have been missed.
+    /// Something may have been missed.
     Missed,
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn names(view: &View) -> Vec<String> {
     view.nodes.iter().map(|node| node.path.name().to_owned()).collect()
 }
 
-/// An error with what caused it.
+/// An error with its causes.
 pub(crate) fn told(error: &Error) -> String {
     let mut shown = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -290,9 +290,9 @@ pub(crate) fn told(error: &Error) -> String {
     shown
 }
 
-/// The stat of a transaction of one operation, which always tells it.
+/// The stat of a transaction of one operation, which always returns it.
 pub(crate) fn stat(commit: Commit) -> Stat {
-    only(commit.done).stat.expect("a create or a set alone tells what the node is now")
+    only(commit.done).stat.expect("a single create or set returns the stat")
 }
 
 pub(crate) fn only<T>(things: Vec<T>) -> T {

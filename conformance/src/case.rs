@@ -1,4 +1,4 @@
-//! [`Case`]: one sentence that a store, or the door over it, keeps or breaks.
+//! [`Case`]: one sentence that a store, or the client on top of it, keeps or breaks.
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +11,7 @@ use crate::law::{self, Law};
 use crate::world::World;
 use crate::wrong::Mistake;
 
-/// A sentence about stores, or about what an application holds of one, and the code that tries it.
+/// A sentence about stores, or about the client on top of one, and the code that checks it.
 #[derive(Clone, Copy)]
 pub struct Case {
     name: &'static str,
@@ -35,12 +35,12 @@ impl Case {
         Self { name, laws, needs, catches, breaks: &[], act }
     }
 
-    /// Names the mistakes of the door under which it fails.
+    /// Names the mistakes of core under which it fails.
     pub(crate) const fn breaking(self, breaks: &'static [Mutant]) -> Self {
         Self { breaks, ..self }
     }
 
-    /// Its module and its sentence, like `store::txn::a_look_reflects_its_own_commit`.
+    /// Its module and its sentence, such as `store::txn::a_look_reflects_its_own_commit`.
     pub fn name(&self) -> &'static str {
         self.name.split_once("::").map_or(self.name, |(_, rest)| rest)
     }
@@ -50,7 +50,7 @@ impl Case {
         self.laws.split(' ').filter_map(law::by_id)
     }
 
-    /// What a harness must be able to do for it.
+    /// The abilities that a harness must have for it.
     pub fn needs(&self) -> &'static [Ability] {
         self.needs
     }
@@ -60,7 +60,7 @@ impl Case {
         self.catches
     }
 
-    /// The known mistakes of the door that it must notice.
+    /// The known mistakes of core that it must notice.
     pub fn breaks(&self) -> &'static [Mutant] {
         self.breaks
     }

@@ -21,7 +21,7 @@ use crate::history::Call;
 pub struct Violation {
     /// What is wrong.
     pub what: &'static str,
-    /// The call that it shows at, and the other one, if there is one.
+    /// The call that shows it, and the conflicting one, if there is one.
     pub calls: Vec<Call>,
 }
 

@@ -1,19 +1,19 @@
-//! Differential tests: the same program on several stores, side by side.
+//! Differential tests: the same program on several stores, compared.
 //!
-//! A program is a sequence of calls of three sessions, made at random from a seed, with nothing
-//! going on at the same time. Whatever the contract leaves no choice about must then be the same on
-//! every store: outcomes, the first operation that failed and why, kinds of errors, views, the tree
-//! in the end, what watchers were told. What it does leave open is translated or left out:
+//! A program is a sequence of calls of three sessions, made at random from a seed, without
+//! concurrency. Wherever the contract leaves no choice, the results must then be the same on every
+//! store: outcomes, the first operation that failed and why, kinds of errors, views, the tree in
+//! the end, the events of watches. Where it leaves a choice, results are translated or left out:
 //!
 //! - Numbers are paired when they are first seen together: one revision, version or owner of one
 //!   store stands for one of the other, and revisions order what happened in the same way.
-//! - What a store adds to the name of a sequential node is taken off again.
-//! - An empty container may still be listed, and deleted. If that decides over other writes, the
-//!   program is over there.
-//! - What a session reads locally is compared once it must have seen the last write.
-//! - Stats and revisions that may be left out may be left out.
-//! - Events are not compared with each other, but with what happened: nothing else is told, and of
-//!   each path at least the last change.
+//! - The suffix that a store adds to the name of a sequential node is removed.
+//! - An empty container may still be listed, and deleted. If that affects other writes, the program
+//!   ends there.
+//! - Local reads of a session are compared once it must have seen the last write.
+//! - Optional stats and revisions may be missing.
+//! - Events are not compared with each other, but with the changes that happened: only those are
+//!   reported, and for each path at least the last one.
 //!
 //! `SYNOD_SEED` repeats a run, and `SYNOD_PROGRAMS` makes it longer.
 
@@ -41,7 +41,7 @@ mod twins;
 
 pub use program::Program;
 
-/// How many programs run at a time, each in a directory of its own: stores make one wait.
+/// How many programs run at a time, each in a directory of its own, because stores wait a lot.
 const LANES: usize = 4;
 
 /// Stores to compare, and how many programs.
@@ -64,13 +64,13 @@ pub struct Tally {
     pub part: usize,
 }
 
-/// A program on which stores differ.
+/// A program whose results differ between stores.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Found {
     /// The seed of the program; with it the run begins with this program.
     pub seed: u64,
-    /// What is left of it when everything is left out that the difference does not need.
+    /// The program, reduced to what the difference needs.
     pub program: Program,
     /// How many programs ran before it.
     pub before: usize,
@@ -78,25 +78,25 @@ pub struct Found {
 }
 
 impl Comparison {
-    /// Compares the others with the first. Each has a store of its own.
+    /// Compares the other stores with the first. Each harness has a store of its own.
     pub fn new(stores: &[Arc<dyn Harness>], seed: u64) -> Self {
         Self { stores: stores.to_vec(), seed, programs: 100, limit: None }
     }
 
-    /// Runs so many programs.
+    /// Sets the number of programs.
     pub fn programs(mut self, programs: usize) -> Self {
         self.programs = programs;
         self
     }
 
-    /// Begins no program after this time.
+    /// Sets the time after which no program is started.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// As many programs as `SYNOD_PROGRAMS` says, without a limit, from the seed that `SYNOD_SEED`
-    /// says.
+    /// Takes the number of programs from `SYNOD_PROGRAMS`, without a time limit, and the seed from
+    /// `SYNOD_SEED`.
     pub fn from_environment(mut self) -> Self {
         let said = |name| std::env::var(name).ok();
         if let Some(programs) = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()) {
@@ -108,11 +108,11 @@ impl Comparison {
         self
     }
 
-    /// Runs the programs, up to the first on which the stores differ.
+    /// Runs the programs, up to the first one whose results differ.
     ///
     /// # Errors
     ///
-    /// The program, as small as it was made, and how they differ.
+    /// The program, reduced, and the difference.
     ///
     /// # Panics
     ///
@@ -139,7 +139,8 @@ impl Comparison {
         Ok(all)
     }
 
-    /// Runs one program after the other, beside others who do so in directories of their own.
+    /// Runs one program after the other, concurrently with other lanes, each in a directory of its
+    /// own.
     async fn lane(
         &self,
         take: impl Fn() -> Option<usize>,

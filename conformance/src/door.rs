@@ -1,8 +1,8 @@
-//! What the door keeps over every store: the promises of `synod_core::client` and
+//! The promises of the client over every store: those of `synod_core::client` and
 //! `synod_core::session`, sentence by sentence.
 //!
-//! What goes wrong is put between the door and the store under test, so that it goes wrong in the
-//! same way over each of them: a script of faults, a pause at every call, or a [`Gate`](gate::Gate).
+//! Faults are injected between the client and the store under test, so that they are the same over
+//! each store: a script of faults, a pause at every call, or a [`Gate`](gate::Gate).
 
 use std::time::Duration;
 
@@ -55,13 +55,13 @@ impl World {
             .chance(self.chance.fork(self.chance.number()))
     }
 
-    /// For a client whose calls are counted: its session lives for so long that nobody looks after a ticket
-    /// of his own meanwhile.
+    /// For a client whose calls are counted: its session lives for so long that no ticket is
+    /// watched by its own owner meanwhile.
     pub(crate) fn unhurried(&self) -> ClientOptions {
         self.options().session(SessionOptions::new(self.profile.patience * 3))
     }
 
-    /// A deadline that is worth waiting for.
+    /// A short deadline that a case can wait for.
     pub(crate) fn brief(&self) -> Duration {
         self.profile.patience / 50
     }
@@ -72,12 +72,12 @@ impl World {
         opened.unwrap_or_else(|error| panic!("no client: {}", told(&error)))
     }
 
-    /// A client on the store under test, as it is.
+    /// A client on the unmodified store under test.
     pub(crate) async fn client(&self) -> Client {
         self.client_on(self.harness.backend(), self.options()).await
     }
 
-    /// A client whose calls go wrong as a script says.
+    /// A client with faults at its calls as scripted.
     pub(crate) async fn scripted(&self, cues: impl IntoIterator<Item = Cue>) -> (Client, Plan) {
         let plan = Plan::scripted(cues);
         let faulty = FaultyBackend::new(self.harness.backend(), plan.clone(), Actor::new(1));
@@ -96,7 +96,7 @@ impl World {
     }
 }
 
-/// What a write did that must have happened.
+/// The result of a write that must have happened.
 pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
     match written {
         Ok(Outcome::Committed(done)) => done,
@@ -105,7 +105,7 @@ pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
     }
 }
 
-/// Why a call failed that must fail.
+/// The error of a call that must fail.
 pub(crate) fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Error {
     match result {
         Ok(answer) => panic!("{what} was answered: {answer:?}"),
@@ -113,7 +113,7 @@ pub(crate) fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Erro
     }
 }
 
-/// What a call answered that must be answered.
+/// The answer of a call that must succeed.
 pub(crate) fn answer<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("it failed: {}", told(&error)))
 }

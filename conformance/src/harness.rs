@@ -1,4 +1,4 @@
-//! [`Harness`]: how a backend lets itself be tested.
+//! [`Harness`]: the adapter by which a backend is tested.
 
 use std::borrow::Cow;
 use std::fmt::Debug;
@@ -9,21 +9,21 @@ use async_trait::async_trait;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, SessionId};
 
-/// One store, and what can be done to it from outside.
+/// One store, and the ways to influence it from outside.
 ///
-/// Two methods make a harness. The others stand for abilities: whoever offers one in his
-/// [`Profile`] implements its method too; the cases that need one that is not offered say so and
-/// are counted as not run.
+/// Two methods make a harness. The others are abilities: a harness that offers one in its
+/// [`Profile`] implements its method too. Cases that need one that is not offered report so and are
+/// counted as not run.
 #[async_trait]
 pub trait Harness: Debug + Send + Sync + 'static {
     /// The backend under test. Every session that it opens is on the same store.
     fn backend(&self) -> Arc<dyn Backend>;
 
-    /// Its pace, and what can be done with it.
+    /// Its pace, and its abilities.
     fn profile(&self) -> Profile;
 
-    /// Ends a session at the server as if it had not been heard of for its time to live, and
-    /// returns when the server has done so. For [`Ability::Expiry`].
+    /// Expires a session at the server, as if nothing had been received from it for its time to
+    /// live. Returns when the server has done so. For [`Ability::Expiry`].
     async fn expire(&self, session: SessionId) {
         unreachable!("{session} cannot be expired: the profile does not offer it");
     }
@@ -33,19 +33,18 @@ pub trait Harness: Debug + Send + Sync + 'static {
         unreachable!("{session} cannot have a link {link:?}: the profile does not offer it");
     }
 
-    /// Gives the next session that is opened this link, from before its opening on. For
-    /// [`Ability::Openings`].
+    /// Gives the next session this link, already during its opening. For [`Ability::Openings`].
     async fn link_next(&self, link: Link) {
         unreachable!("the next session cannot have a link {link:?}: the profile does not offer it");
     }
 
-    /// How many watches the server keeps, for everybody. For [`Ability::WatchCount`].
+    /// The number of watches at the server, of all clients. For [`Ability::WatchCount`].
     async fn watches(&self) -> usize {
         unreachable!("watches cannot be counted: the profile does not offer it");
     }
 
-    /// Brings a directory that exists so near to the end of its sequences that a hundred tickets
-    /// are more than are left. For [`Ability::SequenceEnd`].
+    /// Brings an existing directory so near to the end of its sequences that a hundred tickets are
+    /// too many. For [`Ability::SequenceEnd`].
     async fn near_sequence_end(&self, dir: &Path) {
         unreachable!("{dir} cannot be brought to its end: the profile does not offer it");
     }
@@ -57,7 +56,7 @@ pub trait Harness: Debug + Send + Sync + 'static {
     }
 }
 
-/// Something that only some harnesses can do.
+/// Something that only some harnesses offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Ability {
@@ -69,22 +68,22 @@ pub enum Ability {
     Links,
     /// The opening of a session can be slowed: [`Harness::link_next`].
     Openings,
-    /// Directories of more than 65,536 children are made in the time that a case has: offered by a
-    /// [`Profile::crowd`] of more than that.
+    /// A case has time to make a directory of more than 65,536 children: offered by a larger
+    /// [`Profile::crowd`].
     Crowd,
     /// The server's watches can be counted: [`Harness::watches`].
     WatchCount,
-    /// What was really committed is known: [`Harness::truth`].
+    /// The committed changes are known: [`Harness::truth`].
     Truth,
     /// A directory can be brought near the end of its sequences: [`Harness::near_sequence_end`].
     SequenceEnd,
-    /// The harness itself starts no tasks as sessions come: those of a case's runtime that are left
-    /// are left by the store, or by the door over it.
+    /// The harness itself starts no tasks for sessions: the tasks that remain in a case's runtime
+    /// are those of the store, or of the client on top of it.
     TaskCount,
 }
 
 impl Ability {
-    /// Every one of them.
+    /// All of them.
     pub const ALL: &'static [Self] = &[
         Self::Expiry,
         Self::TtlNodes,
@@ -97,7 +96,7 @@ impl Ability {
         Self::TaskCount,
     ];
 
-    /// What it means to lack it.
+    /// The description of its absence.
     pub fn lack(self) -> &'static str {
         match self {
             Self::Expiry => "sessions cannot be ended at the server",
@@ -117,13 +116,13 @@ impl Ability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Link {
-    /// As good as it gets.
+    /// Undisturbed.
     Open,
     /// Nothing goes through, in either direction.
     Cut,
-    /// Requests arrive and are done; no answer and no event comes back.
+    /// Requests arrive and are applied; no answer and no event comes back.
     Deaf,
-    /// Everything goes through, late.
+    /// Everything arrives, but late.
     Slow {
         /// How late requests arrive.
         there: Duration,
@@ -134,22 +133,22 @@ pub enum Link {
 
 /// How a store is to be tested.
 ///
-/// No verdict depends on the machine's speed: [`patience`](Profile::patience) bounds only waits for
+/// No verdict depends on the machine's speed: [`patience`](Profile::patience) only bounds waits for
 /// what must happen in the end, and laws about safety have no clock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Profile {
-    /// The time to live that sessions are asked for.
+    /// The time to live that sessions request.
     pub ttl: Duration,
     /// How long a case waits for what must happen in the end. Scale it with the machine.
     pub patience: Duration,
-    /// How many children the largest directory has.
+    /// The number of children of the largest directory.
     pub crowd: usize,
     offers: Vec<Ability>,
     lacks: Vec<(Ability, Cow<'static, str>)>,
 }
 
-/// Where stores and clients have had limits of their own.
+/// A limit that some stores and clients have had.
 const PAGE: usize = 65_536;
 
 impl Profile {
@@ -158,7 +157,7 @@ impl Profile {
         Self { ttl, patience, crowd: 70_000, offers: Vec::new(), lacks: Vec::new() }
     }
 
-    /// Makes a crowded directory smaller, or larger.
+    /// Sets the number of children of the largest directory.
     pub fn crowd(mut self, children: usize) -> Self {
         self.crowd = children;
         self
@@ -170,13 +169,13 @@ impl Profile {
         self
     }
 
-    /// Says why an ability is not offered.
+    /// Sets the reason that an ability is not offered.
     pub fn lacks(mut self, ability: Ability, reason: impl Into<Cow<'static, str>>) -> Self {
         self.lacks.push((ability, reason.into()));
         self
     }
 
-    /// Why a case with these needs cannot run; `None` if it can.
+    /// The reason that a case with these needs cannot run; `None` if it can.
     pub fn obstacle(&self, needs: &[Ability]) -> Option<String> {
         let missing = needs.iter().find(|need| !self.can(**need))?;
         let said = self.lacks.iter().find(|(ability, _)| ability == missing);

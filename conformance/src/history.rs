@@ -1,45 +1,45 @@
-//! [`History`]: what several clients called at one register each, when, and what they were told.
+//! [`History`]: the calls of several clients to one register each, with their times and answers.
 //!
-//! A register is a path: it holds a value or nothing. Time is a counter that every call and every
-//! return raises, so that the order of two calls that did not overlap is exact.
+//! A register is a path with a value or nothing. Time is a counter that every call and every return
+//! increments, so that the order of two calls that did not overlap is exact.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The values of registers. Each write has one of its own.
+/// The value of a register. Each write has a unique one.
 pub type Value = u64;
 
-/// What a call asks of a register.
+/// What a call does to a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum Action {
-    /// What does it hold?
+    /// Reads it.
     Read,
-    /// Shall hold this, or nothing, whatever it holds.
+    /// Writes this value, or nothing.
     Write(Option<Value>),
-    /// Shall hold `to` if it holds `from`.
+    /// Writes `to` if it has `from`.
     Swap {
-        /// What it must hold.
+        /// The expected value.
         from: Option<Value>,
-        /// What it shall hold.
+        /// The new value.
         to: Option<Value>,
     },
 }
 
-/// What a call was told.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum Answer {
-    /// A write or a swap happened, at this revision if the store tells.
+    /// A write or a swap happened, at this revision if the store reports it.
     Done {
-        /// When in the store's own order.
+        /// The revision.
         revision: Option<u64>,
     },
     /// A read found this.
     Found {
-        /// What the register holds.
+        /// The value of the register.
         value: Option<Value>,
-        /// The revision of the write that wrote it.
+        /// The revision of the write of that value.
         revision: Option<u64>,
     },
     /// A swap found another value than it expected.
@@ -54,27 +54,27 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
-    /// Who called.
+    /// The client.
     pub client: usize,
-    /// Which register.
+    /// The register.
     pub register: usize,
-    /// What for.
+    /// The action.
     pub action: Action,
     /// When it was called.
     pub called: u64,
     /// When it returned.
     pub returned: u64,
-    /// What it was told.
+    /// The answer.
     pub answer: Answer,
 }
 
-/// Calls and what became of them, in the order of their returns.
+/// Calls with their answers, in the order of their returns.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     calls: Vec<Call>,
 }
 
-/// Takes down a history while it happens. Clones write the same one.
+/// Records a history while it happens. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder(Arc<Mutex<State>>);
 
@@ -85,7 +85,7 @@ struct State {
     calls: Vec<Call>,
 }
 
-/// A call that did not return yet. One that never does is [`Answer::Unknown`].
+/// A call that has not returned yet. If it never returns it is [`Answer::Unknown`].
 #[derive(Debug)]
 #[must_use = "a call that is dropped may have happened"]
 pub struct Pending {
@@ -94,7 +94,7 @@ pub struct Pending {
 }
 
 impl Call {
-    /// A call of its six facts.
+    /// A call from its six fields.
     pub fn new(
         client: usize,
         (register, action): (usize, Action),
@@ -137,7 +137,7 @@ impl History {
 }
 
 impl Recorder {
-    /// A client calls.
+    /// Records the start of a call.
     pub fn call(&self, client: usize, register: usize, action: Action) -> Pending {
         let mut state = self.lock();
         state.open += 1;
@@ -148,11 +148,11 @@ impl Recorder {
         Pending { recorder: self.clone(), call: Some(call) }
     }
 
-    /// What was taken down.
+    /// The recorded history.
     ///
     /// # Panics
     ///
-    /// If a call did not end yet: the history would lack it.
+    /// If a call has not returned yet: the history would lack it.
     pub fn history(&self) -> History {
         let state = self.lock();
         assert_eq!(state.open, 0, "a history is read when every call has ended");
@@ -172,7 +172,7 @@ impl State {
 }
 
 impl Pending {
-    /// It returned.
+    /// Records the return.
     pub fn returned(mut self, answer: Answer) {
         self.end(answer);
     }

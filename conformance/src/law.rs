@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// A sentence that a store, the door over it, or a recipe keeps or breaks.
+/// A sentence that a store, the client on top of it, or a recipe keeps or breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Law {
-    /// By what it is cited. `L-` are the laws; `C-` the lines of the contract of a store, which is
-    /// in the documentation of `synod_core::store`; `D-` what the door promises besides, which is in
-    /// that of `synod_core::client` and `synod_core::session`.
+    /// Its id. `L-` are the laws; `C-` the lines of the contract of a store, in the documentation
+    /// of `synod_core::store`; `D-` the further promises of the client, in the documentation of
+    /// `synod_core::client` and `synod_core::session`.
     pub id: &'static str,
-    /// What it says.
+    /// The sentence.
     pub sentence: &'static str,
 }
 
@@ -30,7 +30,7 @@ const fn law(id: &'static str, sentence: &'static str) -> Law {
     Law { id, sentence }
 }
 
-/// Every law about stores, the door, and what stands in line.
+/// Every law about stores, the client, and the recipes.
 pub const LAWS: &[Law] = &[
     law("L-OUT-1", "a write that failed for certain never happens"),
     law("L-OUT-2", "a write that is answered happened exactly once, during the call"),
@@ -251,8 +251,8 @@ pub const UNCHECKED: &[(&str, &str)] = &[
     ("C-OBS-5", "it allows, and forbids nothing"),
 ];
 
-/// Laws that no case checks and the workloads of the simulator do: they need servers that lose their leader, or
-/// clocks that go wrong.
+/// Laws that no case checks and the workloads of the simulator do: they need servers that lose
+/// their leader, or clocks with faults.
 pub const SIMULATED: &[(&str, &str)] = &[
     ("L-SES-15", "F25: servers that lost their leader, in every workload"),
     ("L-SES-16", "F28: a reconnection may grant another time to live"),
@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn the_contract_has_as_many_lines_here_as_in_its_own_words() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../core/src/store.rs");
-        let source = std::fs::read_to_string(file).expect("the core lies beside this crate");
+        let source = std::fs::read_to_string(file).expect("the core is next to this crate");
         let lines = source.lines().filter(|line| line.starts_with("//! - ")).count();
         assert_eq!(LAWS.iter().filter(|law| law.id.starts_with("C-")).count(), lines);
     }

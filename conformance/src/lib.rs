@@ -1,8 +1,8 @@
-//! The laws of synod as cases that any backend runs.
+//! The laws of synod as cases that run on any backend.
 //!
-//! A case is one sentence about stores, or about what an application holds of one. The tests of a
-//! backend are a [`Harness`](harness::Harness) and one call, in `tests/conformance.rs` with
-//! `harness = false`:
+//! A case is one sentence about stores, or about the client on top of one. The tests of a backend
+//! are a [`Harness`](harness::Harness) and one call, in `tests/conformance.rs` with `harness =
+//! false`:
 //!
 //! ```no_run
 //! # // Needs the arguments of a test run.
@@ -49,10 +49,11 @@
 //! A case that a harness cannot run is ignored, with the reason in the list, and never counted as
 //! passed. [`law::UNCHECKED`] lists the laws that no case checks yet, each with the reason.
 //!
-//! [`wrong`] has stores that make mistakes, one each, to see that the cases notice; the mistakes of
-//! the door and of the recipes are `synod_core::mutant`'s.
+//! [`wrong`] has stores that make one mistake each, to prove that the cases notice it; the mistakes
+//! of the client and of the recipes are in `synod_core::mutant`.
 //!
-//! Read [`harness`], then any file of `src/store`, then any of `src/door` and of `src/recipe`.
+//! Start reading with [`harness`], then any file of `src/store`, then any of `src/door` and of
+//! `src/recipe`.
 
 #[macro_use]
 pub mod case;

@@ -77,7 +77,7 @@ impl Running {
     }
 }
 
-/// Notes what the test on this thread waits for from now on. Without a limit it does nothing.
+/// Records what the test on this thread waits for from now on. Without a limit it does nothing.
 pub fn waits_for(step: impl fmt::Display) {
     RUNNING.with_borrow(|running| {
         if let Some(running) = running {
@@ -86,13 +86,13 @@ pub fn waits_for(step: impl fmt::Display) {
     });
 }
 
-/// What the test on this thread waits for, as it last said.
+/// What the test on this thread waits for, as last recorded.
 pub fn last_step() -> Option<String> {
     RUNNING.with_borrow(|running| running.as_ref().and_then(|running| running.state().step.clone()))
 }
 
-/// Has `cleanup` run if the test on this thread reaches its limit: an abandoned thread drops
-/// nothing, so processes that the test started are ended here.
+/// Runs `cleanup` if the test on this thread reaches its limit: an abandoned thread drops nothing,
+/// so processes that the test started are ended there.
 pub fn at_limit(cleanup: impl FnOnce() + Send + 'static) {
     RUNNING.with_borrow(|running| {
         let Some(running) = running else { return };

@@ -1,4 +1,4 @@
-//! Catches what panics say, so that it becomes a reason instead of a line on the terminal.
+//! Captures the messages of panics, so that they become a reason instead of a line on the terminal.
 
 use std::cell::RefCell;
 use std::mem::take;
@@ -6,7 +6,7 @@ use std::panic::{self, PanicHookInfo};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 thread_local! {
-    /// Where the messages of panics on this thread go.
+    /// The receiver of the messages of panics on this thread.
     static SAID: RefCell<Option<Said>> = const { RefCell::new(None) };
 }
 
@@ -25,7 +25,7 @@ impl Said {
     }
 }
 
-/// Does `work`, and returns what every panic on this thread said meanwhile.
+/// Does `work`, and returns the messages of all panics on this thread meanwhile.
 pub(crate) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     let said = Said::default();
     let outer = listen(&said);
@@ -34,7 +34,7 @@ pub(crate) fn capture<T>(work: impl FnOnce() -> T) -> (T, Vec<String>) {
     (done, said.take())
 }
 
-/// From now on the panics of this thread go to `said`. Returns where they went before.
+/// From now on the messages of panics on this thread go to `said`. Returns the previous receiver.
 pub(crate) fn listen(said: &Said) -> Option<Said> {
     static LISTENING: Once = Once::new();
     LISTENING.call_once(|| {
@@ -48,7 +48,7 @@ pub(crate) fn listen(said: &Said) -> Option<Said> {
     SAID.replace(Some(said.clone()))
 }
 
-/// Keeps what a panic says, if this thread listens.
+/// Records the message of a panic, if this thread listens. Returns whether it does.
 fn heard(info: &PanicHookInfo<'_>) -> bool {
     let payload = info.payload();
     let message = match (payload.downcast_ref::<&str>(), payload.downcast_ref::<String>()) {

@@ -1,4 +1,5 @@
-//! What the recipes keep over every store: the promises of `synod_core::recipe`, sentence by sentence.
+//! The promises of the recipes over every store: those of `synod_core::recipe`, sentence by
+//! sentence.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -54,7 +55,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     passing::CASES,
 ];
 
-/// Somebody who waits for something in a task of his own. Dropped, he gives up.
+/// A waiter in a task of its own. Dropping it ends the wait.
 #[derive(Debug)]
 struct Waiting<T> {
     told: oneshot::Receiver<Result<T>>,
@@ -70,25 +71,25 @@ impl<T: Send + 'static> Waiting<T> {
         Self { told, _task: task }
     }
 
-    /// What he gets, in time.
+    /// The result of the wait, in time.
     async fn gets(mut self, world: &World, what: &str) -> T {
         let told = world.in_time(what, &mut self.told).await;
-        answer(told.unwrap_or_else(|_gone| panic!("{what}: who waited panicked")))
+        answer(told.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")))
     }
 
-    /// He waits on, as far as can be seen within a while.
+    /// Asserts that it still waits after a while.
     async fn waits_for(&mut self, brief: Duration, what: &str) {
         if let Ok(ended) = timeout(brief, &mut self.told).await {
-            match ended.unwrap_or_else(|_gone| panic!("{what}: he panicked")) {
-                Ok(_) => panic!("{what}: he got it"),
-                Err(error) => panic!("{what}: he failed: {}", crate::actor::told(&error)),
+            match ended.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")) {
+                Ok(_) => panic!("{what}: it was granted"),
+                Err(error) => panic!("{what}: the waiter failed: {}", crate::actor::told(&error)),
             }
         }
     }
 }
 
 impl World {
-    /// Waits until so many stand in the line.
+    /// Waits until there are `count` contenders in the line.
     async fn stand(&self, client: &Client, dir: &Path, count: usize) {
         let standing = async || line(client, dir).await.len() == count;
         self.eventually(&format!("{count} stand in line"), standing).await;
@@ -102,12 +103,12 @@ impl World {
     }
 }
 
-/// So many permits.
+/// A number of permits.
 fn many(permits: u32) -> NonZeroU32 {
     NonZeroU32::new(permits).expect("more than none")
 }
 
-/// Everybody in the line.
+/// All contenders in the line.
 async fn line(client: &Client, dir: &Path) -> Vec<Contender> {
     answer(inspect(client, dir).await)
 }

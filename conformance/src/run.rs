@@ -22,7 +22,7 @@ use crate::world::World;
 
 mod watchdog;
 
-/// All cases, and how to make the harness that each gets for itself.
+/// All cases, and a function that makes a harness for each of them.
 #[derive(Clone)]
 pub struct Suite {
     build: Arc<Build>,
@@ -33,37 +33,38 @@ pub struct Suite {
     at_once: Option<usize>,
 }
 
-/// How long a case may block its thread, as a deadlock does: every other wait of a case ends sooner, by itself.
+/// How long a case may block its thread, as a deadlock does: every other wait of a case ends
+/// sooner, by itself.
 const BLOCKED: Duration = Duration::from_secs(30 * 60);
 
-/// How much longer than a case's own watchdog its threads are waited for.
+/// How much longer than the case's own watchdog to wait for its threads.
 const OVERTIME: Duration = Duration::from_secs(10);
 
 type Build = dyn Fn(&[Ability]) -> Result<Arc<dyn Harness>, String> + Send + Sync;
 
-/// What became of a case.
+/// The result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "what did not run is never shown as passed")]
 pub enum Verdict {
     /// The store keeps the sentence.
     Passed,
-    /// It does not, or something panicked on the way.
+    /// It does not, or something panicked.
     Failed {
         /// What was expected and what was found, and the seed.
         why: String,
     },
-    /// It was not tried.
+    /// It was not run.
     Skipped {
         /// What the harness lacks.
         why: String,
     },
 }
 
-/// What became of all cases.
+/// The results of all cases.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Each case that ran or not, in order, and what became of it.
+    /// Each case, run or not, in order, with its result.
     pub results: Vec<(&'static Case, Verdict)>,
 }
 
@@ -73,15 +74,16 @@ impl Suite {
         Self::fallible(move || Ok(build()))
     }
 
-    /// [`Suite::new`] where a harness may be missing: the error is why no case can run.
+    /// Like [`Suite::new`], where a harness may be missing: the error is the reason that no case
+    /// can run.
     pub fn fallible<H: Harness>(
         build: impl Fn() -> Result<H, String> + Send + Sync + 'static,
     ) -> Self {
         Self::by_need(move |_needs| build())
     }
 
-    /// [`Suite::fallible`] where not every harness can do everything: each case gets one that can do
-    /// what it needs. All of them have the same profile.
+    /// Like [`Suite::fallible`], where not every harness has every ability: each case gets a
+    /// harness with the abilities that it needs. All of them have the same profile.
     pub fn by_need<H: Harness>(
         build: impl Fn(&[Ability]) -> Result<H, String> + Send + Sync + 'static,
     ) -> Self {
@@ -92,39 +94,39 @@ impl Suite {
         Self { build, paused: false, workers: None, seed: None, hang, at_once: None }
     }
 
-    /// Runs on virtual time, which jumps ahead whenever everybody waits. Only for a store that
-    /// lives in the process.
+    /// Runs on virtual time, which jumps ahead whenever all tasks wait. Only for a store that lives
+    /// in the process.
     pub fn on_paused_time(mut self) -> Self {
         (self.paused, self.workers) = (true, None);
         self
     }
 
-    /// Runs each case on a runtime with this many worker threads, in real time. Otherwise a case has one
-    /// thread for everything.
+    /// Runs each case on a runtime with this many worker threads, in real time. By default a case
+    /// has one thread for everything.
     ///
     /// A backend needs both: on one thread no task runs while another is between two awaits, so that locks
     /// that are taken twice, and answers that arrive before they are waited for, are only found on several.
-    /// The case itself runs on a thread beside the workers. The seed of a failure does not repeat how the
-    /// threads met.
+    /// The case itself runs on a thread of its own, in addition to the workers. The seed of a
+    /// failure does not repeat the timing of the threads.
     pub fn on_workers(mut self, workers: usize) -> Self {
         (self.paused, self.workers) = (false, Some(workers));
         self
     }
 
-    /// Makes every choice from this seed. Otherwise each run has a new one, which failures tell.
+    /// Makes every choice from this seed. By default each run has a new one, which failures report.
     pub fn seeded(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// How long one case may keep a processor before it is given up, in real time. No verdict on
-    /// a store that comes to an end depends on it.
+    /// Sets how long one case may use a processor before it is given up, in real time. No verdict
+    /// about a store whose calls end depends on it.
     pub fn give_up_after(mut self, hang: Duration) -> Self {
         self.hang = hang;
         self
     }
 
-    /// How many cases run at a time, if the arguments do not say; else as many as there are
+    /// Sets how many cases run at a time, if the arguments do not; by default as many as there are
     /// processors. For stores whose cases wait more than they work.
     pub fn at_once(mut self, cases: usize) -> Self {
         self.at_once = Some(cases);
@@ -172,7 +174,8 @@ impl Suite {
         }
     }
 
-    /// The cases as trials, for a test binary that has others, too. The name of each begins with that of its store.
+    /// The cases as trials, for a test binary that has others too. The name of each begins with
+    /// that of its store.
     pub fn trials(&self, store: &str) -> Vec<Trial> {
         let obstacle = self.obstacles();
         cases().map(|case| self.trial(store, case, obstacle(case))).collect()
@@ -192,7 +195,7 @@ impl Suite {
         }
     }
 
-    /// Runs every case that can run, and tells of each when it ended.
+    /// Runs every case that can run, and reports each when it ended.
     pub fn run_all(&self, mut on_result: impl FnMut(&'static Case, &Verdict)) -> Report {
         let mut report = Report::default();
         for case in cases() {
@@ -205,15 +208,15 @@ impl Suite {
 
     /// Runs one case: on this thread, or on threads of its own (see [`Suite::on_workers`]).
     ///
-    /// A case that waits for ever ends with what it waited for. A panic, the case's own or one in
-    /// a task of the store, is caught and becomes the reason; nothing is printed.
+    /// A case that waits for ever ends with a description of what it waits for. A panic, the case's
+    /// own or one in a task of the store, is caught and becomes the reason; nothing is printed.
     pub fn run(&self, case: &Case) -> Verdict {
         let seed = self.seed.unwrap_or_else(|| Chance::from_system().number());
         let (ended, said) = match self.workers {
             None => panics::capture(|| self.run_here(case, seed)),
             Some(workers) => {
                 let (suite, case) = (self.clone(), *case);
-                // The watchdog within speaks first, unless its thread is blocked.
+                // The inner watchdog reports first, unless its thread is blocked.
                 observed(workers, self.hang + OVERTIME, move || suite.act(case, seed))
             }
         };
@@ -235,7 +238,7 @@ impl Suite {
         let runtime = self.runtime();
         let act = || runtime.block_on(self.clone().act(*case, seed));
         let returned = catch_unwind(AssertUnwindSafe(act));
-        // What is left is dropped here; a thread that does not end is not waited for.
+        // Remaining tasks are dropped here; a thread that does not end is not awaited.
         runtime.shutdown_background();
         returned.map_or(Ended::ByPanic, Ended::With)
     }
@@ -249,7 +252,7 @@ impl Suite {
         if let Some(why) = profile.obstacle(case.needs()) {
             return Verdict::Skipped { why };
         }
-        // Every wait of a case is bounded, so only one that keeps coming back lasts so long.
+        // Every wait of a case is bounded, so only a case that loops takes this long.
         let limit = (profile.patience + profile.ttl) * 50;
         let chance = Chance::seeded(seed ^ hash(case.name()));
         let act = watchdog::guard(self.hang, (case.act)(World::new(harness, chance.fork(1))));
@@ -264,7 +267,7 @@ impl Suite {
         }
     }
 
-    /// Why a case cannot run, found out once for all of them.
+    /// The reason that a case cannot run, computed once for all of them.
     fn obstacles(&self) -> impl Fn(&Case) -> Option<String> + use<> {
         let profile = self.runtime().block_on(async { Ok((self.build)(&[])?.profile()) });
         move |case| match &profile {
@@ -316,12 +319,12 @@ fn with_seed(verdict: Verdict, seed: u64) -> Verdict {
     }
 }
 
-/// What the case last waited for, if that is known.
+/// The last step that the case waited for, if that is known.
 fn waiting() -> String {
     last_step().map_or_else(String::new, |step| format!(", waiting for {step}"))
 }
 
-/// So that no two cases draw the same.
+/// Gives each case its own random numbers.
 fn hash(name: &str) -> u64 {
     name.bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }

@@ -1,8 +1,7 @@
-//! Real servers as fixtures: started as child processes on free loopback ports, gone when dropped.
+//! Real servers as fixtures: started as child processes on free loopback ports, ended when dropped.
 //!
-//! A server that is not installed is no failure of whoever wanted to test with it: starting gives
-//! the reason, for the list of what did not run. On machines that say `CI=true` it is a failure:
-//! see [`required`].
+//! A server that is not installed is no failure of the test: starting returns the reason, for the
+//! list of tests that were not run. On machines with `CI=true` it is a failure: see [`required`].
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
@@ -23,17 +22,18 @@ pub mod pipe;
 pub mod verb;
 pub mod zookeeper;
 
-/// Whether what needs a server must run here: the environment says `CI=true`.
+/// Whether tests that need a server must run here: the environment says `CI=true`.
 pub fn required() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
-/// Where ports begin that are given to whoever calls out, which might be anybody's at any time.
+/// The first port that the operating system assigns to outgoing connections; any process may get
+/// one at any time.
 const LENT: u16 = 32_768;
-/// Where ports begin that few programs listen on.
+/// The first port of a range with few listeners.
 const OURS: u16 = 10_000;
 
-/// Ports of this machine's loopback that nobody listens on just now.
+/// Ports of this machine's loopback without a listener at the moment.
 ///
 /// # Errors
 ///
@@ -44,7 +44,7 @@ pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
         let port = OURS + u16::try_from(chance.below(u64::from(LENT - OURS))).unwrap_or_default();
         TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
     };
-    // All of them are held until the last is found, so that no two are the same.
+    // All of them are held until the last is found, so that no two are equal.
     let held: Vec<TcpListener> = (0..100 * count).filter_map(draw).take(count).collect();
     if held.len() < count {
         return Err(io::Error::other("no free ports"));

@@ -1,4 +1,4 @@
-//! What every store keeps: the contract in `synod_core::store`, sentence by sentence.
+//! The contract of stores in `synod_core::store`, sentence by sentence.
 
 use crate::case::Case;
 

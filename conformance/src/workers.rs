@@ -1,5 +1,6 @@
-//! Work on a runtime with several worker threads, observed from outside of it: a lock that is taken twice
-//! blocks the thread and the timers of the runtime, so that nothing inside it can report the hang.
+//! Runs work on a runtime with several worker threads, observed from outside of it: a lock that is
+//! taken twice blocks the thread and the timers of the runtime, so that nothing inside it can
+//! report the hang.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,14 +14,14 @@ use crate::panics::{Said, listen};
 
 /// Runs `work` on a new runtime with this many worker threads, and returns its result.
 ///
-/// `work` itself runs on a thread of its own, beside the workers; the tasks that it starts run on the
-/// workers. For tests of a backend under real parallelism, such as
+/// `work` itself runs on a thread of its own, in addition to the workers; the tasks that it starts
+/// run on the workers. For tests of a backend under real parallelism, such as
 /// [`Suite::on_workers`](crate::run::Suite::on_workers) for the whole suite.
 ///
 /// # Errors
 ///
-/// The message of the first panic, in `work` or in any task of the runtime. If `work` does not end within
-/// `limit` of real time, the error says so, and its threads are left behind.
+/// The message of the first panic, in `work` or in any task of the runtime. If `work` does not end
+/// within `limit` of real time, the error says so, and its threads are leaked.
 pub fn on_workers<T, F>(
     workers: usize,
     limit: Duration,
@@ -73,7 +74,7 @@ where
             .build()
             .expect("the operating system lets a runtime start");
         let returned = catch_unwind(AssertUnwindSafe(|| runtime.block_on(work())));
-        // Without those of tasks that the end of the runtime takes from each other.
+        // Without the messages of tasks that fail because the runtime ends.
         let heard = on_case.take();
         runtime.shutdown_background();
         let _received = sender.send((returned.ok(), heard)).is_ok();

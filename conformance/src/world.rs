@@ -1,4 +1,4 @@
-//! [`World`]: what a case is given. A store, a directory of its own in it, and actors.
+//! [`World`]: the arguments of a case: a store, a directory of its own in it, and actors.
 
 use std::fmt;
 use std::panic::Location;
@@ -17,13 +17,13 @@ use crate::actor::Actor;
 use crate::harness::{Harness, Link, Profile};
 use crate::limit::waits_for;
 
-/// Where a case takes place.
+/// The environment of a case.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) harness: Arc<dyn Harness>,
     pub(crate) profile: Profile,
     pub(crate) chance: Chance,
-    /// A directory that nobody else uses. Nothing is in it yet.
+    /// A directory of this case alone. Nothing is in it yet.
     pub(crate) dir: Path,
 }
 
@@ -40,7 +40,7 @@ impl World {
         path.expect("cases use valid paths")
     }
 
-    /// A session that nobody else has.
+    /// A new session.
     pub(crate) async fn ann(&self) -> Actor {
         self.session(self.profile.ttl).await
     }
@@ -50,7 +50,7 @@ impl World {
         self.ann().await
     }
 
-    /// A session that asks for this time to live.
+    /// A session that requests this time to live.
     pub(crate) async fn session(&self, ttl: Duration) -> Actor {
         let backend = self.harness.backend();
         let options = SessionOptions::new(ttl);
@@ -66,7 +66,7 @@ impl World {
         self.harness.link(session, link).await;
     }
 
-    /// Waits for what must come to an end. A failure names the line of the caller.
+    /// Waits for a future that must complete. A failure names the line of the caller.
     #[track_caller]
     pub(crate) fn in_time<T>(
         &self,
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    /// Asks again and again, until it is so. A failure names the line of the caller.
+    /// Checks again and again, until it is true. A failure names the line of the caller.
     #[track_caller]
     pub(crate) fn eventually(
         &self,
@@ -91,7 +91,7 @@ impl World {
         self.eventually_within(self.profile.patience, Step::new(what), holds)
     }
 
-    /// [`World::eventually`], for what may take this long and patience on top.
+    /// [`World::eventually`] with this time in addition to the patience.
     #[track_caller]
     pub(crate) fn eventually_after(
         &self,
@@ -117,11 +117,11 @@ impl World {
         }
     }
 
-    /// Tries again while this process was kept from working for so long meanwhile that a session may have ended
-    /// for it. `attempt` returns why it failed.
+    /// Repeats `attempt` while this process was stalled for so long that a session may have ended
+    /// because of that. `attempt` returns why it failed.
     ///
-    /// A stall of this process is one of its heartbeats, as a case runs on one thread: what a session did
-    /// meanwhile says nothing about the store.
+    /// A stall of this process stalls its heartbeats, because a case runs on one thread: what a
+    /// session did meanwhile says nothing about the store.
     pub(crate) async fn unless_stalled(
         &self,
         harmless: Duration,
@@ -137,10 +137,10 @@ impl World {
             }
             stalls.push(stall);
         }
-        panic!("this machine is too busy to tell: this process stood still for {stalls:?}");
+        panic!("this machine is too busy for a verdict: this process stood still for {stalls:?}");
     }
 
-    /// Thinks for a while that differs each time, so that calls of several actors meet in many ways.
+    /// Waits for a random time, so that calls of several actors overlap in many ways.
     pub(crate) async fn think(&self) {
         let micros = self.chance.below(2_000);
         if micros > 500 {
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-/// Does `work`, and tells for how long at most nothing ran meanwhile.
+/// Does `work`, and returns the longest time in which nothing ran meanwhile.
 async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
     const BEAT: Duration = Duration::from_millis(10);
     let mut longest = Duration::ZERO;
@@ -169,7 +169,7 @@ async fn longest_stall<T>(work: impl Future<Output = T>) -> (T, Duration) {
     (done, longest)
 }
 
-/// A step of a case: what it waits for, and in which line.
+/// A step of a case: what it waits for, and the line of the code.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     what: String,
@@ -193,13 +193,14 @@ impl fmt::Display for Step {
 
 pub(crate) const MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Whether the case runs beside worker threads.
+/// Whether the case runs on a runtime with worker threads.
 pub(crate) fn has_workers() -> bool {
     Handle::current().metrics().num_workers() > 1
 }
 
-/// Holds that a call was dropped at more than so many awaits: else the case tried nothing. Where workers answer
-/// beside it, a call finds the answer at some awaits, and how many of them it waits at is up to the threads.
+/// Asserts that a call was dropped at more than `least` awaits: otherwise the case tried nothing.
+/// With worker threads a call finds its answer at some awaits already, so the number depends on the
+/// threads.
 #[track_caller]
 pub(crate) fn dropped_enough(drops: usize, least: usize) {
     assert!(drops > least || has_workers(), "it was dropped {drops} times only");

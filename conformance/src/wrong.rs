@@ -1,9 +1,8 @@
 //! Known-wrong stores, for testing the cases.
 //!
-//! A law that nothing was ever seen to break proves little. [`Wrong`] goes around any backend that
-//! keeps the contract and makes exactly one [`Mistake`], from outside: no backend has code that is
-//! wrong on purpose. Each case names the mistakes that it catches, and the tests of a backend show
-//! that it does.
+//! A law that was never seen broken proves little. [`Wrong`] wraps any correct backend and makes
+//! exactly one [`Mistake`], from outside: no backend contains wrong code on purpose. Each case
+//! names the mistakes that it catches, and the tests of a backend show that it does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -48,35 +47,35 @@ pub struct Wrong {
     shared: Arc<Shared>,
 }
 
-/// What the sessions of one wrong store share.
+/// The state that the sessions of one wrong store share.
 pub(crate) struct Shared {
     mistake: Option<Mistake>,
     inner: Arc<dyn Backend>,
-    /// A session of which nobody knows, for what is done behind everybody's back.
+    /// A session that the client does not know, for hidden changes.
     hidden: OnceCell<Arc<dyn Store>>,
     opened: AtomicU64,
     books: Mutex<Books>,
     drawing: tokio::sync::Mutex<()>,
 }
 
-/// What a wrong store remembers.
+/// The state of a wrong store.
 #[derive(Default)]
 pub(crate) struct Books {
     first_session: Option<SessionId>,
     /// Containers that were made and are not forgotten.
     containers: BTreeSet<Path>,
-    /// Tickets that the store does not know as such.
+    /// Tickets that the store does not know as sequential.
     tickets: BTreeMap<Path, Sequence>,
     counters: BTreeMap<Path, u64>,
-    /// Where a session's ticket was the only child when it was looked at.
+    /// Where a session's ticket was the only child when it was listed.
     alone: BTreeSet<(SessionId, Path)>,
     /// Nodes that were made with a time to live.
     mortal: BTreeSet<Path>,
-    /// The revisions of all that was asked for.
+    /// The revisions of all requested commits.
     commits: BTreeSet<Revision>,
-    /// What happened while a session was closed.
+    /// The revisions during the closing of each session.
     closings: Vec<RangeInclusive<Revision>>,
-    /// The watches that are open, each with how many events wait in it.
+    /// The open watches, each with the number of its pending events.
     feeds: Vec<(Feed, Arc<AtomicUsize>)>,
     estates: Vec<estate::Estate>,
     tasks: Vec<Task>,
@@ -84,17 +83,17 @@ pub(crate) struct Books {
 }
 
 impl Wrong {
-    /// Goes around `inner` and makes `mistake`.
+    /// Wraps `inner` and makes `mistake`.
     pub fn new(inner: Arc<dyn Backend>, mistake: Mistake) -> Self {
         Self::around(inner, Some(mistake))
     }
 
-    /// Goes around `inner` and makes no mistake: what a case says of this it says of `inner`.
+    /// Wraps `inner` and makes no mistake: a case must have the same verdict as for `inner`.
     pub fn transparent(inner: Arc<dyn Backend>) -> Self {
         Self::around(inner, None)
     }
 
-    /// The same store, reached by another way.
+    /// The same store over another connection.
     pub fn by_way_of(&self, inner: Arc<dyn Backend>) -> Self {
         Self { inner, shared: self.shared.clone() }
     }
@@ -129,7 +128,7 @@ impl Shared {
         self.hidden.get_or_try_init(|| open).await.cloned()
     }
 
-    /// What a session says of itself.
+    /// The description of a session.
     fn info(&self, asked: Duration, true_info: &SessionInfo) -> SessionInfo {
         let mut info = true_info.clone();
         let first = *self.books().first_session.get_or_insert(info.id);
@@ -166,7 +165,7 @@ impl fmt::Debug for Wrong {
     }
 }
 
-/// Lets others go on.
+/// Lets other tasks run.
 async fn pause() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }

@@ -1,4 +1,4 @@
-//! [`Case`]: everything that it takes to repeat a history, in a file or on a command line.
+//! [`Case`]: everything needed to repeat a history, in a file or on a command line.
 
 use std::fmt;
 
@@ -11,20 +11,21 @@ use crate::report::Report;
 use crate::setup::{Mending, Sim};
 use crate::workload::{self, Workload};
 
-/// Everything that it takes to repeat a history.
+/// Everything needed to repeat a history.
 ///
-/// What is not said is as it is for any seed: every fault by the seed, every process there.
+/// A field that is absent has the value of an ordinary run: every fault by the seed, every process
+/// present.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Case {
-    /// What the processes do, by its name.
+    /// The name of the workload.
     pub workload: String,
-    /// Whose habits the store has, by its name.
+    /// The name of the personality of the store.
     pub personality: String,
-    /// Decides all that is not said here.
+    /// Decides everything that the other fields leave open.
     pub seed: u64,
-    /// The known mistake that is made, by its name.
+    /// The name of the known mistake to make.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutant: Option<String>,
     /// The law that it breaks.
@@ -33,31 +34,32 @@ pub struct Case {
     /// Faults that never fire, by their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<u8>,
-    /// What is left of a larger history.
+    /// The remainder of a larger history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shrunk: Option<Shrunk>,
 }
 
-/// What is left of a history when all is taken away that its failure does not need.
+/// A history without everything that its failure does not need.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Shrunk {
     /// The only faults that fire, each with its size.
     pub faults: Vec<(Spot<Site>, u64)>,
-    /// Processes that are left out, by their numbers.
+    /// The numbers of the processes that are left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub absent: Vec<u64>,
     /// How many rounds a process makes at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Where nothing is left to chance.
+    /// The sites that always take their first option.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub still: Vec<Site>,
-    /// Whether every fault could fire at its usual rate, and no swarm switches some of them off.
+    /// Whether every fault could fire at its default rate, without a swarm that switches some of
+    /// them off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub steady: bool,
-    /// Whether everything is mended in the end.
+    /// Whether everything is repaired in the end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mended: bool,
 }
@@ -66,22 +68,22 @@ pub struct Shrunk {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadCase {
-    /// No workload is called so.
+    /// There is no workload of this name.
     NoWorkload(String),
-    /// No store is called so.
+    /// There is no personality of this name.
     NoPersonality(String),
-    /// No fault has this number.
+    /// There is no fault with this number.
     NoFault(u8),
-    /// No mistake is called so.
+    /// There is no mistake of this name.
     NoMutant(String),
     /// Known mistakes are not compiled in.
     Honest,
-    /// It is no case at all.
+    /// The text is no case.
     NoCase(String),
 }
 
 impl Case {
-    /// A seed of a workload.
+    /// An ordinary run of a workload with a seed.
     pub fn new(workload: impl Into<String>, personality: Personality, seed: u64) -> Self {
         Self {
             workload: workload.into(),
@@ -94,11 +96,11 @@ impl Case {
         }
     }
 
-    /// Reads one from a file's text.
+    /// Reads a case from the text of a file.
     ///
     /// # Errors
     ///
-    /// [`BadCase::NoCase`] if it is none.
+    /// [`BadCase::NoCase`] if the text is invalid.
     pub fn from_json(text: &str) -> Result<Self, BadCase> {
         serde_json::from_str(text).map_err(|error| BadCase::NoCase(error.to_string()))
     }
@@ -106,7 +108,7 @@ impl Case {
     /// The text of its file.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).unwrap_or_default();
-        // A fault a line.
+        // One line per fault.
         let mut lines: Vec<String> = Vec::new();
         for line in text.lines() {
             let deep = line.starts_with("      ") && !lines.is_empty();
@@ -118,17 +120,17 @@ impl Case {
         lines.join("\n") + "\n"
     }
 
-    /// Runs it, with every line of its trace or with none.
+    /// Runs it, with the lines of its trace or without.
     ///
     /// # Errors
     ///
-    /// If it names something that is not there.
+    /// If it names something that does not exist.
     pub fn run(&self, traced: bool) -> Result<Report, BadCase> {
         let workload = self.workload()?;
         self.run_in(&|sim| workload.prepare(sim), traced)
     }
 
-    /// As [`Case::run`], with processes that come from elsewhere.
+    /// Like [`Case::run`], with processes that `prepare` adds.
     pub(crate) fn run_in(
         &self,
         prepare: &dyn Fn(Sim) -> Sim,
@@ -139,7 +141,7 @@ impl Case {
         known::run(sim, self.mutant.as_deref())
     }
 
-    /// The workload that it names.
+    /// Its workload.
     ///
     /// # Errors
     ///
@@ -148,7 +150,7 @@ impl Case {
         workload::by_name(&self.workload).ok_or_else(|| BadCase::NoWorkload(self.workload.clone()))
     }
 
-    /// The simulation, without anybody in it.
+    /// The simulation without processes.
     fn bare(&self) -> Result<Sim, BadCase> {
         let personality = self.personality.parse();
         let personality =

@@ -1,8 +1,8 @@
 //! Histories that once failed, each in a file: they are run before any other.
 //!
-//! Each was shrunk, names the law that it broke, and the known mistake that breaks it again: the bug that it was, kept.
-//! `tests/corpus.rs` holds that no file fails without its mistake, and that each does with it; one that does
-//! not says nothing any more, and is to be found anew.
+//! Each was reduced, and names the law that it broke and the known mistake that breaks it again:
+//! the mistake preserves the bug. `tests/corpus.rs` checks that no file fails without its mistake,
+//! and that each does with it; a file that does not has become useless, and must be replaced.
 
 use crate::case::{BadCase, Case};
 
@@ -12,7 +12,7 @@ mod files;
 ///
 /// # Errors
 ///
-/// [`BadCase::NoCase`] if one cannot be read.
+/// [`BadCase::NoCase`] if a file is invalid.
 pub fn of(workload: &str) -> Result<Vec<(&'static str, Case)>, BadCase> {
     let mut all = all()?;
     all.retain(|(_, case)| case.workload == workload);
@@ -23,7 +23,7 @@ pub fn of(workload: &str) -> Result<Vec<(&'static str, Case)>, BadCase> {
 ///
 /// # Errors
 ///
-/// [`BadCase::NoCase`] if one cannot be read.
+/// [`BadCase::NoCase`] if a file is invalid.
 pub fn all() -> Result<Vec<(&'static str, Case)>, BadCase> {
     let read = |(name, text): &(&'static str, &str)| {
         let case = Case::from_json(text);

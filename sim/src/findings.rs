@@ -1,4 +1,4 @@
-//! [`Violation`]: a law that was broken; [`Findings`]: what processes have to say while they run.
+//! [`Violation`]: a law that was broken; [`Findings`]: what processes report while they run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,39 +10,40 @@ use synod_mem::cluster::{Death, Entry, Personality};
 
 use crate::watched::Gone;
 
-/// Something that must not be.
+/// A law that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// The law, by its id or in the words of whoever asked for it.
+    /// The law, by its id or as the sentence of the check.
     pub law: String,
     /// What happened instead.
     pub what: String,
-    /// When, since the beginning.
+    /// The time since the beginning.
     pub at: Duration,
-    /// The process in which it showed; 0 if in none.
+    /// The process that noticed it; 0 if none.
     pub actor: u64,
 }
 
-/// What really happened, as only the store knows.
+/// The true history, which only the store knows.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Truth {
     /// Every commit, in order.
     pub log: Vec<Entry>,
-    /// Every session that is over.
+    /// Every session that has ended.
     pub deaths: Vec<Death>,
-    /// How many who watched one node, in sessions that lived, were told of the end of each.
+    /// For each deleted node, how many readers that watched only this node, in sessions that were
+    /// alive, were notified.
     pub woken: BTreeMap<Gone, u32>,
-    /// Whose habits the store had.
+    /// The personality of the store.
     pub personality: Personality,
     /// How long it took.
     pub lasted: Duration,
-    /// Whether everything was mended in the end, and nothing was left frozen.
+    /// Whether everything was repaired in the end, and nothing was left frozen.
     pub mended: bool,
 }
 
-/// What was found so far. Clones are the same.
+/// The findings so far. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Findings(Arc<Mutex<Found>>);
 
@@ -53,7 +54,7 @@ pub(crate) struct Found {
 }
 
 impl Findings {
-    /// Something is wrong. The first that is counts.
+    /// Records a violation. Only the first one counts.
     pub(crate) fn wrong(&self, law: &str, what: String, at: Duration, actor: u64) {
         let violation = Violation { law: law.to_owned(), what, at, actor };
         self.lock().violation.get_or_insert(violation);
@@ -77,7 +78,7 @@ impl Findings {
 }
 
 impl Violation {
-    /// What the law says, if it is one of synod's.
+    /// The sentence of the law, if it is one of synod's.
     pub fn sentence(&self) -> &str {
         law::by_id(&self.law).map_or(&self.law, |law| law.sentence)
     }

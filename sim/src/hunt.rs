@@ -1,4 +1,4 @@
-//! [`Hunt`]: runs one world under many seeds, on as many threads as there are, and tells what came of it.
+//! [`Hunt`]: runs one world under many seeds, on several threads, and reports the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::workload::{self, Workload};
 /// Seeds that one thread takes at a time.
 const CHUNK: u64 = 16;
 
-/// A mark that is reached in fewer than one history of so many says little.
+/// A mark that is reached in fewer than one in this many histories means little.
 const SELDOM: u64 = 1_000;
 
-/// The environment's word on how many seeds there are, and which one alone.
+/// The environment variables for the number of seeds, and for a single seed.
 const SEEDS: &str = "SYNOD_SIM_SEEDS";
 const SEED: &str = "SYNOD_SIM_SEED";
 
-/// Who puts the processes and the checks into a simulation.
+/// Adds the processes and the checks to a simulation.
 type Prepare = Arc<dyn Fn(Sim) -> Sim + Send + Sync>;
 
 /// Many seeds of one world.
@@ -57,37 +57,37 @@ pub struct Hunt {
     unreached: BTreeSet<Site>,
 }
 
-/// What a hunt brought.
+/// The result of a hunt.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[must_use = "a failure that nobody looks at is none"]
+#[must_use = "a failure must be looked at"]
 pub struct Found {
-    /// What happened in all histories.
+    /// Statistics of all histories.
     pub tally: Tally,
-    /// The first that failed, if any did.
+    /// The first history that failed, if there was one.
     pub failure: Option<Failure>,
 }
 
-/// What happened in some histories.
+/// Statistics of some histories.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Tally {
-    /// How many there were.
+    /// The number of histories.
     pub histories: u64,
-    /// How long they took in virtual time.
+    /// The total virtual time.
     pub lasted: Duration,
-    /// How many turns tasks had: what they cost, on whatever machine.
+    /// The total number of task turns: a measure of cost that does not depend on the machine.
     pub turns: u64,
-    /// How often each kind of thing went wrong.
+    /// How often each kind of fault happened.
     pub fired: BTreeMap<Site, u64>,
     /// How often each mark was reached.
     pub marks: BTreeMap<&'static str, u64>,
-    /// Those that failed, each with the law that it broke.
+    /// The histories that failed, each with the law that it broke.
     pub failures: Vec<Case>,
 }
 
 impl Hunt {
-    /// Seeds of a world of your own.
+    /// A hunt in a world of your own.
     pub fn new(
         name: impl Into<String>,
         prepare: impl Fn(Sim) -> Sim + Send + Sync + 'static,
@@ -106,7 +106,7 @@ impl Hunt {
         }
     }
 
-    /// Seeds of one of the workloads that come with the simulator.
+    /// A hunt in one of the workloads that come with the simulator.
     ///
     /// # Errors
     ///
@@ -120,18 +120,18 @@ impl Hunt {
         Ok(hunt)
     }
 
-    /// Which seeds. A thousand unless said otherwise.
+    /// Sets the seeds. By default there are a thousand.
     pub fn seeds(mut self, seeds: Range<u64>) -> Self {
         self.seeds = seeds;
         self
     }
 
-    /// As the environment says: `SYNOD_SIM_SEEDS=100000` seeds in place of those said, or
-    /// `SYNOD_SIM_SEED=0x2f` alone.
+    /// Takes the seeds from the environment, if they are set there: `SYNOD_SIM_SEEDS=100000` seeds
+    /// instead of the range, or `SYNOD_SIM_SEED=0x2f` alone.
     ///
     /// # Panics
     ///
-    /// If what it says is no number.
+    /// If a variable is no number.
     pub fn or_as_told(self) -> Self {
         let number = |name: &str| {
             let text = std::env::var(name).ok()?;
@@ -144,8 +144,8 @@ impl Hunt {
         }
     }
 
-    /// Whose habits the store has: of these one seed after the other. `ideal`, `zk` and `etcd` unless said
-    /// otherwise.
+    /// Sets the personalities of the store, which seeds use in turn. By default `ideal`, `zk` and
+    /// `etcd`.
     ///
     /// # Panics
     ///
@@ -156,7 +156,7 @@ impl Hunt {
         self
     }
 
-    /// On how many threads. As many as the machine has processors unless said otherwise.
+    /// Sets the number of threads. By default one per processor.
     pub fn jobs(mut self, jobs: usize) -> Self {
         self.jobs = jobs.max(1);
         self
@@ -174,28 +174,28 @@ impl Hunt {
         self
     }
 
-    /// Goes on when a history fails, and counts.
+    /// Continues after a history fails, and counts the failures.
     pub fn to_the_end(mut self) -> Self {
         self.goes_on = true;
         self
     }
 
-    /// Runs them, and shrinks the first that fails.
+    /// Runs the seeds, and reduces the first history that fails.
     ///
     /// # Panics
     ///
-    /// If it names a mistake that is not there.
+    /// If it names a mistake that does not exist.
     pub fn run(&self) -> Found {
         let tally = self.count(&|_| ()).unwrap_or_else(|error| panic!("{error}"));
         let failure = tally.failures.first().and_then(|case| self.explain(case));
         Found { tally, failure }
     }
 
-    /// Runs them, and tells each time how many more are done.
+    /// Runs the seeds, and calls `done` with the number of further ones that are done.
     ///
     /// # Errors
     ///
-    /// If it names a mistake that is not there.
+    /// If it names a mistake that does not exist.
     pub fn count(&self, done: &(dyn Fn(u64) + Sync)) -> Result<Tally, BadCase> {
         let (next, over) = (AtomicU64::new(self.seeds.start), AtomicBool::new(false));
         let all = Mutex::new(Ok(Tally::default()));
@@ -264,7 +264,7 @@ impl Hunt {
         case
     }
 
-    /// Shrinks a case that failed, and tells of it.
+    /// Reduces a case that failed, and explains it.
     pub fn explain(&self, case: &Case) -> Option<Failure> {
         let mut failure = Failure::of_prepared(case, &*self.prepare).ok().flatten()?;
         if workload::by_name(&self.name).is_none() {
@@ -273,27 +273,27 @@ impl Hunt {
         Some(failure)
     }
 
-    /// The marks that were reached in fewer than one history of a thousand: they test less than they
-    /// seem to.
+    /// The marks that were reached in fewer than one history of a thousand: they test less than
+    /// they seem to.
     pub fn missed(&self, tally: &Tally) -> Vec<&'static str> {
         let seldom = |times: u64| times.saturating_mul(SELDOM) < tally.histories;
         let missed = tally.marks.iter().filter(|(_, times)| seldom(**times));
         missed.map(|(mark, _)| *mark).collect()
     }
 
-    /// What could go wrong in this world and never did, though it should have.
+    /// The faults that could happen in this world and never did.
     pub fn idle(&self, tally: &Tally) -> BTreeSet<Site> {
         let all = self.personalities.iter().flat_map(|personality| self.rates(*personality));
         let expected = all.filter(|site| !self.unreached.contains(site));
         expected.filter(|site| !tally.fired.contains_key(site)).collect()
     }
 
-    /// What can go wrong elsewhere, and not in this world.
+    /// The faults that can happen elsewhere, and not in this world.
     pub fn unreached(&self) -> &BTreeSet<Site> {
         &self.unreached
     }
 
-    /// What can go wrong in this world at all.
+    /// The faults that can happen in this world.
     fn rates(&self, personality: Personality) -> Vec<Site> {
         let sim = (self.prepare)(Sim::new(0).personality(personality));
         let rates: Rates = sim.rates;
@@ -314,7 +314,7 @@ impl Tally {
         }
     }
 
-    /// Adds what happened in others.
+    /// Adds other statistics.
     pub fn add(&mut self, other: Self) {
         self.histories += other.histories;
         self.lasted += other.lasted;
@@ -330,11 +330,11 @@ impl Tally {
 }
 
 impl Found {
-    /// That no history failed.
+    /// Asserts that no history failed.
     ///
     /// # Panics
     ///
-    /// If one did: with all that there is to say about it.
+    /// If one did: with its full explanation.
     pub fn expect_clean(&self) {
         if let Some(failure) = &self.failure {
             panic!("after {} histories:\n\n{failure}", self.tally.histories);
@@ -342,7 +342,7 @@ impl Found {
     }
 }
 
-/// A seed, as people write it.
+/// A seed, decimal or hexadecimal.
 fn seed(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),

@@ -1,4 +1,4 @@
-//! Known mistakes of stores, of the door and of recipes, under the simulator: with the feature
+//! Known mistakes of stores, of the client and of recipes, under the simulator: with the feature
 //! `mutants`. A simulation that never finds anything proves little.
 
 #[cfg(feature = "mutants")]

@@ -1,5 +1,5 @@
-//! [`Diagram`]: a history as lanes, one for each process and one for the store, for people who see it for
-//! the first time.
+//! [`Diagram`]: a history as lanes, one for each process and one for the store, for readers who see
+//! it for the first time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,39 +18,39 @@ pub(crate) use html::LEGEND;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Diagram {
-    /// What the lanes are called: the processes, then the store.
+    /// The names of the lanes: the processes, then the store.
     pub lanes: Vec<String>,
-    /// What happened, in order.
+    /// The events, in order.
     pub cells: Vec<Cell>,
 }
 
-/// One thing that happened, in its lane.
+/// One event, in its lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cell {
-    /// When, since the beginning.
+    /// The time since the beginning.
     pub at: Duration,
-    /// In which lane.
+    /// The index of its lane.
     pub lane: usize,
-    /// What kind of thing it is.
+    /// The kind of event.
     pub what: What,
-    /// In words.
+    /// A description.
     pub text: String,
-    /// Whether it is what the failure is about.
+    /// Whether the failure is about this event.
     pub is_marked: bool,
-    /// For each lane, whether something that was begun there goes on.
+    /// For each lane, whether a state that began there is still in force.
     pub goes_on: Vec<bool>,
     /// How often it happened in a row.
     pub times: usize,
 }
 
-/// What is left out when there is too much.
+/// The maximum number of events; further ones are left out.
 const MOST: usize = 160;
-/// How much is shown around what the failure is about.
+/// The number of events shown before and after one that the failure is about.
 const AROUND: usize = 25;
 
 impl Diagram {
-    /// The lanes of a history whose trace was kept.
+    /// The lanes of a history that was run with a trace.
     pub fn of(report: &Report) -> Self {
         let mut lanes = report.names.clone();
         let audited = report.lines.iter().any(|line| line.actor == lanes.len() as u64 + 1);
@@ -68,22 +68,22 @@ impl Diagram {
     }
 }
 
-/// A text with names in place of ids that nobody can tell apart.
+/// A text with names in place of long ids.
 pub(crate) fn short(report: &Report, text: &str) -> String {
     words::Words::of(report).short(text)
 }
 
-/// What is known while the lines are gone through.
+/// The state while the lines are processed.
 struct Drawing<'a> {
     report: &'a Report,
     store: usize,
     words: words::Words,
     asked: BTreeMap<u64, &'a str>,
-    /// The calls in which something goes wrong.
+    /// The calls with a fault.
     troubled: BTreeSet<u64>,
     /// The calls that ended without an answer.
     failed: BTreeSet<u64>,
-    /// What goes on, by its id: its lane, and the cell in which it began.
+    /// The states in force, by their ids: the lane, and the cell in which each began.
     begun: BTreeMap<u64, (usize, usize)>,
     cells: Vec<Cell>,
 }
@@ -126,7 +126,7 @@ impl<'a> Drawing<'a> {
             }
             What::Arrived | What::Answered => {}
             What::Fault => self.put(line, format!("⚡ {}", line.text)),
-            What::Told => self.put(line, format!("! told: {}", line.text)),
+            What::Told => self.put(line, format!("! notified: {}", line.text)),
             What::Begun => {
                 self.begun.insert(line.id, (self.lane(line), self.cells.len()));
                 self.put(line, format!("┏ {}", line.text));
@@ -153,7 +153,7 @@ impl<'a> Drawing<'a> {
         let (at, what) = (line.at, line.what);
         self.cells.push(Cell { at, lane: place, what, text, is_marked, goes_on, times: 1 });
         if line.text.starts_with("WRONG") {
-            // What went on then is what it is in conflict with.
+            // States that were in force then are what it conflicts with.
             for (_, cell) in self.begun.values() {
                 self.cells[*cell].is_marked = true;
             }
@@ -166,7 +166,7 @@ impl<'a> Drawing<'a> {
         line.text.starts_with("WRONG") || its && line.what == What::Session
     }
 
-    /// A session is the store's affair.
+    /// The events of sessions are shown in the lane of the store.
     fn lane(&self, line: &Line) -> usize {
         match usize::try_from(line.actor).unwrap_or(0) {
             0 => self.store,
@@ -192,7 +192,7 @@ impl<'a> Drawing<'a> {
     }
 }
 
-/// What happened again and again is told once.
+/// Merges repetitions of an event into one.
 fn joined(cells: Vec<Cell>) -> Vec<Cell> {
     let mut joined: Vec<Cell> = Vec::new();
     for cell in cells {
@@ -207,7 +207,7 @@ fn joined(cells: Vec<Cell>) -> Vec<Cell> {
     joined
 }
 
-/// Only what is near the failure, and all that went wrong, if there is too much.
+/// Keeps only the events near the failure, and all faults, if there are too many.
 fn shortened(cells: Vec<Cell>) -> Vec<Cell> {
     if cells.len() <= MOST {
         return cells;

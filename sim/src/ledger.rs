@@ -1,4 +1,4 @@
-//! [`Ledger`]: what each write was told, held against what the store did.
+//! [`Ledger`]: compares the result of each write with the store's history.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -13,33 +13,33 @@ use crate::findings::Truth;
 use crate::process::Process;
 use crate::slip::Slip;
 
-/// Writes, each with data that no other has, and what became of them. Clones are the same ledger.
+/// Writes, each with unique data, and their results. Clones are the same ledger.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger(Arc<Mutex<BTreeMap<String, Line>>>);
 
 /// One write.
 #[derive(Clone, Copy, Debug)]
 struct Line {
-    /// How many commits there were when it was called, and when it returned.
+    /// The number of commits when it was called, and when it returned.
     called: usize,
     returned: usize,
     told: Told,
 }
 
-/// What a write was told.
+/// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Told {
-    /// That it happened.
+    /// It was applied.
     Done,
-    /// That it did not, and never will.
+    /// It was not applied, and never will be.
     Failed,
-    /// Nothing that is certain.
+    /// Its effect is unknown.
     Unknown,
 }
 
 impl Told {
-    /// What a result tells.
+    /// Classifies a result.
     pub fn of<T>(result: &Result<Outcome<T>, Error>) -> Self {
         match result {
             Ok(Outcome::Committed(_)) => Self::Done,
@@ -51,11 +51,11 @@ impl Told {
 }
 
 impl Ledger {
-    /// Runs a write of this data, or drops it if that is what goes wrong. `None` if it was dropped.
+    /// Runs a write of this data, or drops it if that fault fires. `None` if it was dropped.
     ///
     /// # Cancel safety
     ///
-    /// As cancel safe as the write, of which nothing is known then.
+    /// As cancel safe as the write, whose effect is unknown then.
     pub async fn write<T>(
         &self,
         me: &Process,
@@ -76,8 +76,8 @@ impl Ledger {
         result
     }
 
-    /// L-OUT-1 to L-OUT-3: what failed never happened; what was answered happened once, during the
-    /// call; what is unknown happened at most once.
+    /// L-OUT-1 to L-OUT-3: a failed write was never applied; an answered write was applied once,
+    /// during the call; an unknown one was applied at most once.
     ///
     /// # Errors
     ///
@@ -101,11 +101,11 @@ impl Ledger {
 #[derive(Clone, Copy, Debug)]
 struct Time {
     at: usize,
-    /// Whether it was a sequential create, and its node was removed before the library could see it.
+    /// Whether it was a sequential create whose node was removed before the library could see it.
     undone: bool,
 }
 
-/// What a path holds.
+/// The state of a path.
 #[derive(Clone, Copy, Debug)]
 struct Held<'a> {
     data: &'a str,
@@ -114,11 +114,12 @@ struct Held<'a> {
     by: By,
 }
 
-/// At which commits each data was written.
+/// The commits that wrote each data.
 fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
     let mut happened: BTreeMap<&str, Vec<Time>> = BTreeMap::new();
     let mut holds: BTreeMap<&Path, Held<'_>> = BTreeMap::new();
-    // Names are reused there: the first sending of a create may arrive when the node of the second is deleted.
+    // etcd reuses names: the first sending of a create may arrive after the node of the second was
+    // deleted.
     let late = matches!(truth.personality, Personality::Etcd | Personality::Etcd34);
     for (index, entry) in truth.log.iter().enumerate() {
         for change in &entry.changes {
@@ -144,9 +145,9 @@ fn happened(truth: &Truth) -> BTreeMap<&str, Vec<Time>> {
 }
 
 impl Held<'_> {
-    /// Whether the library may take the create for one that never happened, or happened once: it looks for the
-    /// node of a sequential create whose answer was lost, and the node is gone. A stranger removed it, or the
-    /// process itself removed what a late sending made.
+    /// Whether the library may take the create for one that was never applied, or was applied once:
+    /// it looks for the node of a sequential create whose answer was lost, and the node is gone. A
+    /// stranger removed it, or the process itself removed the node of a late sending.
     fn is_undone(self, by: By, late: bool) -> bool {
         self.drawn && (by == By::Stranger || late && by == self.by && by != By::Store)
     }

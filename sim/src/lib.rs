@@ -1,9 +1,8 @@
-//! The simulator: the worst day of a program that coordinates, replayable from one number.
+//! The simulator: tests a program that coordinates under faults, replayable from one number.
 //!
 //! A [`Sim`] runs processes, each an async function with an ordinary
-//! [`Client`](synod_core::client::Client), on a simulated store: on one thread, in virtual time, with
-//! everything that can go wrong going wrong by a seed. What it finds, it finds again from the same
-//! seed.
+//! [`Client`](synod_core::client::Client), on a simulated store: on one thread, in virtual time,
+//! with faults chosen by a seed. A failure is found again from the same seed.
 //!
 //! ```
 //! use synod_core::store::{Expect, Lifetime, Outcome};
@@ -24,26 +23,26 @@
 //! assert!(report.violation.is_none(), "{report}");
 //! ```
 //!
-//! # What there is
+//! # Contents
 //!
 //! | | |
 //! |---|---|
-//! | [`Sim`] | one history: who takes part, what goes wrong, what must be true; [`Sim::run`] |
-//! | [`Process`] | what a process's function is given: a client, choices, and what it has to say |
-//! | [`Report`] | what came of it: the [`Violation`], what [`Fired`], the [`Line`]s, a hash, the marks |
-//! | [`Truth`] | what really happened, for whoever checks the end |
-//! | [`Ledger`] | what each write was told, held against what the store did: L-OUT-1 to L-OUT-3 |
-//! | [`Hunt`] | many seeds of one world, on all processors; [`Found`] what they brought |
-//! | [`Failure`] | the first that failed: shrunk, told, and as a [`Diagram`] of lanes |
-//! | [`Case`] | what it takes to repeat a history; [`corpus`] those that are kept |
-//! | [`sweep`] | every place to crash at, every await to be dropped at, every way through a small world |
+//! | [`Sim`] | one history: its processes, its faults and its checks; [`Sim::run`] |
+//! | [`Process`] | the argument of a process's function: a client, choices, and ways to report |
+//! | [`Report`] | the result: the [`Violation`], the faults ([`Fired`]), the [`Line`]s, a hash, the marks |
+//! | [`Truth`] | the true history, for the checks at the end |
+//! | [`Ledger`] | compares the results of writes with the store's history: L-OUT-1 to L-OUT-3 |
+//! | [`Hunt`] | many seeds of one world, on all processors; its result is [`Found`] |
+//! | [`Failure`] | the first history that failed: reduced, explained, and as a [`Diagram`] of lanes |
+//! | [`Case`] | everything needed to repeat a history; [`corpus`] has the saved ones |
+//! | [`sweep`] | every place for a crash, every await for a drop, every combination of faults in a small world |
 //! | [`workload`] | the workloads that come with it, each with the laws that it checks |
 //!
-//! # How it is judged
+//! # Phases
 //!
-//! A history has three phases. In the *safety* phase everything goes wrong that is to go wrong. Then
-//! everything is mended; or everything but a part of the world, and the rest is frozen for ever:
-//! whoever is left must come to his end. Last, the end is looked at.
+//! A history has three phases. In the *safety* phase the faults happen. Then everything is
+//! repaired; or a part of the world is repaired, and the rest is frozen for ever: the remaining
+//! processes must end. Last, the final state is checked.
 
 mod case;
 pub mod corpus;

@@ -1,4 +1,4 @@
-//! [`Process`]: what the function of a process is given.
+//! [`Process`]: the argument of a process's function.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,13 +23,13 @@ use crate::slip::{Kept, Slip};
 /// The mark of a call that was dropped before its end.
 pub(crate) const DROPPED: &str = "a call was dropped";
 
-/// A process of a simulation, as its own function has it. Clones are the same process.
+/// A process of a simulation, as its own function sees it. Clones are the same process.
 #[derive(Clone, Debug)]
 pub struct Process {
     pub(crate) actor: u64,
     pub(crate) name: Arc<str>,
     pub(crate) life: u32,
-    /// The first of its lives since it crashed: what it kept in memory is from there on.
+    /// The first of its lives since its last crash: its memory dates from there.
     pub(crate) since: u32,
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
@@ -42,7 +42,7 @@ pub struct Process {
     pub(crate) mending: Arc<Calm>,
 }
 
-/// Something is so for a process while this lives.
+/// A state of a process, in force while this value exists.
 #[derive(Debug)]
 #[must_use = "it is over when this is dropped"]
 pub struct During {
@@ -59,7 +59,7 @@ impl Drop for During {
     }
 }
 
-/// Whether everything is mended, and who waits for that.
+/// Whether everything is repaired, and which processes wait for that.
 #[derive(Debug, Default)]
 pub(crate) struct Calm {
     mended: AtomicBool,
@@ -80,7 +80,7 @@ impl Calm {
     }
 }
 
-/// Notes that a process waits.
+/// Records that a process waits.
 struct Waits<'a>(&'a Process);
 
 impl Drop for Waits<'_> {
@@ -108,10 +108,10 @@ impl Process {
         Ok(client)
     }
 
-    /// The options of [`Process::client`], for whoever wants others.
+    /// The default options of [`Process::client`], to be changed by the caller.
     pub fn options(&self) -> ClientOptions {
         let again = self.slips(Slip::SameIdsAgain);
-        // What it has in memory it loses when it crashes, and not when its user's task dies.
+        // A crash loses the memory of the process, the death of its user's task does not.
         let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
         ClientOptions::default()
             .session(SessionOptions::new(self.ttl))
@@ -120,17 +120,17 @@ impl Process {
             .chance(Chance::seeded(self.seed).fork(self.actor ^ lives))
     }
 
-    /// The simulated store, as this process reaches it.
+    /// The simulated store, over the connection of this process.
     pub fn backend(&self) -> Arc<dyn Backend> {
         self.backend.clone()
     }
 
-    /// What it is called.
+    /// The name of the process.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Which of the processes it is, from 1.
+    /// The number of the process, from 1.
     pub fn number(&self) -> u64 {
         self.actor
     }
@@ -140,13 +140,13 @@ impl Process {
         self.life
     }
 
-    /// How many rounds of its work it makes: so many, or fewer in a smaller world.
+    /// The number of rounds of its work: `most`, or fewer in a smaller world.
     pub fn rounds(&self, most: u64) -> u64 {
         most.min(self.rounds)
     }
 
-    /// How often something went wrong for this process so far at one of these sites: what no real
-    /// process can know.
+    /// How often a fault happened to this process so far at one of these sites. No real process can
+    /// know this.
     pub fn suffered(&self, sites: &[Site]) -> usize {
         self.cluster.with_dice(|dice| {
             let mine = dice.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
@@ -154,10 +154,10 @@ impl Process {
         })
     }
 
-    /// How often something went wrong so far for this process, or for the servers: each may have kept it from an
-    /// answer.
+    /// How often a fault happened so far to this process, or to the servers: each may have
+    /// prevented an answer.
     pub fn harmed(&self) -> usize {
-        /// The numbers of processes. The world is 0, and servers are behind.
+        /// The numbers of processes. The world is 0, and the servers are above.
         const PROCESSES: Range<u64> = 1..100;
 
         self.cluster.with_dice(|dice| {
@@ -176,7 +176,7 @@ impl Process {
         self.cluster.with_dice(|dice| dice.pick(Site::Step, self.actor, n))
     }
 
-    /// Does nothing for up to so long.
+    /// Waits for at most this long.
     ///
     /// # Cancel safety
     ///
@@ -186,8 +186,7 @@ impl Process {
         clock::sleep(Duration::from_millis(self.pick(millis.saturating_add(1)))).await;
     }
 
-    /// Runs a call, or drops it at one of its awaits if that is what goes wrong. `None` if it was
-    /// dropped.
+    /// Runs a call, or drops it at one of its awaits if that fault fires. `None` if it was dropped.
     ///
     /// # Cancel safety
     ///
@@ -205,7 +204,7 @@ impl Process {
         }
     }
 
-    /// Does something else for a while, if that is what goes wrong.
+    /// Waits for a while, if that fault fires.
     ///
     /// # Cancel safety
     ///
@@ -220,7 +219,7 @@ impl Process {
         }
     }
 
-    /// Waits until everything is mended that will be. The safety phase does not wait for those who wait
+    /// Waits until all repairs are done. The safety phase does not wait for processes that wait
     /// here.
     ///
     /// # Cancel safety
@@ -236,82 +235,84 @@ impl Process {
         turned.await;
     }
 
-    /// Whether a session lives at the store now: what no real process can know.
+    /// Whether a session is alive at the store now. No real process can know this.
     pub fn lives(&self, session: SessionId) -> bool {
         self.cluster.lives(session)
     }
 
-    /// Whether a session is over at the store because nothing was heard of it: what no real process can
-    /// know.
+    /// Whether the store expired a session because it received nothing from it. No real process can
+    /// know this.
     pub fn ended_in_silence(&self, session: SessionId) -> bool {
         !self.lives(session)
             && self.cluster.deaths().iter().any(|it| it.session == session && it.silent)
     }
 
-    /// For how long a session has been over at the store: what no real process can know before it is told.
+    /// For how long a session has been over at the store. No real process can know this before it
+    /// is notified.
     pub fn over_for(&self, session: SessionId) -> Option<Duration> {
         let death = self.cluster.deaths().into_iter().find(|it| it.session == session)?;
         Some(self.age().saturating_sub(death.at))
     }
 
-    /// Whether a session was ended by somebody, and not for its silence: what no real process can know
-    /// before it is told.
+    /// Whether an operator ended a session, instead of its silence. No real process can know this
+    /// before it is notified.
     pub fn ended_by_force(&self, session: SessionId) -> bool {
         self.cluster.deaths().iter().any(|it| it.session == session && !it.silent)
     }
 
-    /// When a path was last created, and which session it belongs to: what no real process can know.
+    /// When a path was last created, and which session owns it. No real process can know this.
     pub fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
         self.cluster.born(path)
     }
 
-    /// Who removed the node of this path that was created then, if somebody did: what no real process can know.
+    /// The author of the deletion of the node that was created at `created`, if it was deleted. No
+    /// real process can know this.
     pub fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
         self.cluster.removed_by(path, created)
     }
 
-    /// Whether no heartbeat of this process arrives for so long from now on: for who would look closely at
-    /// what comes of it. It is one of the things that go wrong, so mostly it is not.
+    /// Drops all heartbeats of this process for this long, if this fault fires, so that the caller
+    /// can examine the consequences. Usually it does not fire. Returns whether it did.
     pub fn falls_silent(&self, lasting: Duration) -> bool {
         self.cluster.falls_silent(self.actor, lasting)
     }
 
-    /// How many commits the store has had: what no real process can know.
+    /// The number of commits of the store. No real process can know this.
     pub fn committed(&self) -> usize {
         self.cluster.committed()
     }
 
-    /// Whether it makes this mistake.
+    /// Whether the process makes this mistake.
     pub(crate) fn slips(&self, slip: Slip) -> bool {
         self.slip == Some(slip)
     }
 
-    /// What must be true now, and always.
+    /// Asserts what must always be true.
     pub fn always(&self, sentence: &str, is: bool) {
         if !is {
             self.wrong(sentence, || "it was not so".to_owned());
         }
     }
 
-    /// What should be true now in some histories: otherwise they test less than they seem to.
+    /// Records what should be true in some histories: otherwise they test less than they seem to.
     pub fn sometimes(&self, mark: &'static str, is: bool) {
         self.findings.mark(mark, is);
     }
 
-    /// A law, by its id or in words, is broken.
+    /// Reports that a law, given by its id or as a sentence, is broken.
     pub fn wrong(&self, law: &str, what: impl FnOnce() -> String) {
         let what = what();
         self.note(|| format!("WRONG, {law}: {what}"));
         self.findings.wrong(law, what, self.cluster.age(), self.actor);
     }
 
-    /// Says something in the trace.
+    /// Writes a note to the trace.
     pub fn note(&self, text: impl FnOnce() -> String) {
         self.cluster.tell(self.actor, What::Note, 0, text);
     }
 
-    /// Says in the trace that something is so for this process, as that it holds a lock, until what this
-    /// returns is dropped.
+    /// Records in the trace that a state of this process is in force, for example that it holds a
+    /// lock, until the returned value is dropped.
     pub fn during(&self, text: impl Into<String>) -> During {
         let text = text.into();
         let id = self.cluster.with_trace(|trace| trace.hash()) | 1;
@@ -319,15 +320,16 @@ impl Process {
         During { cluster: self.cluster.clone(), actor: self.actor, id, text }
     }
 
-    /// What its wall clock shows, since the beginning of 1970: the same that the library reads in this process.
-    /// It may be a year off, or be set to another date while the process runs; no promise depends on it.
+    /// The wall clock of this process, since the beginning of 1970: the same that the library reads
+    /// in this process. It may be a year off, or be set to another date while the process runs; no
+    /// promise depends on it.
     pub fn wall_clock(&self) -> Duration {
         let date = stage::here().map(|stage| stage.date());
         let since = date.and_then(|date| date.duration_since(SystemTime::UNIX_EPOCH).ok());
         since.unwrap_or_default()
     }
 
-    /// How long the simulation runs, by a clock that is right.
+    /// The time since the beginning of the simulation, by a correct clock.
     pub fn age(&self) -> Duration {
         self.cluster.age()
     }

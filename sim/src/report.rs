@@ -1,4 +1,4 @@
-//! [`Report`]: what came of one history.
+//! [`Report`]: the result of one history.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,36 +8,36 @@ use synod_mem::cluster::{Fired, Line, Personality, Rates};
 
 use crate::findings::Violation;
 
-/// What came of one history.
+/// The result of one history.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
     /// The seed that gives the same history again.
     pub seed: u64,
-    /// Whose habits the store had.
+    /// The personality of the store.
     pub personality: Personality,
-    /// How often things went wrong, after the swarm had its say.
+    /// The rates of the faults, after the swarm was applied.
     pub rates: Rates,
-    /// What was broken, if anything was.
+    /// The law that was broken, if there is one.
     pub violation: Option<Violation>,
-    /// Everything that went wrong, in order: what [`Sim::without`](crate::Sim::without) takes.
+    /// All faults, in order; [`Sim::without`](crate::Sim::without) takes their spots.
     pub fired: Vec<Fired>,
-    /// What happened, in order, if that was wanted.
+    /// The events, in order, if they were kept.
     pub lines: Vec<Line>,
-    /// A hash of all that happened, whether or not it was wanted.
+    /// A hash of all events, kept or not.
     pub hash: u64,
     /// How often each mark was reached; 0 for one that was passed and not reached.
     pub marks: BTreeMap<&'static str, u64>,
-    /// How long it took in virtual time.
+    /// The virtual time.
     pub lasted: Duration,
-    /// How many turns tasks had.
+    /// The number of task turns.
     pub turns: u64,
-    /// The processes, by their names.
+    /// The names of the processes.
     pub names: Vec<String>,
 }
 
 impl Report {
-    /// What an actor of a [`Line`] is called.
+    /// The name of an actor of a [`Line`].
     pub fn name(&self, actor: u64) -> String {
         let process = usize::try_from(actor).ok().and_then(|place| place.checked_sub(1));
         match process.and_then(|place| self.names.get(place)) {

@@ -1,9 +1,9 @@
-//! [`Room`]: the machine room of a simulation. It runs the tasks of all processes on one thread, in
-//! an order of the seed's choosing, each process by its own clock.
+//! [`Room`]: the scheduler of a simulation. It runs the tasks of all processes on one thread, in an
+//! order that the seed chooses, each process with its own clock.
 //!
-//! Every task that could run is in one set, so that it does not matter in which order they were
-//! woken. Which of them runs next is decided by a number that belongs to the task and to how often
-//! it ran: what one task does leaves the numbers of the others alone.
+//! All tasks that are ready are in one set, so the order in which they were woken does not matter.
+//! The next one is chosen by a number that depends only on the task and on how often it ran: a turn
+//! of one task does not change the numbers of the others.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -37,9 +37,9 @@ struct Inner {
     actors: RefCell<Vec<Person>>,
     ready: RefCell<BinaryHeap<Reverse<(u64, usize)>>>,
     polls: Cell<u64>,
-    /// What a task panicked with, and whose it was.
+    /// The message of a panic, and the process of the task.
     panic: RefCell<Option<(u64, String)>>,
-    /// Asked before each turn of a task of a process.
+    /// Consulted before each turn of a task of a process.
     cluster: Cluster,
     ttl: Duration,
 }
@@ -47,9 +47,10 @@ struct Inner {
 /// How the order is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Policy {
-    /// Each turn anew.
+    /// A new choice for each turn.
     Uniform,
-    /// By priorities, which change a few times: it finds what needs one task to be late again and again.
+    /// By priorities, which change a few times: this finds bugs that need one task to be late again
+    /// and again.
     Priorities,
 }
 
@@ -60,19 +61,19 @@ struct Slot {
     key: u64,
     turns: u64,
     part: Arc<Member>,
-    /// It can run and is not let.
+    /// Whether it is ready but held back.
     starved: bool,
 }
 
-/// A process, as the room knows it.
+/// The scheduler's state of a process.
 #[derive(Default)]
 struct Person {
-    /// How much its clock is wrong, in millionths.
+    /// The error of its clock rate, in millionths.
     rate: i64,
-    /// How long its machine slept so far, and since when it sleeps now.
+    /// How long its machine has slept so far, and since when it sleeps now.
     slept: Duration,
     asleep: Option<Instant>,
-    /// How far its wall clock is off, in seconds.
+    /// The error of its wall clock, in seconds.
     wall: i64,
     spawned: u64,
     paused: bool,
@@ -81,25 +82,25 @@ struct Person {
 }
 
 impl Person {
-    /// How long its machine slept so far.
+    /// How long its machine has slept so far.
     fn slept(&self) -> Duration {
         let now = clock::true_now();
         self.slept
             + self.asleep.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Its machine goes on, if it slept.
+    /// Wakes its machine, if it slept.
     fn wake(&mut self) {
         self.slept = self.slept();
         self.asleep = None;
     }
 }
 
-/// Who was woken, and who wakes the room.
+/// The tasks that were woken, and the waker of the room.
 #[derive(Default)]
 struct Woken(Mutex<(Vec<usize>, Option<Waker>)>);
 
-/// A task, as its wakers and its owner have it.
+/// A task, as its wakers and its owner see it.
 struct Member {
     index: usize,
     is_woken: AtomicBool,
@@ -185,12 +186,12 @@ impl Room {
         }))
     }
 
-    /// The room as the stage of its thread.
+    /// The room as the runtime hooks of its thread.
     pub(crate) fn as_stage(&self) -> Rc<dyn Stage> {
         Rc::new(self.clone())
     }
 
-    /// Runs everything until `done` says so. Between its turns the clock goes on.
+    /// Runs tasks until `done` returns true. Between their turns virtual time advances.
     pub(crate) async fn run_until(&self, mut done: impl FnMut() -> bool) {
         poll_fn(|cx| {
             loop {
@@ -224,7 +225,7 @@ impl Room {
         task
     }
 
-    /// Does something as a process does it.
+    /// Runs `work` on behalf of a process.
     pub(crate) fn as_actor<T>(&self, actor: u64, work: impl FnOnce(&Self) -> T) -> T {
         let last = self.0.current.replace(place(actor));
         let done = work(self);
@@ -232,33 +233,33 @@ impl Room {
         done
     }
 
-    /// How often anything was run.
+    /// The total number of polls.
     pub(crate) fn polls(&self) -> u64 {
         self.0.polls.get()
     }
 
-    /// How many tasks there are.
+    /// The number of tasks of a process.
     pub(crate) fn alive(&self, actor: u64) -> usize {
         let tasks = self.0.tasks.borrow();
         tasks.iter().filter(|slot| slot.actor == place(actor) && slot.work.is_some()).count()
     }
 
-    /// Sets how wrong the clock of a process is, in millionths.
+    /// Sets the error of the clock rate of a process, in millionths.
     pub(crate) fn set_rate(&self, actor: u64, rate: i64) {
         self.person(place(actor), |person| person.rate = rate);
     }
 
-    /// Sets how far the wall clock of a process is off, in seconds.
+    /// Sets the error of the wall clock of a process, in seconds.
     pub(crate) fn set_wall(&self, actor: u64, off: i64) {
         self.person(place(actor), |person| person.wall = off);
     }
 
-    /// Nothing of a process runs from now on.
+    /// Stops all tasks of a process.
     pub(crate) fn pause(&self, actor: u64) {
         self.person(place(actor), |person| person.paused = true);
     }
 
-    /// Everything of a process goes on.
+    /// Continues all tasks of a process.
     pub(crate) fn resume(&self, actor: u64) {
         let parked = self.person(place(actor), |person| {
             person.paused = false;
@@ -272,7 +273,7 @@ impl Room {
         }
     }
 
-    /// All tasks of a process are gone, without a word.
+    /// Drops all tasks of a process, as a crash does.
     pub(crate) fn kill(&self, actor: u64) {
         let actor = place(actor);
         let mut gone = Vec::new();
@@ -293,7 +294,7 @@ impl Room {
         self.0.current.set(last);
     }
 
-    /// Drops everything.
+    /// Drops all tasks.
     pub(crate) fn clear(&self) {
         loop {
             let gone: Vec<Work> =
@@ -305,7 +306,7 @@ impl Room {
         }
     }
 
-    /// Who panicked, and with what.
+    /// The process of a task that panicked, and the message.
     pub(crate) fn take_panic(&self) -> Option<(u64, String)> {
         self.0.panic.borrow_mut().take()
     }
@@ -318,7 +319,7 @@ impl Room {
         change(&mut actors[actor])
     }
 
-    /// Gives those that were woken their place among those that can run.
+    /// Adds the tasks that were woken to those that are ready.
     fn gather(&self) {
         let mut woken = self.0.woken.0.lock().unwrap_or_else(PoisonError::into_inner);
         if woken.0.is_empty() {
@@ -331,7 +332,7 @@ impl Room {
     }
 
     fn rank(&self, task: &Slot) -> u64 {
-        /// How often the priorities change, in turns of one task.
+        /// After how many turns of one task the priorities change.
         const STRETCH: u64 = 64;
         let n = match self.0.policy {
             Policy::Uniform => task.turns,
@@ -341,7 +342,7 @@ impl Room {
         self.0.choice.pick(spot, 1 << 32)
     }
 
-    /// Lets a task have its turn.
+    /// Polls a task once.
     fn turn(&self, index: usize) {
         let (work, actor, part) = {
             let mut tasks = self.0.tasks.borrow_mut();
@@ -388,7 +389,7 @@ impl Room {
         self.0.current.set(last);
     }
 
-    /// Whether a task does not get its turn: its process is paused, or it is starved.
+    /// Whether a task is not polled: its process is paused, or it is starved.
     fn holds_up(&self, index: usize, actor: usize) -> bool {
         if actor == 0 {
             return false;
@@ -451,18 +452,18 @@ thread_local! {
     static ROOM: RefCell<Option<Room>> = const { RefCell::new(None) };
 }
 
-/// Does something with the room of this thread: for tasks, which cannot hold it.
+/// Calls `work` with the room of this thread: for tasks, which cannot hold it.
 fn with_room(work: impl FnOnce(&Room)) {
     if let Some(room) = ROOM.with_borrow(Clone::clone) {
         work(&room);
     }
 }
 
-/// A room is its thread's while this lives.
+/// The registration of a room for its thread, until this is dropped.
 pub(crate) struct Entered(());
 
 impl Room {
-    /// Makes it the room of this thread.
+    /// Registers it as the room of this thread.
     pub(crate) fn enter(&self) -> Entered {
         ROOM.with_borrow_mut(|here| *here = Some(self.clone()));
         Entered(())
@@ -490,7 +491,7 @@ impl Stage for Room {
         if rate == 0 {
             return shown + slept;
         }
-        // Rounded up, so that the clock shows it then, and not just not yet.
+        // Rounded up, so that the clock shows at least that time then.
         let passed = nanos(shown.saturating_duration_since(self.0.start));
         let whole = MILLION + i128::from(rate);
         self.0.start + duration((passed * MILLION + whole - 1) / whole + 1) + slept
@@ -504,7 +505,7 @@ impl Stage for Room {
     fn date(&self) -> SystemTime {
         /// The first of January 2026.
         const START: Duration = Duration::from_secs(1_767_225_600);
-        /// What a wall clock is set to, in seconds from the right time.
+        /// The possible errors of a wall clock, in seconds.
         const OFF: [i64; 5] = [-YEAR, -2, 0, 2, YEAR];
 
         let actor = self.0.current.get();
@@ -548,7 +549,7 @@ impl Stage for Room {
 
 const MILLION: i128 = 1_000_000;
 
-/// How wrong a wall clock may be, in seconds.
+/// The largest error of a wall clock, in seconds.
 pub(crate) const YEAR: i64 = 365 * 24 * 60 * 60;
 
 impl Room {
@@ -578,7 +579,7 @@ fn finish(part: &Member) {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub(crate) fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())

@@ -1,4 +1,4 @@
-//! Runs one history: its phases, its crashes, and the look at its end.
+//! Runs one history: its phases, its crashes, and the checks at its end.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,16 +22,17 @@ use crate::sight::Sight;
 use crate::slip::{Kept, Slip};
 use crate::watched::{Sessions, Watched, Watcher, Woken};
 
-/// A call must end, once everything is mended, within so many times to live.
+/// How many times to live a call may take once everything is repaired.
 const PATIENCE: u32 = 40;
 
-/// So many turns no history takes in which nobody tries again and again without a rest.
+/// More turns than any history takes, unless a process retries in a busy loop.
 const TURNS: u64 = 100_000;
 
-/// How wrong a clock may be, in millionths: a little less than the margin for two that are 1 % off.
+/// The errors of clock rates, in millionths: a little less than the margin for two that are 1 %
+/// off.
 const RATES: [i64; 6] = [-19_600, -10_000, -1_000, 1_000, 10_000, 19_600];
 
-/// The last sequence of a directory, where they are counted.
+/// The last sequence of a directory, for stores that count them.
 const LAST: u64 = i32::MAX as u64;
 
 /// The simulation while it runs.
@@ -57,7 +58,7 @@ struct Person {
     name: Arc<str>,
     body: Body,
     life: u32,
-    /// The first of its lives since it crashed.
+    /// The first of its lives since its last crash.
     since: u32,
     main: Option<Task>,
     done: Arc<AtomicBool>,
@@ -67,7 +68,7 @@ struct Person {
 pub(crate) fn run(sim: Sim) -> Report {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be made");
-    // The room gives its tasks their turns; that it is one task to the runtime must not hurry them.
+    // The room schedules its own tasks; the budget of the one runtime task must not interfere.
     runtime.block_on(tokio::task::unconstrained(history(sim)))
 }
 
@@ -81,7 +82,7 @@ async fn history(mut sim: Sim) -> Report {
     let world = run.room.spawn_as(0, async move { world.run().await });
 
     let truth = run.phases(&mut sim).await;
-    // Calls of those who are frozen end here, and nobody knows what became of them.
+    // Calls of frozen processes end here, with an unknown effect.
     drop(world);
     run.people.borrow_mut().clear();
     run.kept.clear();
@@ -129,7 +130,7 @@ impl Run {
         options.ttl = sim.ttl;
         options.flaw = sim.flaw;
         let cluster = Cluster::new(options);
-        // Where every way is gone, it is not every order.
+        // An exhaustive run covers every combination of faults, but not every order.
         let order = if sim.picks.is_some() { Choice::never() } else { sim.choice.clone() };
         for (path, data) in std::mem::take(&mut sim.given) {
             cluster.give(path, data);
@@ -147,7 +148,7 @@ impl Run {
             cluster.with_dice(|dice| dice.pick_only(picks));
         }
         let room = Room::new(sim.seed, order, cluster.clone(), sim.ttl);
-        // What is done behind everybody's back is the world's doing.
+        // Requests that the wrapper sends by itself are attributed to the world.
         let around = sim.around.take().map(|layer| layer(Arc::new(cluster.backend(0))));
         let bodies = std::mem::take(&mut sim.bodies).into_iter().zip(1..);
         let people = bodies.map(|((name, body), actor)| Person {
@@ -215,7 +216,7 @@ impl Run {
         self.findings.wrong(law, what, self.cluster.age(), 0);
     }
 
-    /// Sets the clock of a process wrong, if that is what goes wrong.
+    /// Sets the clock rate of a process, if that fault fires.
     fn set_clock(&self, actor: u64) {
         let rate = self.cluster.with_dice(|dice| {
             dice.fires(Site::ClockRate, actor, 1)?;
@@ -228,7 +229,7 @@ impl Run {
         }
     }
 
-    /// Sets the wall clock of a process that starts: a year off, if that is what goes wrong.
+    /// Sets the wall clock of a process that starts: a year off, if that fault fires.
     fn set_wall(&self, actor: u64) {
         let way = self.cluster.with_dice(|dice| {
             dice.fires(Site::WallClock, actor, 1).map(|_| dice.pick(Site::Way, actor, 2))
@@ -293,7 +294,8 @@ impl Run {
         }));
     }
 
-    /// Runs until every process that is not frozen has ended, or for so long. Whether they have.
+    /// Runs until every process that is not frozen has ended, or until the limit. Returns whether
+    /// they have.
     async fn until_done(&self, limit: Duration) -> bool {
         let end = self.cluster.age() + limit;
         let over = Arc::new(AtomicBool::new(false));
@@ -325,7 +327,7 @@ impl Run {
         }
     }
 
-    /// L-X-8: nobody keeps the machine busy with trying again.
+    /// L-X-8: no process retries in a busy loop.
     fn check_turns(&self) {
         if self.room.polls() > TURNS && !self.findings.is_wrong() {
             self.wrong("L-X-8", format!("more than {TURNS} turns of tasks"));
@@ -345,7 +347,7 @@ impl Run {
         late.map(|person| person.name.to_string()).collect()
     }
 
-    /// Does what the store calls for.
+    /// Handles the alarms of the store.
     fn attend(&self) {
         for alarm in self.cluster.alarms() {
             match alarm {
@@ -360,7 +362,7 @@ impl Run {
         }
     }
 
-    /// L-SES-2: nobody is certain of a session that ended because nothing was heard of it.
+    /// L-SES-2: no process is certain of a session that ended because it was silent.
     fn check_death(&self, death: &Death) {
         let Some(status) = self.sessions.status(death.session).filter(|_| death.silent) else {
             return;
@@ -392,7 +394,7 @@ impl Run {
         self.start_later(place);
     }
 
-    /// The place of a process that runs.
+    /// The index of a process.
     fn place(&self, actor: u64) -> Option<usize> {
         let place = usize::try_from(actor).ok()?.checked_sub(1)?;
         let people = self.people.borrow();
@@ -420,7 +422,7 @@ impl Run {
         self.people.borrow_mut()[place].main = Some(main);
     }
 
-    /// Mends everything, or all but a part of the world, which stops for ever.
+    /// Repairs everything, or a part of the world, while the rest stops for ever.
     fn mend(&self, mending: Option<Mending>, count: usize) -> Mending {
         let (way, server, first) = self.cluster.with_dice(|dice| {
             let way = dice.pick(Site::Core, 0, 2);
@@ -495,18 +497,19 @@ impl Run {
         let census = self.cluster.census();
         let mut tasks: usize = (1..=count as u64 + 1).map(|actor| self.room.alive(actor)).sum();
         if self.around.is_some() {
-            // Those of the wrapper that makes the mistake are among them.
+            // The tasks of the wrapper that makes the mistake are among them.
             tasks = 0;
         }
         if census.sessions + census.watches + tasks > 0 && !self.findings.is_wrong() {
-            let what = format!("everybody has ended, and there are {tasks} tasks and {census:?}");
+            let what =
+                format!("every process has ended, and there are {tasks} tasks and {census:?}");
             self.wrong("L-X-5", what);
         }
     }
 }
 
 impl Room {
-    /// What the clock of a process shows now.
+    /// The clock of a process.
     fn shown_to(&self, actor: u64) -> clock::Instant {
         self.as_actor(actor, |_| clock::now())
     }

@@ -23,15 +23,15 @@ use crate::slip::Slip;
 pub(crate) type Body =
     Arc<dyn Fn(Process) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// What stands between a process and the store.
+/// A wrapper around the connection of a process to the store.
 pub type Way = Arc<dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend>>;
 
 pub(crate) type Around = Box<dyn FnOnce(Arc<dyn Backend>) -> Way>;
 
-/// What is looked at in the end. The law that is broken, and how.
+/// A check at the end. Returns the law that is broken, and how.
 pub(crate) type Check = Box<dyn FnOnce(&Truth) -> Result<(), (String, String)>>;
 
-/// What must become true once everything is mended.
+/// A condition that must become true once everything is repaired.
 pub(crate) type Hope =
     Box<dyn FnOnce(Process) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>>>;
 
@@ -43,7 +43,7 @@ pub struct Sim {
     pub(crate) rates: Rates,
     pub(crate) swarms: bool,
     pub(crate) choice: Choice<Site>,
-    /// What is picked; all that is if nothing is said.
+    /// The sites at which picks are explored; all if `None`.
     pub(crate) picks: Option<Vec<Site>>,
     pub(crate) keep_trace: bool,
     pub(crate) ttl: Duration,
@@ -62,7 +62,7 @@ pub struct Sim {
     pub(crate) hopes: Vec<(String, Hope)>,
 }
 
-/// What is mended at the end of the safety phase.
+/// What is repaired at the end of the safety phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Mending {
@@ -73,7 +73,7 @@ pub enum Mending {
 }
 
 impl Sim {
-    /// A history by this seed, in which everything goes wrong that can.
+    /// A history with this seed, in which every fault can happen.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,
@@ -100,38 +100,38 @@ impl Sim {
         }
     }
 
-    /// Sets whose habits the store has.
+    /// Sets the personality of the store.
     pub fn personality(mut self, personality: Personality) -> Self {
         self.personality = personality;
         self
     }
 
-    /// Changes how often things go wrong, before the swarm has its say.
+    /// Changes the rates of the faults, before the swarm is applied.
     pub fn rates(mut self, change: impl FnOnce(Rates) -> Rates) -> Self {
         self.rates = change(self.rates);
         self
     }
 
-    /// Every fault at its rate: no swarm switches some of them off.
+    /// Runs every fault at its rate, without a swarm that switches some of them off.
     pub fn steady(mut self) -> Self {
         self.swarms = false;
         self
     }
 
-    /// Switches off what fired at these spots, and leaves all else where it was.
+    /// Switches off the faults that fired at these spots, without changing any other decision.
     pub fn without(mut self, spots: impl IntoIterator<Item = Spot<Site>>) -> Self {
         self.choice = self.choice.without(spots);
         self
     }
 
-    /// Sets who decides, in place of the seed.
+    /// Sets what makes the decisions, instead of the seed.
     pub fn choice(mut self, choice: Choice<Site>) -> Self {
         self.choice = choice;
         self
     }
 
-    /// Picks only at these sites, and the first at all others; tasks run in the order in which they
-    /// were started. For small worlds in which every way is gone.
+    /// Explores picks only at these sites, and takes the first option at all others; tasks run in
+    /// the order in which they were started. For exhaustive runs of small worlds.
     pub fn picking(mut self, sites: impl IntoIterator<Item = Site>) -> Self {
         self.picks = Some(sites.into_iter().collect());
         self
@@ -143,72 +143,72 @@ impl Sim {
         self
     }
 
-    /// Sets the time to live of all sessions. A second unless said otherwise.
+    /// Sets the time to live of all sessions. The default is one second.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
-    /// Sets how long the safety phase lasts at most, in virtual time. A minute unless said otherwise.
+    /// Sets the maximum length of the safety phase, in virtual time. The default is one minute.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Sets what is mended after the safety phase. By the seed unless said otherwise.
+    /// Sets what is repaired after the safety phase. By default the seed decides.
     pub fn mending(mut self, mending: Mending) -> Self {
         self.mending = Some(mending);
         self
     }
 
-    /// Puts something between the processes and the store. `layer` is given a way to the store that is
-    /// nobody's, and returns what it puts around each process's own.
+    /// Puts a wrapper between the processes and the store. `layer` gets a connection to the store
+    /// that belongs to no process, and returns the wrapper for each process's own connection.
     pub fn around(mut self, layer: impl FnOnce(Arc<dyn Backend>) -> Way + 'static) -> Self {
         self.around = Some(Box::new(layer));
         self
     }
 
-    /// Lets the servers make a mistake, for the tests of tests.
+    /// Gives the servers a planted defect, to test the tests.
     pub fn flawed(mut self, flaw: Flaw) -> Self {
         self.flaw = Some(flaw);
         self
     }
 
-    /// Lets the processes of a workload, or their way to the store, make a mistake, for the tests of
-    /// tests.
+    /// Plants a mistake into the processes of a workload, or into their connection to the store, to
+    /// test the tests.
     pub fn slipping(mut self, slip: Slip) -> Self {
         self.slip = Some(slip);
         self
     }
 
-    /// Leaves some processes out, by their numbers: all else stays as it was.
+    /// Leaves some processes out, by their numbers, without changing any other decision.
     pub fn absent(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         self.absent.extend(numbers);
         self
     }
 
-    /// Sets how many rounds a process makes at most: what [`Process::rounds`] is at most.
+    /// Sets the maximum number of rounds of a process: the limit of [`Process::rounds`].
     pub fn rounds(mut self, most: u64) -> Self {
         self.rounds = most;
         self
     }
 
-    /// Leaves nothing to chance at these sites: at [`Site::Delay`] nothing takes time, at [`Site::Turn`]
-    /// tasks have their turns in the order of their birth.
+    /// Takes the first option at these sites: at [`Site::Delay`] nothing takes time, at
+    /// [`Site::Turn`] tasks run in the order in which they were started.
     pub fn still(mut self, sites: impl IntoIterator<Item = Site>) -> Self {
         self.choice = self.choice.still(sites);
         self
     }
 
-    /// Lets a node be there from the beginning. They are created in this order, at the revisions
-    /// from 1.
+    /// Creates a node at the beginning. Nodes are created in the order of the calls, at the
+    /// revisions from 1.
     pub fn given(mut self, path: Path, data: impl Into<Bytes>) -> Self {
         self.given.push((path, data.into()));
         self
     }
 
-    /// Lets a directory be there from the beginning. Its sequences may be near their end, if that is
-    /// what goes wrong.
+    /// Creates a directory at the beginning. Its sequences may be near their end, if that fault
+    /// fires.
     pub fn aged(mut self, dir: Path) -> Self {
         self.aged.push(dir);
         self
@@ -227,7 +227,7 @@ impl Sim {
         self
     }
 
-    /// Adds some processes that do the same.
+    /// Adds several processes with the same function.
     pub fn processes<F>(
         mut self,
         count: usize,
@@ -244,14 +244,14 @@ impl Sim {
         self
     }
 
-    /// The law that is broken if somebody does not come to his end once everything works. L-OUT-5 unless
-    /// said otherwise.
+    /// Sets the law that is broken if a process does not end once everything works. The default is
+    /// L-OUT-5.
     pub fn must_end(mut self, law: impl Into<String>) -> Self {
         self.late = law.into();
         self
     }
 
-    /// What must be so of all that happened, looked at in the end. `law` is an id or a sentence.
+    /// Adds a check of the whole history at the end. `law` is an id or a sentence.
     pub fn check(
         mut self,
         law: impl Into<String>,
@@ -262,7 +262,7 @@ impl Sim {
         self
     }
 
-    /// Checks what the writes of a ledger were told: L-OUT-1 to L-OUT-3.
+    /// Checks the results of the writes of a ledger: L-OUT-1 to L-OUT-3.
     pub fn ledger(mut self, ledger: &Ledger) -> Self {
         let ledger = ledger.clone();
         let check = move |truth: &Truth| ledger.check(truth);
@@ -272,7 +272,8 @@ impl Sim {
         self
     }
 
-    /// What must be so once everything is mended, found out by a process of its own.
+    /// Adds a condition that must hold once everything is repaired, checked by a process of its
+    /// own.
     pub fn eventually<F>(
         mut self,
         law: impl Into<String>,

@@ -1,9 +1,9 @@
-//! [`shrink`]: takes away from a history that fails all that its failure does not need.
+//! [`shrink`]: reduces a history that fails to what its failure needs.
 //!
-//! As each decision belongs to its place, a fault that is taken away leaves all others where they
-//! were. So it is enough to try: without half of the faults, without a quarter, and so on; with fewer
-//! processes and rounds; with nothing left to chance on the way. What still breaks the same law is
-//! kept.
+//! Each decision depends only on its own place, so removing a fault leaves all others unchanged. So
+//! it is enough to try: without half of the faults, without a quarter, and so on; with fewer
+//! processes and rounds; with the first option at some sites. A smaller history that still breaks
+//! the same law is kept.
 
 use synod_mem::cluster::Site;
 
@@ -11,22 +11,22 @@ use crate::case::{Case, Shrunk};
 use crate::report::Report;
 use crate::setup::Sim;
 
-/// How many histories it takes at most.
+/// The maximum number of histories to run.
 const MOST: usize = 600;
 
-/// What is left, and what it took.
+/// The reduced history, and the effort.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Smaller {
-    /// What is left.
+    /// The reduced history.
     pub case: Case,
-    /// How many faults fired before.
+    /// The number of faults that fired before.
     pub faults_before: usize,
-    /// How many histories were run for it.
+    /// The number of histories that were run.
     pub runs: usize,
 }
 
-/// Takes away all that the failure does not need. `None` if the case does not fail.
+/// Reduces a case to what its failure needs. `None` if the case does not fail.
 pub(crate) fn shrink(case: &Case, prepare: &dyn Fn(Sim) -> Sim) -> Option<Smaller> {
     let whole = case.run_in(prepare, false).ok()?;
     let law = whole.violation.as_ref()?.law.clone();
@@ -65,7 +65,7 @@ impl Search<'_> {
         report.is_ok_and(|report| report.violation.is_some_and(|it| it.law == self.law))
     }
 
-    /// Keeps a change if it still fails.
+    /// Keeps a change if the case still fails.
     fn keep(&mut self, change: impl FnOnce(&mut Shrunk)) -> bool {
         let mut changed = self.kept.clone();
         change(&mut changed);
@@ -76,7 +76,7 @@ impl Search<'_> {
         true
     }
 
-    /// Half of the faults, then a quarter, and so on: ddmin.
+    /// Removes half of the faults, then a quarter, and so on: ddmin.
     fn fewer_faults(&mut self) {
         let mut parts = 2;
         while !self.kept.faults.is_empty() {
@@ -97,7 +97,7 @@ impl Search<'_> {
         }
     }
 
-    /// Without some of the processes, and with fewer rounds.
+    /// Removes some of the processes, and rounds.
     fn smaller_world(&mut self, whole: &Report) {
         for number in (1..=whole.names.len() as u64).rev() {
             if self.kept.absent.contains(&number) {
@@ -116,7 +116,7 @@ impl Search<'_> {
         self.keep(|kept| kept.mended = true);
     }
 
-    /// With nothing left to chance on the way, and shorter faults.
+    /// Takes the first option at some sites, and shortens faults.
     fn calmer(&mut self) {
         let sites = [Site::Delay, Site::Turn, Site::Server];
         if !self.keep(|kept| kept.still = sites.to_vec()) {
@@ -131,7 +131,7 @@ impl Search<'_> {
 }
 
 impl Case {
-    /// Takes away all that its failure does not need. `None` if it does not fail.
+    /// Reduces the case to what its failure needs. `None` if it does not fail.
     pub fn shrink(&self) -> Option<Smaller> {
         let workload = self.workload().ok()?;
         shrink(self, &|sim| workload.prepare(sim))

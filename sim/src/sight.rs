@@ -1,4 +1,5 @@
-//! [`Sight`]: what processes are shown of the store, whatever they do with it. Judged in every history.
+//! [`Sight`]: what processes are shown of the store, whatever they do with it. Checked in every
+//! history.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,23 +9,23 @@ use synod_core::path::Path;
 use synod_core::store::{Detail, Freshness, Node, Query, Revision, Scope, View};
 use synod_mem::cluster::Entry;
 
-/// What everybody was shown. Clones are the same.
+/// What all processes were shown. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sight(Arc<Mutex<All>>);
 
 #[derive(Debug, Default)]
 struct All {
-    /// The newest that anybody was answered with.
+    /// The newest revision in any answer so far.
     newest: Revision,
     shown: Vec<Shown>,
 }
 
-/// What one session knows of.
+/// What one session knows.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Known {
-    /// By its reads and its events.
+    /// The newest revision in its reads and its events.
     pub(crate) seen: Revision,
-    /// By its own writes.
+    /// The newest revision of its own writes.
     pub(crate) wrote: Revision,
 }
 
@@ -33,15 +34,15 @@ pub(crate) struct Known {
 struct Shown {
     query: Query,
     view: View,
-    /// How many commits there were when it came.
+    /// The number of commits when it arrived.
     commits: usize,
 }
 
-/// What an answer must not be older than.
+/// The revisions that an answer must not be older than.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Floor {
     known: Known,
-    /// The newest that anybody knew of, if that is asked for.
+    /// The newest revision in any answer, for a latest read.
     newest: Option<Revision>,
 }
 
@@ -49,30 +50,30 @@ pub(crate) struct Floor {
 pub(crate) type Broken = (&'static str, String);
 
 impl Sight {
-    /// What the answer to a query that is called now must not be older than.
+    /// The revisions that the answer to a query which is called now must not be older than.
     pub(crate) fn floor(&self, query: &Query, known: Known) -> Floor {
         let newest = (query.freshness == Freshness::Latest).then(|| self.lock().newest);
         Floor { known, newest }
     }
 
-    /// Notes an answer, which came after so many commits.
+    /// Records an answer, which arrived after this many commits.
     pub(crate) fn show(&self, query: Query, view: &View, commits: usize) {
         let mut all = self.lock();
         all.newest = all.newest.max(view.revision);
         all.shown.push(Shown { query, view: view.clone(), commits });
     }
 
-    /// Notes that a write was answered.
+    /// Records that a write was answered.
     pub(crate) fn wrote(&self, at: Revision) {
         let mut all = self.lock();
         all.newest = all.newest.max(at);
     }
 
-    /// L-KV-12: whatever was shown was so, all of it at one moment.
+    /// L-KV-12: each answer was true as a whole at one moment.
     ///
     /// # Errors
     ///
-    /// What never was so.
+    /// The first answer that was never true.
     pub(crate) fn check(&self, log: &[Entry]) -> Result<(), Broken> {
         let mut all = self.lock();
         let mut shown = std::mem::take(&mut all.shown);
@@ -80,7 +81,7 @@ impl Sight {
         let mut state = State::default();
         for shown in &shown {
             let behind = state.follow(log, shown.view.revision);
-            // It may be of a later moment than it says, up to that at which it came.
+            // It may reflect a later moment than its revision, up to that of its arrival.
             let mut later = None;
             let was = shown.is_of(&state)
                 || (behind..shown.commits.min(log.len())).any(|index| {
@@ -101,13 +102,13 @@ impl Sight {
 }
 
 impl Floor {
-    /// L-KV-2, L-KV-3, L-KV-4: whether an answer is not older than it may be.
+    /// L-KV-2, L-KV-3, L-KV-4: checks that an answer is not older than it may be.
     pub(crate) fn check(&self, shown: Revision) -> Result<(), Broken> {
         let Known { seen, wrote } = self.known;
         let than = |at: Revision, whose: &str| format!("#{shown} is shown, after {whose} #{at}");
         if self.newest.is_some_and(|newest| shown < newest) {
             let newest = self.newest.unwrap_or_default();
-            return Err(("L-KV-2", than(newest, "somebody was answered with")));
+            return Err(("L-KV-2", than(newest, "an answer had")));
         }
         if shown < wrote {
             return Err(("L-KV-4", than(wrote, "the session's own write")));
@@ -119,7 +120,7 @@ impl Floor {
     }
 }
 
-/// The nodes as they are after some of the log.
+/// The nodes after a part of the log.
 #[derive(Clone, Debug, Default)]
 struct State {
     nodes: BTreeMap<Path, Node>,
@@ -127,7 +128,7 @@ struct State {
 }
 
 impl State {
-    /// Applies what was committed up to `at`. Returns how much of the log that is.
+    /// Applies the commits up to `at`. Returns the length of that part of the log.
     fn follow(&mut self, log: &[Entry], at: Revision) -> usize {
         while let Some(entry) = log.get(self.applied)
             && entry.changes.iter().all(|change| change.revision.is_none_or(|then| then <= at))
@@ -149,7 +150,8 @@ impl State {
 }
 
 impl Shown {
-    /// Whether the state answers the query so. Containers, of which it knows nothing, may be told of.
+    /// Whether this is the answer in that state. Containers, which the state does not have, may be
+    /// in the answer.
     fn is_of(&self, state: &State) -> bool {
         let told = self.view.nodes.iter().filter(|node| node.stat.is_some());
         let fits = |node: &Node| {

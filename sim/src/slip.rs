@@ -1,4 +1,5 @@
-//! [`Slip`]: what users of a store get wrong, and the way of a client to it, for the tests of the tests.
+//! [`Slip`]: planted mistakes of users of a store and of a client's connection to it, to test the
+//! tests.
 
 mod alone;
 
@@ -23,16 +24,16 @@ use tokio::sync::watch;
 use alone::Alone;
 
 synod_core::mistakes! {
-    /// A mistake of those who use a store, or of their way to it.
+    /// A mistake of the user of a store, or of the connection to it.
     pub enum Slip {
         BreakMeansUnsent = "takes a write whose connection broke at once for one that was not sent",
         AbsentMeansUnsent = "takes a lost write that is not to be seen for one that will never be",
         StuckMeansUnsent = "takes a write for unsent while heartbeats are answered and nothing else is",
         DropMeansUnsent = "takes a write that it gave up waiting for for one that does nothing",
         AloneMeansOutage = "takes it for an outage of the store when no server answers it",
-        ResyncUntold = "does not tell that a watch cannot go on where it was",
+        ResyncUntold = "does not report that a watch cannot resume where it was",
         RefusedMeansOutrun = "takes a write that the store refuses for one that lost its race",
-        NameEndTrusted = "takes whatever stands beside its ticket for one, by the end of its name",
+        NameEndTrusted = "takes every sibling of its ticket for a ticket, by the end of its name",
         SameIdsAgain = "draws the same ids again when its process crashed and starts again",
         KindTrusted = "goes by the kind of a change where its copy knows better",
         OldCheckTrusted = "checks its session, lets others go on, and acts",
@@ -44,7 +45,7 @@ synod_core::mistakes! {
 }
 
 impl Slip {
-    /// Puts the mistake into the way to a store, if it is made there.
+    /// Wraps the connection to a store with the mistake, if it is made there.
     pub(crate) fn around(
         self,
         inner: Arc<dyn Backend>,
@@ -80,7 +81,7 @@ impl Kept {
     }
 }
 
-/// A way to a store, with a mistake in it.
+/// A connection to a store, with a mistake in it.
 #[derive(Debug)]
 struct Slippery {
     inner: Arc<dyn Backend>,
@@ -89,7 +90,7 @@ struct Slippery {
     actor: u64,
 }
 
-/// A session, with a mistake in its way.
+/// A session over such a connection.
 struct SlipperyStore {
     inner: Box<dyn Store>,
     slip: Slip,
@@ -157,10 +158,10 @@ impl Store for SlipperyStore {
     }
 }
 
-/// What happens within this time is at once.
+/// Less than this counts as immediate.
 const SOON: Duration = Duration::from_millis(10);
 
-/// How long it takes to connect again when nothing else is wrong.
+/// How long a reconnect takes without a further fault.
 const BACK: Duration = Duration::from_millis(40);
 
 fn unsent_error() -> Error {
@@ -168,8 +169,8 @@ fn unsent_error() -> Error {
 }
 
 impl SlipperyStore {
-    /// Waits until a heartbeat that was sent later than `sent` is answered, and what was asked since then is
-    /// not: for ever, if that is not the mistake that is made.
+    /// Waits until a heartbeat that was sent later than `sent` is answered, while earlier requests
+    /// are not: for ever, if this is not the planted mistake.
     async fn is_stuck(&self, sent: Instant) {
         if self.slip != Slip::StuckMeansUnsent {
             pending::<()>().await;
@@ -190,7 +191,7 @@ impl SlipperyStore {
         }
     }
 
-    /// Whether the store answers again as if nothing had been.
+    /// Whether the store answers again, as if nothing had happened.
     async fn is_back_soon(&self) -> bool {
         let until = clock::now() + BACK;
         while clock::now() < until {
@@ -203,7 +204,7 @@ impl SlipperyStore {
         false
     }
 
-    /// Whether what a transaction creates is not there, as far as a look shows.
+    /// Whether the node that a transaction creates is missing in a read.
     async fn is_absent(&self, txn: &Txn) -> bool {
         let created = txn.ops.iter().find_map(|op| match op {
             Op::Create { path, sequential: false, .. } => Some(path.clone()),

@@ -1,4 +1,4 @@
-//! [`Failure`]: a history that failed, told from its end.
+//! [`Failure`]: a history that failed, explained from its end.
 
 use std::fmt;
 
@@ -11,28 +11,28 @@ use crate::report::Report;
 use crate::setup::Sim;
 use crate::shrink::{Smaller, shrink};
 
-/// A history that failed, and what is left of it when all is taken away that its failure does not need.
+/// A history that failed, and its reduced form.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Failure {
     /// As it was found.
     pub case: Case,
-    /// The law that was broken, in the shrunk history if there is one.
+    /// The law that was broken, in the reduced history if there is one.
     pub violation: Violation,
-    /// What is left of it.
+    /// The reduced history.
     pub smaller: Smaller,
-    /// The shrunk history, with its trace.
+    /// The report of the reduced history, with its trace.
     pub report: Report,
-    /// How it is repeated.
+    /// How to repeat it.
     pub again: String,
 }
 
 impl Failure {
-    /// Shrinks a case that failed, and tells of it. `None` if it does not fail.
+    /// Reduces a case that failed, and explains it. `None` if it does not fail.
     ///
     /// # Errors
     ///
-    /// If the case names something that is not there.
+    /// If the case names something that does not exist.
     pub fn of(case: &Case) -> Result<Option<Self>, BadCase> {
         let workload = case.workload()?;
         Self::of_prepared(case, &|sim| workload.prepare(sim))
@@ -50,12 +50,12 @@ impl Failure {
         Ok(Some(Self { case, violation, smaller, report, again }))
     }
 
-    /// The lanes of what is left.
+    /// The lanes of the reduced history.
     pub fn diagram(&self) -> Diagram {
         Diagram::of(&self.report)
     }
 
-    /// All but the lanes.
+    /// The explanation without the lanes.
     pub fn summary(&self) -> String {
         let Violation { law, what, .. } = &self.violation;
         let mut lines = vec![format!("{law} is broken: {}", self.violation.sentence())];
@@ -76,7 +76,7 @@ impl Failure {
         lines.join("\n") + "\n"
     }
 
-    /// What the failure needs.
+    /// The faults that the failure needs.
     fn needs(&self) -> String {
         let Some(shrunk) = &self.smaller.case.shrunk else { return String::new() };
         let faults: Vec<String> = shrunk
@@ -100,7 +100,7 @@ impl Failure {
     }
 }
 
-/// What repeats a case.
+/// The command that repeats a case.
 fn command(case: &Case) -> String {
     let Case { workload, personality, seed, .. } = case;
     let mutant = case.mutant.as_ref().map(|it| format!(" --mutant {it}")).unwrap_or_default();
@@ -112,7 +112,7 @@ fn command(case: &Case) -> String {
     )
 }
 
-/// How often each fault fires, of a thousand times that it could.
+/// How often in a thousand times each fault fires.
 fn expanded(rates: &Rates) -> String {
     let on: Vec<Site> = Site::all().filter(|site| rates.of(*site) > 0).collect();
     if on.is_empty() {
@@ -136,7 +136,7 @@ fn expanded(rates: &Rates) -> String {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        /// How wide a page is where nobody says.
+        /// The default width of a page.
         const WIDTH: usize = 130;
         let width = f.width().unwrap_or(WIDTH);
         writeln!(f, "{}", self.summary())?;

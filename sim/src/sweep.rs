@@ -1,5 +1,5 @@
-//! Histories that leave nothing to chance: a crash at every call, a drop at every await, and every way
-//! through a small world.
+//! Exhaustive histories: a crash at every call, a drop at every await, and every combination of
+//! faults in a small world.
 //!
 //! ```
 //! use synod_sim::{Personality, Sim, sweep, workload};
@@ -18,33 +18,33 @@ use crate::process::DROPPED;
 use crate::report::Report;
 use crate::setup::Sim;
 
-/// What came of a sweep.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Swept {
-    /// How many histories there were.
+    /// The number of histories.
     pub histories: u64,
-    /// Whether they were all that there are, or it was stopped before.
+    /// Whether all histories were run, instead of stopping early.
     pub complete: bool,
-    /// The first in which something was broken. Nothing was swept after it.
+    /// The first history that broke a law. The sweep ended with it.
     pub broken: Option<Report>,
 }
 
-/// How far a sweep goes.
+/// The extent of a sweep.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Scope {
-    /// What may go wrong.
+    /// The sites at which faults may happen.
     pub sites: Vec<Site>,
-    /// How many times in one history.
+    /// The maximum number of faults in one history.
     pub faults: usize,
-    /// What else every way of is gone: which server, say, or how long a message takes. All that is not among
-    /// them is the first of its ways.
+    /// The other sites whose options are all explored: for example the server, or how long a
+    /// message takes. Sites that are not listed take their first option.
     pub picks: Vec<Site>,
-    /// Whether no pick is gone every way of, and all are by the seed, so that each history is a
+    /// Whether the seed decides all picks instead of exploring them, so that each history is a
     /// [`Swept::case`].
     pub by_seed: bool,
-    /// How many histories at most.
+    /// The maximum number of histories.
     pub histories: u64,
 }
 
@@ -66,32 +66,32 @@ impl Scope {
         Self { sites, faults: 1, picks: Vec::new(), by_seed: false, histories: u64::MAX }
     }
 
-    /// As [`Scope::one_fault`], and two of them.
+    /// Like [`Scope::one_fault`], with up to two faults.
     pub fn two_faults() -> Self {
         Self::one_fault().faults(2)
     }
 
-    /// Up to so many of them in one history.
+    /// Sets the maximum number of faults in one history.
     pub fn faults(mut self, most: usize) -> Self {
         self.faults = most;
         self
     }
 
-    /// What is picked is by the seed, and not the first.
+    /// Lets the seed decide picks, instead of taking the first option.
     pub fn by_seed(mut self) -> Self {
         self.by_seed = true;
         self
     }
 
-    /// Stops after so many histories.
+    /// Stops after this many histories.
     pub fn at_most(mut self, histories: u64) -> Self {
         self.histories = histories;
         self
     }
 }
 
-/// L-X-2: lets each of the processes crash at each of its calls, just before and just after it was sent.
-/// Nothing else goes wrong.
+/// L-X-2: crashes each of the processes at each of its calls, just before and just after the
+/// request is sent, without other faults.
 pub fn crash_anywhere(processes: u64, make: impl Fn() -> Sim) -> Swept {
     let mut swept = Swept { complete: true, ..Swept::default() };
     for actor in 1..=processes {
@@ -110,8 +110,8 @@ pub fn crash_anywhere(processes: u64, make: impl Fn() -> Sim) -> Swept {
     swept
 }
 
-/// L-X-1: drops each call that the processes make through [`Process::perhaps`](crate::Process::perhaps)
-/// at each of its awaits. Nothing else goes wrong.
+/// L-X-1: drops each call that the processes make through
+/// [`Process::perhaps`](crate::Process::perhaps) at each of its awaits, without other faults.
 pub fn cancel_anywhere(processes: u64, make: impl Fn() -> Sim) -> Swept {
     let mut swept = Swept { complete: true, ..Swept::default() };
     for actor in 1..=processes {
@@ -131,7 +131,7 @@ pub fn cancel_anywhere(processes: u64, make: impl Fn() -> Sim) -> Swept {
     swept
 }
 
-/// Goes every way through a small world: every combination of these faults, up to so many at a time.
+/// Runs every combination of these faults in a small world, up to a maximum number at a time.
 pub fn exhaust(scope: &Scope, make: impl Fn() -> Sim) -> Swept {
     let tape = Tape::exhaustive(scope.faults);
     let mut swept = Swept::default();
@@ -155,7 +155,7 @@ pub fn exhaust(scope: &Scope, make: impl Fn() -> Sim) -> Swept {
     swept
 }
 
-/// A history in which this happens and nothing else.
+/// A history with this fault and no other.
 fn with(make: impl Fn() -> Sim, spot: Spot<Site>, size: u64) -> Report {
     let sim = make();
     let choice = Choice::recorded(sim.seed, [(spot, size)]);
@@ -163,7 +163,7 @@ fn with(make: impl Fn() -> Sim, spot: Spot<Site>, size: u64) -> Report {
 }
 
 impl Swept {
-    /// What it takes to repeat the history in which something was broken, if that was one of a world of
+    /// The case of the history that broke a law, if it was one of a world of
     /// [`SMALL`](crate::workload::SMALL) with picks by the seed.
     pub fn case(&self, workload: &str) -> Option<Case> {
         let report = self.broken.as_ref()?;
@@ -178,7 +178,7 @@ impl Swept {
         Some(case)
     }
 
-    /// Counts a history. `None` if something was broken in it.
+    /// Counts a history. `None` if it broke a law.
     fn add(&mut self, report: Report) -> Option<Report> {
         self.histories += 1;
         if report.violation.is_some() {

@@ -1,5 +1,4 @@
-//! [`Watched`]: a backend that lets the simulation know what its sessions say of themselves, and what
-//! they are shown.
+//! [`Watched`]: a backend that records the status of its sessions, and what they are shown.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,22 +16,24 @@ use tokio::sync::watch;
 use crate::findings::Findings;
 use crate::sight::{Broken, Known, Sight};
 
-/// What the sessions of a simulation say of themselves. Clones are the same list.
+/// The status of each session of a simulation. Clones are the same list.
 #[derive(Clone, Default)]
 pub(crate) struct Sessions(Arc<Mutex<BTreeMap<SessionId, watch::Receiver<Status>>>>);
 
 impl Sessions {
-    /// What a session says of itself now.
+    /// The current status of a session.
     pub(crate) fn status(&self, session: SessionId) -> Option<Status> {
         let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.get(&session).map(|status| *status.borrow())
     }
 }
 
-/// The end of a node: its path, and when that was if the store tells. Another may have the path later.
+/// The deletion of a node: its path, and its revision if the store reports it. The path may be used
+/// again later.
 pub(crate) type Gone = (Path, Option<Revision>);
 
-/// How many readers in sessions that lived were told of the end of each node. Clones are the same.
+/// How many readers in sessions that were alive were notified of each deletion. Clones share the
+/// counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Woken(Arc<Mutex<BTreeMap<Gone, u32>>>);
 
@@ -47,7 +48,7 @@ impl Woken {
     }
 }
 
-/// Who watches.
+/// Records the observations of one process.
 #[derive(Clone)]
 pub(crate) struct Watcher {
     pub(crate) sessions: Sessions,
@@ -55,7 +56,7 @@ pub(crate) struct Watcher {
     pub(crate) sight: Sight,
     pub(crate) cluster: Cluster,
     pub(crate) findings: Findings,
-    /// The process that is watched.
+    /// The process.
     pub(crate) actor: u64,
 }
 
@@ -67,13 +68,13 @@ impl Watcher {
     }
 }
 
-/// A backend whose sessions are watched.
+/// A backend whose sessions are recorded.
 pub(crate) struct Watched {
     pub(crate) inner: Arc<dyn Backend>,
     pub(crate) watcher: Watcher,
 }
 
-/// A session that is watched.
+/// A session that is recorded.
 struct WatchedStore {
     inner: Box<dyn Store>,
     watcher: Watcher,
@@ -169,7 +170,7 @@ impl Store for WatchedStore {
     }
 }
 
-/// L-KV-9: what a transaction looks at is what it left.
+/// L-KV-9: the look of a transaction shows the state that it left.
 fn look_of(done: Revision, looked: Revision) -> std::result::Result<(), Broken> {
     if looked == done {
         return Ok(());

@@ -1,6 +1,6 @@
-//! [`Workload`]: something that processes do, and the laws that it checks.
+//! [`Workload`]: the processes of a simulation, and the laws that they check.
 //!
-//! Each recipe puts its own here: what its processes do, and what must be so of it.
+//! Each recipe adds its own here: what its processes do, and what must be true of it.
 
 mod belief;
 mod election;
@@ -24,32 +24,32 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 
-/// Something that processes do, and what must be so of it.
+/// What processes do, and what must be true of it.
 pub trait Workload: Sync {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     fn name(&self) -> &'static str;
 
     /// What the processes do, in a sentence.
     fn about(&self) -> &'static str;
 
-    /// The laws that it checks, by their ids.
+    /// The ids of the laws that it checks.
     fn laws(&self) -> &'static [&'static str];
 
-    /// What must happen in one history of a thousand, once there are 20,000, or they test less than they
-    /// seem to: every mark that its processes speak of.
+    /// The marks that must be reached in one history of a thousand, once there are 20,000;
+    /// otherwise they test less than they seem to.
     fn marks(&self) -> &'static [&'static str];
 
-    /// What can go wrong elsewhere and never does here, as nobody comes to where it is decided. All else
-    /// must happen in 20,000 seeds.
+    /// The faults that happen elsewhere and never here, because their sites are not reached. All
+    /// others must happen in 20,000 seeds.
     fn unreached(&self) -> Vec<Site> {
         Vec::new()
     }
 
-    /// Puts the processes and the checks into a simulation.
+    /// Adds the processes and the checks to a simulation.
     fn prepare(&self, sim: Sim) -> Sim;
 }
 
-/// What can only go wrong where somebody watches.
+/// The faults that need a watch.
 const WATCHED: &[Site] = &[
     Site::EventLate,
     Site::EventsJoined,
@@ -78,8 +78,8 @@ pub const ALL: &[&dyn Workload] = &[
     &revocable::Revocables,
 ];
 
-/// Worlds of two processes that are so small that every place in them can be come to: see
-/// [`sweep`](crate::sweep). In the first every way with a fault can be gone in seconds, too.
+/// Worlds of two processes that are so small that every place in them can be reached: see
+/// [`sweep`](crate::sweep). In the first one, all combinations with a fault take seconds only.
 pub const SMALL: &[&dyn Workload] = &[
     &ticket::Tickets { clients: 2, rounds: 1 },
     &Small(&mutex::Mutexes),
@@ -95,7 +95,7 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&revocable::Revocables),
 ];
 
-/// A workload in which two processes make one round.
+/// A workload with two processes and one round.
 struct Small(&'static dyn Workload);
 
 impl Workload for Small {

@@ -1,19 +1,22 @@
-//! What failed once does not fail again, and is still what would be found.
+//! Saved failures do not fail again, and would still be found.
 
 use std::fs;
 use std::path::Path;
 
 use synod_sim::{Personality, Sim, corpus, workload};
 
-/// What failed for no mistake that is known by name: the workload, and the seed.
+/// Failures without a known mistake of that name: the workload, and the seed.
 const OURS: [(&str, Personality, u64); 4] = [
-    // A ticket was made again under its name, and who had it ahead of him waited for it though it was behind.
+    // A ticket was created again under its name, and a candidate that had it before its own waited
+    // for it although it was after.
     ("election", Personality::Etcd, 0x0061_470e_874b),
-    // A draw that was dropped had been sent twice: the second came when what the first made was removed, and stayed.
+    // A create that was dropped had been sent twice: the second arrived after the node of the first
+    // was removed, and its node stayed.
     ("mutex", Personality::Etcd, 0x633a),
-    // The judge took what was dropped just before for what a try had left.
+    // The check mistook what was dropped just before for the remains of a try.
     ("multi", Personality::Zk, 0x2_c4c2_5d4b),
-    // What a writer wrote under his ticket came when he went on reading with it, and others read, too.
+    // A write under a writer's ticket arrived after the writer was downgraded, while others read
+    // too.
     ("rwlock", Personality::Etcd, 0x2_c4c2_5ba5),
 ];
 

@@ -1,11 +1,11 @@
-//! What was wrong in etcd 3.4 once, and is mended in later servers, breaks the laws when it happens.
+//! Defects of etcd 3.4 that later servers fixed break the laws when they happen.
 
 use synod_sim::{Fault, Personality, Sim, workload};
 
 /// Each defect by itself, the workload that finds it, and the law.
 ///
-/// D1, a heartbeat that is answered though its session is over, shows in none of the workloads' first thousands of seeds
-/// since servers also lose their leader in them.
+/// D1, a heartbeat that is answered although its session has ended, shows in none of the workloads'
+/// first thousands of seeds since servers also lose their leader in them.
 const DEFECTS: [(&str, &str, &str); 3] =
     [("D2", "watchers", "L-WAT-4"), ("D3", "registers", "L-KV-2"), ("D4", "sessions", "L-SES-2")];
 

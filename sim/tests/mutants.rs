@@ -1,4 +1,4 @@
-//! The workloads notice what is wrong: each known mistake here is caught, by this workload, within so
+//! The workloads find the known mistakes: each one here is found, by this workload, within this
 //! many seeds.
 
 use synod_conformance::cases;
@@ -55,7 +55,7 @@ const CAUGHT: [(&str, &str, &str); 42] = [
     ("BlindRepeat",              "tickets",   "L-OUT-2 L-OUT-3 L-SEQ-8 L-SEQ-10"),
 ];
 
-/// The first of so many seeds that catches a mistake, and the law by which.
+/// The first of these seeds that finds a mistake, and the law.
 fn first(known: Known, seeds: u64, make: impl Fn(u64) -> Sim) -> Option<(u64, String)> {
     (0..seeds).find_map(|seed| Some((seed, known.run(make(seed)).violation?.law)))
 }
@@ -101,7 +101,8 @@ fn each_mistake_with_a_number_is_found_by_a_law_that_is_named_for_it() {
 
 #[test]
 fn what_the_wrapper_does_without_a_mistake_breaks_nothing() {
-    // Mistakes of things that no workload here does: so whatever is found is the wrapper's own doing.
+    // No workload here does what these mistakes are about: so any finding would be caused by the
+    // wrapper itself.
     for name in ["TtlTooEarly", "TextOnly", "NamesCarryData"] {
         let known = Known::by_name(name).expect("there is such a mistake");
         for workload in workload::ALL {

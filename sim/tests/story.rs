@@ -1,4 +1,4 @@
-//! What a failure looks like to whoever has to understand it.
+//! The output for a failure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Every workload keeps its laws, whatever goes wrong, in every world.
+//! Every workload keeps its laws, under all faults, in every world.
 
 use synod_core::clock;
 use synod_core::path::Path;
@@ -41,7 +41,7 @@ fn every_law_that_is_left_to_the_simulator_is_checked_by_a_workload() {
     }
 }
 
-/// Histories in which something was wrong once, with what it was.
+/// Histories that once failed, with their bugs.
 #[rustfmt::skip]
 const ONCE: [(&str, u64, Personality); 7] = [
     ("sessions", 0x2,    Personality::Etcd), // a close that failed was taken for clean
@@ -76,7 +76,7 @@ fn what_is_mended_wholly_and_what_only_in_part_both_come_to_an_end() {
 
 #[test]
 fn a_crash_at_any_call_and_a_drop_at_any_await_break_nothing() {
-    // The others from more beginnings by `synod sim sweep`, which is quicker.
+    // The others are run from more seeds by `synod sim sweep`, which is faster.
     for personality in SOUND {
         for small in &workload::SMALL[..2] {
             let make = || small.prepare(Sim::new(1).personality(personality));
@@ -104,7 +104,7 @@ fn every_way_through_a_small_world_with_one_fault_is_clean() {
 
 #[test]
 fn what_needs_two_faults_is_found_by_every_way_with_two_and_by_none_with_one() {
-    // Who is dropped tries again, once.
+    // A read that is dropped is tried again, once.
     let reads = |me: Process| async move {
         let Ok(client) = me.client().await else { return };
         let path = Path::new("/p").expect("valid");

@@ -1,4 +1,4 @@
-//! What answers for a backend that is not compiled in.
+//! Stands in for backends that are not compiled in.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! `etcd://host:port,...?timeout=10s` is a cluster; `etcds://...?server_name=etcd.example` one that talks TLS.
+//! `etcd://host:port,...?timeout=10s` names a cluster; `etcds://...?server_name=etcd.example` uses
+//! TLS.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! `mem://` is a store of its own; `mem://name` the one of that name in this process.
+//! `mem://` is a new store; `mem://name` is the store of that name in this process.
 
 use std::sync::Arc;
 

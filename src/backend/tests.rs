@@ -1,4 +1,4 @@
-//! Which backends there are depends on the features; that somebody answers does not.
+//! The set of backends depends on the features; every scheme gets an answer in any case.
 
 use synod_core::error::ErrorKind;
 

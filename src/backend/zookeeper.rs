@@ -1,4 +1,4 @@
-//! `zk://host:port,host:port/path?acl=open` is a cluster; `zks://` one that talks TLS.
+//! `zk://host:port,host:port/path?acl=open` names a cluster; `zks://` uses TLS.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
 fn tls(files: &crate::config::Tls) -> Result<Tls> {
     let Some(ca) = &files.ca else {
         return Err(invalid(
-            "zks:// trusts nobody by itself: name the file of who vouches, as in ?ca=/etc/ssl/ca.pem",
+            "zks:// has no default CA: name the file of the server's CA, as in ?ca=/etc/ssl/ca.pem",
         ));
     };
     let mut tls = Tls::trusting(read(ca)?);

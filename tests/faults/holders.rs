@@ -1,4 +1,5 @@
-//! Holders of locks, permits and the lead that die, stand still or are cut off, and servers under them.
+//! Holders of locks, permits and the lead that are killed, paused or cut off, and faults of the
+//! servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,7 @@ impl Company {
         self.holders.push(ann);
     }
 
-    /// Waits until somebody holds it, and has not for long.
+    /// Waits until some process holds it, and has not for long.
     async fn holder(&self, scene: &Scene, room: Room) -> Arc<Actor> {
         let mut holder = None;
         eventually(&format!("somebody holds the {room:?}"), async || {
@@ -66,7 +67,7 @@ impl Company {
         holder.expect("it was waited for")
     }
 
-    /// Does something to somebody who holds it, meanwhile.
+    /// Injects a fault into a process while it holds.
     async fn catch(
         &self,
         scene: &Scene,
@@ -130,7 +131,7 @@ fn line(room: Room) -> String {
     at(&format!("lines/{}", name(room)))
 }
 
-/// What he last said of it.
+/// Its last report.
 fn last(scene: &Scene, ann: &Actor, room: Room) -> Option<Holding> {
     let number = ann.client.number();
     scene.book.last(|entry| match &entry.what {
@@ -142,14 +143,14 @@ fn last(scene: &Scene, ann: &Actor, room: Room) -> Option<Holding> {
 }
 
 fn has_just_entered(scene: &Scene, ann: &Actor, room: Room) -> bool {
-    /// He stays for longer.
+    /// It holds for longer.
     const SHORTLY: u64 = 60_000_000;
 
     let young = |holding: &Holding| holding.end.is_none() && now() - holding.since < SHORTLY;
     last(scene, ann, room).is_some_and(|holding| young(&holding))
 }
 
-/// Whether it was done to him while he held it, by all that he said until then.
+/// Whether the fault took place while it held, by its own reports until then.
 async fn was_caught(scene: &Scene, ann: &Actor, room: Room) -> bool {
     sleep(Duration::from_millis(50)).await;
     last(scene, ann, room).is_some_and(|holding| holding.end.is_none())
@@ -159,8 +160,8 @@ fn entered(scene: &Scene, ann: &Actor, room: Room, since: u64) -> bool {
     last(scene, ann, room).is_some_and(|holding| holding.asked > since)
 }
 
-/// Who stood still for longer than his session lived finds that he holds nothing, and what he writes in the
-/// name of what he held is refused.
+/// A process that was paused for longer than its session lives finds that it holds nothing, and its
+/// write under the lost guard is rejected.
 pub(crate) async fn stopped(scene: &mut Scene) {
     let company = Company::gather(scene).await;
     for room in Room::ALL {

@@ -27,14 +27,14 @@ async fn is_told_that_it_is_over(ann: &Actor) {
     assert_eq!(ann.believes().as_deref(), Some("lost"), "it stays so");
 }
 
-/// Two nodes of a session's own, which somebody else looks at.
+/// Two nodes of one session, which another client observes.
 async fn watched(scene: &mut Scene) -> [std::sync::Arc<Actor>; 2] {
     let (ann, bob) = (scene.client().await, scene.client().await);
     bob.done(bob.create("d/n")).await;
     bob.done(Op::Observe { path: at("d") }).await;
     for name in ["d/e", "d/f"] {
         ann.done(ann.ephemeral(name)).await;
-        // It stays hers, whoever writes it.
+        // It stays ann's, whichever client writes it.
         bob.done(bob.set(name)).await;
     }
     [ann, bob]
@@ -69,7 +69,7 @@ pub(crate) async fn stopped(scene: &mut Scene) {
     let [ann, bob] = watched(scene).await;
 
     ann.client.stop().expect("it runs");
-    // What it is told while it stands still it does when it goes on.
+    // A request that it receives while it is stopped is executed when it continues.
     let late = ann.client.call(ann.ephemeral("d/g"));
     bob.sees_gone("d/e").await;
     bob.sees_gone("d/f").await;

@@ -1,9 +1,10 @@
-//! Faults on real servers: what clients were told meanwhile is taken down and checked against what
+//! Faults on real servers: the results and events of clients are recorded and compared with what
 //! the servers kept.
 //!
-//! `SYNOD_SOAK=10` does random things to servers and clients for so many minutes instead, and
-//! `SYNOD_SEED` repeats the choices of a run. `SYNOD_MISTAKES=1` plays each scenario with clients that
-//! make the mistakes that it is there to show, one after the other, and fails if it shows one not.
+//! `SYNOD_SOAK=10` injects random faults into servers and clients for that many minutes instead,
+//! and `SYNOD_SEED` repeats the choices of a run. `SYNOD_MISTAKES=1` plays each scenario with
+//! clients that make the mistakes which it must find, one after the other, and fails if one is not
+//! found.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +52,7 @@ const WORKER: &str = "--worker";
 /// The environment variable that has a client make a mistake.
 const MISTAKE: &str = "SYNOD_MISTAKE";
 
-/// What is said of a run from which nothing follows.
+/// The prefix of the result of a run that proves nothing.
 const NO_VERDICT: &str = "no verdict: ";
 
 type Act = for<'a> fn(&'a mut Scene) -> std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;

@@ -53,8 +53,8 @@ pub(crate) async fn lagging(scene: &mut Scene) {
         moves(scene, &ann, follower);
         let mut reads = Vec::new();
         while began.elapsed() < LAG {
-            // He who has seen nothing newer may be shown what is old.
-            // A server that finds out that it lags answers nobody.
+            // A client that has seen nothing newer may be shown an old state. A server that notices
+            // that it lags answers no request.
             let Ok(read) = timeout(LAG, bob.read(&node, true)).await else { break };
             if let Some(seen) = shown(&read) {
                 lagged += usize::from(written.is_some_and(|written| seen.modified < written));
@@ -121,7 +121,7 @@ pub(crate) async fn compacted(scene: &mut Scene) {
     while_cut_off(scene, true).await;
 }
 
-/// Somebody who watches hears of nothing for a while.
+/// A client with a watch receives nothing for a while.
 async fn while_cut_off(scene: &mut Scene, compact: bool) {
     let (ann, bob) = (scene.client_for(LONG).await, scene.client().await);
     ann.done(Op::Observe { path: at("d") }).await;

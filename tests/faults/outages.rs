@@ -93,7 +93,8 @@ async fn while_they_work(scene: &mut Scene, happens: impl AsyncFnOnce(&mut Scene
     for ann in &clients {
         ann.insists(|| ann.set("w/r/0")).await;
     }
-    // By now everybody is connected: a watch that begins now reports all of this without reading again.
+    // By now every client is connected: a watch that begins now reports all of this without reading
+    // again.
     clients[0].insists(|| Op::Observe { path: at("w/d") }).await;
     let ann = &clients[1];
     for name in ["x", "y", "z"] {

@@ -23,7 +23,7 @@ use crate::defect::Defect;
 use crate::servers::{SIZE, Servers};
 use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 
-/// How long anybody waits for what must happen in the end.
+/// The limit for everything that must happen in the end.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The time to live of sessions: long enough for a machine that has other things to do.
@@ -361,7 +361,7 @@ impl Actor {
         }
     }
 
-    /// A call of which something gets lost.
+    /// A call with a lost request or answer.
     pub(crate) async fn lossy(&self, op: Op, lost: Lost, mark: &str) -> End {
         let before = self.pipe.lost();
         self.pipe.lose(lost, mark);

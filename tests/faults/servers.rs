@@ -29,7 +29,7 @@ pub(crate) trait Servers: Send {
     fn processes(&mut self) -> &mut dyn Processes;
     /// Changes what lies between this server and the others.
     fn part(&self, server: usize, link: Link);
-    /// Ends a session behind the back of its client.
+    /// Ends a session without the knowledge of its client.
     async fn expire(&self, session: u64) -> io::Result<()>;
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
@@ -85,7 +85,8 @@ pub(crate) struct ZooKeeper {
     tick: Option<Duration>,
 }
 
-/// What ZooKeeper's sample configuration says, and the shortest and longest session that follow from it.
+/// The values of ZooKeeper's sample configuration, and the shortest and longest session that follow
+/// from them.
 const STOCK: &[&str] = &[
     "tickTime=2000",
     "initLimit=10",
@@ -157,9 +158,9 @@ pub(crate) struct Etcd {
     servers: Cluster,
     callers: Callers,
     names: Vec<String>,
-    /// What was told of the past before it was forgotten.
+    /// The history that was read before it was compacted.
     facts: Vec<Fact>,
-    /// Up to which revision.
+    /// The revision up to which it was read.
     told: i64,
 }
 

@@ -1,5 +1,5 @@
-//! By what a mistake of clients is recognised: the laws that it breaks, or the assertion of the scene that it fails. A scene
-//! that goes wrong for another reason has not shown the mistake.
+//! How a mistake of clients is recognised: the laws that it breaks, or the assertion of the scene
+//! that it fails. A scene that fails for another reason has not found the mistake.
 
 use std::any::Any;
 

@@ -1,6 +1,6 @@
 //! Random faults over every kind of work: registers, tickets, directories, locks, permits and elections.
 
-#![expect(clippy::print_stdout, reason = "who waits for so long is told how it goes")]
+#![expect(clippy::print_stdout, reason = "a long run reports its progress")]
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::servers::SIZE;
 /// for the search for an order.
 const ROUNDS: usize = 3;
 
-/// How long, if anybody asked for it.
+/// The length of the run, if it was requested.
 pub(crate) fn minutes() -> Option<u64> {
     std::env::var("SYNOD_SOAK").ok()?.parse().ok()
 }

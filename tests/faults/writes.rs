@@ -16,11 +16,12 @@ pub(crate) async fn lost_answers(scene: &mut Scene) {
 
 pub(crate) async fn lost_requests(scene: &mut Scene) {
     let kept = every_kind(scene, Lost::Request).await;
-    // Those that are drawn again, and what the store sends again as it is sure that it was not sent.
+    // Creates that are repeated, and requests that the store sends again because they were
+    // certainly not sent.
     assert!(kept >= ROUNDS * 2, "{kept} were done");
 }
 
-/// Loses something of every kind of write, and tells how many of them happened.
+/// Loses a request or answer of every kind of write, and returns how many of the writes happened.
 async fn every_kind(scene: &mut Scene, lost: Lost) -> usize {
     let (ann, bob) = (scene.client().await, scene.client().await);
     bob.done(bob.create("r")).await;

@@ -16,7 +16,7 @@ const DOOR: &[&str] = &["client", "session", "retry", "value"];
 /// What the recipes are made of.
 const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper"];
 
-/// The modules of core, each with what it may import beside itself.
+/// The modules of core, each with the modules that it may import in addition.
 const ROOMS: &[(&[&str], &[&[&str]])] = &[
     (GROUND, &[]),
     (BELOW, &[GROUND]),
@@ -132,7 +132,8 @@ fn may_import(home: &[&str], target: &[String], allowed: &[&[&str]]) -> bool {
     if room != home[0] {
         return allowed.iter().any(|rooms| rooms.contains(&room));
     }
-    // In its own house everybody is at home, but recipes are houses of their own.
+    // A module may import every module of its own folder, except that recipes may not import each
+    // other.
     room != "recipe" || home.len() == 1 || target.get(1).is_some_and(|recipe| recipe == home[1])
 }
 
@@ -161,7 +162,7 @@ pub(crate) fn word<'a>(code: &'a str, needle: &'a str) -> impl Iterator<Item = (
     })
 }
 
-/// Reads one use tree, and tells its paths and what is behind it.
+/// Reads one use tree, and returns its paths and the text after it.
 pub(crate) fn use_tree<'a>(code: &'a str, above: &[String]) -> (Vec<Vec<String>>, &'a str) {
     let code = code.trim_start();
     if let Some(mut rest) = code.strip_prefix('{') {

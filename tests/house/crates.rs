@@ -162,7 +162,7 @@ fn the_readme_tells_of_every_feature() {
     assert_eq!(untold(&text("README.md"), &text("Cargo.toml")), [""; 0]);
 }
 
-/// The features that have no line of their own, but for the one that nobody is to rely on.
+/// The features without a line of their own, except for the one that is not for users.
 fn untold(readme: &str, manifest: &str) -> Vec<String> {
     let features = entries(manifest).filter(|entry| entry.table == "features");
     let names =

@@ -10,3 +10,4 @@ mod manners;
 mod names;
 mod traps;
 mod tree;
+mod words;

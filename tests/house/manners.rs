@@ -100,8 +100,9 @@ fn futures_are_polled_by_hand_where_that_is_safe() {
     holds(polled_by_hand);
 }
 
-/// Whoever polls by hand may hold a lock that the future takes, too. What is allowed to: sending a request without
-/// going on, asking a channel of the ZooKeeper client whether it has told, and a test of a reader.
+/// Code that polls by hand may hold a lock that the future takes too. The exceptions: sending a
+/// request without going on, asking a channel of the ZooKeeper client for an event that is there,
+/// and a test of a reader.
 fn polled_by_hand(file: &File) -> Vec<String> {
     let allowed =
         ["backend-zk/src/sent.rs", "backend-zk/src/alone.rs", "backend-etcd/src/wire/whole.rs"];

@@ -1,4 +1,5 @@
-//! `docs/traps.md` has a row for each trap of those who stand in line, and names only cases that are there.
+//! `docs/traps.md` has a row for each known fault of other lock libraries, and names only cases
+//! that exist.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Elections of ours and of others on the same path: Curator's `LeaderLatch` on ZooKeeper, `etcdctl elect` on etcd.
+//! Elections of synod and of others on the same path: Curator's `LeaderLatch` on ZooKeeper,
+//! `etcdctl elect` on etcd.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,7 +107,8 @@ async fn a_leader_who_dies_is_followed(kind: Kind, path: Path) {
     leads(kind, &mut next).await;
 }
 
-/// The other way takes a minute: so long lives the lease of `etcdctl elect`, and nobody can say otherwise.
+/// In the other direction it takes a minute: the fixed time to live of the lease of `etcdctl
+/// elect`.
 async fn a_leader_of_ours_who_is_gone_is_followed(kind: Kind, path: Path) {
     let client = kind.client().await;
     let leader = Election::new(&client, path.clone()).campaign("ours").await.expect("free");

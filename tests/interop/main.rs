@@ -1,5 +1,6 @@
-//! Locks of ours and locks of others on the same path: they exclude each other, in order, and give way when one
-//! dies. The others are real, each a process of its own: Curator and kazoo on ZooKeeper, etcdctl on etcd.
+//! Locks of synod and of others on the same path: they exclude each other, in order, and are
+//! released when a holder dies. The others are real, each a process of its own: Curator and kazoo
+//! on ZooKeeper, etcdctl on etcd.
 
 mod election;
 mod peer;
@@ -67,7 +68,7 @@ impl Kind {
         let mut peer = match self {
             Self::Curator => Peer::curator(&server).await,
             Self::Kazoo => Peer::kazoo(&server).await,
-            // What it takes for a prefix is the path of ours with a slash behind it.
+            // Its prefix is synod's path followed by a slash.
             Self::Etcdctl => return Peer::etcdctl(&server, &format!("{path}/")),
         };
         peer.told(&format!("mutex {path}"));
@@ -95,7 +96,7 @@ impl Kind {
         peer.told(if self == Self::Etcdctl { "INT" } else { "release" });
     }
 
-    /// Ends whoever has the lock as if the machine had been switched off.
+    /// Ends the holder of the lock as if the machine had been switched off.
     fn crash(self, peer: &mut Peer) {
         if self == Self::Etcdctl { peer.told("KILL") } else { peer.kill() }
     }
@@ -205,8 +206,8 @@ async fn a_read_write_lock_is_shared(kind: Kind, path: Path) {
     assert!(lock.try_read().await.expect("reachable").is_none(), "they write");
 }
 
-/// Curator's own going on reading takes a new place, and lets in whoever waits for one to write
-/// (CURATOR-621, not mended in the version that Debian has); ours does not.
+/// Curator's downgrade takes a new place, and lets a waiting writer in first (CURATOR-621, not
+/// fixed in the version that Debian has); synod's keeps its place.
 async fn who_goes_on_reading_keeps_his_place(kind: Kind, path: Path) {
     let client = kind.client().await;
     let writing = RwLock::new(&client, path.clone()).write().await.expect("free");
@@ -263,7 +264,8 @@ async fn a_lock_is_asked_back(kind: Kind, path: Path) {
     theirs.says("out").await;
 }
 
-/// How long a scene may take, however slow the machine is. One that hangs ends with what it waits for.
+/// The time limit of a scene, for slow machines. One that hangs ends together with the process that
+/// it waits for.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 type Scene = fn(Kind, Path) -> std::pin::Pin<Box<dyn Future<Output = ()>>>;

@@ -10,10 +10,11 @@ use synod_conformance::limit::waits_for;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// How long a peer may take for what it must do in the end, on a machine that has other things to do.
+/// The limit for everything that a peer must do in the end, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A process that is told what to do, and says when it has it. It ends when this is dropped.
+/// A process that executes commands, and reports when it holds the lock. It ends when this is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
     process: Child,
@@ -42,8 +43,8 @@ impl Said {
     }
 }
 
-/// Holds a lock of etcdctl until it is told by which signal to end it. What etcdctl prints when it has the
-/// lock is the key of it.
+/// Holds a lock of etcdctl until a line names the signal to end it with. When etcdctl has the lock,
+/// it prints its key.
 const ETCDCTL: &str = r#"
 export ETCDCTL_API=3
 etcdctl --endpoints "$1" lock --ttl 2 "$2" </dev/null &
@@ -53,8 +54,8 @@ wait $! && true
 echo out
 "#;
 
-/// Campaigns with etcdctl until it is told by which signal to end it, or listens. It prints the key of each leader
-/// and what he proclaims.
+/// Campaigns with etcdctl until a line names the signal to end it with, or listens. It prints the
+/// key of each leader and its values.
 const ELECT: &str = r#"
 export ETCDCTL_API=3
 server=$1

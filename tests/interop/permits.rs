@@ -1,8 +1,8 @@
-//! A semaphore of Curator's, entered by our mutex and our semaphore together.
+//! A semaphore of Curator's, used through a mutex and a semaphore of synod together.
 //!
-//! Its directory has two below it: a lock, and the leases. Who wants one waits for the lock, and then, with the lock,
-//! until there are no more leases than may be, his own among them. So whoever does the same with ours stands in line
-//! with them.
+//! Its directory has two subdirectories: a lock, and the leases. A client that wants a permit waits
+//! for the lock, and then, with the lock, until there are no more leases than the limit, including
+//! its own. So a client that does the same with synod's recipes is in one line with Curator's.
 
 use std::num::NonZeroU32;
 
@@ -43,14 +43,14 @@ impl Places {
 async fn permit(client: Client, places: Places) -> Permit {
     let semaphore = Semaphore::new(&client, places.leases, TWO);
     let turn = Mutex::new(&client, places.locks).lock().await.expect("reachable");
-    // Who lost the lock meanwhile must not wait on without it.
+    // Without the lock it must not continue to wait.
     let permit = turn.run(semaphore.acquire(NonZeroU32::MIN)).await.expect("nobody lost it");
     let permit = permit.expect("reachable");
     turn.release().await.expect("reachable");
     permit
 }
 
-/// One of theirs, who asks for a permit.
+/// A Curator process that requests a permit.
 async fn asks(kind: Kind, path: &Path) -> Peer {
     let mut peer = Peer::curator(&kind.server()).await;
     peer.told(&format!("permit {path} {TWO}"));
@@ -63,7 +63,8 @@ async fn a_semaphore_is_shared_in_order(kind: Kind, path: Path) {
     let mut theirs = asks(kind, &path).await;
     theirs.says("in").await;
 
-    // Both are taken. One of ours waits for one of them, one of theirs behind him, and one of ours behind that.
+    // Both are taken. A client of synod waits for one of them, then one of Curator's, then another
+    // of synod's.
     let second = spawn_local(permit(client.clone(), places.clone()));
     stand(&client, &places.leases, 3).await;
     let mut third = asks(kind, &path).await;

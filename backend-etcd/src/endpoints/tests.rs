@@ -27,7 +27,7 @@ fn says(code: Code, text: &str) -> etcd_client::Error {
 }
 
 impl Endpoints {
-    /// The place of the member that a link is to.
+    /// The index of the member that a link is to.
     fn place_of(&self, link: &Arc<Link>) -> usize {
         let held = |endpoint: &Endpoint| {
             endpoint.lock().as_ref().is_some_and(|held| Arc::ptr_eq(held, link))
@@ -36,7 +36,7 @@ impl Endpoints {
     }
 }
 
-/// What was asked, in order: of which member, and on which connection to it.
+/// The calls in order: the member, and the connection to it.
 #[derive(Default)]
 struct Asked(Mutex<Vec<(usize, Arc<Link>)>>);
 
@@ -83,9 +83,9 @@ async fn a_slow_cluster_keeps_its_connections_and_is_asked_once_for_each_call() 
     for _ in 0..10 {
         let began = Instant::now();
         endpoints.call(Call::read("read", LIMIT), slow).await.expect("answered");
-        assert_eq!(began.elapsed(), ms(900), "the first who was asked was listened to");
+        assert_eq!(began.elapsed(), ms(900), "the first call was still awaited");
     }
-    // A member of which nothing is known has little time once.
+    // A member without any answer so far has little time only once.
     assert_eq!(asked.places(), [0, 1, 1, 2, 2, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(asked.links(), 3, "no connection is dropped because it is slow");
 }
@@ -187,7 +187,7 @@ async fn every_call_ends_in_time_and_says_who_was_silent() {
         let began = Instant::now();
         let call = Call::read("read", LIMIT);
         let error = endpoints.call(call, |_link| pending::<Result<(), _>>()).await;
-        let error = error.expect_err("nobody answers");
+        let error = error.expect_err("no member answers");
         assert_eq!((began.elapsed(), error.kind()), (LIMIT, ErrorKind::Unreachable));
         for endpoint in &endpoints.all {
             let host = endpoint.url.trim_start_matches("http://");

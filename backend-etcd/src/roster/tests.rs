@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::*;
 use crate::watched::covers;
 
-/// Each of them watches another.
+/// Adds a listener that watches a node of its own.
 fn add(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
     listen(roster, id, &format!("/n{id}"))
 }
@@ -17,7 +17,7 @@ fn listen(roster: &mut Roster, id: i64, at: &str) -> (Watch, oneshot::Receiver<R
     asks(roster, id, &Query::node(path(at)))
 }
 
-/// Each of them waits for another to go.
+/// Adds a listener that waits for the deletion of a node of its own.
 fn wait(roster: &mut Roster, id: i64) -> (Watch, oneshot::Receiver<Result<i64>>) {
     asks(roster, id, &Query::until_gone(path(&format!("/n{id}"))))
 }
@@ -89,7 +89,7 @@ fn what_is_compacted_is_watched_from_now_on_and_said_to_be_missed() {
         ..PbWatchResponse::default()
     };
     assert_eq!(roster.hear(says(compacted)), Heard::Fine);
-    assert!(watch.try_next().is_none(), "whoever reads now may read too early");
+    assert!(watch.try_next().is_none(), "a read now may be too early");
 
     assert_eq!(send_all(&mut roster), 1);
     assert_eq!(roster.hear(created(3)), Heard::Behind(7, 1));
@@ -122,7 +122,7 @@ fn whoever_watches_the_same_shares_a_watch() {
     assert_eq!(send_all(&mut roster), 2, "the end of the one, and another");
 }
 
-/// An answer at another revision.
+/// The answer to a create, at another revision.
 fn taken(name: i64, revision: i64) -> WatchResponse {
     let mut answer = created(name);
     answer.0.header = Some(PbResponseHeader { revision, ..PbResponseHeader::default() });
@@ -179,7 +179,7 @@ fn gone(name: i64, number: i64, revision: i64) -> WatchResponse {
     says(PbWatchResponse { watch_id: name, events, ..PbWatchResponse::default() })
 }
 
-/// Somebody waits for another to go, as [`wait`], is watched under this name, and told that it went.
+/// Adds a listener as [`wait`] does; its watch is accepted with this id and reports the deletion.
 fn wait_until_gone(roster: &mut Roster, id: i64, name: i64) -> Watch {
     let (watch, _opened) = wait(roster, id);
     send_all(roster);
@@ -222,13 +222,13 @@ fn what_tells_nobody_anything_does_not_rest_on() {
     roster.hear(gone(1, 1, 10));
     assert!(matches!(roster.request(), Some(Request::Cancel(1))));
 
-    // Nor does what had nothing to tell yet.
+    // A watch that has reported nothing yet does not rest either.
     let _second = wait(&mut roster, 2);
     send_all(&mut roster);
     roster.hear(created(2));
     roster.remove(2, soon());
     assert!(matches!(roster.request(), Some(Request::Cancel(2))));
-    // Or is listened to again.
+    // Nor does one that got a listener again.
     send_all(&mut roster);
     let _third = wait_until_gone(&mut roster, 3, 3);
     let _fourth = asks(&mut roster, 4, &Query::until_gone(path("/n3")));
@@ -304,7 +304,7 @@ fn progress(revision: i64) -> WatchResponse {
     WatchResponse(PbWatchResponse { header, watch_id: -1, ..PbWatchResponse::default() })
 }
 
-/// From which revision on each watch is asked for on the next stream, by its key.
+/// The start revision of each watch on the next stream, by its key.
 fn resumed(roster: &mut Roster) -> Vec<(Vec<u8>, i64)> {
     roster.hang_up();
     let asked = std::iter::from_fn(|| {

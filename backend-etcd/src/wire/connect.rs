@@ -1,4 +1,4 @@
-//! [`Connect`]: how the bytes get to a member.
+//! [`Connect`]: opens byte streams to a member.
 
 use async_trait::async_trait;
 use http::Uri;
@@ -11,7 +11,7 @@ pub(crate) trait Io: Read + Write + Send + Unpin {}
 
 impl<T: Read + Write + Send + Unpin> Io for T {}
 
-/// Opens connections. Users get [`Sockets`]; tests of this crate may bring a network of their own.
+/// Opens connections. Users get [`Sockets`]; tests of this crate may use a simulated network.
 #[async_trait]
 pub(crate) trait Connect: Send + Sync {
     async fn connect(&self, to: Uri) -> Result<Box<dyn Io>, BoxError>;

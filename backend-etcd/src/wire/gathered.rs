@@ -1,4 +1,5 @@
-//! [`Gathered`]: a connection that holds what is written until whoever else is ready to run has run.
+//! [`Gathered`]: a connection that holds written bytes until the other tasks that are ready have
+//! run.
 
 use std::io;
 use std::pin::Pin;
@@ -8,34 +9,35 @@ use std::time::Duration;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use tokio::time::{Sleep, sleep};
 
-/// How often others may run before what was written goes out.
+/// How often other tasks may run before the bytes are sent.
 const TURNS: u8 = 2;
-/// How much is held at most.
+/// The maximum number of bytes held.
 const HELD: usize = 16 << 10;
 
-/// What the answer to a ping of HTTP/2 starts with, and how long it is.
+/// The start of the answer to an HTTP/2 ping, and its length.
 const PONG: ([u8; 9], usize) = ([0, 0, 8, 6, 1, 0, 0, 0, 0], 17);
-/// How long such an answer waits for something that it can go with: servers ping at each request, to
-/// learn how much they can be sent at a time.
+/// How long such an answer waits for other bytes to be sent with: servers ping at each request, to
+/// estimate how much may be sent to them at a time.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// How much was sent at most, if they need not learn that soon.
+/// The largest previous write for which that estimate is not urgent.
 const LITTLE: usize = 4 << 10;
 
-/// A connection that holds what is written to it for some turns of whoever drives it.
+/// A connection that holds written bytes for some polls of its driver.
 ///
-/// It says that all is flushed when it is only held, and has its driver woken: who is woken reads and
-/// flushes again, and meanwhile others had their turn, and perhaps something to write.
+/// It reports that everything is flushed when bytes are only held, and wakes its driver: the driver
+/// then reads and flushes again, and meanwhile other tasks had their turn, and perhaps something to
+/// write.
 pub(super) struct Gathered<T> {
     io: T,
     held: Vec<u8>,
-    /// How much of it is on its way already.
+    /// How much of it has been sent already.
     gone: usize,
     turns: u8,
-    /// How much was written the last time.
+    /// The size of the previous write.
     last: usize,
-    /// When the answer to a ping goes out by itself.
+    /// When the answer to a ping is sent by itself.
     patience: Option<Pin<Box<Sleep>>>,
-    /// Whether the other side takes no more just now. It wakes who waits for it.
+    /// Whether the peer accepts no more at the moment. It wakes the writer when it does.
     full: bool,
 }
 
@@ -44,13 +46,13 @@ impl<T: Write + Unpin> Gathered<T> {
         Self { io, held: Vec::new(), gone: 0, turns: 0, last: 0, patience: None, full: false }
     }
 
-    /// Whether nothing is held but the answer to a ping, which nobody waits for.
+    /// Whether only the answer to a ping is held, which is not urgent.
     fn is_pong(&self) -> bool {
         let (start, size) = PONG;
         self.last <= LITTLE && self.held.len() == size && self.held.starts_with(&start)
     }
 
-    /// Whether what is held may stay for so many turns; then its driver is woken again.
+    /// Whether held bytes may stay for this many turns; if so, the driver is woken again.
     fn stays(&mut self, cx: &mut Context<'_>, turns: u8) -> bool {
         if self.full {
             return false;
@@ -65,7 +67,7 @@ impl<T: Write + Unpin> Gathered<T> {
         self.turns < turns
     }
 
-    /// Writes what is held.
+    /// Writes the held bytes.
     fn write_out(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.full = true;
         while self.gone < self.held.len() {
@@ -83,7 +85,7 @@ impl<T: Write + Unpin> Gathered<T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Another turn begins. That what is held goes out does not depend on a flush.
+    /// Begins another turn. Held bytes are sent even without a flush.
     fn turn(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.held.is_empty() {
             return Ok(());
@@ -105,7 +107,7 @@ impl<T: Read + Write + Unpin> Read for Gathered<T> {
         cx: &mut Context<'_>,
         buf: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        // Who drives the connection always reads first.
+        // The driver of a connection always reads first.
         self.turn(cx)?;
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
@@ -168,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// Takes what is written while there is room, and has nothing to read.
+    /// Accepts bytes while there is room, and has nothing to read.
     #[derive(Default)]
     struct Far {
         room: usize,
@@ -218,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Whoever drives a connection.
+    /// The driver of a connection.
     struct Driver {
         wire: Gathered<Far>,
         woken: Arc<Woken>,
@@ -242,7 +244,7 @@ mod tests {
             assert!(matches!(wrote, Poll::Ready(Ok(count)) if count == text.len()));
         }
 
-        /// Reads, without a flush behind it.
+        /// Reads, without a flush afterwards.
         fn read(&mut self) {
             let mut room = [0; 8];
             let mut buf = hyper::rt::ReadBuf::new(&mut room);
@@ -253,7 +255,7 @@ mod tests {
             self.act(Write::poll_flush).is_ready()
         }
 
-        /// Goes on until nothing is held.
+        /// Continues until nothing is held.
         fn written(&mut self) {
             while !self.wire.held.is_empty() {
                 self.read();
@@ -277,7 +279,7 @@ mod tests {
             driver.read();
             driver.write(piece);
             assert!(driver.flush());
-            assert_eq!(driver.taken(), [b""; 0], "somebody may have more");
+            assert_eq!(driver.taken(), [b""; 0], "another task may have more");
             assert!(driver.woken() > 0, "else it would stay here");
         }
         driver.read();
@@ -346,7 +348,7 @@ mod tests {
             driver.read();
             assert!(driver.flush());
         }
-        assert_eq!((driver.taken().len(), driver.woken()), (0, 0), "nobody turns in circles");
+        assert_eq!((driver.taken().len(), driver.woken()), (0, 0), "the driver does not spin");
 
         driver.write(b"request");
         while driver.taken().is_empty() {

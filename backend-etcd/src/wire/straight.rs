@@ -1,7 +1,7 @@
-//! [`Straight`]: callers put their requests on the connection themselves, and are woken by it.
+//! [`Straight`]: callers write their requests to the connection themselves, and are woken by it.
 //!
-//! The client underneath has a task that takes requests, one that sends them, one for each that waits
-//! for its answer, and one that reads and writes. Here only the last of them is left.
+//! The client library has a task that takes requests, one that sends them, one for each request
+//! that waits for its answer, and one that reads and writes. Here only the last of them is left.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,11 +22,11 @@ use tower::BoxError;
 use super::connect::Connect;
 use super::gathered::Gathered;
 
-/// How much may come that nobody has read yet, on one stream and on all of them.
+/// How many unread bytes may arrive, on one stream and on all of them.
 const WINDOWS: (u32, u32) = (2 << 20, 5 << 20);
 
-/// Requests to one member, over one connection. It comes about with the first of them, and again when
-/// it broke.
+/// Requests to one member, over one connection. The first request opens it, and the next one after
+/// it broke opens it again.
 #[derive(Clone)]
 pub(super) struct Straight(Arc<Road>);
 
@@ -34,7 +34,7 @@ struct Road {
     to: Uri,
     way: Arc<dyn Connect>,
     requests: Mutex<Option<SendRequest<Bytes>>>,
-    /// Held by whoever connects: the others wait for it.
+    /// Held while connecting: other callers wait for it.
     connecting: tokio::sync::Mutex<()>,
 }
 
@@ -52,11 +52,11 @@ impl Straight {
         let (head, body) = request.into_parts();
         let head = self.0.addressed(head)?;
         let mut requests = self.0.connection().await.map_err(ConnectError)?;
-        // Whoever is refused here has sent nothing.
+        // A request that is refused here was not sent.
         let sent = requests.send_request(Request::from_parts(head, ()), false);
         let (answer, stream) = sent.map_err(|error| ConnectError(error.into()))?;
         let mut sending = Sending { body, stream, held: None };
-        // All of it is there already, but for what is said on a stream from time to time.
+        // The whole body is usually there already, except on a long-lived stream.
         let pump = match poll_fn(|cx| Poll::Ready(sending.poll(cx))).await {
             Poll::Ready(done) => done.map(|()| None)?,
             Poll::Pending => Some(spawn(async move {
@@ -69,7 +69,7 @@ impl Straight {
 }
 
 impl Road {
-    /// The start of a request, with whom it is for.
+    /// The head of a request, with its destination.
     fn addressed(&self, mut head: request::Parts) -> Result<request::Parts, http::Error> {
         let mut to = self.to.clone().into_parts();
         to.path_and_query = head.uri.into_parts().path_and_query;
@@ -79,7 +79,7 @@ impl Road {
         Ok(head)
     }
 
-    /// A connection that takes requests.
+    /// A connection that accepts requests.
     async fn connection(&self) -> Result<SendRequest<Bytes>, BoxError> {
         if let Some(requests) = self.working().await {
             return Ok(requests);
@@ -98,13 +98,13 @@ impl Road {
                 tracing::debug!(%error, "a connection broke");
             }
         };
-        // It ends when nobody has any requests, or answers to come.
+        // It ends when all request handles are dropped and no answer is outstanding.
         spawn(driving).let_go();
         *self.held() = Some(requests.clone());
         Ok(requests)
     }
 
-    /// The connection that is there, unless it broke.
+    /// The current connection, unless it broke.
     async fn working(&self) -> Option<SendRequest<Bytes>> {
         let mut requests = self.held().clone()?;
         poll_fn(|cx| requests.poll_ready(cx)).await.ok()?;
@@ -116,7 +116,7 @@ impl Road {
     }
 }
 
-/// A message on its way: with the last piece goes word that it is the last.
+/// A message being sent: the last piece is marked as the last.
 struct Sending {
     body: Message,
     stream: SendStream<Bytes>,
@@ -124,7 +124,7 @@ struct Sending {
 }
 
 impl Sending {
-    /// Sends what is there, until all of it is sent.
+    /// Sends the available pieces, until all are sent.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         loop {
             match Pin::new(&mut self.body).poll_frame(cx) {
@@ -154,16 +154,16 @@ impl Sending {
     }
 
     fn send(&mut self, piece: Bytes, last: bool) {
-        // Who takes no more tells why in the answer.
+        // A peer that accepts no more gives the reason in its answer.
         let _taken = self.stream.send_data(piece, last).is_ok();
     }
 }
 
-/// What comes back.
+/// The body of an answer.
 struct Answer {
     stream: RecvStream,
     is_read: bool,
-    /// What is still being sent, for as long as anybody wants the answer.
+    /// The rest of the request that is still being sent, as long as the answer is wanted.
     _pump: Option<Task>,
 }
 

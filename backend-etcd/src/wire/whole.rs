@@ -1,4 +1,4 @@
-//! [`Whole`]: a body that tells with its last piece that it is the last.
+//! [`Whole`]: a body that marks its last piece as the last.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tonic::Status;
 
-/// A body that looks ahead: who is given the last piece can see that it is.
+/// A body that looks ahead: with the last piece, it reports the end of the stream.
 pub(super) struct Whole<B> {
     body: B,
     next: Next,
@@ -75,7 +75,7 @@ mod tests {
 
     use super::*;
 
-    /// Pieces of a message; a pause is nothing yet.
+    /// Pieces of a message; a pause is `None`.
     struct Pieces(VecDeque<Option<Result<&'static [u8], Status>>>);
 
     impl Body for Pieces {
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// What is told of each piece, and whether the end is known then.
+    /// A description of each piece, and whether the end is known with it.
     fn told(
         pieces: impl IntoIterator<Item = Option<Result<&'static [u8], Status>>>,
     ) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! What a person is told of who did something wrong, and when.
+//! The error texts for mistakes of a user, and when they appear.
 
 use std::error::Error as StdError;
 use std::net::SocketAddr;
@@ -69,7 +69,7 @@ pub(crate) async fn where_no_server_is_is_said() {
     let says = [&nobody.to_string(), "refuses connections: does etcd run there?"];
     fails(open(at(&nobody)), UNREACHABLE, &says).await;
 
-    // And who holds a client is told so when its time is over.
+    // The holder of a client gets the error when its time is over.
     let patient = ClientOptions::default().connect_deadline(LIMIT);
     let backend = EtcdBackend::new(at(&nobody)).expect("valid");
     fails(Client::open(backend, patient), UNREACHABLE, &says).await;
@@ -98,7 +98,7 @@ pub(crate) async fn who_is_no_etcd_is_said() {
 }
 
 pub(crate) async fn who_accepts_and_says_nothing_is_said() {
-    // The operating system accepts; nobody else does.
+    // The operating system accepts; no server answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let says = [&address.to_string(), "does not answer in time"];
@@ -201,7 +201,7 @@ async fn forget(mut raw: etcd_client::Client) {
 pub(crate) async fn what_is_forgotten_before_it_is_read_is_said() {
     let world = World::alone();
     let mut raw = world.raw().await;
-    // Three pages, of which etcd has forgotten the moment when the second is asked for.
+    // Three pages, whose revision etcd has compacted when the second is requested.
     let keys: Vec<String> = (0..9_000).map(|number| format!("/d//n{number:05}")).collect();
     for keys in keys.chunks(128) {
         let puts: Vec<TxnOp> = keys.iter().map(|key| TxnOp::put(key.as_str(), "x", None)).collect();

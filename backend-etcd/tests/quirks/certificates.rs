@@ -45,7 +45,8 @@ fn files(home: &Home, names: &[&str]) -> Vec<(String, Vec<u8>)> {
     names.iter().map(file).collect()
 }
 
-/// Servers whose tokens are signed, and say at which revision of users and roles they were issued.
+/// Servers whose tokens are signed, and contain the revision of users and roles at which they were
+/// issued.
 pub(crate) fn signed_tokens(ttl: &str) -> Flavour {
     let home = made_by(TOKEN_KEYS);
     let mut flavour = Flavour::default();
@@ -65,7 +66,7 @@ impl Certificates {
         std::fs::read(self.0.path().join(name)).expect("just made")
     }
 
-    /// Who trusts the authority.
+    /// A client that trusts the authority.
     pub(crate) fn trusted(&self) -> Tls {
         Tls::trusting(self.read("ca.pem"))
     }

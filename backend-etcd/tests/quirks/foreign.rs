@@ -52,7 +52,7 @@ pub(crate) async fn what_others_keep_is_left_alone() {
         let view = ann.read(Query::node(path(nobody))).await.expect("answered");
         assert!(view.node().is_none(), "{nobody} is no node: {view:?}");
     }
-    // It is in nobody's way but of those who would be above it.
+    // It only prevents nodes above it.
     for step in [
         Txn::new().set(path("/d/n"), "y", Expect::Any).look(Query::children(path("/d"))),
         Txn::new().create(path("/d/a/n"), "", Lifetime::Session),

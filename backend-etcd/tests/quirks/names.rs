@@ -36,7 +36,7 @@ pub(crate) async fn who_locks_again_does_it_under_the_same_name() {
     let mut names = BTreeSet::new();
     let mut tokens = Vec::new();
     let mut again = [false; 2];
-    // A name tells the second in which it was given, so that there is another in the next.
+    // A name contains the second of its creation, so there is another name in the next.
     while again != [true; 2] {
         for (client, again) in [&ann, &bob].into_iter().zip(&mut again) {
             let guard = lock_of(client).await;
@@ -47,7 +47,7 @@ pub(crate) async fn who_locks_again_does_it_under_the_same_name() {
     }
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 
-    // Whoever was told it may act on it later.
+    // Code that has the name may act on it later.
     let told = lock_of(&ann).await;
     let earlier = told.path().clone();
     told.release().await.expect("answered");

@@ -1,4 +1,4 @@
-//! Watches whose stream breaks.
+//! Watches on a broken stream.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::world::{World, create, eventually, hears_of, next, path, through};
 
-/// A server that a pipe has none of: who is let in only there is let in nowhere.
+/// A server number that no pipe has: a pipe limited to it accepts no connection.
 const NOBODY: Option<usize> = Some(usize::MAX);
 
 /// Cuts the link until the stream is given up, and has something done meanwhile.
@@ -46,8 +46,8 @@ pub(crate) async fn what_etcd_forgot_is_told_as_a_resync() {
     hears_of(&mut watch, "/d/last").await;
 }
 
-/// Servers before 3.4.34 and 3.5.16 lose a delete that is the very first thing to be told, if all
-/// before it is forgotten: etcd-io/etcd#18089.
+/// Servers before 3.4.34 and 3.5.16 lose a delete that is the very first event, if all earlier
+/// revisions are compacted: etcd-io/etcd#18089.
 pub(crate) async fn a_delete_right_at_the_edge_of_what_etcd_forgot_is_told() {
     let world = World::alone();
     let ttl = Duration::from_secs(6);
@@ -112,7 +112,7 @@ pub(crate) async fn what_was_missed_may_be_larger_than_a_message() {
     let (pipe, ann) = through(&world, ttl).await;
     let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
 
-    // 81 million bytes: the server would tell of them in one message.
+    // 81 million bytes: the server would send them in one message.
     let data = Bytes::from(vec![7; 900_000]);
     pipe.only(NOBODY);
     for number in 0..NODES {

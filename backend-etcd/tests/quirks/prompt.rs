@@ -1,7 +1,7 @@
-//! How soon a change is heard of.
+//! How soon a change is reported.
 //!
-//! The server tells a watch that begins in the past from a loop that runs every 100 ms, and keeps
-//! it there until it has caught up. Nothing of ours may wait for that.
+//! The server serves a watch that begins in the past from a loop that runs every 100 ms, and keeps
+//! it there until it has caught up. No watch of synod may wait for that.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::world::{World, create, eventually, next, path};
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Writes that concern nobody, a thousand in a second if the machine can, until the work is done.
+/// Unrelated writes, a thousand per second if the machine can, until the work is done.
 async fn amid_writes<T>(world: &World, work: impl Future<Output = T>) -> T {
     const AT_ONCE: u64 = 10;
     let client = world.raw().await;

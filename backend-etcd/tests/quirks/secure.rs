@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use crate::certificates::{Certificates, signed_tokens};
 use crate::world::{World, create, exists, hears_of, open, path};
 
-/// A server with the users `root` and `ann`, who may do everything below `/app`.
+/// A server with the users `root` and `ann`, which may do everything below `/app`.
 pub(crate) async fn guarded(token_seconds: u32) -> World {
     let mut flavour = Flavour::default();
     let seconds = token_seconds.to_string();
@@ -70,7 +70,7 @@ pub(crate) async fn who_may_not_is_told_so() {
     denied(ann.commit(Txn::new().create(path("/other"), "", Lifetime::Persistent)).await);
     assert!(!ann.status().borrow().is_lost());
 
-    // Nobody in particular may not even look.
+    // A client without a user may not even read.
     let nobody = open(world.options()).await;
     match nobody {
         Ok(nobody) => denied(nobody.read(Query::node(path("/app/n"))).await),

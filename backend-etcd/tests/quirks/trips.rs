@@ -146,7 +146,7 @@ impl Sent<'_> {
 
 pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     let world = World::alone();
-    // Nobody waits for so long that he looks after his own ticket.
+    // The session is so long that no waiter watches its own ticket.
     let options = || ClientOptions::default().session(SessionOptions::new(TTL * 60));
     let client = async || {
         let backend = EtcdBackend::new(world.options()).expect("valid");
@@ -251,8 +251,8 @@ pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
     assert_eq!(requests(&world, again).await, 3, "a lease, the attempt, and the lease given back");
 }
 
-/// Each of many who lock again and again is told of one release for each that he waited for, and sometimes of one that is
-/// none of his business any more.
+/// Each of many clients that lock again and again gets one event for each release that it waited
+/// for, and sometimes one that does not concern it any more.
 pub(crate) async fn a_release_is_told_to_few() {
     const CLIENTS: usize = 4;
     const LAPS: usize = 50;

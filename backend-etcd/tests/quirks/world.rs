@@ -1,4 +1,5 @@
-//! [`World`]: servers of one's own, sessions on them, and another client for what sessions cannot do.
+//! [`World`]: servers of one test, sessions on them, and another client for what sessions cannot
+//! do.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ pub(crate) struct World {
     pub(crate) cluster: Cluster,
 }
 
-/// How long anybody waits for what must happen in the end.
+/// The limit for everything that must happen in the end.
 const LONG: Duration = Duration::from_secs(20);
 
 impl World {

@@ -1,4 +1,4 @@
-//! [`Client`]: calls a store at random, and takes down what it is told.
+//! [`Client`]: calls a store at random, and records the results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Client {
         "a set"
     }
 
-    /// What a delete did shows in what everybody reads and hears.
+    /// The effect of a delete shows in the reads and events of all clients.
     async fn delete(&mut self, store: &dyn Store) -> &'static str {
         let node = self.node();
         let deleted = store.commit(Txn::new().delete(node, Expect::Any)).await;

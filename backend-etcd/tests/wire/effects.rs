@@ -13,7 +13,8 @@ use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
 use crate::world::{TTL, create, done, exists, kept, path, session, set};
 
-/// Plays an act on the next transaction of one client, which creates a node; says how the commit ended.
+/// Plays an act on the next transaction of one client, which creates a node; returns how the commit
+/// ended.
 async fn after(act: Act) -> (Peer, synod_core::error::Result<Outcome>) {
     let peer = Peer::new(1);
     let ann = session(&peer).await;

@@ -1,4 +1,4 @@
-//! [`Judge`]: compares what clients were told with what the cluster did.
+//! [`Judge`]: compares the results and events of clients with the cluster's history.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -34,7 +34,7 @@ struct Book {
 #[derive(Debug)]
 struct Write {
     value: String,
-    /// At which revision it was done, if it was; else whether it may have been.
+    /// The revision of its commit, if it was applied; otherwise whether it may have been.
     ended: std::result::Result<Option<u64>, Effect>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Heard {
     pub(crate) missed: u64,
     /// It ended with its session, or was dropped.
     pub(crate) over: bool,
-    /// Up to here there was time enough to be told.
+    /// Events up to this revision had time enough to arrive.
     pub(crate) until: u64,
 }
 

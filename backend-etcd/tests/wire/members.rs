@@ -1,4 +1,4 @@
-//! Members that differ: one is down, behind, without a leader or without a vote.
+//! Members that differ: one is down, lags, has no leader or no vote.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ async fn a_watch_of_a_member_that_is_behind_misses_nothing_by_moving_on() {
     for member in 0..2 {
         peer.shared.set_member(member, |member| member.behind = Some(now));
     }
-    // Nobody tells of it for a while.
+    // The change is not reported for a while.
     let writing = ann.commit(set("/n", "y"));
     let healing = async {
         sleep(Duration::from_millis(200)).await;

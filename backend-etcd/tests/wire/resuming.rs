@@ -20,8 +20,8 @@ fn member(version: Option<&'static str>) -> Peer {
     peer
 }
 
-/// What a watch of a quiet node is told when its stream breaks long after its last event, and etcd has
-/// forgotten all but the last moment.
+/// The event of a watch of a quiet node, when its stream breaks long after its last event, and etcd
+/// has compacted all but the last revision.
 async fn heard_after_a_break(version: Option<&'static str>) -> Event {
     let peer = member(version);
     let (ann, bob) = (session(&peer).await, session(&peer).await);

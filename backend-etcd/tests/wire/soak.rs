@@ -127,7 +127,7 @@ async fn program(seed: u64) -> Ran {
     heal(&peer, &networks);
     join_all(clients.into_iter().map(Client::end)).await;
     drop(networks);
-    // What is left ends when nobody needs it.
+    // The remaining tasks end when nothing needs them.
     let mut patience = 0;
     while alive() > tasks && patience < 300 {
         sleep(Duration::from_millis(100)).await;
@@ -141,7 +141,8 @@ async fn program(seed: u64) -> Ran {
         judge.breach(format!("{watches} watches are left"));
     }
     let script = peer.shared.script();
-    // The order in which the HTTP/2 crate serves its streams is no seed's, and with it whether one more lease is renewed.
+    // The order in which the HTTP/2 crate serves its streams does not depend on the seed; so
+    // whether one more lease is renewed does not either.
     let met: Vec<_> = script.met.iter().filter(|(kind, _)| *kind != Kind::KeepAlive).collect();
     let trace = format!("{met:?} {}", peer.shared.state().keys.revision);
     drop(script);

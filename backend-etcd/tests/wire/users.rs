@@ -8,7 +8,7 @@ use synod_core::chance::Chance;
 use crate::peer::Peer;
 use crate::world::{TTL, create, done, eventually, exists, hears_of, is_live, open, path, set};
 
-/// A cluster that wants to know who asks, and a session of somebody whom it knows.
+/// A cluster that requires a login, and a session of a known user.
 async fn known(members: usize) -> (Peer, Box<dyn Store>) {
     let peer = Peer::new(members);
     peer.shared.state().users.require("ann", "secret");
@@ -72,7 +72,7 @@ async fn a_session_outlives_a_change_of_the_users() {
     done(&*ann, create("/n")).await;
     let (_view, mut watch) = ann.observe(Query::node(path("/n"))).await.expect("it is answered");
     for data in ["a", "b", "c"] {
-        // Signed tokens say at which revision of the users they were given.
+        // Signed tokens contain the revision of the users at which they were issued.
         peer.shared.state().users.change();
         eventually("a write is answered", async || ann.commit(set("/n", data)).await.is_ok()).await;
         hears_of(&mut watch, "/n").await;
@@ -87,7 +87,7 @@ async fn a_session_outlives_the_end_of_authentication() {
     let (peer, ann) = known(2).await;
     done(&*ann, create("/n")).await;
     peer.shared.state().users.disable();
-    // Every connection is new, and asks for a token that nobody gives.
+    // Every connection is new, and requests a token that no member issues.
     for member in 0..2 {
         peer.shared.set_member(member, |member| member.down = true);
     }

@@ -144,7 +144,7 @@ async fn a_stream_that_says_nothing_when_it_is_asked_is_replaced() {
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
     let opened = peer.met(Kind::Watch);
-    // Nothing arrives on this stream any more, and nobody says so.
+    // Nothing arrives on this stream any more, without an error.
     peer.script(Rule::on(Kind::Push, Act::Ignore));
     peer.script(Rule::on(Kind::Progress, Act::Ignore));
     done(&*ann, create("/n")).await;

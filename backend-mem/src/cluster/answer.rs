@@ -1,4 +1,4 @@
-//! What a server says: answers, and what watches are told.
+//! The messages of a server: answers, and events of watches.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,35 +10,35 @@ use synod_core::store::{Change, Feed, Outcome, Query, Revision, SessionId, View}
 
 use crate::cluster::words::seen;
 
-/// What a client is told of a request. With the revision that the server had then.
+/// The answer to a request, with the revision of the server at that time.
 #[derive(Debug)]
 pub(super) enum Answer {
     Opened(SessionId, Duration),
-    /// Connected again, with this time to live, counted from this moment.
+    /// Reconnected, with this time to live, counted from this moment.
     Attached(Duration, Instant),
-    /// The server is behind what the client has seen.
+    /// The server lags: it has less than the client has seen.
     Behind,
     View(View, Revision),
-    /// Of a watch, by its number.
+    /// For a watch, with its number.
     Observing(View, u64, Revision),
     Outcome(Outcome, Revision),
     Done,
     /// The session is over.
     Over,
-    /// The server refuses, and says whether it may have done it all the same.
+    /// The server refuses, and says whether the request may have been applied all the same.
     Refused(ErrorKind, Effect),
-    /// The connection is gone, and what became of the request nobody knows.
+    /// The connection broke, and the effect of the request is unknown.
     Broken,
 }
 
-/// Something on its way to a client.
+/// A message in flight to a client.
 #[derive(Debug)]
 pub(super) enum Letter {
     Answer {
         call: u64,
         answer: Answer,
     },
-    /// That there is something in the outbox of this watch.
+    /// The outbox of this watch has a new entry.
     News {
         watch: u64,
     },
@@ -48,16 +48,16 @@ pub(super) enum Letter {
     },
 }
 
-/// A watch, as both its ends know it.
+/// A watch, as both of its ends know it.
 #[derive(Debug)]
 pub(super) struct Watching {
     pub(super) query: Query,
     pub(super) feed: Feed,
-    /// Up to where the client was told.
+    /// Up to which revision the client was notified.
     pub(super) told: Revision,
-    /// Up to where the server has sent.
+    /// Up to which revision the server has sent.
     pub(super) sent: Revision,
-    /// What is on its way over the connection that is up: what each commit changed.
+    /// The events in flight on the current connection: the changes of each commit.
     pub(super) outbox: VecDeque<(Vec<Change>, Revision)>,
 }
 
@@ -67,7 +67,8 @@ impl Watching {
         Self { query, feed, told: at, sent: at, outbox: VecDeque::new() }
     }
 
-    /// Takes what is on its way: one commit, or all of them as one, each path with its last change.
+    /// Takes the events in flight: one commit, or all of them joined, each path with its last
+    /// change.
     pub(super) fn take(&mut self, joined: bool) -> Option<(Vec<Change>, Revision)> {
         let (mut changes, mut at) = self.outbox.pop_front()?;
         while joined && let Some((later, then)) = self.outbox.pop_front() {
@@ -84,7 +85,7 @@ impl fmt::Display for Answer {
         match self {
             Self::Opened(session, _) => write!(f, "session {session}"),
             Self::Attached(ttl, _) => write!(f, "connected, time to live {ttl:?}"),
-            Self::Behind => f.write_str("this server is behind"),
+            Self::Behind => f.write_str("this server lags"),
             Self::View(view, at) => write!(f, "{}", seen(view, *at)),
             Self::Observing(view, ..) => write!(f, "{}; watches", seen(view, view.revision)),
             Self::Outcome(Outcome::Committed(_), at) => write!(f, "done, #{at}"),

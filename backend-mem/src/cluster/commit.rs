@@ -1,4 +1,4 @@
-//! What only the leader can do: sessions and writes.
+//! The work of the leader: sessions and writes.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::cluster::state::{COUNT, Event, State};
 use crate::cluster::trace::What;
 
 impl State {
-    /// Brings a request before the leader, or lets it wait for one.
+    /// Passes a request to the leader, or queues it until there is one.
     pub(super) fn ask_leader(&mut self, request: Request, now: Instant) {
         if self.links[request.link.0].epoch != request.epoch && !request.late {
             return;
@@ -56,9 +56,9 @@ impl State {
         kinds[usize::from(self.dice.pick(Site::Way, actor, 2) == 1)]
     }
 
-    /// What becomes of the answer to a transaction that was applied, if it is refused all the same: as a full
-    /// etcd does, which applies and then finds no space, and ZooKeeper where the look behind a write is
-    /// refused.
+    /// The answer to a transaction that was applied, if a fault refuses it all the same: as a full
+    /// etcd does, which applies a write and then reports that it has no space, and ZooKeeper where
+    /// the look after a write is refused.
     fn refuse_applied(&mut self, request: &Request, answer: Answer, now: Instant) -> Answer {
         let applied = matches!(answer, Answer::Outcome(Outcome::Committed(_), _));
         let (actor, site) = (request.actor, Site::RefusedDone);
@@ -89,7 +89,7 @@ impl State {
         if self.revision_of(request.server) < link.seen {
             return self.answer(request, Answer::Behind, now);
         }
-        // One that comes late is of a connection that nobody has any more: the newer one stands.
+        // A late request of an old connection: the newer connection remains.
         let Some(session) = link.session.filter(|_| link.epoch == request.epoch) else { return };
         if self.world.touch(session, now).is_err() {
             self.record(now, By::Store);
@@ -101,7 +101,7 @@ impl State {
         let epoch = request.epoch;
         self.link(request.link).attached = epoch;
         let ttl = self.renegotiate(request, now);
-        // A longer time counts at once.
+        // A longer time is in force at once.
         if self.world.ttl(session).is_some_and(|counted| counted < ttl) {
             self.count_with(request.link, ttl, now, now);
         }
@@ -111,8 +111,8 @@ impl State {
         }
     }
 
-    /// The time to live that a server grants when it takes over a session: as it was opened, or as this
-    /// server's limits allow.
+    /// The time to live that a server grants when it takes over a session: that of the opening, or
+    /// what this server's limits allow.
     fn renegotiate(&mut self, request: &Request, now: Instant) -> Duration {
         const PARTS: u32 = 8;
 
@@ -123,11 +123,12 @@ impl State {
         (opened * parts / PARTS).max(opened / 4)
     }
 
-    /// A session lives for another time from now on, counted from when it was connected.
+    /// Sets a new time to live for a session, counted from its connection.
     ///
-    /// A real leader counts so when it takes over the session, before the client knows of it. What a client that
-    /// misses the answer, or reads it late, believes until then no client can mend: the servers of one
-    /// ensemble are to have the same limits. So here a shorter time counts once the client knows it.
+    /// A real leader does so when it takes over the session, before the client knows of it. A
+    /// client that misses the answer, or reads it late, has a wrong belief until then, which no
+    /// client can prevent: the servers of one ensemble must have the same limits. So here a shorter
+    /// time is in force once the client knows it.
     pub(super) fn count_with(&mut self, id: LinkId, ttl: Duration, since: Instant, now: Instant) {
         if let Some(session) = self.links[id.0].session {
             self.world.renegotiate(session, ttl, since, now);
@@ -161,7 +162,7 @@ impl State {
         }
     }
 
-    /// A heartbeat that extends its session with the next report of its server, and not before.
+    /// A heartbeat that extends its session only with the next report of its server.
     fn sync(&mut self, request: Request, now: Instant) {
         let (actor, session) = (request.actor, self.links[request.link.0].session);
         let Some(session) = session else { return };
@@ -185,7 +186,7 @@ impl State {
         }
     }
 
-    /// Whether a heartbeat is answered though its session is over.
+    /// Whether a heartbeat is answered although its session has ended.
     fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
         let (actor, site) = (request.actor, Site::BeatOfTheDead);
         let fires = self.dice.fires(site, actor, 1).is_some();
@@ -195,7 +196,7 @@ impl State {
         fires || self.flaw == Some(Flaw::DeadBeatAnswered)
     }
 
-    /// Collects the empty containers that were left for a while, in the order of the log.
+    /// Collects the containers that have been empty for a while, in the order of the log.
     fn collect(&mut self, now: Instant) {
         if self.world.collect_all() {
             self.log_effects(self.world.revision(), Vec::new(), By::Store, now);
@@ -211,7 +212,7 @@ impl State {
         self.note_deaths(now, false);
     }
 
-    /// The leader commits what was proposed first.
+    /// Commits the request that was proposed first.
     pub(super) fn commit_next(&mut self, now: Instant) {
         if let Some(request) = self.proposed.pop_front() {
             self.commit(request, now);
@@ -247,7 +248,7 @@ impl State {
         }
     }
 
-    /// Answers once the server that was asked has applied so much.
+    /// Answers once the server of the request has applied `needed` entries.
     pub(super) fn once_applied(
         &mut self,
         request: &Request,
@@ -260,7 +261,8 @@ impl State {
         self.once(server, needed, Waiting::Answer(Box::new(asked), Box::new(answer)), now);
     }
 
-    /// There is no leader for a while. What it had not committed yet is committed or it is not.
+    /// Removes the leader for a while. Uncommitted requests are either committed first or not at
+    /// all.
     pub(super) fn lose_leader(&mut self, lasting: Duration, now: Instant) {
         self.leaderless = Some(now + lasting);
         self.leaderless_for = lasting;
@@ -275,7 +277,7 @@ impl State {
         self.trouble_in_an_election(lasting, now);
     }
 
-    /// There is a leader again: to it every session has just been heard of.
+    /// Elects a new leader, which gives every session its full time.
     pub(super) fn elected(&mut self, now: Instant) {
         if self.leaderless.is_none_or(|until| until > now) {
             return;
@@ -292,7 +294,7 @@ impl State {
             && let Some(session) = self.links.iter().rev().find_map(|link| link.session)
         {
             self.fault(0, Site::EndedByOldLeader, 0, now);
-            // It takes it for one of which nothing was heard.
+            // It treats the session as one that has been silent.
             self.world.end(session, now);
             self.record(now, By::Store);
             self.note_deaths(now, true);
@@ -310,7 +312,7 @@ impl State {
         }
     }
 
-    /// The mistake of a leader that does not know what is done already.
+    /// A planted mistake: the leader does not know which requests were applied already.
     fn do_once_more(&mut self, request: &Request, now: Instant) {
         let link = &self.links[request.link.0];
         let session = link.session.filter(|_| link.epoch == request.epoch);
@@ -321,9 +323,9 @@ impl State {
         }
     }
 
-    /// Counts the time of every session anew.
+    /// Restarts the time of every session.
     fn hear_of_all(&mut self, now: Instant) {
-        /// As good as for ever.
+        /// Practically for ever.
         const AGES: Duration = Duration::from_secs(86_400);
         let was_long = self.leaderless_for > self.ttl * 5;
         let forgets = self.flaw == Some(Flaw::OutageKeepsSessions) && was_long;
@@ -338,7 +340,7 @@ impl State {
 }
 
 impl Request {
-    /// All but what was asked: only whether it is a heartbeat, of which the answer goes its own way.
+    /// A copy without the payload: only whether it is a heartbeat, whose answer is sent separately.
     fn copy(&self) -> Self {
         let Self { call, link, epoch, actor, server, late, .. } = *self;
         let ask = if matches!(self.ask, Ask::Beat) { Ask::Beat } else { Ask::Close };
@@ -346,7 +348,7 @@ impl Request {
     }
 }
 
-/// Whether a request makes something that needs space.
+/// Whether a request creates something that needs space.
 fn adds(ask: &Ask) -> bool {
     let adds = |op: &Op| matches!(op, Op::Create { .. } | Op::Set { .. });
     matches!(ask, Ask::Commit(txn) if txn.ops.iter().any(adds))

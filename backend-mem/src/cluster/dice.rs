@@ -1,4 +1,4 @@
-//! [`Dice`]: every decision of a simulated world, and a list of what went wrong.
+//! [`Dice`]: every decision of a simulated world, and a list of the faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,30 +7,29 @@ use synod_core::choice::{Actor, Choice, Spot};
 
 use crate::cluster::site::{Rates, Site};
 
-/// Where the numbers of the servers begin among those of the actors. The world is 0, the processes
-/// count from 1.
+/// The actor number of the first server. The world is 0, and the processes count from 1.
 pub(super) const SERVERS: u64 = 100;
 
-/// Decides by a [`Choice`], and counts for it who comes where how often.
+/// Makes decisions by a [`Choice`], and counts for it how often each actor came to each site.
 #[derive(Debug)]
 pub struct Dice {
     choice: Choice<Site>,
     rates: Rates,
-    /// How often each process came to each site; then each server.
+    /// How often each process came to each site; then the same for each server.
     counts: [Vec<[u32; Site::COUNT]>; 2],
     calm: bool,
-    /// What is picked where not every pick is worth a way of its own.
+    /// The sites whose picks are explored; picks at other sites are always the first option.
     picks: Option<BTreeSet<Site>>,
     fired: Vec<Fired>,
 }
 
-/// Something that went wrong.
+/// A fault that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fired {
-    /// Where it was decided: what [`Choice::without`] takes to switch it off.
+    /// The spot of the decision, which [`Choice::without`] takes to switch it off.
     pub spot: Spot<Site>,
-    /// How large it was, in the unit of its kind.
+    /// Its size, in the unit of its kind.
     pub size: u64,
 }
 
@@ -46,7 +45,7 @@ impl Dice {
         }
     }
 
-    /// Whether something goes wrong here for this actor, and how large it is: `most` at most.
+    /// Whether a fault happens here for this actor, and its size: at most `most`.
     pub fn fires(&mut self, site: Site, actor: u64, most: u64) -> Option<u64> {
         let permille = self.rates.of(site);
         if self.calm || permille == 0 {
@@ -64,7 +63,7 @@ impl Dice {
         Some(large)
     }
 
-    /// As [`Dice::fires`], for what takes some time.
+    /// Like [`Dice::fires`], for a fault that lasts for some time.
     pub fn lasting(&mut self, site: Site, actor: u64, most: Duration) -> Option<Duration> {
         let most = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);
         self.fires(site, actor, most).map(Duration::from_millis)
@@ -79,17 +78,17 @@ impl Dice {
         self.choice.pick(spot, n)
     }
 
-    /// From now on what is picked at other sites is always the first.
+    /// From now on, picks at other sites are always the first option.
     pub fn pick_only(&mut self, sites: impl IntoIterator<Item = Site>) {
         self.picks = Some(sites.into_iter().collect());
     }
 
-    /// What went wrong so far, in order.
+    /// The faults so far, in order.
     pub fn fired(&self) -> &[Fired] {
         &self.fired
     }
 
-    /// From now on nothing goes wrong.
+    /// From now on no fault happens.
     pub fn calm(&mut self) {
         self.calm = true;
     }

@@ -1,5 +1,5 @@
-//! The heartbeat of a session: it extends the session at the store, connects again, and gives the session
-//! up in time.
+//! The heartbeat of a session: it extends the session at the store, reconnects, and gives the
+//! session up in time.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::cluster::link::Ask;
 use crate::cluster::quorum::PINGS;
 use crate::cluster::way::Way;
 
-/// How long a client rests before it turns to another server.
+/// How long a client waits before it connects to another server.
 const REST: Duration = Duration::from_millis(20);
 
-/// How many heartbeats a session sends in its time to live: where an answer proves that the leader extended
-/// the session, and where it proves that of an earlier heartbeat.
+/// Heartbeats per time to live: where an answer proves that the leader extended the session, and
+/// where it proves that for an earlier heartbeat.
 const BEATS: u32 = 3;
 const REPORTED_BEATS: u32 = 6;
 
@@ -30,13 +30,13 @@ const REPORTED_BEATS: u32 = 6;
 enum Proof {
     /// The leader extended the session for the heartbeat that it answers.
     Direct,
-    /// It extended the session for an earlier one.
+    /// The leader extended the session for an earlier heartbeat.
     Reported(Heartbeats),
 }
 
 impl Proof {
-    /// A heartbeat sent at `sent` was answered. Returns when the newest request was sent that certainly
-    /// extended the session, if that is known.
+    /// A heartbeat sent at `sent` was answered. Returns the sending time of the newest request that
+    /// certainly extended the session, if that is known.
     fn answered(&mut self, sent: Instant) -> Option<Instant> {
         match self {
             Self::Direct => Some(sent),
@@ -45,7 +45,7 @@ impl Proof {
     }
 }
 
-/// Sends heartbeats until the session is over.
+/// Sends heartbeats until the session has ended.
 pub(super) async fn beat(way: Arc<Way>, life: Arc<Life>, opened: Instant) {
     let (reported, flaw) = {
         let state = way.cluster.state();
@@ -107,7 +107,7 @@ async fn heard(
     }
 }
 
-/// Waits until `until`, or the end of the session's certain life, or until the connection breaks.
+/// Waits until `until`, the end of the session's certain life, or the break of the connection.
 async fn rest(way: &Way, life: &Life, until: Instant) {
     let until = life.until().map_or(until, |certain| until.min(certain));
     let (rest, broken) = (pin!(clock::sleep_until(until)), pin!(way.broken.notified()));

@@ -1,4 +1,4 @@
-//! [`Link`]: the connection of one session to one server, and what goes over it.
+//! [`Link`]: the connection of one session to one server, and its messages.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,33 +18,33 @@ use crate::cluster::words::{Asked, said};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LinkId(pub(super) usize);
 
-/// A session's connection, whichever server it leads to.
+/// A session's connection, to whichever server.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) actor: u64,
     pub(super) session: Option<SessionId>,
-    /// Counts the connections: what belongs to an old one goes nowhere.
+    /// Counts the connections: messages of an old one are discarded.
     pub(super) epoch: u64,
-    /// Where it leads, while it is up or coming up.
+    /// The server, while it is connected or connecting.
     pub(super) server: Option<usize>,
     pub(super) is_up: bool,
-    /// The connection that the leader knows the session by.
+    /// The connection over which the leader last connected the session.
     pub(super) attached: u64,
-    /// The newest that the client was shown.
+    /// The newest revision that the client was shown.
     pub(super) seen: Revision,
-    /// What the last request and the last answer may not overtake.
+    /// When the last request, and the last answer, arrive; later ones must not overtake them.
     there: Option<Instant>,
     back: Option<Instant>,
-    /// What the last event may not overtake.
+    /// When the last event arrives; later ones must not overtake it.
     told: Option<Instant>,
     /// The calls that wait for an answer.
     pending: BTreeMap<u64, Pending>,
     pub(super) watching: BTreeMap<u64, Watching>,
-    /// Rings when it breaks.
+    /// Notified when it breaks.
     pub(super) broken: std::sync::Arc<Notify>,
-    /// The time to live that the session was opened with.
+    /// The time to live with which the session was opened.
     pub(super) opened: Duration,
-    /// How long the log was when its session ended, once that was noted.
+    /// The length of the log when its session ended, once that was noted.
     pub(super) ended: Option<usize>,
 }
 
@@ -54,7 +54,7 @@ struct Pending {
     sent: Instant,
 }
 
-/// Something that a client asks.
+/// A request of a client.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) call: u64,
@@ -62,7 +62,7 @@ pub(super) struct Request {
     pub(super) epoch: u64,
     pub(super) actor: u64,
     pub(super) server: usize,
-    /// Whether it arrives though its connection is gone.
+    /// Whether it arrives although its connection is gone.
     pub(super) late: bool,
     pub(super) ask: Ask,
 }
@@ -70,7 +70,7 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum Ask {
     Open(Duration),
-    /// Goes on with a session over a new connection.
+    /// Continues a session over a new connection.
     Attach,
     Beat,
     Read(Query),
@@ -100,7 +100,7 @@ impl Link {
         }
     }
 
-    /// How many watches there are that somebody holds.
+    /// The number of watches that have a reader.
     pub(super) fn watches(&mut self) -> usize {
         self.watching.retain(|_, watching| !watching.feed.is_over());
         self.watching.len()
@@ -116,13 +116,13 @@ impl State {
         &mut self.links[id.0]
     }
 
-    /// A new way of a process to the store.
+    /// A new connection of a process to the store.
     pub(super) fn new_link(&mut self, actor: u64) -> LinkId {
         self.links.push(Link::new(actor));
         LinkId(self.links.len() - 1)
     }
 
-    /// Turns to another server, or to the same again.
+    /// Connects to another server, or to the same one again.
     pub(super) fn connect(&mut self, id: LinkId, now: Instant) {
         self.break_link(id, self.links[id.0].epoch, now);
         let actor = self.links[id.0].actor;
@@ -163,12 +163,12 @@ impl State {
         Some(told)
     }
 
-    /// Whether whoever sends dies instead, or just after it.
+    /// Whether the sender dies instead of sending, or right after it.
     fn dies(&mut self, actor: u64, call: u64, now: Instant) -> bool {
         for (site, alarm) in
             [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
         {
-            // Before or after it has sent something.
+            // Before or after the request is sent.
             if let Some(when) = self.dice.fires(site, actor, 2) {
                 self.fault(actor, site, call, now);
                 self.calls_for.push(alarm);
@@ -219,7 +219,7 @@ impl State {
         Some(arrival)
     }
 
-    /// Whether a message arrives ahead of what was sent before it, where a store keeps no order.
+    /// Whether a message overtakes earlier ones, where the store keeps no order.
     fn goes_ahead(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
         let ahead = !self.personality.keeps_order() && self.dice.fires(site, actor, 1).is_some();
         if ahead {
@@ -238,12 +238,12 @@ impl State {
         cut.filter(|until| *until > now).map_or(arrival, |until| arrival.max(until))
     }
 
-    /// How long a message takes when nothing is wrong.
+    /// How long a message takes without a fault.
     pub(super) fn delay(&mut self, actor: u64) -> Duration {
         Duration::from_millis(self.dice.pick(Site::Delay, actor, 4))
     }
 
-    /// Answers a request, over the connection that it came by.
+    /// Answers a request over its connection.
     pub(super) fn answer(&mut self, request: &Request, answer: Answer, now: Instant) {
         let (id, call) = (request.link, request.call);
         let (age, server) = (self.age(now), Self::server_actor(request.server));
@@ -273,8 +273,8 @@ impl State {
         self.post(id, delay, Letter::Answer { call, answer }, now);
     }
 
-    /// Sends something to a client: behind all that was sent before over this connection, or ahead of it, but
-    /// never an event ahead of an earlier one.
+    /// Sends a message to a client: after all earlier ones on this connection, or overtaking them,
+    /// but an event never overtakes an earlier event.
     pub(super) fn post(&mut self, id: LinkId, delay: Duration, letter: Letter, now: Instant) {
         let link = &self.links[id.0];
         let Some(server) = link.server else { return };
@@ -286,7 +286,7 @@ impl State {
                 (Site::EventAhead, *watch, true)
             }
         };
-        // Where nothing is on its way there is nothing to overtake.
+        // Without an earlier message in flight there is nothing to overtake.
         let behind = self.links[id.0].back.is_some_and(|last| last > at);
         let ahead = behind && self.goes_ahead(site, actor, number, now);
         let link = self.link(id);
@@ -300,7 +300,7 @@ impl State {
         self.plan(at, Event::Deliver(id, epoch, Box::new(letter)));
     }
 
-    /// Gives a client what arrives for it.
+    /// Delivers a message to a client.
     pub(super) fn deliver(&mut self, id: LinkId, epoch: u64, letter: Letter, now: Instant) {
         if self.links[id.0].epoch != epoch || self.is_buried(id) {
             return;
@@ -325,7 +325,7 @@ impl State {
         }
     }
 
-    /// Tells a watch what has arrived for it.
+    /// Delivers the events of a watch that have arrived.
     fn hand_out(&mut self, id: LinkId, watch: u64, now: Instant) {
         let (age, actor) = (self.age(now), self.links[id.0].actor);
         let waits = self.links[id.0].watching.get(&watch).map_or(0, |it| it.outbox.len());
@@ -335,7 +335,7 @@ impl State {
         }
         let link = self.link(id);
         let Some(watching) = link.watching.get_mut(&watch) else { return };
-        // What was joined to something before it has been told.
+        // Nothing is left if these events were joined with earlier ones.
         let Some((changes, at)) = watching.take(joined) else { return };
         watching.told = watching.told.max(at);
         link.seen = link.seen.max(at);
@@ -349,7 +349,7 @@ impl State {
         }
     }
 
-    /// What a client learns from an answer about where it stands.
+    /// Records what a client learns from an answer about its session and revision.
     fn take_in(&mut self, id: LinkId, answer: &Answer) {
         let link = self.link(id);
         match answer {
@@ -363,7 +363,7 @@ impl State {
         }
     }
 
-    /// A connection is gone, and everybody who waited for an answer over it is told.
+    /// Breaks a connection, and fails all calls that wait for an answer over it.
     pub(super) fn break_link(&mut self, id: LinkId, epoch: u64, now: Instant) {
         let link = self.link(id);
         if link.epoch != epoch {
@@ -383,7 +383,7 @@ impl State {
         }
     }
 
-    /// Gives up on a connection over which somebody has waited for too long.
+    /// Gives up a connection over which a call has waited for too long.
     pub(super) fn give_up_on(&mut self, id: LinkId, limit: Duration, now: Instant) {
         let link = &self.links[id.0];
         let oldest = link.pending.values().next().map(|pending| pending.sent);
@@ -392,18 +392,18 @@ impl State {
         }
     }
 
-    /// Takes down that something went wrong.
+    /// Records a fault in the trace.
     pub(super) fn fault(&mut self, actor: u64, site: Site, id: u64, now: Instant) {
         let age = self.age(now);
         self.trace.tell((age, actor), What::Fault, id, || site.to_string());
     }
 
-    /// What stands between a process and the servers.
+    /// The cuts between a process and the servers.
     pub(super) fn cuts_of(&mut self, actor: u64) -> &mut Cuts {
         self.cuts.entry(actor).or_insert(Cuts::NONE)
     }
 
-    /// How many servers hear a process and are heard by it.
+    /// How many servers have a connection in both directions to a process.
     pub(super) fn reaches(&self, actor: u64, now: Instant) -> usize {
         let Some(cuts) = self.cuts.get(&actor) else { return COUNT };
         let cut = |until: Option<Instant>| until.is_some_and(|until| until > now);

@@ -1,4 +1,4 @@
-//! [`Personality`]: whose habits a simulated store has.
+//! [`Personality`]: the kind of store that a simulated one imitates.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,27 +8,29 @@ use crate::apply::Naming;
 use crate::cluster::site::{Fault, Rates, Site};
 use crate::world::Habits;
 
-/// The tick of the personality `zk`: sessions end up to one later than their time to live.
+/// The tick of the personality `zk`: sessions expire up to one tick after their time to live.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Whose habits a simulated store has. All keep the same contract, each in its own way.
+/// The kind of store that a simulated one imitates. All keep the same contract, each in its own
+/// way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Personality {
     /// As weak as the contract.
     Ideal,
-    /// As ZooKeeper: a counter in each directory, empty containers that stay for a while, sessions
-    /// that end at a tick and move with their connection, watches that cannot tell what they missed.
+    /// Like ZooKeeper: a counter in each directory, empty containers that stay for a while,
+    /// sessions that expire at a tick and move with their connection, watches that cannot report
+    /// the events that they missed.
     Zk,
-    /// As etcd: sequences are revisions, watches go on where they were unless that is compacted, late
+    /// Like etcd: sequences are revisions, watches resume unless the revision is compacted, late
     /// writes are not stopped by a new connection.
     Etcd,
-    /// As etcd 3.4.23, with the defects that were mended since.
+    /// Like etcd 3.4.23, with the defects that were fixed since.
     Etcd34,
 }
 
 impl Personality {
-    /// All of them.
+    /// All personalities.
     pub const ALL: [Self; 4] = [Self::Ideal, Self::Zk, Self::Etcd, Self::Etcd34];
 
     pub(super) fn habits(self) -> Habits {
@@ -49,8 +51,8 @@ impl Personality {
         }
     }
 
-    /// Whether something never goes wrong with a store of these habits, as it promises more than the
-    /// contract or does not work that way.
+    /// Whether a fault never happens to a store of this personality, because it promises more than
+    /// the contract or works differently.
     pub fn never(self, site: Site) -> bool {
         match site {
             Site::RequestAhead | Site::AnswerAhead | Site::EventAhead => self.keeps_order(),
@@ -59,12 +61,12 @@ impl Personality {
         }
     }
 
-    /// Whether a watch goes on after a reconnection where it was.
+    /// Whether a watch resumes where it was after a reconnect.
     pub(super) fn resumes_watches(self) -> bool {
         !matches!(self, Self::Zk)
     }
 
-    /// Whether a watch for one event ends behind it.
+    /// Whether a watch for one event ends after it.
     pub(super) fn tells_once(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
@@ -79,19 +81,21 @@ impl Personality {
         matches!(self, Self::Zk)
     }
 
-    /// Whether a heartbeat is answered in order with a server's reports to its leader, and extends the
-    /// session only with the next report. Otherwise the leader extends the session before it answers.
+    /// Whether a heartbeat is answered in order with a server's reports to its leader, and extends
+    /// the session only with the next report. Otherwise the leader extends the session before it
+    /// answers.
     pub(super) fn reports_sessions(self) -> bool {
         matches!(self, Self::Zk)
     }
 
-    /// Whether a server that has been without its leader for too long closes the connections of its clients.
+    /// Whether a server that has been without its leader for too long closes the connections of its
+    /// clients.
     pub(super) fn gives_up_alone(self) -> bool {
         matches!(self, Self::Zk | Self::Ideal)
     }
 
-    /// Whether the requests of a session, and its answers and events, arrive in the order in which they
-    /// were sent.
+    /// Whether the requests of a session, and its answers and events, arrive in the order in which
+    /// they were sent.
     pub(super) fn keeps_order(self) -> bool {
         matches!(self, Self::Zk)
     }

@@ -1,14 +1,15 @@
-//! Servers without their leader, and what the leader hears of sessions.
+//! Servers without their leader, and what the leader knows about sessions.
 //!
-//! A server that loses its leader goes on answering what it can from its own memory (F25): reads, and
-//! whatever a client takes for a sign of life. What only the leader can do waits. In ZooKeeper the server
-//! closes the connections of its clients after `syncLimit` ticks; a member of etcd answers serializable
-//! reads for as long as it runs.
+//! A server that loses its leader continues to answer what it can from its own memory (F25): reads,
+//! and anything that a client may take for a heartbeat's answer. Requests to the leader wait. In
+//! ZooKeeper the server closes the connections of its clients after `syncLimit` ticks; a member of
+//! etcd answers serializable reads for as long as it runs.
 //!
-//! With the habits of ZooKeeper a leader does not extend a session when it answers a request. A server keeps
-//! a list of the sessions that it heard of, and sends it with its answer to the leader's next ping, in order
-//! with the requests that it forwards: `LearnerHandler` and `Learner.ping` in its source. The answer to a
-//! `sync` stays behind a ping that the leader sent before it.
+//! With the personality of ZooKeeper, a leader does not extend a session when it answers a request.
+//! A server collects the sessions with heartbeats, and sends the list with its answer to the
+//! leader's next ping, in order with the requests that it forwards: `LearnerHandler` and
+//! `Learner.ping` in its source. The answer to a `sync` stays after a ping that the leader sent
+//! before it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::cluster::site::Site;
 use crate::cluster::state::{COUNT, Event, State};
 use crate::cluster::trace::What;
 
-/// How often the leader asks each server which sessions it heard of.
+/// How often the leader asks each server for the sessions with heartbeats.
 pub(super) const PINGS: Duration = Duration::from_millis(25);
 
 /// A server's side of its connection to the leader.
@@ -31,18 +32,18 @@ pub(super) const PINGS: Duration = Duration::from_millis(25);
 pub(super) struct Learner {
     /// Whether it is cut off from its leader.
     pub(super) is_alone: bool,
-    /// What it would forward if it were not cut off.
+    /// The requests that it would forward if it were not cut off.
     waiting: Vec<Request>,
-    /// The sessions that it heard of since its last report.
+    /// The sessions with heartbeats since its last report.
     heard: BTreeSet<SessionId>,
     /// When the leader sends the ping that the next report answers, and when the ping arrives.
     ping: Option<(Instant, Instant)>,
-    /// When the report arrives that is on its way to the leader, and of which sessions it is.
+    /// When the report in flight to the leader arrives, and the sessions in it.
     report: Option<(Instant, BTreeSet<SessionId>)>,
 }
 
 impl State {
-    /// Cuts a server off from its leader, if that is what goes wrong.
+    /// Cuts a server off from its leader, if this fault fires.
     pub(super) fn trouble_with_the_leader(&mut self, server: usize, now: Instant) {
         let actor = Self::server_actor(server);
         if self.leaderless.is_some() || self.servers.iter().any(|it| it.learner.is_alone) {
@@ -58,7 +59,7 @@ impl State {
         let until = now + lasting;
         self.servers[server].learner.is_alone = true;
         self.plan(until, Event::Rejoin(server));
-        // Its clients are on the same side of the partition, or reach the other servers, too.
+        // Its clients are on the same side of the partition, or can reach the other servers too.
         if self.dice.pick(Site::Way, Self::server_actor(server), 2) == 0 {
             return;
         }
@@ -73,8 +74,8 @@ impl State {
         }
     }
 
-    /// Keeps a request that a server cannot bring before its leader. Returns it if there is nothing in
-    /// the way.
+    /// Queues a request that a server cannot pass to its leader. Returns the request if the server
+    /// can.
     pub(super) fn keep_while_alone(&mut self, request: Request) -> Option<Request> {
         let learner = &mut self.servers[request.server].learner;
         if learner.is_alone {
@@ -84,8 +85,8 @@ impl State {
         Some(request)
     }
 
-    /// A server reaches the leader again: in time, so that all that it kept goes on its way, or after
-    /// it gave up and closed the connections of its clients.
+    /// Reconnects a server to the leader: in time, so that all queued requests are forwarded, or
+    /// after it gave up and closed the connections of its clients.
     pub(super) fn rejoin(&mut self, server: usize, now: Instant) {
         let learner = &mut self.servers[server].learner;
         if !std::mem::take(&mut learner.is_alone) {
@@ -112,7 +113,8 @@ impl State {
         self.apply(server, now);
     }
 
-    /// A server closes the connections of its clients, and forgets which sessions it heard of.
+    /// Closes the connections of a server's clients, and clears its list of sessions with
+    /// heartbeats.
     pub(super) fn hang_up_on_clients(&mut self, server: usize, now: Instant) {
         let learner = &mut self.servers[server].learner;
         learner.heard.clear();
@@ -126,7 +128,7 @@ impl State {
         }
     }
 
-    /// A server heard of a session, and will report it.
+    /// A server received a heartbeat of a session, and will report it.
     pub(super) fn hear_of(&mut self, server: usize, session: SessionId, now: Instant) {
         if self.personality.reports_sessions() {
             self.servers[server].learner.heard.insert(session);
@@ -161,7 +163,7 @@ impl State {
         self.delay(actor) + late.unwrap_or_default()
     }
 
-    /// A ping of the leader arrives, and the server answers it with the sessions that it heard of.
+    /// A ping of the leader arrives, and the server answers it with its list of sessions.
     pub(super) fn pinged(&mut self, server: usize, now: Instant) {
         self.servers[server].learner.ping = None;
         self.trouble_with_the_leader(server, now);
@@ -174,19 +176,20 @@ impl State {
         self.plan(arrives, Event::Report(server));
     }
 
-    /// The leader learns of which sessions a server heard.
+    /// The leader receives a server's list of sessions.
     pub(super) fn report(&mut self, server: usize, now: Instant) {
         let learner = &mut self.servers[server].learner;
         let Some((_, sessions)) = learner.report.take() else { return };
         if learner.is_alone {
-            // It is in the pipe, and arrives if the server reaches the leader again in time.
+            // It stays in the connection, and arrives if the server reaches the leader again in
+            // time.
             learner.heard.extend(sessions);
             return;
         }
         if self.leaderless.is_none() {
             self.world.tick(now);
             for session in sessions {
-                // A report of a session that is over extends nothing.
+                // A report of a session that has ended extends nothing.
                 let _lives = self.world.touch(session, now).is_ok();
             }
             self.record(now, By::Store);
@@ -196,7 +199,8 @@ impl State {
         self.plan_ping(server, now);
     }
 
-    /// Keeps a request behind the report that its server sent before it. Returns it if there is none.
+    /// Queues a request until the earlier report of its server has arrived. Returns the request if
+    /// there is none.
     pub(super) fn keep_behind_report(&mut self, request: Request, now: Instant) -> Option<Request> {
         let report = self.servers[request.server].learner.report.as_ref();
         if let Some(arrives) = report.map(|(arrives, _)| *arrives).filter(|arrives| *arrives > now)
@@ -216,15 +220,15 @@ impl State {
         }
     }
 
-    /// A heartbeat comes back from the leader.
+    /// The answer to a heartbeat comes back from the leader.
     pub(super) fn synced(&mut self, request: &Request, now: Instant) {
         if !self.servers[request.server].learner.is_alone {
             self.once_applied(request, self.log.len(), Answer::Done, now);
         }
     }
 
-    /// Some servers do not notice at once that there is no leader, and the leader that was deposed may be
-    /// the last to notice.
+    /// During an election some servers may not notice that there is no leader, and the deposed
+    /// leader may be the last to notice.
     pub(super) fn trouble_in_an_election(&mut self, lasting: Duration, now: Instant) {
         let server = usize::try_from(self.dice.pick(Site::Server, 0, COUNT as u64)).unwrap_or(0);
         let deposed = self.dice.lasting(Site::Deposed, 0, lasting);
@@ -247,7 +251,7 @@ impl State {
         }
     }
 
-    /// A deposed leader notices that it is none, or another was elected.
+    /// A deposed leader notices that it was replaced, or another was elected.
     pub(super) fn step_down(&mut self, server: usize, now: Instant) {
         if self.deposed == Some(server) {
             self.deposed = None;

@@ -1,4 +1,4 @@
-//! [`Server`]: a follower, which answers, watches and lags.
+//! [`Server`]: a follower, which answers, serves watches and lags.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::look::look;
 use crate::tree::Tree;
 use crate::watches::covers;
 
-/// One of the servers that clients are connected to.
+/// One of the servers that clients connect to.
 #[derive(Debug)]
 pub(super) struct Server {
-    /// How much of the log it has applied.
+    /// The number of log entries that it has applied.
     pub(super) applied: usize,
-    /// When it will apply what comes next.
+    /// When it will apply each of the next entries.
     follows: VecDeque<Instant>,
-    /// What waits until it has applied so much.
+    /// Work that waits until it has applied a number of entries.
     waiting: Vec<(usize, Waiting)>,
-    /// Its own tree, made when somebody looks at it while it lags, and how much of the log is in it.
+    /// Its own tree, made when it is read while it lags, and the number of log entries in it.
     copy: Option<(Tree, usize)>,
     pub(super) frozen: bool,
     pub(super) learner: Learner,
 }
 
-/// What is done once a server has caught up.
+/// Work for when a server has caught up.
 #[derive(Debug)]
 pub(super) enum Waiting {
     Serve(Box<Request>),
@@ -47,7 +47,7 @@ impl Server {
 }
 
 impl State {
-    /// Plans when a server applies what was committed just now.
+    /// Plans when a server applies the latest commit.
     pub(super) fn follow(&mut self, server: usize, now: Instant) {
         let actor = Self::server_actor(server);
         let mut at = now + Duration::from_millis(self.dice.pick(Site::Delay, actor, 3));
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// A server applies all that is due.
+    /// Applies all entries that are due.
     pub(super) fn apply(&mut self, server: usize, now: Instant) {
         if self.servers[server].frozen || self.servers[server].learner.is_alone {
             return;
@@ -79,7 +79,7 @@ impl State {
         self.serve_waiting(server, now);
     }
 
-    /// Applies all that there is, at once.
+    /// Applies all entries at once.
     pub(super) fn catch_up(&mut self, server: usize, now: Instant) {
         for at in &mut self.servers[server].follows {
             *at = (*at).min(now);
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Does something once a server has applied so much of the log.
+    /// Does `work` once a server has applied `needed` entries of the log.
     pub(super) fn once(&mut self, server: usize, needed: usize, work: Waiting, now: Instant) {
         self.servers[server].waiting.push((needed, work));
         if self.servers[server].applied >= needed {
@@ -110,7 +110,7 @@ impl State {
         }
     }
 
-    /// A request has arrived.
+    /// Handles a request that has arrived.
     pub(super) fn arrive(&mut self, request: Request, now: Instant) {
         let link = &self.links[request.link.0];
         if link.epoch != request.epoch && !request.late || self.servers[request.server].frozen {
@@ -154,10 +154,10 @@ impl State {
         }
     }
 
-    /// Answers a read from what the server has.
+    /// Answers a read from the server's own tree.
     fn serve(&mut self, request: &Request, now: Instant) {
         let link = &self.links[request.link.0];
-        // A server learns from the log that a session is over, as of everything else.
+        // A server learns from the log that a session has ended, as it learns everything else.
         let applied = self.servers[request.server].applied;
         if link.session.is_none() || link.ended.is_some_and(|ended| ended <= applied) {
             return self.answer(request, Answer::Over, now);
@@ -169,7 +169,7 @@ impl State {
             Ask::Observe(query, feed) => {
                 let (query, feed) = (query.clone(), feed.clone());
                 let watching = Watching::new(query, feed, at);
-                // Over an old connection nobody would ever take it away again.
+                // On an old connection the watch could never be removed again.
                 if self.links[request.link.0].epoch == request.epoch {
                     self.link(request.link).watching.insert(request.call, watching);
                 }
@@ -185,7 +185,7 @@ impl State {
         applied.checked_sub(1).map_or(Revision::ZERO, |last| self.log[last].revision)
     }
 
-    /// The tree as a server has it.
+    /// The tree at the revision of a server.
     pub(super) fn tree_of(&mut self, server: usize) -> &Tree {
         let applied = self.servers[server].applied;
         if applied == self.log.len() {
@@ -205,11 +205,11 @@ impl State {
         tree
     }
 
-    /// Tells the watches at a server of one commit.
+    /// Delivers one commit to the watches at a server.
     fn tell_watches(&mut self, server: usize, index: usize, now: Instant) {
         for number in 0..self.links.len() {
             let link = &self.links[number];
-            // One that is only coming up is told what it missed when it is there.
+            // A connection that is not established yet gets the events that it missed later.
             let is_here = link.server == Some(server) && link.attached == link.epoch;
             if is_here && !link.watching.is_empty() {
                 self.tell_link(LinkId(number), index, now);
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    /// Tells the watches of one connection of one commit.
+    /// Delivers one commit to the watches of one connection.
     pub(super) fn tell_link(&mut self, id: LinkId, index: usize, now: Instant) {
         let at = self.log[index].revision;
         let link = &mut self.links[id.0];
@@ -263,7 +263,7 @@ impl State {
         self.post(id, delay, Letter::News { watch }, now);
     }
 
-    /// A watch goes on over a new connection.
+    /// Continues the watches of a session over a new connection.
     pub(super) fn rearm(&mut self, id: LinkId, server: usize, now: Instant) {
         let (actor, at) = (self.links[id.0].actor, self.revision_of(server));
         self.links[id.0].watching.retain(|_, watching| !watching.feed.is_over());

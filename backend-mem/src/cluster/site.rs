@@ -1,4 +1,4 @@
-//! [`Site`]: every place where the simulated world decides something.
+//! [`Site`]: every place where the simulated world makes a decision.
 
 use std::fmt;
 
@@ -6,127 +6,130 @@ use serde::{Deserialize, Serialize};
 use synod_core::chance::mix;
 use synod_core::choice::Place;
 
-/// Where something can go wrong, or is decided at all. Each belongs to a [`Fault`].
+/// A place where a fault can happen, or another decision is made. Each fault belongs to a
+/// [`Fault`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Site {
-    /// Who runs next.
+    /// Which task runs next.
     Turn,
-    /// How long a message takes when nothing is wrong.
+    /// How long a message takes without a fault.
     Delay,
-    /// Which server a client turns to.
+    /// The server that a client connects to.
     Server,
-    /// One of several ways in which something that fired goes on.
+    /// Which of several variants a fault takes.
     Way,
-    /// What a workload does next.
+    /// The next step of a workload.
     Step,
-    /// What is left of the world when the rest is frozen for ever.
+    /// What remains of the world when the rest is frozen for ever.
     Core,
     /// The connection breaks before a request arrives.
     RequestLost,
-    /// A request is done, and the connection breaks before the answer arrives.
+    /// A request is applied, and the connection breaks before the answer arrives.
     ReplyLost,
-    /// A request arrives after its caller was told that the connection broke.
+    /// A request arrives after its call has failed because the connection broke.
     AppliedLate,
-    /// A request takes its time.
+    /// A request is slow.
     RequestSlow,
-    /// An answer takes its time.
+    /// An answer is slow.
     ReplySlow,
-    /// A heartbeat is lost, and nobody is told.
+    /// A heartbeat is lost, without an error.
     BeatLost,
-    /// A heartbeat takes its time.
+    /// A heartbeat is slow.
     BeatSlow,
-    /// The answer to a heartbeat takes its time.
+    /// The answer to a heartbeat is slow.
     BeatAnswerSlow,
-    /// The server ends a session when a heartbeat arrives, and before it counts.
+    /// The server ends a session when a heartbeat arrives, before it extends the session.
     EndedBeforeBeat,
     /// The server ends a session just after it answered a heartbeat.
     EndedAfterBeat,
-    /// Somebody ends a session at the server.
+    /// An operator ends a session at the server.
     Killed,
-    /// A client stops, and goes on later as if nothing had been.
+    /// A client stops, and continues later as if nothing had happened.
     Paused,
-    /// A client's clock goes wrong by up to the rate that is allowed for.
+    /// A client's clock runs fast or slow, within the allowed rate.
     ClockRate,
     /// A client's wall clock is a year off.
     WallClock,
-    /// A client and one server do not hear each other.
+    /// A client and one server have no connection.
     CutFromOne,
-    /// A client hears no server, and none hears it.
+    /// A client has no connection to any server.
     CutFromAll,
-    /// A server is behind.
+    /// A server lags.
     Behind,
-    /// The leader goes; another comes.
+    /// The leader is replaced.
     NewLeader,
-    /// An event comes late.
+    /// An event is late.
     EventLate,
-    /// Several events come as one.
+    /// Several events are joined into one.
     EventsJoined,
-    /// A watch is told to read again for no reason.
+    /// A watch requests to read again without need.
     ResyncForNothing,
-    /// A watch cannot go on where it was.
+    /// A watch cannot resume where it was.
     Compacted,
     /// A watch has room for one or two events.
     SmallBuffer,
-    /// Somebody empties a directory.
+    /// A stranger empties a directory.
     Emptied,
-    /// Somebody writes, creates or deletes beside those who work.
+    /// A stranger writes, creates or deletes concurrently with the processes.
     Meddled,
     /// A caller gives up.
     CallDropped,
     /// A process dies, and starts again later.
     Crashed,
-    /// Whoever watches does something else for a while.
+    /// The reader of a watch is busy for a while.
     SlowReader,
-    /// The user's task dies, and the library's go on.
+    /// The user's task dies, and the library's tasks continue.
     UserDied,
-    /// The server refuses a write: it has no space, or does not know who asks.
+    /// The server refuses a write: it has no space, or does not know the user.
     Refused,
-    /// A task that could run is not run for a while.
+    /// A task that is ready is not run for a while.
     Starved,
-    /// Nobody reaches any server for a long time, then everybody does at once.
+    /// No client reaches any server for a long time, then all do at once.
     Outage,
-    /// Counters begin where they end.
+    /// Counters begin near their end.
     NearTheEnd,
-    /// A heartbeat of a session that is over is answered as if it lived (etcd before 3.4.38).
+    /// A heartbeat of a session that has ended is answered as if it were alive (etcd before
+    /// 3.4.38).
     BeatOfTheDead,
-    /// An event is told twice (etcd before 3.4.24).
+    /// An event is delivered twice (etcd before 3.4.24).
     EventTwice,
-    /// A latest read is answered from a server that is behind (etcd before 3.4.42).
+    /// A latest read is answered by a server that lags (etcd before 3.4.42).
     StaleLatest,
-    /// A leader that was replaced ends a session that lives (etcd before 3.4.31).
+    /// A leader that was replaced ends a session that is alive (etcd before 3.4.31).
     EndedByOldLeader,
-    /// No heartbeat of a client arrives for a while: where a workload looks closely at what comes of it.
+    /// No heartbeat of a client arrives for a while: for a workload that examines the consequences.
     BeatsCut,
-    /// A server loses its leader and goes on answering what it can from its own memory.
+    /// A server loses its leader and continues to answer from its own memory.
     CutOff,
-    /// A server reports late to its leader which sessions it heard of.
+    /// A server reports late to its leader which sessions sent heartbeats.
     ReportLate,
-    /// A leader that was deposed goes on answering what it can by itself.
+    /// A deposed leader continues to answer what it can by itself.
     Deposed,
     /// A write is applied and answered as refused.
     RefusedDone,
-    /// A request arrives before those that its client sent before it.
+    /// A request overtakes earlier requests of its client.
     RequestAhead,
-    /// An answer arrives before what the server sent before it.
+    /// An answer overtakes earlier messages of the server.
     AnswerAhead,
-    /// An event arrives before the answers that the server sent before it.
+    /// An event overtakes earlier answers of the server.
     EventAhead,
     /// The wall clock of a client is set to another date while the client runs.
     WallClockSet,
-    /// The machine of a client sleeps: nothing runs, and the clock of its timers stands still.
+    /// The machine of a client is suspended: nothing runs, and the clock of its timers stands
+    /// still.
     Asleep,
-    /// A reconnection negotiates another time to live.
+    /// A reconnect negotiates another time to live.
     OtherTtl,
 }
 
-/// Something that goes wrong in the world, by its number.
+/// A kind of fault of the world, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Fault(u8);
 
-/// What is known of a site: its fault, how often of a thousand times it fires, what it is.
+/// A site, its fault, how often in a thousand times it fires, and its description.
 type Row = (Site, u8, u32, &'static str);
 
 /// The number of the first fault that is a defect of old servers.
@@ -134,7 +137,7 @@ const DEFECTS: u8 = 30;
 
 #[rustfmt::skip]
 const TABLE: [Row; 54] = [
-    (Site::Turn, 0, 0, "who runs next"),
+    (Site::Turn, 0, 0, "which task runs next"),
     (Site::Delay, 0, 0, "how long a message takes"),
     (Site::Server, 0, 0, "which server a client turns to"),
     (Site::Way, 0, 0, "how it goes on"),
@@ -150,20 +153,20 @@ const TABLE: [Row; 54] = [
     (Site::BeatAnswerSlow, 5, 60, "heartbeat slow to come back"),
     (Site::EndedBeforeBeat, 6, 5, "session ended before a heartbeat counts"),
     (Site::EndedAfterBeat, 6, 5, "session ended right after a heartbeat"),
-    (Site::Killed, 6, 4, "session ended by somebody"),
+    (Site::Killed, 6, 4, "session ended by an operator"),
     (Site::Paused, 7, 3, "client paused"),
     (Site::ClockRate, 8, 1_000, "client clock at another rate"),
     (Site::WallClock, 9, 500, "client wall clock a year off"),
     (Site::CutFromOne, 10, 6, "cut off from one server"),
     (Site::CutFromAll, 11, 5, "cut off from all servers"),
-    (Site::Behind, 12, 60, "server behind"),
+    (Site::Behind, 12, 60, "server lags"),
     (Site::NewLeader, 13, 8, "leader changed"),
     (Site::EventLate, 14, 60, "event late"),
     (Site::EventsJoined, 14, 60, "events joined"),
     (Site::ResyncForNothing, 14, 20, "resync for nothing"),
     (Site::Compacted, 15, 300, "watch cannot resume"),
     (Site::SmallBuffer, 15, 100, "watch with a small buffer"),
-    (Site::Emptied, 16, 10, "directory emptied by somebody"),
+    (Site::Emptied, 16, 10, "directory emptied by a stranger"),
     (Site::Meddled, 17, 15, "foreign write"),
     (Site::CallDropped, 18, 30, "call dropped"),
     (Site::Crashed, 19, 4, "process crashed"),
@@ -174,7 +177,7 @@ const TABLE: [Row; 54] = [
     (Site::Outage, 23, 2, "total outage"),
     (Site::NearTheEnd, 24, 300, "counters near their end"),
     (Site::BeatOfTheDead, DEFECTS, 500, "heartbeat of a dead session answered"),
-    (Site::EventTwice, DEFECTS + 1, 50, "event told twice"),
+    (Site::EventTwice, DEFECTS + 1, 50, "event delivered twice"),
     (Site::StaleLatest, DEFECTS + 2, 50, "stale latest read"),
     (Site::EndedByOldLeader, DEFECTS + 3, 300, "session ended by an old leader"),
     (Site::BeatsCut, 5, 200, "heartbeats cut for a while"),
@@ -182,16 +185,16 @@ const TABLE: [Row; 54] = [
     (Site::ReportLate, 25, 30, "server reports late which sessions it heard of"),
     (Site::Deposed, 25, 300, "deposed leader goes on answering"),
     (Site::RefusedDone, 26, 10, "write applied and refused"),
-    (Site::RequestAhead, 29, 300, "request ahead of earlier requests"),
-    (Site::AnswerAhead, 29, 300, "answer ahead of earlier answers and events"),
-    (Site::EventAhead, 29, 300, "event ahead of earlier answers"),
+    (Site::RequestAhead, 29, 300, "request overtakes earlier requests"),
+    (Site::AnswerAhead, 29, 300, "answer overtakes earlier answers and events"),
+    (Site::EventAhead, 29, 300, "event overtakes earlier answers"),
     (Site::WallClockSet, 9, 20, "client wall clock set to another date"),
     (Site::Asleep, 27, 2, "machine of the client asleep"),
     (Site::OtherTtl, 28, 300, "reconnection with another time to live"),
 ];
 
 impl Site {
-    /// How many there are.
+    /// The number of sites.
     pub(super) const COUNT: usize = TABLE.len();
 
     /// Every site.
@@ -199,12 +202,12 @@ impl Site {
         TABLE.iter().map(|row| row.0)
     }
 
-    /// The fault that it belongs to; none if it is no fault that it decides.
+    /// The fault of this site; `None` if its decision is not about a fault.
     pub fn fault(self) -> Option<Fault> {
         Some(self.row().1).filter(|number| *number > 0).map(Fault)
     }
 
-    /// What fires there, in a few words.
+    /// A short description.
     pub fn about(self) -> &'static str {
         self.row().3
     }
@@ -254,7 +257,7 @@ impl Fault {
         Site::all().filter(move |site| site.fault() == Some(self))
     }
 
-    /// Whether it is a defect of old servers and no fault of the world.
+    /// Whether it is a defect of old servers instead of a fault of the world.
     pub fn is_defect(self) -> bool {
         self.0 >= DEFECTS
     }
@@ -270,17 +273,17 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Of a thousand times that something could go wrong at a site, how often it does.
+/// How often in a thousand times a fault happens, per site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rates([u32; Site::COUNT]);
 
 impl Rates {
-    /// Nothing goes wrong.
+    /// No faults.
     pub fn none() -> Self {
         Self([0; Site::COUNT])
     }
 
-    /// Every fault at its usual rate, but for the defects of old servers.
+    /// Every fault at its default rate, except the defects of old servers.
     pub fn usual() -> Self {
         let mut rates = Self::none();
         for (site, fault, permille, _) in TABLE {
@@ -289,12 +292,12 @@ impl Rates {
         rates
     }
 
-    /// How often it fires at this site.
+    /// The rate at this site.
     pub fn of(&self, site: Site) -> u32 {
         self.0[site.index()]
     }
 
-    /// Sets how often it fires at this site.
+    /// Sets the rate at this site.
     pub fn set(mut self, site: Site, permille: u32) -> Self {
         self.0[site.index()] = permille;
         self
@@ -308,7 +311,7 @@ impl Rates {
         self
     }
 
-    /// Switches a fault on, at its usual rate.
+    /// Switches a fault on, at its default rate.
     pub fn with(mut self, fault: Fault) -> Self {
         for site in fault.sites() {
             self.0[site.index()] = site.row().2;
@@ -316,8 +319,8 @@ impl Rates {
         self
     }
 
-    /// Some of these faults, the others switched off, by a seed: so that what is rare is not drowned
-    /// by what is frequent. Each is off for two seeds of five, and otherwise up to twice as frequent.
+    /// A random subset of these faults, chosen by a seed, so that rare faults are not hidden by
+    /// frequent ones. Each is off for two seeds of five, and otherwise up to twice as frequent.
     pub fn swarm(mut self, seed: u64) -> Self {
         for fault in Fault::all() {
             let drawn = mix(mix(seed ^ 0x5742_524D) ^ mix(u64::from(fault.0)));

@@ -1,4 +1,4 @@
-//! [`State`]: all of a simulated store, and what is to happen to it when.
+//! [`State`]: the whole state of a simulated store, and its future events.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -21,7 +21,7 @@ use crate::cluster::words::glimpse;
 use crate::cluster::{Alarm, By, ClusterOptions, Death, Entry};
 use crate::world::World;
 
-/// How many servers there are.
+/// The number of servers.
 pub(super) const COUNT: usize = 3;
 
 #[derive(Debug)]
@@ -29,41 +29,41 @@ pub(super) struct State {
     pub(super) personality: Personality,
     pub(super) dice: Dice,
     pub(super) trace: Trace,
-    /// The time to live by which the length of what goes wrong is measured.
+    /// The time to live to which the lengths of faults are relative.
     pub(super) ttl: Duration,
     pub(super) flaw: Option<Flaw>,
     start: Instant,
-    /// What the leader has committed.
+    /// The state that the leader has committed.
     pub(super) world: World,
     pub(super) log: Vec<Logged>,
     pub(super) servers: [Server; COUNT],
     pub(super) links: Vec<Link>,
-    /// What is between a process and the servers, by process.
+    /// The cuts between each process and the servers.
     pub(super) cuts: BTreeMap<u64, Cuts>,
-    /// Processes that are no more, each with how many links it had then.
+    /// Processes that have died, each with its number of links at that time.
     pub(super) buried: BTreeMap<u64, usize>,
-    /// There is no leader until then.
+    /// Until then there is no leader.
     pub(super) leaderless: Option<Instant>,
-    /// How long there was to be none, the last time.
+    /// How long the last outage of the leader was planned to be.
     pub(super) leaderless_for: Duration,
     /// The leader that was deposed and has not noticed it.
     pub(super) deposed: Option<usize>,
-    /// What waits for a leader.
+    /// The requests that wait for a leader.
     pub(super) held: Vec<Request>,
-    /// What the leader has and has not committed.
+    /// The requests that the leader has received and not committed.
     pub(super) proposed: VecDeque<Request>,
     pub(super) deaths: Vec<Death>,
     pub(super) calls_for: Vec<Alarm>,
     agenda: BinaryHeap<Reverse<Due>>,
     dues: u64,
-    /// Whoever lets this live has gone to rest.
+    /// When [`Cluster::run`](super::Cluster::run) looks again.
     rest: Rest,
-    /// When the next look at what time has ended is planned.
+    /// When the next look for expired sessions and nodes is planned.
     next_tick: Option<Instant>,
     pub(super) calls: u64,
 }
 
-/// Whether whoever lets a store live looks at it now.
+/// Whether the task that runs the store is looking at it now.
 #[derive(Clone, Copy, Debug)]
 enum Rest {
     Awake,
@@ -80,7 +80,7 @@ pub(super) struct Logged {
     pub(super) by: By,
 }
 
-/// Until when what a process says to each server, and what it hears of it, is held.
+/// Until when messages from a process to each server, and back, are held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cuts {
     pub(super) there: [Option<Instant>; COUNT],
@@ -89,11 +89,11 @@ pub(super) struct Cuts {
     pub(super) beats: Option<Instant>,
 }
 
-/// Something that is to happen.
+/// A future event.
 #[derive(Debug)]
 struct Due {
     at: Instant,
-    /// In the order in which they were planned, if at the same time.
+    /// Orders events of the same time by when they were planned.
     number: u64,
     event: Event,
 }
@@ -106,19 +106,19 @@ pub(super) enum Event {
     Deliver(LinkId, u64, Box<Letter>),
     Break(LinkId, u64),
     Elected,
-    /// A server that was cut off from its leader reaches it again.
+    /// A server that was cut off from its leader reconnects.
     Rejoin(usize),
     /// A ping of the leader arrives at a server.
     Pinged(usize),
-    /// A request reaches the leader behind a report of the server that forwards it.
+    /// A request reaches the leader, after a report of the server that forwards it.
     Forwarded(Box<Request>),
-    /// The leader learns of which sessions a server heard.
+    /// A server's report of sessions with heartbeats arrives at the leader.
     Report(usize),
     /// The answer to a heartbeat is back at the server that forwarded it.
     Synced(Box<Request>),
-    /// A deposed leader notices that it is none.
+    /// A deposed leader notices that it was replaced.
     StepsDown(usize),
-    /// A server takes a client for gone that it has not heard for so long.
+    /// A server treats a client as gone that it has not heard for too long.
     TakenForGone(LinkId, usize),
     Tick,
 }
@@ -164,7 +164,7 @@ impl State {
         self.agenda.push(Reverse(Due { at, number: self.dues, event }));
     }
 
-    /// Lets everything happen that is due.
+    /// Executes all events that are due.
     pub(super) fn advance(&mut self, now: Instant) {
         self.rest = Rest::Awake;
         while let Some(Reverse(due)) = self.agenda.peek()
@@ -194,14 +194,14 @@ impl State {
         }
     }
 
-    /// When there is something to do again. Remembers that nobody looks before that.
+    /// When the next event is due. Records that the store is not looked at before that.
     pub(super) fn rests(&mut self) -> Option<Instant> {
         let next = self.agenda.peek().map(|Reverse(due)| due.at);
         self.rest = next.map_or(Rest::ForGood, Rest::Until);
         next
     }
 
-    /// Whether there is something to do before anybody looks.
+    /// Whether an event is due before the planned look.
     pub(super) fn is_sooner(&mut self) -> bool {
         let Some(Reverse(due)) = self.agenda.peek() else { return false };
         let sooner = match self.rest {
@@ -215,7 +215,7 @@ impl State {
         sooner
     }
 
-    /// Brings what is far away near, in its order.
+    /// Brings later events forward to `by`, in their order.
     pub(super) fn hurry(&mut self, by: Instant) {
         let mut all: Vec<Due> = self.agenda.drain().map(|Reverse(due)| due).collect();
         for due in &mut all {
@@ -226,7 +226,8 @@ impl State {
         self.agenda.extend(all.into_iter().map(Reverse));
     }
 
-    /// Has the leader do something for somebody. What ends by itself just now is not that one's doing.
+    /// Makes the leader act for an author. Sessions that expire at this moment are not attributed
+    /// to the author.
     pub(super) fn on_behalf<T>(
         &mut self,
         by: By,
@@ -240,7 +241,7 @@ impl State {
         done
     }
 
-    /// Takes over what the leader did, and plans when the servers follow.
+    /// Takes over the leader's commits, and plans when the servers apply them.
     pub(super) fn record(&mut self, now: Instant, by: By) {
         for (revision, effects) in self.world.take_journal() {
             let (age, first) = (self.age(now), effects.first());
@@ -259,7 +260,7 @@ impl State {
         }
     }
 
-    /// Adds to the log. Without effects it is the empty containers that go.
+    /// Adds to the log. Without effects it is the collection of empty containers.
     pub(super) fn log_effects(
         &mut self,
         revision: Revision,
@@ -273,7 +274,7 @@ impl State {
         }
     }
 
-    /// Notes that sessions have ended, and when one will end by itself.
+    /// Notes the sessions that have expired, and plans when the next one will.
     pub(super) fn tick(&mut self, now: Instant) {
         self.next_tick = None;
         if self.leaderless.is_some() {
@@ -294,14 +295,15 @@ impl State {
         }
     }
 
-    /// When a path was last created, and whose it is.
+    /// When a path was last created, and which session owns it.
     pub(super) fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
         let effects = self.log.iter().rev().flat_map(|logged| &logged.effects);
         let body = effects.filter(|it| it.path == *path).find_map(|it| it.body.as_ref())?;
         Some((body.stat.created, body.stat.owner))
     }
 
-    /// Who removed the node of this path that was created then. A late create may have made another one since.
+    /// The author of the deletion of the node that was created at `created`. A late create may have
+    /// made another one since.
     pub(super) fn removed_by(&self, path: &Path, created: Revision) -> Option<By> {
         let effects = self.log.iter().flat_map(|logged| {
             let here = logged.effects.iter().filter(|it| it.path == *path);
@@ -315,7 +317,7 @@ impl State {
         self.world.lives(session)
     }
 
-    /// Notes which sessions are over, and whether that was because nothing was heard of them.
+    /// Notes which sessions have ended, and whether that was because they were silent.
     pub(super) fn note_deaths(&mut self, now: Instant, silent: bool) {
         for index in 0..self.links.len() {
             let link = &mut self.links[index];
@@ -349,7 +351,7 @@ impl State {
     pub(super) fn census(&mut self) -> Census {
         let (nodes, ..) = self.world.counts();
         let lives = |link: &&Link| link.session.is_some_and(|session| self.world.lives(session));
-        // Those of the world itself are nobody's.
+        // Sessions of the world itself belong to no process.
         let sessions = self.links.iter().filter(|link| link.actor > 0).filter(lives).count();
         let of_processes = self.links.iter_mut().filter(|link| link.actor > 0);
         let watches = of_processes.map(Link::watches).sum();
@@ -360,7 +362,7 @@ impl State {
         self.world.skip_sequences(dir, next);
     }
 
-    /// The actor that a server is in the trace and to the dice.
+    /// The number of a server as an actor.
     pub(super) fn server_actor(server: usize) -> u64 {
         SERVERS + server as u64
     }

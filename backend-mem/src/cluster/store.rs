@@ -1,4 +1,4 @@
-//! One session of a process on a simulated store, as the process has it.
+//! One session of a process on a simulated store, from the side of the process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::cluster::link::Ask;
 use crate::cluster::site::Site;
 use crate::cluster::way::Way;
 
-/// How many events a watch keeps for a reader who is slow.
+/// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 1_024;
 
 /// The shortest and the longest session of a simulated store.
@@ -43,7 +43,7 @@ struct ClusterStore {
     _heart: Task,
 }
 
-/// Forgets a watch when its reader drops it.
+/// Removes a watch when its reader drops it.
 struct Unwatch {
     way: Arc<Way>,
     life: Arc<Life>,
@@ -82,7 +82,7 @@ impl ClusterStore {
         Self { info, way, life, _heart: heart }
     }
 
-    /// Asks, and waits for the answer: it comes, or the connection breaks in time.
+    /// Sends a request, and waits until the answer arrives or the connection breaks.
     async fn ask(&self, doing: &'static str, ask: Ask) -> Result<Answer> {
         if let Some(why) = self.life.loss() {
             return Err(why.error(doing));
@@ -172,7 +172,8 @@ impl Store for ClusterStore {
                 Err(error) => return Err(error),
             }
         }
-        // Lost by its own clock, or by a close that failed: only a server knows whether it is over.
+        // Lost by its own clock, or by a close that failed: only a server knows whether it has
+        // ended.
         if self.way.over.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -183,7 +184,7 @@ impl Store for ClusterStore {
 }
 
 impl Drop for ClusterStore {
-    /// The store is left to find out by itself; whoever watched is told now.
+    /// The store is left to expire the session; observers are notified now.
     fn drop(&mut self) {
         self.life.lose(Loss::Closed);
     }

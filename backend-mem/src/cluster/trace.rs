@@ -1,33 +1,33 @@
-//! [`Trace`]: what happened in a simulated world, in order.
+//! [`Trace`]: the events of a simulated world, in order.
 
 use std::time::Duration;
 
 use synod_core::chance::mix;
 
-/// What happened. A hash of it always; the lines only if they are wanted.
+/// The events. A hash of them always; the lines only on request.
 #[derive(Debug)]
 pub struct Trace {
     hash: u64,
     lines: Option<Vec<Line>>,
 }
 
-/// One thing that happened.
+/// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// When, since the beginning, by a clock that is right.
+    /// The time since the beginning, by a correct clock.
     pub at: Duration,
-    /// To whom: 0 is the world, then the processes from 1, then the servers from 100.
+    /// Whose event it is: 0 is the world, then the processes from 1, then the servers from 100.
     pub actor: u64,
-    /// What kind of thing it is.
+    /// The kind of event.
     pub what: What,
-    /// Which call, or which session, it belongs to; 0 if to none.
+    /// The call or session that it belongs to; 0 if none.
     pub id: u64,
-    /// In words.
+    /// A description.
     pub text: String,
 }
 
-/// What kind of thing happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum What {
@@ -41,19 +41,19 @@ pub enum What {
     Returned,
     /// A call ends without an answer.
     Failed,
-    /// A process is told of a change.
+    /// A process is notified of a change.
     Told,
     /// The leader commits.
     Committed,
-    /// A session begins or ends, or a connection.
+    /// A session or a connection begins or ends.
     Session,
-    /// Something goes wrong.
+    /// A fault happens.
     Fault,
-    /// What a workload has to say.
+    /// A note of a workload.
     Note,
-    /// Something begins to be so for a process, as that it holds a lock.
+    /// A state of a process begins, for example holding a lock.
     Begun,
-    /// It is not so any more.
+    /// That state ends.
     Over,
     /// A phase of the simulation begins.
     Phase,
@@ -64,8 +64,8 @@ impl Trace {
         Self { hash: 0, lines: wants_lines.then(Vec::new) }
     }
 
-    /// Takes down what happened. The text is asked for only if lines are wanted, so it must not be
-    /// all that tells two things apart.
+    /// Records an event. The text is built only if lines are kept, so two different events must
+    /// differ in more than the text.
     pub fn tell(
         &mut self,
         (at, actor): (Duration, u64),
@@ -86,12 +86,12 @@ impl Trace {
         self.hash = mix(self.hash ^ number);
     }
 
-    /// A hash of all that happened.
+    /// A hash of all events.
     pub fn hash(&self) -> u64 {
         self.hash
     }
 
-    /// The lines so far; none if they were not wanted.
+    /// The lines so far; none if they are not kept.
     pub fn take(&mut self) -> Vec<Line> {
         self.lines.as_mut().map(std::mem::take).unwrap_or_default()
     }

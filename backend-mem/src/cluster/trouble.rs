@@ -1,4 +1,4 @@
-//! What goes wrong by itself while clients work: cuts, outages, new leaders, strangers.
+//! Faults that happen by themselves while clients work: cuts, outages, new leaders, strangers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::cluster::state::{COUNT, Event, State};
 use crate::cluster::trace::What;
 
 impl State {
-    /// What can come between a client and the servers just when it sends something.
+    /// Faults between a client and the servers at the moment when it sends a request.
     pub(super) fn trouble_on_the_way(&mut self, id: LinkId, server: usize, now: Instant) {
         let actor = self.links[id.0].actor;
         if let Some(lasting) = self.dice.lasting(Site::CutFromOne, actor, self.ttl * 2) {
@@ -32,7 +32,7 @@ impl State {
         }
     }
 
-    /// A time at the edge of what a session survives.
+    /// A duration at the edge of what a session survives.
     fn edge(&mut self, actor: u64) -> Duration {
         let milli = Duration::from_millis(1);
         let edges = [
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// The mistake of a server that asks no other.
+    /// A planted mistake: a server that decides alone.
     pub(super) fn take_for_gone(&mut self, id: LinkId, server: usize, now: Instant) {
         let link = &self.links[id.0];
         let elsewhere = link.server.is_some_and(|other| other != server);
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// What can happen to a store just when it is asked something.
+    /// Faults of the store at the moment when a request arrives.
     pub(super) fn trouble_at_arrival(&mut self, request: &Request, now: Instant) {
         let (actor, link) = (request.actor, &self.links[request.link.0]);
         let session = link.session;
@@ -99,7 +99,7 @@ impl State {
         }
     }
 
-    /// What strangers do beside those who work.
+    /// What strangers do concurrently with the processes.
     pub(super) fn trouble_after_commit(&mut self, actor: u64, path: &Path, now: Instant) {
         let Some(dir) = path.parent() else { return };
         if self.dice.fires(Site::Emptied, actor, 1).is_some() {
@@ -134,14 +134,14 @@ impl State {
 
     fn meddle(&mut self, op: Op, now: Instant) {
         self.on_behalf(By::Stranger, now, |world| {
-            // A stranger has a session too, if only for this.
+            // A stranger needs a session too, only for this operation.
             let stranger = world.open(Duration::from_secs(1), None, now);
             let _refused = world.commit(stranger, Txn::new().op(op), now).is_err();
             world.end(stranger, now);
         });
     }
 
-    /// Nothing goes wrong from now on, and what is wrong is mended.
+    /// Repairs all faults, and allows no more of them.
     pub(super) fn heal(&mut self, now: Instant) {
         let age = self.age(now);
         self.trace.tell((age, 0), What::Phase, 0, || "everything is mended".to_owned());

@@ -1,4 +1,4 @@
-//! [`Way`]: the connection of one session to the simulated servers, as its process has it.
+//! [`Way`]: the connection of one session to the simulated servers, from the side of its process.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,13 +9,14 @@ use crate::cluster::Cluster;
 use crate::cluster::answer::Answer;
 use crate::cluster::link::{Ask, LinkId};
 
-/// A session's connection to the store. The connection is closed when this is dropped.
+/// A session's connection to the store. It is closed when this is dropped.
 pub(super) struct Way {
     pub(super) cluster: Cluster,
     pub(super) id: LinkId,
     pub(super) actor: u64,
     pub(super) broken: Arc<Notify>,
-    /// Whether a server said that the session is over. The session's own clock proves nothing.
+    /// Whether a server reported the end of the session. The session's own clock proves nothing
+    /// about it.
     pub(super) over: AtomicBool,
 }
 

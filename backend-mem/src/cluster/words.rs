@@ -1,10 +1,10 @@
-//! What a trace says, in words for people.
+//! Texts of a trace, for people.
 
 use std::fmt;
 
 use synod_core::store::{Expect, Freshness, Lifetime, Node, Op, Query, Revision, Scope, View};
 
-/// What a query asks for.
+/// A query.
 pub(super) struct Asked<'a>(pub(super) &'a Query);
 
 impl fmt::Display for Asked<'_> {
@@ -20,7 +20,7 @@ impl fmt::Display for Asked<'_> {
     }
 }
 
-/// What an operation does.
+/// An operation.
 pub(super) fn said(op: &Op) -> String {
     match op {
         Op::Check { path, expect } => format!("check {path}{}", expected(*expect)),
@@ -44,7 +44,7 @@ fn expected(expect: Expect) -> String {
     }
 }
 
-/// Data, on one line and not too long.
+/// Data: one line, shortened.
 pub(super) fn glimpse(data: &[u8]) -> String {
     const SHOWN: usize = 20;
     if data.is_empty() {
@@ -58,7 +58,7 @@ pub(super) fn glimpse(data: &[u8]) -> String {
     )
 }
 
-/// What a view shows.
+/// A view.
 pub(super) fn seen(view: &View, at: Revision) -> String {
     const SHOWN: usize = 3;
     let node = |node: &Node| format!("{}{}", node.path.name(), glimpse(&node.data));

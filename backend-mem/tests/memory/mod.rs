@@ -1,4 +1,4 @@
-//! A store in memory, as the laws are tried on it.
+//! A harness for a store in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use synod_core::path::Path;
 use synod_core::store::{Backend, Change, SessionId};
 use synod_mem::{MemBackend, Weather};
 
-/// A store in memory, and everything that can be done to it.
+/// A store in memory, with all of its faults.
 #[derive(Debug)]
 pub(crate) struct Memory {
     store: MemBackend,
@@ -18,7 +18,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Behind what `wrap` puts in front of it, at this pace.
+    /// A store in memory inside the wrapper that `wrap` makes, at this pace.
     pub(crate) fn behind(
         profile: Profile,
         wrap: impl FnOnce(Arc<MemBackend>) -> Arc<dyn Backend>,
@@ -26,7 +26,7 @@ impl Memory {
         Self::of(MemBackend::new(), profile, wrap)
     }
 
-    /// [`Memory::behind`], of this store.
+    /// [`Memory::behind`] for this store.
     pub(crate) fn of(
         store: MemBackend,
         profile: Profile,

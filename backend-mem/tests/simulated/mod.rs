@@ -1,4 +1,4 @@
-//! A simulated store in fair weather, as the laws are tried on it.
+//! A harness for a simulated store without faults.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,17 +10,17 @@ use synod_core::store::{Backend, Change, SessionId};
 use synod_core::task::{self, Task};
 use synod_mem::cluster::{Cluster, ClusterOptions, Personality};
 
-/// A simulated store, and everything that can be done to it.
+/// A simulated store, with controls for tests.
 #[derive(Debug)]
 pub(crate) struct Simulated {
     cluster: Cluster,
     personality: Personality,
-    /// Lets it live, from the first session on.
+    /// Runs the store, from the first session on.
     life: Mutex<Option<Task>>,
 }
 
 impl Simulated {
-    /// With the habits of this one.
+    /// A store of this personality.
     pub(crate) fn new(personality: Personality) -> Self {
         let cluster = Cluster::new(ClusterOptions::new(personality));
         Self { cluster, personality, life: Mutex::new(None) }

@@ -5,22 +5,22 @@ use super::*;
 
 const BORN: Birth = 7;
 
-/// One session's tickets in one directory.
+/// The tickets of one session in one directory.
 struct Line {
     alone: Alone,
     dir: Path,
     next: u64,
     connection: u64,
-    /// Tells of the directory, where that is watched.
+    /// Fires the watch on the directory, if there is one.
     watch: Option<oneshot::Sender<()>>,
 }
 
-/// How a ticket was drawn.
+/// How the session found out whether a ticket was the only child.
 #[derive(Debug, PartialEq, Eq)]
 enum How {
     Knew,
     Looked,
-    /// And it was bet that this would not be needed.
+    /// By a listing, although it had expected to need none.
     LookedLate,
 }
 use How::{Knew, Looked, LookedLate};
@@ -31,7 +31,7 @@ impl Line {
         Self { alone: Alone::default(), dir, next: 0, connection: 0, watch: None }
     }
 
-    /// Of a session that knows it is alone.
+    /// A session that knows that it is the only contender.
     fn settled() -> Self {
         let mut line = Self::new();
         assert_eq!([line.cycle(), line.cycle(), line.cycle()], [Looked, Looked, Knew]);
@@ -53,7 +53,7 @@ impl Line {
         self.watch = Some(tell);
     }
 
-    /// The ticket gets the next number, and is the only one of a directory of this birth.
+    /// The ticket gets the next number, and is the only child of a directory of this birth.
     fn end(&mut self, mut draw: Draw, found: Option<Birth>) -> (How, Path) {
         let ticket = self.dir.join(&format!("t-{:010}", self.next)).expect("valid");
         let sequence = Sequence::new(self.next);
@@ -129,7 +129,7 @@ fn a_ticket_that_may_stand_proves_nothing() {
     let draw = line.begin();
     let (how, ticket) = line.end(draw, None);
     assert_eq!(how, Knew);
-    // Another ticket's end says nothing of this one's.
+    // The deletion of another ticket has no effect on this one.
     line.alone.deleted(&line.dir.join("t-0000000001").expect("valid"));
     line.alone.deleted(&line.dir);
     assert_eq!(line.cycle(), Looked);
@@ -141,7 +141,7 @@ fn a_ticket_that_may_stand_proves_nothing() {
 fn a_directory_that_is_not_the_one_that_is_watched_is_looked_at() {
     let mut line = Line::settled();
     line.tell();
-    // Of the next one it is not known which is watched.
+    // It is unknown which directory the next watch is on.
     for _ in 0..6 {
         let mut draw = line.alone.draw(&line.dir, 0).expect("there is room");
         if draw.wants_watch && line.alone.ask(&line.dir, &mut draw) {
@@ -151,7 +151,7 @@ fn a_directory_that_is_not_the_one_that_is_watched_is_looked_at() {
         assert_eq!(how, Looked);
         line.alone.deleted(&ticket);
     }
-    // Now it is.
+    // From here on it is known.
     let draw = line.begin();
     let (_, ticket) = line.end(draw, Some(BORN + 1));
     line.alone.deleted(&ticket);
@@ -214,7 +214,7 @@ fn of_very_many_directories_some_are_kept_in_mind() {
     let watched = alone.dirs.values().filter(|dir| !matches!(dir.watch, Watch::No)).count();
     assert_eq!(alone.bytes, watched * 100);
 
-    // What is used stays.
+    // Directories that are in use are kept.
     let mut alone = Alone::default();
     for number in 0..10_000 {
         assert!(alone.draw(&dir(0), 0).is_some());

@@ -1,6 +1,7 @@
-//! Drawing tickets where the session knows that nobody else is: see [`Alone`]. What it knows, and the watches on
-//! which that rests, are under the lock of the hub: these watches are of the same kind as those of
-//! [`once`](super::once), and where the hub watches for good there is none of them.
+//! Optimisation: skips the listing after a create in directories where this session is the only
+//! contender; see [`Alone`]. Its state and watches are under the lock of the hub. These watches are
+//! of the same kind as those of [`once`](super::once); a path that has a persistent watch of the
+//! hub gets none.
 
 use std::sync::{Arc, Weak};
 
@@ -15,7 +16,7 @@ use crate::error::Trouble;
 use crate::hub::{Hub, State};
 use crate::sent::Sent;
 
-/// What the session knows of where it draws tickets.
+/// What the session knows about the directories in which it creates tickets.
 pub(super) struct Draws {
     pub(super) alone: Alone,
     states: StateWatcher,
@@ -29,7 +30,8 @@ impl Draws {
         Self { alone: Alone::default(), states, connection: 0 }
     }
 
-    /// Which connection it is. The crate tells that one was lost before it answers by the next.
+    /// The number of the current connection. The crate reports the loss of a connection before any
+    /// answer on the next one.
     fn connection(&mut self) -> u64 {
         if self.states.changed().now_or_never().is_some() {
             self.connection += 1;
@@ -38,11 +40,12 @@ impl Draws {
     }
 }
 
-/// The watch on a directory, and what that was like.
+/// The answer to a request for a watch on a directory, with the directory's stat.
 type Asked = Result<(Option<ZkStat>, OneshotWatcher), Trouble>;
 
 impl Hub {
-    /// A ticket is about to be drawn here. If the directory is to be watched, that request has left when this returns.
+    /// Call this before creating a ticket. If the directory is to be watched, that request has been
+    /// sent when this returns.
     pub(crate) fn draw(self: &Arc<Self>, client: &Arc<Client>, dir: &Path) -> Option<Draw> {
         let mut state = self.state();
         let connection = state.draws.connection();
@@ -56,7 +59,7 @@ impl Hub {
         Some(draw)
     }
 
-    /// The answer is dealt with by a task: this is called under the lock, which the answer needs, too.
+    /// A task handles the answer: this runs under the lock, which handling the answer needs too.
     fn watch_dir(self: &Arc<Self>, client: Arc<Client>, dir: Path) {
         let (hub, wire, watched) = (Arc::downgrade(self), self.wire.clone(), dir.clone());
         let asked =
@@ -64,7 +67,7 @@ impl Hub {
         spawn(async move { keep_watch(&hub, &dir, wire.answer(asked.answer()).await) }).let_go();
     }
 
-    /// A ticket was drawn, and nobody looked: whether it is known to be the only child.
+    /// A ticket was created without a listing. Returns whether it is known to be the only child.
     pub(crate) fn won(&self, dir: &Path, draw: &mut Draw, done: &Done) -> bool {
         let mut state = self.state();
         let connection = state.draws.connection();
@@ -73,7 +76,8 @@ impl Hub {
         state.draws.alone.won(dir, draw, &drawn)
     }
 
-    /// A ticket was drawn, and looked after: whether it was the only child, of a directory made then.
+    /// A ticket was created and a listing followed: whether the ticket was the only child of a
+    /// directory with this birth.
     pub(crate) fn looked(&self, dir: &Path, draw: &Draw, done: &Done, alone: Option<i64>) {
         let mut state = self.state();
         let connection = state.draws.connection();
@@ -89,11 +93,11 @@ impl Hub {
 }
 
 impl State {
-    /// A directory is watched now, or is not.
+    /// The answer to the request for a watch on a directory.
     fn keep_watch(&mut self, dir: &Path, answer: Asked) {
         let watch = match answer {
             Ok((Some(stat), watcher)) => Some((stat.czxid, coming(watcher))),
-            // It is not there. What watches for its birth is let go.
+            // The directory does not exist. Drop the watch for its creation.
             Ok((None, _)) | Err(_) => None,
         };
         if let Some(coming) = self.draws.alone.watched(dir, watch) {
@@ -101,7 +105,7 @@ impl State {
         }
     }
 
-    /// Makes room for a watch for good.
+    /// Gives up the watch on a directory, for a persistent one.
     pub(super) fn leave_to_hub(&mut self, dir: &Path) {
         if let Some(coming) = self.draws.alone.leave(dir) {
             self.watches.retire(dir, coming);

@@ -1,12 +1,14 @@
-//! Watching a node for one event: the server's own kind of watch. It is asked for together with the
-//! node, is gone by itself when it has told, and lives on across connections.
+//! Watches a node for one event, by the server's own kind of watch. It is requested together with
+//! the node, removed by the server when it has fired, and survives reconnects.
 //!
-//! Who waits for a node to go watches its children, of which an ephemeral node has none: what is written to it does not
-//! use that watch up. Of another node that tells too little, and it is watched for good.
+//! An observer that waits for the deletion of an ephemeral node watches the children of the node:
+//! there are none, and a write of the node does not use up that watch. For any other node this
+//! watch reports too little, so a persistent one is set.
 //!
-//! Where the path is watched for good already, that watch tells. If one for good comes later, it takes the
-//! place of this one at the server, and tells both; to take this one away would take that one, too. So this
-//! one is kept as long as the other. What is added and taken away is, in one order, under the lock of the hub.
+//! If the path already has a persistent watch, that one is used. If a persistent watch is set
+//! later, it replaces this one at the server and reports the events of both; removing this one
+//! would then remove the other as well. So this one is kept as long as the other. All additions and
+//! removals are in one order, under the lock of the hub.
 
 use std::sync::{Arc, Weak};
 
@@ -31,9 +33,9 @@ struct Once {
     hub: Weak<Hub>,
     query: Query,
     feed: Feed,
-    /// Ends when its reader has dropped it.
+    /// Ends when the reader has dropped it.
     read: oneshot::Receiver<()>,
-    /// What the connection was when it was asked for.
+    /// The state of the connection when the watch was requested.
     states: StateWatcher,
 }
 
@@ -46,7 +48,7 @@ struct Unwatch {
 }
 
 impl Hub {
-    /// [`Hub::observe`] for one event. `None` if that takes another kind of watch.
+    /// [`Hub::observe`] for one event. `None` if a persistent watch is needed.
     pub(super) async fn observe_once(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -61,7 +63,7 @@ impl Hub {
         Some(view.map(|view| (view, watch)))
     }
 
-    /// The request has left when this returns, and nothing has been polled under the lock.
+    /// The request has been sent when this returns, and nothing has been polled under the lock.
     fn add_once(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -90,8 +92,8 @@ impl Hub {
         Some((watch.with_guard(unwatch), view))
     }
 
-    /// Asks again, on the next connection. `None` if that takes another kind of watch by now, or the session is
-    /// over.
+    /// Requests it again on the next connection. `None` if a persistent watch is needed by now, or
+    /// the session is over.
     fn ask_again(&self, query: &Query) -> Option<(Revision, Sent<Found>)> {
         let client = self.wire.client("observe").ok()?;
         let state = self.state();
@@ -128,8 +130,8 @@ impl Watches {
 }
 
 impl Once {
-    /// Until it has told, or is not read any more, or the session is over. `None` is told where it takes another kind of
-    /// watch.
+    /// Runs until the watch has fired, its reader has dropped it, or the session is over. Sends
+    /// `None` to `tell` if a persistent watch is needed.
     async fn run(
         self,
         wire: Arc<Wire>,
@@ -169,8 +171,8 @@ impl Once {
         }
     }
 
-    /// What is there, with the watch; asked for again on the next connection if the one that it left by was
-    /// lost. `None` if it takes another kind of watch by then.
+    /// The current state together with the watch, requested again on the next connection if the
+    /// first one was lost. `None` if a persistent watch is needed by then.
     async fn answer(
         &self,
         wire: &Wire,
@@ -187,14 +189,14 @@ impl Once {
         None
     }
 
-    /// Whether the watch tells what is asked for of this node.
+    /// Whether this kind of watch reports the event that the query waits for.
     fn tells_of(&self, node: &Node) -> bool {
         let is_ephemeral = node.stat.is_some_and(|stat| stat.owner.is_some());
         is_ephemeral || !self.query.is_until_gone()
     }
 }
 
-/// Nobody waits for it any more.
+/// Retires a watch that no observer waits for any more.
 fn retire(hub: &Weak<Hub>, path: &Path, coming: BoxFuture<'static, WatchedEvent>) {
     if let Some(hub) = hub.upgrade() {
         hub.state().watches.retire(path, coming.map(|_told| ()).boxed());
@@ -209,10 +211,10 @@ impl Drop for Unwatch {
     }
 }
 
-/// Tells what came. Of the end of the session the hub tells.
+/// Delivers the event. The end of the session is reported by the hub.
 fn say(event: &WatchedEvent, mut states: StateWatcher, query: &Query, feed: &Feed) {
     let Some(news) = News::of(event) else { return };
-    // On the next connection the server says of what was made again meanwhile that it was written.
+    // After a reconnect the server reports a node that was deleted and created again as updated.
     let clear = news.kind == Kind::Deleted || states.changed().now_or_never().is_none();
     let _heard = match told(query, &news) {
         Some(change) if clear => feed.send(change),

@@ -36,7 +36,7 @@ pub(super) async fn who_cannot_reach_a_server_is_told_why() {
     let nobody: SocketAddr =
         (Ipv4Addr::LOCALHOST, free_ports(1).expect("there are ports")[0]).into();
     let refused = why(options([nobody]).access(Access::Open)).await;
-    says(&refused, &format!("{nobody}: nobody listens there"));
+    says(&refused, &format!("{nobody}: nothing listens there"));
 
     let silent = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("there are ports");
     let at = silent.local_addr().expect("it listens");
@@ -116,7 +116,7 @@ pub(super) async fn who_reaches_no_majority_is_told_so() {
         three.kill(node).expect("it runs");
     }
 
-    // Whoever comes, and who was there before, once his session is over.
+    // New clients, and older ones once their sessions are over.
     let end = tokio::time::Instant::now() + PATIENCE * 6;
     for lone in [false, true] {
         loop {
@@ -131,7 +131,7 @@ pub(super) async fn who_reaches_no_majority_is_told_so() {
             assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::SessionLost), "{told}");
             // First it looks for the others.
             if told.contains(LONE) {
-                assert!(told.contains("nobody listens there; is the server started"), "{told}");
+                assert!(told.contains("nothing listens there; is the server started"), "{told}");
                 break;
             }
             assert!(tokio::time::Instant::now() < end, "{told}");
@@ -147,7 +147,7 @@ pub(super) async fn who_reaches_no_majority_is_told_so() {
     }
 }
 
-/// A server whose disk is full ends itself; what it has acknowledged is on disk.
+/// A server whose disk is full ends itself; acknowledged writes are on disk.
 pub(super) async fn a_server_with_a_full_disk_acknowledges_nothing() {
     let mut own = Ensemble::start(1).expect("the other one started, too");
     let store = session_with(&own).await;
@@ -162,7 +162,7 @@ pub(super) async fn a_server_with_a_full_disk_acknowledges_nothing() {
     while !why(options(own.addresses()).access(Access::Open))
         .await
         .to_string()
-        .contains("nobody listens")
+        .contains("nothing listens")
     {
         assert!(tokio::time::Instant::now() < end, "it goes on");
         sleep(Duration::from_millis(50)).await;

@@ -1,4 +1,5 @@
-//! Who knows that he is alone does not look at the line; and who cannot know it does.
+//! A session that knows that it is the only contender does not list the line; any other session
+//! does.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +34,7 @@ impl Drawer {
         Self { links, store, id, dir: path(dir) }
     }
 
-    /// Draws a ticket, and asks for this. Tells of the ticket, and of what there was to see.
+    /// Creates a ticket, and asserts the requests. Returns the ticket, and the listing.
     async fn draw(&self, asked: &[Verb]) -> (Path, Vec<String>) {
         let commit = draw(&*self.store, &self.dir).await;
         asks_for(&self.links, self.id, asked).await;
@@ -107,7 +108,8 @@ pub(super) async fn who_is_alone_locks_with_one_request() {
     }
 }
 
-/// Nobody bets in vain who takes turns with another; and a request more is asked for once.
+/// A contender that alternates with another never skips the listing in vain, and sends the extra
+/// request once.
 pub(super) async fn who_takes_turns_looks() {
     let (ann, bob) = (Drawer::at("/alone/turns").await, session().await);
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
@@ -175,7 +177,7 @@ pub(super) async fn who_may_not_be_alone_looks() {
     looks_late(vec![]).await;
 
     ann.settle().await;
-    // Nobody was told whether it was deleted; and the connection is another.
+    // It is unknown whether the ticket was deleted; and the connection is another.
     let ticket = ann.draw(&[Verb::Create]).await.0;
     ann.links.lose_reply(ann.id, Verb::Delete);
     let delete_it = Txn::new().delete(&ticket, Expect::Any);
@@ -336,8 +338,8 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
     assert!(looked.is_some() && knew.is_some(), "some looked, and some knew: {next:?}");
 }
 
-/// Makes a directory again in which nobody is, with one child less than it ever had: who comes second gets the
-/// number that whoever was alone waits for.
+/// Creates a directory again without contenders, with one child less than it ever had: the second
+/// contender gets the number that the former only contender expects.
 async fn make_again(store: &dyn Store, lock: &str) -> bool {
     let probe = || Txn::new().create_sequential(path(&format!("{lock}/p-")), "", Lifetime::Session);
     let Ok(outcome) = store.commit(probe()).await else { return false };

@@ -13,7 +13,8 @@ use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
 use super::{PATIENCE, TICK, done, names, open, options, path, refused, server, session, there};
 
-/// Where a client may create and delete, and not list: the ticket is drawn, and the look behind it is refused.
+/// Where a client may create and delete, and not list: the ticket is created, and the look after it
+/// is refused.
 pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     let address = server().addresses()[0].to_string();
     let raw = zookeeper_client::Client::connect(&address).await.expect("a server runs");

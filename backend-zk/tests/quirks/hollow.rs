@@ -83,8 +83,8 @@ pub(super) async fn an_empty_container_gives_way_to_all_of_a_transaction() {
     }
 }
 
-/// Who finds an empty container in his way removes it; he must not remove what another has put there
-/// meanwhile.
+/// A create that finds an empty container in its way removes it; it must not remove a node that
+/// another client has put there meanwhile.
 pub(super) async fn of_many_who_replace_an_empty_container_one_wins() {
     let stores = [session().await, session().await, session().await];
     for round in 0..20 {
@@ -109,8 +109,8 @@ pub(super) async fn of_many_who_replace_an_empty_container_one_wins() {
     }
 }
 
-/// One create finds an empty container, and takes its time to replace it; meanwhile another finds the
-/// place free.
+/// One create finds an empty container, and is slow to replace it; meanwhile another finds the path
+/// free.
 pub(super) async fn who_is_late_to_remove_a_container_removes_no_node() {
     let slow = Link::Slow { there: Duration::from_millis(60), back: Duration::from_millis(60) };
     let patient = patient();
@@ -151,7 +151,7 @@ pub(super) async fn who_is_late_to_remove_a_container_removes_no_node() {
     assert!(late.contains(&true) && late.contains(&false), "{late:?}");
 }
 
-/// This is what keeps him from it.
+/// The property of the server that prevents that.
 pub(super) async fn the_name_of_a_sequential_child_tells_of_every_birth() {
     let address = server().addresses()[0].to_string();
     let client = zookeeper_client::Client::connect(&address).await.expect("a server runs");

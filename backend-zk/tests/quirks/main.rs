@@ -29,7 +29,8 @@ static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
     Ensemble::start(size.unwrap_or(1))
 });
 
-/// How long a quirk may take, however slow the machine is. One that hangs ends with what it waits for.
+/// The time limit of a quirk, for slow machines. One that hangs ends together with the process that
+/// it waits for.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Long: a machine that is busy with other things shall end no session.
@@ -350,7 +351,8 @@ async fn a_create_among_others_tells_a_true_stat_or_none() {
     }
 }
 
-/// What several creates have made is known by their revision, which one ephemeral node tells.
+/// The nodes of several creates are identified by their revision, which the stat of one ephemeral
+/// node has.
 async fn creates_whose_caller_is_gone_are_taken_back() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));

@@ -1,4 +1,4 @@
-//! As much on one session as nobody should have.
+//! More on one session than is sensible.
 
 use std::time::Duration;
 

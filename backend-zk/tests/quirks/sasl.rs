@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 use super::{PATIENCE, create, done, open, options, path, session_with, there};
 
-/// Whom the server knows.
+/// The server's list of users.
 const USERS: &str = r#"
 Server {
     org.apache.zookeeper.server.auth.DigestLoginModule required

@@ -91,7 +91,7 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
     let right = || known(trusting("right"), "right");
     let plain = server().addresses()[0].port();
     for (host, tls, words) in [
-        (host.clone(), known(trusting("wrong"), "right"), "by whom we trust"),
+        (host.clone(), known(trusting("wrong"), "right"), "from a CA that"),
         (host.clone(), known(trusting("right"), "wrong"), "want one of ours"),
         (host.clone(), Some(trusting("right")), "want one of ours"),
         (format!("127.0.0.1:{port}"), right(), "made out to this name"),

@@ -72,7 +72,7 @@ where
     }
 }
 
-/// The watch for one event does not fit such a node, and is kept beside one for good.
+/// A one-event watch does not suit such a node, so a persistent watch is set in addition.
 async fn a_persistent_node_is_observed_until_it_goes_on_many_threads() {
     done(&*session().await, create("/threads/stays", "")).await;
     on_callers(ROUNDS, |_, store| async move {
@@ -90,8 +90,8 @@ fn an_absent_node_is_observed_until_it_goes_on_many_threads() {
     });
 }
 
-/// On one path: the watches at the server are joined, replaced and taken away all the while. In the end each
-/// observer hears of the node's end.
+/// On one path: the watches at the server are joined, replaced and removed all the time. In the end
+/// each observer gets the node's deletion.
 async fn watches_of_all_kinds_are_made_and_dropped_by_many_tasks() {
     let store = Arc::from(session().await);
     at_once(&store, |number, store| async move {

@@ -61,7 +61,7 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     counted(asks(&links, id, 2, read(query())).await, &[Verb::Sync, Verb::Get], &[]);
     counted(asks(&links, id, 1, read(query().local())).await, &[Verb::Get], &[]);
     counted(asks(&links, id, 2, read(look())).await, &[Verb::Sync, Verb::List], &[]);
-    // The second request asks for what the first told of.
+    // The second request depends on the answer to the first.
     let data = read(Query::children(path("/trips")));
     counted(asks(&links, id, 2, data).await, &[Verb::Sync, Verb::MultiRead], &[Verb::MultiRead]);
 
@@ -123,7 +123,8 @@ pub(super) async fn one_event_takes_one_request() {
     }
 }
 
-/// A client whose requests are counted. Nobody waits for so long that he looks after his own ticket.
+/// A client whose requests are counted. The session is so long that no waiter watches its own
+/// ticket.
 pub(super) async fn counted(links: &Links) -> (Client, SessionId) {
     let backend = ZkBackend::new(options(links.addresses().to_vec()).access(Access::Open));
     let options = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(60)));
@@ -152,7 +153,7 @@ pub(super) async fn asks_for(links: &Links, session: SessionId, expected: &[Verb
 
 pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     const DRAWN: [Verb; 2] = [Verb::Create, Verb::List];
-    // The one ahead is looked at and watched in one request.
+    // The predecessor is read and watched in one request.
     const WAITING: [Verb; 3] = [Verb::Create, Verb::List, Verb::ListWatch];
 
     let links = Links::start(&server().addresses()).expect("there are ports");
@@ -199,7 +200,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     asks_for(&links, bobs, &[Verb::Delete]).await;
 }
 
-/// What a leader proclaims wakes nobody who waits, and does not use his watch up.
+/// A proclamation wakes no waiter, and does not use up its watch.
 pub(super) async fn who_waits_for_the_lead_asks_for_little() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
@@ -228,7 +229,8 @@ pub(super) async fn who_waits_for_the_lead_asks_for_little() {
     assert_eq!((links.events(anns), links.events(bobs)), (0, 1));
 }
 
-/// Each of many who lock again and again is told of one release for each that he waited for.
+/// Each of many clients that lock again and again gets one event for each release that it waited
+/// for.
 pub(super) async fn a_release_is_told_to_one() {
     const CLIENTS: usize = 4;
     const LAPS: usize = 25;
@@ -329,7 +331,8 @@ pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
     }
 }
 
-/// The server of the next connection may not have what the last one told of: the crate does not ask it for that.
+/// The server of the next connection may lag behind an event of the last one: the crate does not
+/// require otherwise.
 pub(super) async fn the_first_local_read_of_a_connection_catches_up() {
     let (links, store) = linked().await;
     let (store, id) = (&*store, store.session().id);

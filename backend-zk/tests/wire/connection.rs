@@ -54,7 +54,8 @@ pub(crate) async fn serve(shared: Arc<Shared>, server: usize, stream: TcpStream)
     let reading = read(from, taken);
     let working = std::pin::pin!(connection.work(incoming));
     let writing = std::pin::pin!(connection.write(outgoing, to));
-    // What was read is worked on, also when the client has gone; what closes the connection ends it all.
+    // Requests that were read are processed even when the client has gone; closing the connection
+    // ends everything.
     let _ended = select(std::pin::pin!(join(reading, working)), writing).await;
     connection.shared.world().servers[server].close(line);
 }

@@ -1,4 +1,5 @@
-//! The conformance suite on the backend as it is, over the peer: fair weather, and everything is known.
+//! The conformance suite on the unchanged backend, over the peer: without faults, and with full
+//! knowledge.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! [`Draft`]: what the leader decides about a write, as `PrepRequestProcessor` does: an error, or changes that every
-//! server can do.
+//! [`Draft`]: the leader's decision about a write, as `PrepRequestProcessor` makes it: an error, or
+//! changes that every server can apply.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ mod permission {
 }
 pub(crate) const READ: i32 = 1;
 
-/// Who a client is: scheme and id.
+/// The identity of a client: scheme and id.
 pub(crate) type Identity = (String, String);
 
 /// What the leader needs to know of a node.

@@ -1,4 +1,5 @@
-//! Jute, the encoding of ZooKeeper's messages: big-endian numbers, and bytes and lists behind their length.
+//! Jute, the encoding of ZooKeeper's messages: big-endian numbers, and bytes and lists after their
+//! length.
 
 /// What is left of a message. Every method returns `None` where the message is too short or malformed.
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +89,7 @@ impl Writer {
         self.0
     }
 
-    /// As it goes over the wire: behind its length.
+    /// The bytes on the wire: the length, then the message.
     pub(crate) fn frame(self) -> Vec<u8> {
         Self::default().bytes(&self.0).done()
     }

@@ -6,8 +6,8 @@ use crate::lives::{beats, is_never_late};
 use crate::peer::Peer;
 use crate::scene::{create, done, open_at, peer};
 
-/// A follower loses its leader together with a client, and does not notice for so long that the leader ends the
-/// client's session. Meanwhile it answers what it can from memory.
+/// A follower loses its leader together with a client, and does not notice it for so long that the
+/// leader expires the client's session. Meanwhile it answers from its memory.
 pub(crate) async fn a_follower_without_its_leader_proves_nothing() {
     for ttl in [600, 1_500] {
         let peer = peer(3);

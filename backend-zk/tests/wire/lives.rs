@@ -81,7 +81,7 @@ pub(crate) async fn a_session_outlives_whatever_ends_its_connection() {
     assert!(ended(&peer, store.session().id));
 }
 
-/// The session is ended while it is disconnected: its client is told at the next connection.
+/// The session is ended while it is disconnected: its client is notified at the next connection.
 pub(crate) async fn a_session_that_ended_meanwhile_is_lost() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

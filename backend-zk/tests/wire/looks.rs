@@ -1,4 +1,4 @@
-//! A look that fails says nothing of the commit ahead of it: L-OUT-1, L-OUT-4.
+//! A failed look says nothing about the commit before it: L-OUT-1, L-OUT-4.
 
 use synod_core::recipe::Mutex;
 use tokio::time::timeout;
@@ -9,7 +9,7 @@ use crate::scene::{LONG, PATIENCE, client, create, done, open, path, peer};
 use crate::script::{Deed, Rule};
 use crate::world::World;
 
-/// The commit was done; the look behind it was not, for whatever reason.
+/// The commit was applied; its look was not answered, for whatever reason.
 pub(crate) async fn a_look_that_fails_says_nothing_of_the_commit() {
     let errors = [code::NO_AUTH, code::THROTTLED, code::UNIMPLEMENTED, -9_999];
     for (round, error) in errors.into_iter().enumerate() {
@@ -27,8 +27,8 @@ pub(crate) async fn a_look_that_fails_says_nothing_of_the_commit() {
     }
 }
 
-/// [`a_look_that_fails_says_nothing_of_the_commit`], as a waiter for a lock meets it: no ticket of a call that failed
-/// is left.
+/// [`a_look_that_fails_says_nothing_of_the_commit`] for a waiter of a lock: no ticket of a failed
+/// call remains.
 pub(crate) async fn a_lock_whose_looks_are_refused_leaves_no_ticket() {
     for error in [code::NO_AUTH, code::THROTTLED] {
         let peer = peer(1);

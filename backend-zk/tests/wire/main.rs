@@ -1,9 +1,9 @@
-//! The backend as it is, on a ZooKeeper of our own that speaks the protocol over loopback: in fair weather, and under
-//! a script of what goes wrong.
+//! The unchanged backend on a ZooKeeper peer of our own that implements the protocol over loopback:
+//! without faults, and under a script of faults.
 //!
-//! `one::` and `three::` are the conformance suite on one server and on three. `replay` compares the peer with a real
-//! server, `scene::` has one disturbance each, and `soak` has random ones: `SYNOD_SEED` repeats its choices, and
-//! `SYNOD_SOAK=10` goes on for so many minutes.
+//! `one::` and `three::` are the conformance suite on one server and on three. `replay` compares
+//! the peer with a real server, `scene::` has one disturbance each, and `soak` has random ones:
+//! `SYNOD_SEED` repeats its choices, and `SYNOD_SOAK=10` runs for that many minutes.
 
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     let mut trials = suite(1).trials("one");
     trials.extend(suite(3).trials("three"));
     trials.extend(SCENES.iter().map(|(name, act)| alone(&format!("scene::{name}"), *act)));
-    // The client underneath does not say which time to live a reconnection was granted: see docs/backends.md.
+    // The client library does not report the time to live of a reconnect: see docs/backends.md.
     let granted = alone("scene::a_session_is_no_longer_than_its_last_connection_grants", || {
         Box::pin(lives::a_session_is_no_longer_than_its_last_connection_grants())
     });

@@ -1,4 +1,4 @@
-//! What is read is no older than what was told: L-KV-3.
+//! A read is no older than the events before it: L-KV-3.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     let Event::Changed(_) = next(&mut watch).await else { panic!("it was written") };
     peer.stop(own);
 
-    // The first that is answered: the other server, as it lags still; or none, until that catches up.
+    // The first answer: from the other server, if it still lags; or none, until that catches up.
     let read = async {
         loop {
             match store.read(query().local()).await {

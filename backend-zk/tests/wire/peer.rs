@@ -76,7 +76,7 @@ impl Peer {
         Ok(Self { shared, addresses, _running: running })
     }
 
-    /// What the servers know. Whoever waits for a change of it is told by [`Peer::change`].
+    /// The state of the servers. [`Peer::change`] notifies the tasks that wait for a change of it.
     pub(crate) fn world(&self) -> MutexGuard<'_, World> {
         self.shared.world()
     }
@@ -128,7 +128,7 @@ impl Peer {
         self.change(|world| world.links.insert(session.get().cast_signed(), link));
     }
 
-    /// A server goes: nobody is connected, and nobody connects.
+    /// Stops a server: its connections are closed, and no new one is accepted.
     pub(crate) fn stop(&self, server: usize) {
         self.change(|world| {
             world.servers[server].down = true;

@@ -274,7 +274,7 @@ pub(crate) fn event(kind: i32, path: &str) -> Vec<u8> {
     Writer::default().int(EVENT).long(-1).int(0).int(kind).int(CONNECTED).text(path).frame()
 }
 
-/// A stat behind what was written so far.
+/// Appends a stat.
 pub(crate) fn stat(to: Writer, stat: &Stat) -> Writer {
     to.long(stat.czxid)
         .long(stat.mzxid)

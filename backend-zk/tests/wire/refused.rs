@@ -11,7 +11,7 @@ use crate::protocol::{code, op};
 use crate::scene::{LONG, PATIENCE, peer};
 use crate::script::{Deed, Rule};
 
-/// One server, for a while, does not accept who we are: a client goes on when it does again.
+/// One server refuses the credentials for a while: a client continues when they are accepted again.
 pub(crate) async fn a_client_outlives_that_it_is_not_accepted_for_a_while() {
     let peer = peer(1);
     let backend = ZkBackend::new(peer.options().credentials("ann", "secret")).expect("valid");

@@ -1,6 +1,8 @@
-//! The peer beside a real server: the same random requests, byte by byte the same answers and events.
+//! Compares the peer with a real server: for the same random requests, the answers and events are
+//! equal byte by byte.
 //!
-//! Times, sessions and where the counting of transactions began differ, and the order of children; nothing else may.
+//! Times, sessions and the first transaction number may differ, and the order of children; nothing
+//! else.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -114,7 +116,7 @@ impl Side {
             Step::Ask(who, request) => {
                 let (events, answer) = self.clients[*who].ask(request).await;
                 let mut heard: Vec<_> = events.iter().map(|message| event(message)).collect();
-                // Of one transaction the server tells in no particular order.
+                // The server sends the events of one transaction in no particular order.
                 heard.sort();
                 told.extend(heard);
                 told.push(self.answer(request, &answer));
@@ -124,7 +126,7 @@ impl Side {
                 self.clients[*who].reconnect(at).await;
             }
         }
-        // What others heard of it comes ahead of the answer to whatever they ask next.
+        // The events of the other clients arrive before the answer to their next request.
         for who in (0..CLIENTS).filter(|who| *who != step.who()) {
             let probe = Request::Exists { path: "/".to_owned(), watch: false };
             let (events, _) = self.clients[who].ask(&probe).await;

@@ -19,7 +19,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A session that no machine is too slow for.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
-/// Every panic of this process, whoever caught it.
+/// Every panic of this process, even if it was caught.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Takes every panic down from now on.
@@ -89,7 +89,7 @@ pub(crate) async fn next(watch: &mut Watch) -> Event {
     timeout(PATIENCE, watch.next()).await.expect("an event in time").expect("it goes on")
 }
 
-/// What somebody else writes.
+/// A write by another client.
 pub(crate) fn set(at: &str, data: &str) -> Request {
     Request::SetData { path: at.to_owned(), data: data.as_bytes().to_vec(), version: -1 }
 }

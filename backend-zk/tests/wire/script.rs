@@ -1,4 +1,4 @@
-//! [`Script`]: what goes wrong, by the request at which it does, or by a seed.
+//! [`Script`]: disturbances, by the request that they affect, or by a seed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,9 +20,9 @@ pub(crate) enum Deed {
     CloseBefore,
     /// It is done, and the connection is closed instead of an answer.
     CloseAfter,
-    /// It waits this long before it is done, and so does all that comes behind it.
+    /// It waits this long before it is processed, and so does every later request.
     Hold(Duration),
-    /// The answer waits this long, and so does all that the server sends behind it.
+    /// The answer waits this long, and so does everything that the server sends after it.
     Late(Duration),
     /// It is done, and from then on the server sends nothing on this connection.
     Mute,
@@ -61,7 +61,7 @@ struct Chaos {
 pub(crate) struct Script {
     rules: Vec<Rule>,
     chaos: Option<Chaos>,
-    /// How often something went wrong for each session. A scene in which nothing did proves nothing.
+    /// How often each session was disturbed. A scene without a disturbance proves nothing.
     played: BTreeMap<i64, usize>,
 }
 

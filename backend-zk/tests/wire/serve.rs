@@ -14,7 +14,7 @@ use crate::world::World;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Yes,
-    /// It waits for the leader, and all behind it with it.
+    /// It waits for the leader, and so does every later request.
     Waits,
 }
 
@@ -132,8 +132,8 @@ impl World {
             }
             Deed::Misnumber => this.send(line, now, answer(xid.wrapping_add(1_000), zxid, said)),
             Deed::Garble => {
-                // The body is malformed, not the result. Not a length of billions: for that many names the client crate
-                // asks for memory at once, and the process ends.
+                // The body is malformed, not the result. Not a length of billions: the client crate would
+                // allocate memory for that many names at once, and the process would end.
                 let result = said.as_ref().err().copied().unwrap_or(0);
                 let head = Writer::default().int(xid).long(zxid).int(result);
                 this.send(line, now, head.raw(&[0xFF; 5]).frame());
@@ -163,7 +163,7 @@ impl World {
             }
             Request::Multi(all) => Ok(self.several(server, line, session, all)),
             Request::Close => {
-                // Its own connection is closed behind the answer.
+                // Its own connection is closed after the answer.
                 let own = self.servers[server].conns.get_mut(&line);
                 if let Some(conn) = own {
                     conn.session = 0;

@@ -1,8 +1,9 @@
-//! Random clients over random disturbance, by seed. What each client was told is compared with what the peer kept,
-//! by the checks that judge runs on real servers.
+//! Random clients under random disturbance, by seed. The results and events of each client are
+//! compared with what the peer kept, by the checks that judge runs on real servers.
 //!
-//! Clients are processes of their own, with one thread each. Their choices and the peer's are those of the seed;
-//! when messages meet is up to the machine, so a seed repeats the choices of a run and not always its failure.
+//! Clients are processes of their own, with one thread each. Their choices and the peer's are those
+//! of the seed; the timing of messages depends on the machine, so a seed repeats the choices of a
+//! run and not always its failure.
 
 #![expect(clippy::print_stdout, reason = "a soak that was asked for says how it goes")]
 
@@ -248,7 +249,7 @@ async fn judge(peer: &Peer, book: &Book, eve: &Actor, seed: u64, servers: usize)
         let mut entries = book.entries();
         entries.extend(facts(peer).into_iter().map(fact));
         let found = Record::of(&entries).breaches();
-        // What a watch has not told yet it may still tell.
+        // A watch may still report the missing events.
         let waits = found.iter().all(|breach| breach.law == "L-WAT-6");
         if found.is_empty() {
             break;
@@ -290,7 +291,7 @@ impl Actor {
         Self { client, book: book.clone(), values, number: number as u64 }
     }
 
-    /// A value that nobody else writes, all of one length.
+    /// A value that no other write contains, always of the same length.
     fn value(&self) -> u64 {
         (1 << 60) + (self.number << 50) + self.values.below(1 << 50)
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::Acl;
 
-/// Who a node belongs to, and when it goes by itself.
+/// The owner of a node, and when it expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     Persistent,
@@ -73,7 +73,7 @@ pub(crate) struct Tree {
     pub(crate) zxid: i64,
 }
 
-/// May everybody do everything.
+/// The access list that permits everything to all clients.
 pub(crate) fn open_acl() -> Vec<Acl> {
     vec![(31, "world".to_owned(), "anyone".to_owned())]
 }

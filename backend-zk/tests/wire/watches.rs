@@ -1,6 +1,6 @@
-//! [`Watches`]: what the connections of one server watch, as its two `WatchManager`s keep it.
+//! [`Watches`]: the watches of the connections of one server, as its two `WatchManager`s keep them.
 //!
-//! A manager knows one mode for each connection and path: a watch of another mode takes the place of the first
+//! A manager has one mode for each connection and path: a watch of another mode replaces the first
 //! (ZOOKEEPER-4466).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +147,7 @@ impl Watches {
         missed
     }
 
-    /// Whom a write that was done concerns.
+    /// The events of a write, with the connections that get them.
     pub(crate) fn hear(&mut self, write: &Write) -> Vec<Event> {
         match write {
             Write::Create { path, .. } => {

@@ -21,11 +21,11 @@ const QUERIES: [Observed; 5] = [
     ("subtree", |dir| Query::subtree(path(dir))),
 ];
 
-/// The requests behind which, or ahead of which, somebody else writes.
+/// The requests before or after which another client writes.
 const SITES: [i32; 6] =
     [op::ADD_WATCH, op::SYNC, op::GET_DATA, op::GET_CHILDREN, op::GET_CHILDREN_2, op::MULTI_READ];
 
-/// What somebody else writes.
+/// The writes of another client.
 fn changes(dir: &str) -> [Vec<Request>; 3] {
     let (a, b) = (format!("{dir}/a"), format!("{dir}/b"));
     [vec![remove(&a)], vec![make(&b), set(&a, "new"), remove(&a)], vec![set(&a, "new"), make(&b)]]
@@ -80,7 +80,8 @@ pub(crate) async fn what_changes_around_the_read_is_told() {
     assert_eq!(panics(), [""; 0]);
 }
 
-/// A node that is observed for its end, and is made, written and removed while its watcher is disconnected.
+/// A node that is observed for its deletion, and is created, written and removed while its watcher
+/// is disconnected.
 pub(crate) async fn what_changes_while_disconnected_is_told() {
     for (what, query) in QUERIES {
         let peer = peer(1);

@@ -42,7 +42,7 @@ pub(crate) struct Server {
     applied: usize,
     /// What the last transaction showed of each write.
     pub(crate) shown: Vec<Option<Stat>>,
-    /// The sessions that it heard of since it last told the leader.
+    /// The sessions with heartbeats since its last report to the leader.
     touched: BTreeSet<i64>,
     /// Whether it applies only what it must.
     pub(crate) lags: bool,
@@ -84,7 +84,7 @@ pub(crate) struct World {
     pub(crate) requests: usize,
     /// How many signs of life were answered.
     pub(crate) signs: usize,
-    /// Whether empty containers and nodes whose time is over go by themselves.
+    /// Whether empty containers and expired nodes are collected.
     pub(crate) collects: bool,
     next: u64,
 }
@@ -200,14 +200,14 @@ impl World {
         this.applied = self.log.len();
     }
 
-    /// Writes as somebody else does. Returns the error of the first that is refused.
+    /// Writes as another client. Returns the error of the first request that is refused.
     pub(crate) fn write(&mut self, requests: &[Request]) -> Result<i64, i32> {
         let (writes, _) = self.judge(self.leader, 0, &[], requests).map_err(|(_, error)| error)?;
         Ok(self.commit(0, writes, false))
     }
 
-    /// What the leader decides about operations that are one transaction: the changes, and which operation
-    /// made one; or the first that is refused, and why.
+    /// The leader's decision about operations of one transaction: the changes, and which operation
+    /// caused each; or the first that is refused, and why.
     pub(crate) fn judge(
         &self,
         server: usize,
@@ -247,7 +247,8 @@ impl World {
         self.began + self.tick * u32::try_from(ticks).unwrap_or(u32::MAX)
     }
 
-    /// A server heard of a session. The leader knows at once, others tell it when it asks.
+    /// A server received a heartbeat of a session. The leader knows at once, others report it when
+    /// asked.
     pub(crate) fn touch(&mut self, server: usize, session: i64) {
         if server == self.leader {
             self.renew(session);
@@ -277,16 +278,16 @@ impl World {
         self.commit(session, writes, true);
     }
 
-    /// The sessions that own no node below a directory: two would hold a lock at once if an operator ended the session
-    /// of its holder.
+    /// The sessions that own no node below a directory: two processes would hold a lock at once if
+    /// an operator ended the session of its holder.
     pub(crate) fn without_tickets(&self, dir: &str) -> Vec<i64> {
         let tree = &self.servers[self.leader].tree;
         let holds = |session: i64| tree.owned(session).iter().any(|path| path.starts_with(dir));
         self.sessions.keys().copied().filter(|session| !holds(*session)).collect()
     }
 
-    /// What happens by itself, twice a tick: the leader asks the others whom they heard of, ends sessions, and
-    /// collects.
+    /// The periodic work, twice a tick: the leader collects the reports of the others, expires
+    /// sessions, and collects containers.
     pub(crate) fn beat(&mut self) {
         for server in 0..self.servers.len() {
             if self.agrees(server) {
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// A server loses the leader, and with it what it has not told yet.
+    /// A server loses the leader, and with it the heartbeats that it has not reported yet.
     pub(crate) fn part(&mut self, server: usize) {
         self.servers[server].parted = true;
         self.servers[server].touched.clear();
@@ -348,7 +349,7 @@ impl Server {
         }
     }
 
-    /// Closes a connection behind what was sent.
+    /// Closes a connection after sending what is queued.
     pub(crate) fn close(&mut self, line: Line) {
         if let Some(conn) = self.conns.remove(&line) {
             let _gone = conn.out.send(Out::Close).is_err();

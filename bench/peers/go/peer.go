@@ -267,7 +267,7 @@ func (p *peer) readWrite(t task) (interface{}, error) {
 					return err
 				}
 				if atomic.LoadInt32(&readers) != 0 {
-					return errors.New("a reader beside a writer")
+					return errors.New("a reader and a writer at the same time")
 				}
 				return lock.Unlock()
 			}

@@ -256,7 +256,7 @@ public final class Peer {
                     lock.writeLock().acquire();
                     alone(inside);
                     if (readers.get() != 0) {
-                        throw new IllegalStateException("a reader beside a writer");
+                        throw new IllegalStateException("a reader and a writer at the same time");
                     }
                     lock.writeLock().release();
                 } else {

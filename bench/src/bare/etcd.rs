@@ -13,7 +13,7 @@ use crate::racer::{Failure, Racer, drive};
 use crate::report::{Report, Stopwatch};
 use crate::task::{Task, Work};
 
-/// Long enough for all of it.
+/// Longer than all tasks together.
 pub(super) const TTL: i64 = 3_600;
 const DIR: &str = "/bare-bench";
 
@@ -24,7 +24,7 @@ pub struct Bare {
 }
 
 impl Bare {
-    /// Works on the server at the address.
+    /// Connects to the server at the address.
     ///
     /// # Errors
     ///
@@ -144,5 +144,5 @@ impl fmt::Debug for Bare {
 }
 
 pub(super) fn holds(held: bool) -> Result<(), Failure> {
-    if held { Ok(()) } else { Err("nobody else is there, and yet it was refused".into()) }
+    if held { Ok(()) } else { Err("it was refused without any contention".into()) }
 }

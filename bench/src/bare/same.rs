@@ -1,7 +1,7 @@
-//! [`Same`]: `etcd-client`, which asks exactly what ours asks.
+//! [`Same`]: `etcd-client`, which sends exactly the requests that synod sends.
 //!
-//! What ours takes longer than this is the price of ours; what this takes longer than
-//! [`Bare`](super::etcd::Bare) is that of the tree that is kept in etcd, whoever does it.
+//! The difference between this and synod is the cost of synod; the difference between
+//! [`Bare`](super::etcd::Bare) and this is the cost of keeping a tree in etcd, in any client.
 
 use std::cell::Cell;
 use std::fmt;
@@ -22,12 +22,12 @@ use crate::task::{Task, Work};
 pub struct Same {
     client: Client,
     lease: i64,
-    /// How many tickets there were: each has a name of its own.
+    /// The number of tickets so far: each has a unique name.
     drawn: Cell<u64>,
 }
 
 impl Same {
-    /// Works on the server at the address.
+    /// Connects to the server at the address.
     ///
     /// # Errors
     ///
@@ -38,7 +38,7 @@ impl Same {
         Ok(Self { client, lease, drawn: Cell::default() })
     }
 
-    /// Makes an ephemeral node, and deletes it if nothing is below.
+    /// Creates an ephemeral node, and deletes it if nothing is below.
     async fn nodes(&self, task: &Task) -> Result<Report, Failure> {
         let lanes = (0..task.clients).map(|lane| {
             let (mut kv, lease) = (self.client.kv_client(), self.lease);
@@ -65,7 +65,7 @@ impl Same {
         drive(task, lanes.collect()).await
     }
 
-    /// Draws a ticket under a name of its own with a look at the last two, and deletes it.
+    /// Creates a ticket with a unique name and a look at the last two, and deletes it.
     async fn locks(&self, task: &Task) -> Result<Report, Failure> {
         let lanes = (0..task.clients).map(|lane| {
             let (mut kv, lease, drawn) = (self.client.kv_client(), self.lease, &self.drawn);

@@ -1,4 +1,4 @@
-//! [`Bare`]: `zookeeper-client`; and [`Same`], which asks what ours asks.
+//! [`Bare`]: `zookeeper-client`; and [`Same`], which sends exactly the requests that synod sends.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -22,16 +22,16 @@ pub struct Bare {
     clients: Vec<Client>,
 }
 
-/// The same crate, which asks for a lock that nobody else wants exactly what ours asks.
+/// The same crate, which sends exactly the requests of synod for an uncontended lock.
 #[derive(Debug)]
 pub struct Same {
     bare: Bare,
-    /// How many tickets there were: each has a name of its own.
+    /// The number of tickets so far: each has a unique name.
     drawn: Cell<u64>,
 }
 
 impl Bare {
-    /// Works on the server at the address.
+    /// Connects to the server at the address.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Bare {
                 match work {
                     Work::GetLocal => whole(&client.get_data(&node).await?.0)?,
                     Work::Get => {
-                        // Both leave before either is answered.
+                        // Both requests are sent before either answer is awaited.
                         let (ahead, data) = (client.sync("/"), client.get_data(&node));
                         ahead.await?;
                         whole(&data.await?.0)?;
@@ -122,7 +122,7 @@ impl Bare {
 }
 
 impl Same {
-    /// Works on the server at the address.
+    /// Connects to the server at the address.
     ///
     /// # Errors
     ///
@@ -131,7 +131,7 @@ impl Same {
         Ok(Self { bare: Bare::connect(address).await?, drawn: Cell::default() })
     }
 
-    /// Draws a ticket with a look at the line behind it, and deletes it.
+    /// Creates a ticket, lists the directory afterwards, and deletes the ticket.
     async fn locks(&self, task: &Task) -> Result<Report, Failure> {
         let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
         for lane in 0..task.clients {
@@ -144,7 +144,7 @@ impl Same {
             async move || {
                 drawn.set(drawn.get() + 1);
                 let name = format!("{dir}/_c_{lane:08x}-0000-0000-0000-{:012x}-lock-", drawn.get());
-                // Both leave before either is answered.
+                // Both requests are sent before either answer is awaited.
                 let (made, line) = (client.create(&name, b"", &ticket), client.get_children(&dir));
                 let (_stat, sequence) = made.await?;
                 let (_names, _stat) = line.await?;

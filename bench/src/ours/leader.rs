@@ -1,4 +1,4 @@
-//! The lead: given up, and how soon the next one has it.
+//! Leader election: how soon the next candidate leads after a resignation.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::racer::Failure;
 use crate::report::{Report, Stopwatch};
 use crate::task::{Task, Work};
 
-/// How long somebody stood in line when his turn comes.
+/// How long a candidate has waited in line when it becomes the leader.
 fn stood(work: Work) -> Duration {
     Duration::from_millis(if work == Work::ResignLate { 300 } else { 5 })
 }
@@ -29,7 +29,7 @@ pub(super) async fn resign(ours: &mut Ours, task: &Task) -> Result<Report, Failu
     while stopwatch.goes_on(laps.len()) {
         let next = &elections[(laps.len() + 1) % 2];
         let resigning = async {
-            // As cheap as those of others: this is counted.
+            // As cheap as in other racers, because these requests are counted.
             while clients[0].read(line.clone()).await?.nodes.len() < 2 {
                 sleep(Duration::from_millis(1)).await;
             }

@@ -1,4 +1,4 @@
-//! The lock: taken alone, taken by many in turn, and given on along a line of waiters.
+//! The lock: uncontended, contended by many, and passed on along a line of waiters.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -14,12 +14,12 @@ use crate::racer::{Failure, drive};
 use crate::report::{Report, Stopwatch, rss};
 use crate::task::Task;
 
-/// How many are inside of what has room for few.
+/// Counts the holders of what only a few may hold.
 #[derive(Debug, Default)]
 pub(super) struct Inside(Cell<usize>);
 
 impl Inside {
-    /// Goes in, lets everybody else run, and goes out again, as one of at most so many.
+    /// Enters, lets all other tasks run, and leaves. Fails if there are more than `most` holders.
     pub(super) async fn visit(&self, most: usize) -> Result<(), Failure> {
         self.0.set(self.0.get() + 1);
         if self.0.get() > most {
@@ -30,13 +30,13 @@ impl Inside {
         Ok(())
     }
 
-    /// How many are in.
+    /// The number of holders.
     pub(super) fn count(&self) -> usize {
         self.0.get()
     }
 }
 
-/// Each client has a lock that nobody else wants, all with one session.
+/// Each client has a lock of its own, all with one session.
 pub(super) async fn alone(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let locks = ours.dir.join("locks")?;
     let lanes = ours.shared(task.clients).into_iter().enumerate().map(|(lane, client)| {
@@ -62,10 +62,11 @@ pub(super) async fn contended(ours: &mut Ours, task: &Task) -> Result<Report, Fa
     drive(task, lanes.collect()).await
 }
 
-/// How often in a row a lock is passed on within the process before others have their turn.
+/// How often in a row a lock is passed on within the process before other processes get it.
 const MOST: NonZeroU32 = NonZeroU32::new(1_000).unwrap();
 
-/// All tasks want one lock, with one session; it is passed on among them without asking the store.
+/// All tasks want one lock, with one session; it is passed on among them without a request to the
+/// store.
 pub(super) async fn passed_on(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let path = ours.dir.join("one-process")?;
     let (mutex, inside) = (PassingMutex::new(&ours.clients[0], path, MOST), Inside::default());
@@ -79,7 +80,7 @@ pub(super) async fn passed_on(ours: &mut Ours, task: &Task) -> Result<Report, Fa
     drive(task, lanes.collect()).await
 }
 
-/// The same with the lock that is given back to the store each time.
+/// The same with a lock that is released to the store each time.
 pub(super) async fn one_process(ours: &Ours, task: &Task) -> Result<Report, Failure> {
     let path = ours.dir.join("one-process")?;
     let (mutex, inside) = (Mutex::new(&ours.clients[0], path), Inside::default());
@@ -93,7 +94,7 @@ pub(super) async fn one_process(ours: &Ours, task: &Task) -> Result<Report, Fail
     drive(task, lanes.collect()).await
 }
 
-/// All wait for one lock, with one session, until the first gives it back. A lap is a hand-over.
+/// All wait for one lock, with one session, until the first releases it. A lap is a hand-over.
 pub(super) async fn drain(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let mutex = Mutex::new(&ours.clients[0], ours.dir.join("drained")?);
     let first = mutex.lock().await?;
@@ -107,7 +108,7 @@ pub(super) async fn drain(ours: &mut Ours, task: &Task) -> Result<Report, Failur
         Ok::<_, Failure>(handed)
     });
     let begin = async {
-        // They watch only some time after they stand in line.
+        // They start to watch only some time after they entered the line.
         sleep(Duration::from_millis(200 + task.clients as u64)).await;
         let (memory, stopwatch) = (rss(), Stopwatch::start(task));
         last.set(Instant::now());

@@ -1,4 +1,4 @@
-//! Reads and writes of plain nodes: what everything else is made of.
+//! Reads and writes of plain nodes, which everything else consists of.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::task::{Task, Work};
 pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
     let dir = &ours.dir;
     for txn in preparation(dir, task)? {
-        // It is there from an earlier task, or now.
+        // It exists from an earlier task, or from now on.
         let _there = ours.clients[0].transaction(txn).await?;
     }
     let lanes = ours.shared(task.clients).into_iter().enumerate().map(|(lane, client)| {
@@ -35,7 +35,7 @@ pub(super) async fn through_the_door(ours: &mut Ours, task: &Task) -> Result<Rep
     drive(task, lanes.collect::<Result<_, Failure>>()?).await
 }
 
-/// On a bare session, which no application sees.
+/// On a bare session, which applications do not use.
 pub(super) async fn at_the_floor(
     store: &Arc<dyn Store>,
     dir: &Path,
@@ -66,7 +66,7 @@ pub(super) async fn at_the_floor(
     drive(task, lanes.collect::<Result<_, Failure>>()?).await
 }
 
-/// What makes the nodes that the lanes work on, and the places of those that they make.
+/// The creates of the nodes that the lanes use, and of the directories for those that they create.
 fn preparation(dir: &Path, task: &Task) -> Result<Vec<Txn>, Failure> {
     let places = [Ok(dir.join("nodes")?), Ok(dir.join("made")?)];
     let nodes = (0..task.clients).map(|lane| node(dir, lane));
@@ -79,7 +79,7 @@ fn node(dir: &Path, lane: usize) -> Result<Path, Failure> {
     Ok(dir.join("nodes")?.join(&lane.to_string())?)
 }
 
-/// The node that a lane makes and deletes.
+/// The node that a lane creates and deletes.
 fn made(dir: &Path, lane: usize) -> Result<Path, Failure> {
     Ok(dir.join("made")?.join(&lane.to_string())?)
 }

@@ -1,4 +1,4 @@
-//! What several may hold at a time: permits, and a lock for readers.
+//! What several clients may hold at a time: permits, and a lock for readers.
 
 use std::num::NonZeroU32;
 
@@ -10,7 +10,7 @@ use crate::racer::{Failure, drive};
 use crate::report::Report;
 use crate::task::{PERMITS, Task};
 
-/// One of so many laps writes.
+/// One in this many laps writes.
 const WRITES: usize = 10;
 
 /// All want one of a few permits, each with a session of its own.
@@ -36,7 +36,7 @@ pub(super) async fn read_write(ours: &mut Ours, task: &Task) -> Result<Report, F
     let (readers, writers) = (&readers, &writers);
     let lanes = ours.sessions(task.clients).await?.iter().enumerate().map(|(lane, client)| {
         let lock = RwLock::new(client, path.clone());
-        // Not all write at once.
+        // So that not all write at once.
         let mut lap = lane;
         async move || {
             lap += 1;
@@ -57,5 +57,5 @@ pub(super) async fn read_write(ours: &mut Ours, task: &Task) -> Result<Report, F
 }
 
 fn nobody(others: &Inside) -> Result<(), Failure> {
-    if others.count() == 0 { Ok(()) } else { Err("a reader beside a writer".into()) }
+    if others.count() == 0 { Ok(()) } else { Err("a reader and a writer at the same time".into()) }
 }

@@ -1,4 +1,4 @@
-//! How soon a change is heard of.
+//! How soon a change is reported.
 
 use synod::store::{Event, Expect, Query};
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ pub(super) async fn observe(ours: &mut Ours, task: &Task) -> Result<Report, Fail
             let set = clients[0].set(&node, DATA, Expect::Any).await?;
             done(set).map(drop)
         };
-        // The event may be here before the answer.
+        // The event may arrive before the answer.
         let (heard, set) = futures_util::future::join(heard, set).await;
         set?;
         laps.push(heard.map_err(|why: Failure| why)?);

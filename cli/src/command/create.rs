@@ -35,7 +35,7 @@ async fn make(client: &Client, create: &Create, data: Vec<u8>) -> Result<Done, F
     })
 }
 
-/// Keeps the session, and with it the node, until it is lost or somebody presses Ctrl-C.
+/// Keeps the session, and with it the node, until the session is lost or Ctrl-C is pressed.
 async fn hold(client: &Client) -> Result<(), Failure> {
     let session = client.session().await?;
     match until_interrupted(session.lost()).await {

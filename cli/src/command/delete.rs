@@ -12,10 +12,10 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// How many nodes go at once: every store takes so many operations in a transaction.
+/// Nodes per transaction: every store accepts this many operations in one.
 const BATCH: usize = 40;
 
-/// How often the tree is read again because others change it meanwhile.
+/// How often the tree is read again when other clients change it meanwhile.
 const ROUNDS: usize = 100;
 
 pub(crate) async fn tree(common: &Common, path: &Path) -> Result<(), Failure> {
@@ -39,7 +39,7 @@ async fn remove(client: &Client, path: &Path) -> Result<u64, Failure> {
         if nodes.is_empty() {
             return Ok(deleted);
         }
-        // Children first: of two paths one above the other, the longer is the child.
+        // Children first: the path of a child is longer than that of its parent.
         nodes.sort_by_key(|path| std::cmp::Reverse(path.as_str().len()));
         let progress = Progress::new("deleting", Some(nodes.len() as u64));
         for batch in nodes.chunks(BATCH) {
@@ -56,8 +56,8 @@ async fn below(client: &Client, path: &Path) -> StoreResult<Vec<Path>> {
     Ok(nodes.map(|node| node.path).collect())
 }
 
-/// Removes nodes at once, or one by one if something changed meanwhile. What is gone already is no
-/// failure; what got children is left to the next round.
+/// Removes the nodes in one transaction, or one by one if something changed meanwhile. A node that
+/// is gone already is no error; a node that got children is left to the next round.
 async fn remove_batch(client: &Client, batch: &[Path]) -> Result<u64, Failure> {
     let all = batch.iter().fold(Txn::new(), |txn, path| txn.delete(path, Expect::Any));
     if let Outcome::Committed(_) = client.transaction(all).await? {

@@ -1,4 +1,4 @@
-//! `lock` and `elect`: a command that runs while something is held, or nothing but that.
+//! `lock` and `elect`: hold a lock while a command runs, or until an interrupt.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,19 +22,20 @@ use crate::process::signals::Signals;
 use crate::process::{End, Job, endangered};
 use crate::progress::Progress;
 
-/// What to exit with when what was held was lost.
+/// The exit code when the lock was lost.
 const LOST: u8 = 76;
 
-/// How long the store is told at the end that nothing is held any more, before its sessions see to that.
+/// How long to try to release the lock and close the session at the end; otherwise the session
+/// expires.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The time in which to enter.
+/// How long acquiring may take.
 #[derive(Clone, Copy, Debug)]
 struct Time {
     limit: Duration,
-    /// What is left of it.
+    /// The time that remains after connecting.
     left: Duration,
-    /// Whether there is none.
+    /// Whether to try only once.
     tries: bool,
 }
 
@@ -44,7 +45,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A client, for which a store that does not answer has no longer than whoever has the lock.
+/// Connects. The time limit covers both connecting and acquiring.
 async fn connected(common: &Common, running: &Running) -> Result<(Client, Time), Failure> {
     let tries = running.r#try || running.timeout == Some(Duration::ZERO);
     let limit = running.timeout.filter(|_| !tries).unwrap_or(Duration::MAX);
@@ -101,7 +102,7 @@ pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> 
     hold(common, &client, &path, entering, (elect.running, time)).await
 }
 
-/// Enters, runs the command, and leaves. Whatever happens, the store is told that it is over.
+/// Acquires, runs the command, and releases. The client is closed in any case.
 async fn hold<K>(
     common: &Common,
     client: &Client,
@@ -134,7 +135,7 @@ async fn hold_open<K>(
     let given_up = |why: String| Err(Failure::Exit(running.conflict_exit_code, Some(why)));
     let held = match entered {
         Ok(Ok(Some(held))) => held,
-        Ok(Ok(None)) => return given_up(format!("somebody has {path}")),
+        Ok(Ok(None)) => return given_up(format!("{path} is held by another client")),
         Ok(Err(error)) => return Err(error.into()),
         Err(_late) => return given_up(format!("{path} was not to be had within {time}")),
     };
@@ -154,7 +155,7 @@ async fn hold_open<K>(
     }
 }
 
-/// Holds on until a signal comes, where there is no command; says in what, first.
+/// Without a command: prints the path of the ticket, then holds the lock until a signal arrives.
 async fn linger<K>(
     common: &Common,
     client: &Client,
@@ -180,12 +181,12 @@ async fn linger<K>(
     Ok(())
 }
 
-/// Gives it back, or leaves that to the end of the session if the store does not answer.
+/// Releases it, or leaves that to the end of the session if the store does not answer.
 async fn leave<K>(held: Hold<K>) {
     let _left = timeout(FAREWELL, held.release()).await.is_ok_and(|left| left.is_ok());
 }
 
-/// What the command is told.
+/// The environment of the command.
 fn environment<K>(path: &Path, held: &Hold<K>) -> Vec<(OsString, OsString)> {
     let pairs =
         [("SYNOD_PATH", path.as_str().to_owned()), ("SYNOD_TOKEN", held.token().to_string())];
@@ -208,7 +209,7 @@ async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Fai
     }
 }
 
-/// What this process is to others who look.
+/// The default label of this process: host and process id.
 fn whoami() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     let host = host.unwrap_or_else(|| "some host".to_owned());

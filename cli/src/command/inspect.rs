@@ -1,4 +1,4 @@
-//! `inspect`: who holds, and who waits.
+//! `inspect`: lists holders and waiters.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -28,7 +28,7 @@ pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
     Ok(output::line(&told(path, &line))?)
 }
 
-/// The line for a person: a summary, then a row for each who stands in it.
+/// The text for a person: a summary, then a row for each contender.
 fn told(path: &Path, line: &[Contender]) -> String {
     if line.is_empty() {
         return format!("{path}: free");
@@ -44,7 +44,7 @@ fn told(path: &Path, line: &[Contender]) -> String {
     }
     if count(None) > 0 {
         let some = count(None);
-        summary.push(format!("{some} for permits, of which there are as many as they know"));
+        summary.push(format!("{some} for permits, whose limit the store does not record"));
     }
     let rows: Vec<[String; 6]> = line.iter().map(row).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
@@ -78,7 +78,8 @@ fn row(one: &Contender) -> [String; 6] {
     [state(one).to_owned(), token, since, claim, session, label]
 }
 
-/// A date as people write it, if it is one: others say what they like.
+/// A date as text, if the year can be written with four digits: the label of another client can
+/// contain any number.
 fn date(since: SystemTime) -> Option<String> {
     let mut text = String::new();
     let written = write!(text, "{}", humantime::format_rfc3339_seconds(since));
@@ -93,7 +94,7 @@ fn state(one: &Contender) -> &'static str {
     }
 }
 
-/// One who stands there, for a program.
+/// One contender as JSON.
 fn object(one: &Contender) -> Value {
     let claim = match one.claim {
         Claim::Alone => "alone",
@@ -124,7 +125,7 @@ mod tests {
     fn what_is_no_date_is_not_told_as_one() {
         let at = |seconds| date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(1_795_301_389).as_deref(), Some("2026-11-21T22:49:49Z"));
-        // The largest that a ticket can tell is in the year 10889.
+        // The largest time that the name of a ticket can encode is in the year 10889.
         assert_eq!(at((1 << 48) / 1000), None);
     }
 }

@@ -38,7 +38,7 @@ fn described(node: &Node) -> String {
     }
 }
 
-/// The last segment as a terminal may see it.
+/// The last segment, with control characters escaped for a terminal.
 pub(crate) fn name(path: &Path) -> String {
     let shown = path.to_string();
     shown.rsplit_once('/').map_or(shown.clone(), |(_, name)| name.to_owned())

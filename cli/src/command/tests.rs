@@ -1,4 +1,4 @@
-//! Commands one after the other on one store, which lives as long as somebody holds it.
+//! Commands in sequence on one store, which lives as long as a client holds it.
 
 use synod::path::Path;
 use synod::{Client, Lifetime, Query};
@@ -7,7 +7,7 @@ use crate::args::{Common, Create};
 use crate::command::{create, delete, list, node, tree, watch};
 use crate::failure::Failure;
 
-/// A store of this name, and what a person would say to reach it.
+/// A store of this name, and the options that reach it.
 async fn store(name: &str) -> (Client, Common) {
     let url = format!("mem://{name}");
     let client = synod::connect(&url).await.expect("memory is always there");
@@ -106,12 +106,12 @@ async fn two_remove_one_tree_and_a_third_adds_to_it() {
     )
     .await;
     for done in [one, other] {
-        // Whoever was too late to remove anything is told so.
+        // A command that was too late to remove anything reports that.
         if done.is_err() {
             assert!(refused(done).contains("nothing at /t"));
         }
     }
-    // What came behind both is there still, and goes.
+    // Nodes created after both were done are still there; remove them.
     let _rest = delete::tree(&common, &root).await;
     let left = client.read(Query::subtree(root)).await.expect("answered").nodes;
     assert!(left.iter().all(|node| node.stat.is_none()), "but for containers: {left:?}");
@@ -124,7 +124,7 @@ async fn changes_are_told_until_there_were_enough() {
     let (told, made) =
         futures_util::future::join(watch::run(&common, &path("/w"), true, false, Some(2)), async {
             let mut number = 0;
-            // Until somebody watches nobody is told; so there is always one more.
+            // Only changes after the start of the watch are reported, so keep making more.
             loop {
                 let at = path(&format!("/w/{number}"));
                 client.create(&at, "", Lifetime::Session).await.expect("answered").required()?;

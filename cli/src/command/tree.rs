@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
 
-/// A place in the tree: a node, or what is above nodes.
+/// A place in the tree: a node, or a container above nodes.
 #[derive(Default)]
 struct Branch<'a> {
     node: Option<&'a Node>,
@@ -65,7 +65,7 @@ impl<'a> Branch<'a> {
     }
 }
 
-/// A name with what it holds: containers end in a slash, ephemeral nodes carry a star.
+/// A name with its data: containers end in a slash, ephemeral nodes are marked with a star.
 fn label(name: &str, node: Option<&Node>) -> String {
     let Some((node, stat)) = node.and_then(|node| Some((node, node.stat.as_ref()?))) else {
         return if name == "/" { name.to_owned() } else { format!("{name}/") };

@@ -1,4 +1,4 @@
-//! How stores let themselves be tried from the command line.
+//! The harnesses that the command has for stores.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 
 use crate::failure::Failure;
 
-/// Any store, as it is: nothing is done to it but through its own floor.
+/// Any store, used through its `Store` trait only.
 #[derive(Clone, Debug)]
 pub(crate) struct AnyStore {
     backend: Arc<dyn Backend>,
@@ -20,7 +20,7 @@ pub(crate) struct AnyStore {
     no_ttl_nodes: Option<String>,
 }
 
-/// A store in memory, and everything that can be done to it.
+/// A store in memory, with all of its faults.
 #[derive(Debug)]
 pub(crate) struct Memory(MemBackend);
 
@@ -28,7 +28,7 @@ pub(crate) struct Memory(MemBackend);
 const NEAR_THE_END: u64 = i32::MAX as u64 - 10;
 
 impl AnyStore {
-    /// Asks the store what it cannot do. Not to be called within a runtime.
+    /// Asks the store for its limits. Must not be called within a runtime.
     ///
     /// # Errors
     ///
@@ -45,7 +45,8 @@ impl AnyStore {
     }
 }
 
-/// What a store that keeps no nodes with a time to live says about that. It refuses one before it sends anything.
+/// The error with which a store refuses nodes with a time to live. It refuses one before it sends
+/// anything.
 async fn why_no_ttl_nodes(session: &dyn Store) -> Option<String> {
     if !session.session().limits.gaps.contains(&Gap::TtlNodes) {
         return None;

@@ -1,4 +1,4 @@
-//! [`Member`]: somebody who is in the group as long as their session lives.
+//! [`Member`]: a client that is in the group as long as its session lives.
 
 use std::time::Duration;
 
@@ -27,31 +27,31 @@ impl Member {
         Self { name, client, group, teller, called: Notify::new() }
     }
 
-    /// Has the member join the group.
+    /// Makes the member join the group.
     pub(crate) fn come(&self) {
         self.called.notify_one();
     }
 
-    /// Has the member leave, and everything end that it does.
+    /// Makes the member leave, and ends its tasks.
     pub(crate) async fn leave(&self) -> Result<(), Failure> {
         Ok(self.client.close().await?)
     }
 
-    /// The session that the member lives by now.
+    /// The member's current session.
     pub(crate) async fn session(&self) -> Result<SessionId, Failure> {
         Ok(self.client.session().await?.info().id)
     }
 
-    /// All that a member does, until it leaves.
+    /// Runs the member until it leaves.
     pub(crate) async fn live(&self) -> Result<(), Failure> {
         self.called.notified().await;
         try_join3(self.belong(), self.look(), self.listen()).await?;
         Ok(())
     }
 
-    /// Is in the group with whatever session lives.
+    /// Stays in the group, with a new session after each that is lost.
     async fn belong(&self) -> Result<(), Failure> {
-        // Ends with the error that says that the client is closed.
+        // Ends when the client is closed, with an error.
         while let Ok(session) = self.client.session().await {
             let node = self.group.join(self.name)?;
             let mut waits = false;
@@ -88,14 +88,14 @@ impl Member {
                 seen = names;
             }
             let Some(Event::Changed(_) | Event::Resync) = watch.next().await else { return Ok(()) };
-            // Events are hints: what counts is what is there.
+            // Events are hints only: the group is what the next read returns.
             if let Ok(now) = self.client.read(group.clone()).await {
                 view = now;
             }
         }
     }
 
-    /// Notices how the connection is.
+    /// Reports changes of the connection.
     async fn listen(&self) -> Result<(), Failure> {
         let mut state = self.client.state();
         let mut before = Connection::Connected;

@@ -1,4 +1,4 @@
-//! [`Teller`]: says what happens as it happens.
+//! [`Teller`]: prints events as they happen.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::failure::Failure;
 use crate::output;
 
-/// Prints one line for each thing that happens, to whom, and when.
+/// Prints one line per event: the time, the member and what happened.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller(Arc<Voice>);
 
@@ -25,12 +25,12 @@ impl Teller {
         Self(Arc::new(Voice { json, colour, since: Instant::now() }))
     }
 
-    /// Says something to a person; a program has no use for it.
+    /// Prints a line for a person; it is left out of JSON output.
     pub(crate) fn say(&self, text: &str) -> Result<(), Failure> {
         if self.0.json { Ok(()) } else { Ok(output::line(text)?) }
     }
 
-    /// Tells what happened to `who`, and how the group looks to them if they look at it.
+    /// Prints what happened to the member `who`, and its view of the group if it watches one.
     pub(crate) fn tell(
         &self,
         who: &str,

@@ -1,7 +1,9 @@
-//! [`Guard`]: a process that leads the command's group, and ends that if this process is killed.
+//! [`Guard`]: a process that leads the command's group, and ends the group if this process is
+//! killed.
 //!
-//! It waits for the end of its input, which the operating system closes when this process ends in whatever
-//! way. As the first of its group it gives the group its id, and keeps it from being another's.
+//! It waits for the end of its input, which the operating system closes however this process ends.
+//! As the first process of its group it gives the group its id, which cannot be reused while the
+//! guard exists.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +16,7 @@ use nix::unistd::{Pid, getpgrp};
 
 use crate::failure::Failure;
 
-/// The guard of one group. It goes when this is dropped, and leaves the group alone.
+/// The guard of one group. It ends when this is dropped, and does not signal the group then.
 #[derive(Debug)]
 pub(super) struct Guard(Child);
 
@@ -29,7 +31,7 @@ impl Guard {
         let mut command = Command::new(itself().map_err(failed)?);
         command.arg("__guard").arg(grace.as_millis().to_string()).process_group(0);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // It talks to no store, and needs no password.
+        // The guard connects to no store, and needs no password.
         command.env_remove("SYNOD_STORE");
         let mut guard = Self(command.spawn().map_err(failed)?);
         let mut first = [0];
@@ -39,7 +41,7 @@ impl Guard {
         Ok(guard)
     }
 
-    /// The group, for who joins it.
+    /// The group, for processes that join it.
     pub(super) fn group(&self) -> Pid {
         Pid::from_raw(self.0.id().cast_signed())
     }
@@ -51,15 +53,15 @@ impl Drop for Guard {
     }
 }
 
-/// This program, also if its file was replaced meanwhile.
+/// The executable of this process, even if the file was replaced meanwhile.
 fn itself() -> io::Result<std::path::PathBuf> {
     let running = std::path::Path::new("/proc/self/exe");
     if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
 }
 
-/// Stands guard: the whole of the process.
+/// Runs the guard: the whole of its process.
 pub(crate) fn stand(grace: Duration) -> ExitCode {
-    // What is meant for the command is not meant for its guard.
+    // Signals to the group are meant for the command, not for its guard.
     let deaf = SigSet::all().thread_block().is_ok();
     let ready = io::stdout().write_all(&[READY]).and_then(|()| io::stdout().flush()).is_ok();
     let watched = io::stdin().read_to_end(&mut Vec::new()).is_ok();
@@ -69,7 +71,7 @@ pub(crate) fn stand(grace: Duration) -> ExitCode {
     if deaf && ready && watched {
         sleep(grace);
     }
-    // This process, too.
+    // This kills the guard too.
     let _killed = killpg(group, Signal::SIGKILL).is_ok();
     ExitCode::FAILURE
 }

@@ -1,4 +1,4 @@
-//! [`Signals`]: what this process is told, to be passed on.
+//! [`Signals`]: the signals that this process receives and passes on.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,10 +7,10 @@ use std::task::Poll;
 use nix::sys::signal::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What was caught.
+/// A signal that was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Caught {
-    /// Something happened to the command.
+    /// The state of the command changed.
     Child,
     Terminate,
     Interrupt,
@@ -20,7 +20,7 @@ pub(crate) enum Caught {
     User2,
 }
 
-/// The signals that this process gets from now on, instead of ending from them.
+/// The signals that this process handles from now on, instead of being ended by them.
 #[derive(Debug)]
 pub(crate) struct Signals(Vec<(Caught, Stream)>);
 
@@ -47,13 +47,13 @@ impl Caught {
         }
     }
 
-    /// What a shell says of a process that this ended.
+    /// The exit code that a shell reports for a process that this signal ended.
     pub(crate) fn exit_code(self) -> u8 {
         exit_code(self.signal())
     }
 }
 
-/// What a shell says of a process that this ended.
+/// The exit code that a shell reports for a process that this signal ended.
 pub(crate) fn exit_code(signal: Signal) -> u8 {
     u8::try_from(128 + signal as i32).unwrap_or(u8::MAX)
 }
@@ -61,10 +61,10 @@ pub(crate) fn exit_code(signal: Signal) -> u8 {
 impl Signals {
     /// # Errors
     ///
-    /// If the operating system does not let us.
+    /// If the operating system refuses to install a handler.
     pub(crate) fn listen() -> io::Result<Self> {
         let mut streams = Vec::new();
-        // What is ignored, as under nohup, is to be ignored by the command too.
+        // A signal that is ignored, as under nohup, must be ignored by the command too.
         let wanted = |caught: &Caught| *caught == Caught::Child || !is_ignored(caught.signal());
         for caught in Caught::ALL.into_iter().filter(wanted) {
             streams.push((caught, signal(SignalKind::from_raw(caught.signal() as i32))?));
@@ -84,7 +84,7 @@ impl Signals {
         .await
     }
 
-    /// The next that ends a process which runs no command.
+    /// The next signal that ends a process which runs no command.
     pub(crate) async fn fatal(&mut self) -> Caught {
         loop {
             match self.next().await {
@@ -95,7 +95,7 @@ impl Signals {
     }
 }
 
-/// Whether this process was started such that it ignores this. Known on Linux only.
+/// Whether this process was started with the signal ignored. Known on Linux only.
 fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,4 +1,4 @@
-//! [`Terminal`]: who may read from the terminal, and is meant when somebody presses Ctrl-C.
+//! [`Terminal`]: the process group that may read from the terminal and receives Ctrl-C.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _};
@@ -11,8 +11,8 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 pub(super) struct Terminal(File);
 
 impl Terminal {
-    /// The terminal, if this process talks to one and is in its foreground. In a pipeline it is left to the
-    /// others: whoever shows the output, say, reads from it.
+    /// The terminal, if this process reads from and writes to one in its foreground. In a pipeline
+    /// the terminal is left to the other processes, such as a pager that reads from it.
     pub(super) fn of_foreground() -> Option<Self> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return None;
@@ -29,7 +29,8 @@ impl Terminal {
 
     /// Puts this process into the foreground again.
     pub(super) fn take_back(&self) {
-        // Who asks for that from the background is stopped, unless he does not hear of it.
+        // A background process that calls `tcsetpgrp` is stopped by SIGTTOU, unless it blocks the
+        // signal.
         let mut stop = SigSet::empty();
         stop.add(Signal::SIGTTOU);
         let Ok(before) = stop.thread_swap_mask(SigmaskHow::SIG_BLOCK) else { return };
@@ -37,11 +38,12 @@ impl Terminal {
         let _restored = before.thread_set_mask().is_ok();
     }
 
-    /// Stops this process as the group was stopped, and goes on with it when somebody lets this one go on.
+    /// Stops this process as its group was stopped, and continues the group once this process is
+    /// continued.
     pub(super) fn stop_with(&self, group: Pid) {
         self.take_back();
         let _stopped = killpg(getpgrp(), Signal::SIGTSTP).is_ok();
-        // Here it was let go on: in the foreground, or by `bg` in the background.
+        // This process was continued: in the foreground, or by `bg` in the background.
         if tcgetpgrp(&self.0).is_ok_and(|foreground| foreground == getpgrp()) {
             self.give(group);
         }

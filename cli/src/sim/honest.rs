@@ -1,4 +1,5 @@
-//! A program that is to be relied on makes no mistakes on purpose.
+//! `sim mutants` without the feature `mutants`: a program for production contains no planted
+//! mistakes.
 
 use std::path::Path;
 
@@ -6,7 +7,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::sim::mutants_are_missing;
 
-/// What was asked for.
+/// The arguments.
 #[expect(dead_code, reason = "whatever is asked for, it is not here")]
 pub(super) struct Asked<'a> {
     pub(super) only: &'a str,
@@ -15,7 +16,7 @@ pub(super) struct Asked<'a> {
     pub(super) keep: Option<&'a Path>,
 }
 
-/// Says how to get them.
+/// Reports how to build with them.
 pub(super) fn run(_: &Common, _: &Asked<'_>, _: bool, _: bool) -> Result<(), Failure> {
     Err(Failure::plain(mutants_are_missing()))
 }

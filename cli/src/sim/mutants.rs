@@ -1,4 +1,4 @@
-//! `sim mutants`: makes known mistakes, and tells how soon each is found.
+//! `sim mutants`: makes known mistakes, and reports how soon each is found.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::sim::{bad, keep};
 
-/// What was asked for.
+/// The arguments.
 pub(super) struct Asked<'a> {
     pub(super) only: &'a str,
     pub(super) seeds: u64,
@@ -20,7 +20,7 @@ pub(super) struct Asked<'a> {
     pub(super) keep: Option<&'a Path>,
 }
 
-/// Makes each mistake, and tells.
+/// Makes each mistake, and reports.
 pub(super) fn run(
     common: &Common,
     asked: &Asked<'_>,
@@ -32,12 +32,12 @@ pub(super) fn run(
     }
     let rows: Vec<&Row> = TABLE.iter().filter(|row| name(row).contains(asked.only)).collect();
     if rows.is_empty() {
-        return Err(Failure::plain("no known mistake has that in its name, nor who finds it"));
+        return Err(Failure::plain("no known mistake has that in its name, nor has its workload"));
     }
     if faults { without_each(asked, &rows) } else { table(common, asked, &rows) }
 }
 
-/// What a row is called, as the files of the corpus are.
+/// The name of a row, as in the file names of the corpus.
 fn name(row: &Row) -> String {
     format!("{}-{}-{}", row.workload, row.personality, row.known)
 }
@@ -49,7 +49,7 @@ fn hunt(row: &Row, seeds: u64) -> Result<Hunt, Failure> {
     Ok(hunt.personalities([personality]).mutant(row.known.to_string()).seeds(0..seeds))
 }
 
-/// The histories in which the law was broken that must be.
+/// The histories that broke the law which this mistake must break.
 fn found<'a>(row: &Row, tally: &'a Tally) -> Vec<&'a Case> {
     tally.failures.iter().filter(|case| case.law.as_deref() == Some(row.law)).collect()
 }
@@ -79,9 +79,9 @@ fn table(common: &Common, asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failur
     }
 }
 
-/// All histories, or those up to the first in which it is found.
+/// All histories, or those up to the first that finds the mistake.
 fn counted(row: &Row, asked: &Asked<'_>) -> Result<Tally, Failure> {
-    /// So many at a time, where the first is enough.
+    /// Histories per step, when the first is enough.
     const SLICE: u64 = 128;
     let progress = Progress::of_many("histories", asked.seeds);
     let slice = if asked.first { SLICE } else { asked.seeds };
@@ -121,8 +121,8 @@ fn tell(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> Result<()
     ))?)
 }
 
-/// For each fault, which mistakes nobody finds where it never happens; and where others stand in for it,
-/// which are found where nothing else goes wrong.
+/// For each fault, the mistakes that are not found without it. Where other faults can replace it,
+/// also the mistakes that are found with this fault alone.
 fn without_each(asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failure> {
     let all: Vec<Fault> = Fault::all().filter(|fault| !fault.is_defect()).collect();
     let mut fair = Vec::new();
@@ -154,7 +154,7 @@ fn without_each(asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failure> {
     Err(Failure::plain(format!("no mistake is found by {}", idle.join(", "))))
 }
 
-/// The names of the mistakes for which this is so.
+/// The names of the mistakes that satisfy `is_so`.
 fn matching(
     rows: &[&Row],
     is_so: impl Fn(&Row) -> Result<bool, Failure>,
@@ -168,9 +168,9 @@ fn matching(
     Ok(names.join(", "))
 }
 
-/// Whether a mistake is found where these faults never happen.
+/// Whether a mistake is found without these faults.
 fn is_found(row: &Row, seeds: u64, without: &[Fault]) -> Result<bool, Failure> {
-    /// So many seeds at a time, to stop early where it is found at once.
+    /// Seeds per step, to stop early when it is found at once.
     const STEP: u64 = 50;
     let mut from = 0;
     while from < seeds {

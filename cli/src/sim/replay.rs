@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::sim::{bad, keep, told, width};
 
-/// Shows a history: what is left of it if it fails, else that it does not.
+/// Shows a history: the reduced case if it fails, otherwise that it does not.
 pub(super) fn run(common: &Common, command: &SimCommand) -> Result<(), Failure> {
     let SimCommand::Replay { what, seed, personality, mutant, without, whole, keep: dir, shown } =
         command
@@ -51,7 +51,7 @@ fn file(name: &str) -> Result<Case, Failure> {
     Case::from_json(&text).map_err(|error| Failure::plain(format!("{name}: {error}")))
 }
 
-/// Everything that happened, whether or not it failed.
+/// Everything that happened, whether or not the history failed.
 fn all_of(case: &Case, shown: &Shown) -> Result<(), Failure> {
     let report = case.run(true).map_err(bad)?;
     let diagram = Diagram::of(&report);

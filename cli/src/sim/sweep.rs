@@ -1,4 +1,4 @@
-//! `sim sweep`: leaves nothing to chance in worlds that are small.
+//! `sim sweep`: exhaustive runs of small worlds.
 
 use serde_json::json;
 use synod::sim::sweep::{Scope, Swept, cancel_anywhere, crash_anywhere, exhaust};
@@ -10,10 +10,11 @@ use crate::failure::Failure;
 use crate::output;
 use crate::sim::{bad, width};
 
-/// How many processes there are in each.
+/// The processes of each world.
 const PROCESSES: u64 = 2;
 
-/// Lets the processes of each small world crash at each of their calls, and drop each call at each await.
+/// In each small world, crashes a process at each of its calls, and drops each call at each of its
+/// awaits.
 pub(super) fn run(common: &Common, only: &str, seeds: u64) -> Result<(), Failure> {
     for small in worlds(only)? {
         let (mut crashes, mut drops) = (0, 0);
@@ -29,7 +30,7 @@ pub(super) fn run(common: &Common, only: &str, seeds: u64) -> Result<(), Failure
     Ok(())
 }
 
-/// Goes every way through each small world on which so many things go wrong at most.
+/// Runs each small world with every combination of up to a given number of faults.
 pub(super) fn every_way(
     common: &Common,
     only: &str,
@@ -63,7 +64,7 @@ fn worlds(only: &str) -> Result<Vec<&'static dyn Workload>, Failure> {
     Ok(rows)
 }
 
-/// How many histories it took, if nothing was broken in them; else the one in which something was is shown.
+/// The number of histories if none broke a law; otherwise the broken history is shown.
 fn clean(small: &dyn Workload, swept: &Swept) -> Result<u64, Failure> {
     let Some(report) = &swept.broken else { return Ok(swept.histories) };
     let case = swept.case(small.name());

@@ -1,4 +1,4 @@
-//! Histories to test the checkers with: by hand, and at random from a register that works.
+//! Histories to test the checkers: written by hand, and random ones of a correct register.
 
 use proptest::prelude::*;
 use synod_core::chance::Chance;
@@ -46,8 +46,8 @@ pub(super) fn unknown(action: Action, called: u64, returned: u64) -> Call {
     call(action, (called, returned), Answer::Unknown)
 }
 
-/// Registers that work, one call at a time; the calls begin before and end after that, so that
-/// they overlap.
+/// A history of correct registers, one call at a time; the calls begin before and end after their
+/// effect, so that they overlap.
 fn legal_history(chance: &Chance, length: u64) -> History {
     const REGISTERS: usize = 2;
     let mut held: [Option<(Value, u64)>; REGISTERS] = [None; REGISTERS];
@@ -89,7 +89,7 @@ fn legal_history(chance: &Chance, length: u64) -> History {
     History::new(calls)
 }
 
-/// Makes one answer wrong, or what may be wrong.
+/// Makes one answer wrong, or possibly wrong.
 fn spoil(history: &History, chance: &Chance) -> History {
     let mut calls = history.calls().to_vec();
     for _ in 0..100 {
@@ -137,5 +137,5 @@ fn a_wrong_answer_is_mostly_noticed_and_by_both() {
         }
     }
     assert!(wrong > 700, "the search found {wrong} of 1,000 wrong");
-    assert!(both * 100 > wrong * 90, "of {wrong} wrong ones, the order tells {both}");
+    assert!(both * 100 > wrong * 90, "of {wrong} wrong ones, the order finds {both}");
 }

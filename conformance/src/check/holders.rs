@@ -1,5 +1,5 @@
-//! Whether what was believed to be held was held: no two at one moment, tokens that rise, and no write of
-//! who held it once. L-MX-1, 3 and 5, and their like.
+//! Checks the beliefs of holders: no two hold at the same time, tokens rise, and a former holder
+//! writes nothing. L-MX-1, 3 and 5, and the like for other recipes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use crate::check::record::{Breach, Record};
 use crate::fault::entry::{Fact, Kind};
 use crate::fault::holding::Holding;
 
-/// Every lock that was held by too many, out of order, or written under by who did not hold it.
+/// Every lock that had too many holders, holders out of order, or a write by a process that did not
+/// hold it.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut places: BTreeMap<&str, Vec<(usize, &Holding)>> = BTreeMap::new();
     for (process, holding) in &record.holdings {
@@ -31,8 +32,8 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// At no moment are there more than all shares of it. Of each answer it is certain only that it was true
-/// at some time between the question and it.
+/// At no moment is the sum of the shares above the total. An answer is certain only to have been
+/// true at some time between the question and the answer.
 fn check_shares(held: &[(usize, &Holding)]) -> Vec<Breach> {
     let mut found = Vec::new();
     for (_, first) in held.iter().filter(|(_, holding)| holding.since <= holding.certain) {
@@ -48,14 +49,14 @@ fn check_shares(held: &[(usize, &Holding)]) -> Vec<Breach> {
     found
 }
 
-/// Of two who cannot hold it together, who came later has the larger token.
+/// Of two holders that exclude each other, the later one has the larger token.
 fn check_tokens(held: &[(usize, &Holding)]) -> Vec<Breach> {
     let mut found = Vec::new();
     for (_, early) in held {
         let later = held.iter().filter(|(_, late)| {
             late.asked > early.since && late.share + early.share > late.room.shares()
         });
-        // The same once more is no later one: it was believed with a break.
+        // The same token again is no later holding: the belief had a break.
         for (_, late) in later.filter(|(_, late)| late.token < early.token) {
             let what = format!("{late:?} came after {early:?}");
             found.push(Breach::new(late.room.laws()[1], what).at(late.since));
@@ -64,7 +65,7 @@ fn check_tokens(held: &[(usize, &Holding)]) -> Vec<Breach> {
     found
 }
 
-/// Who writes has a ticket in the line, which is there then.
+/// A writer has a ticket in the line, which exists at the time of the write.
 fn check_writers(record: &Record, law: &'static str, line: &str, writes: &[&Fact]) -> Vec<Breach> {
     let in_line = |fact: &&Fact| fact.path.rsplit_once('/').is_some_and(|(dir, _)| dir == line);
     let mut drawn: BTreeMap<u64, &str> = BTreeMap::new();
@@ -78,7 +79,7 @@ fn check_writers(record: &Record, law: &'static str, line: &str, writes: &[&Fact
     }
     let wrong = writes.iter().filter_map(|write| {
         let Some(ticket) = write.value.and_then(|token| drawn.get(&token)) else {
-            return Some(format!("{write:?} is of nobody in {line}"));
+            return Some(format!("{write:?} has no ticket in {line}"));
         };
         let gone = gone.get(ticket).filter(|gone| **gone < write.revision)?;
         Some(format!("{write:?} is of {ticket}, which was gone at {gone}"))
@@ -86,7 +87,7 @@ fn check_writers(record: &Record, law: &'static str, line: &str, writes: &[&Fact
     wrong.map(|what| Breach::new(law, what)).collect()
 }
 
-/// Of those who hold it alone, nobody writes when one who came later has.
+/// Of exclusive holders, none writes after a later one has written.
 fn check_order(law: &'static str, writes: &[&Fact]) -> Vec<Breach> {
     let pairs = writes.windows(2).filter(|pair| pair[0].value > pair[1].value);
     pairs.map(|pair| Breach::new(law, format!("{:?} comes after {:?}", pair[1], pair[0]))).collect()
@@ -99,7 +100,7 @@ mod tests {
     use crate::fault::entry::{Op, What};
     use crate::fault::holding::Room;
 
-    /// Process 1 holds it with this token from the one time to the other.
+    /// Process 1 holds it with this token during the span.
     fn hold(script: &mut Script, room: Room, share: u32, token: u64, span: (u64, u64)) {
         let holding = Holding {
             room,
@@ -159,7 +160,7 @@ mod tests {
     fn who_was_sure_but_once_was_so_at_a_time_that_nobody_knows() {
         let mut script = Script::default();
         hold(&mut script, Room::Mutex, 1, 1, (10, 20));
-        // Asked at 14, answered at 15, and never sure again.
+        // Checked at 14, answered at 15, and not certain again.
         hold(&mut script, Room::Mutex, 1, 2, (15, 14));
         assert_eq!(laws(&script), Vec::<&str>::new());
     }

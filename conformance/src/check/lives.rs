@@ -1,4 +1,4 @@
-//! Whether sessions live as long as they were believed to, and what is left of them: L-SES-2, 3, 5,
+//! Whether sessions live as long as they were believed to, and what remains of them: L-SES-2, 3, 5,
 //! 6 and 7, L-OUT-6.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::check::record::{Breach, Called, Record};
 use crate::fault::entry::{Fact, Kind, Op, Told};
 
-/// Every session that was believed to live when it did not, or that left or made something
+/// Every session that was believed alive when it was not, or that left or created something
 /// afterwards.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = check_beliefs(record);
@@ -17,7 +17,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The nodes that go only with their session, and were never another's.
+/// The nodes that are deleted only with their session, and never had another owner.
 fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
     let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
     let mut shared: BTreeSet<&str> = deleted.map(Called::path).collect();
@@ -33,7 +33,8 @@ fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
     alone
 }
 
-/// When somebody knew that the session was over, as a node of it was gone. It was over before.
+/// When some client knew that the session was over, because a node of it was gone. It was over
+/// before.
 fn known_over(record: &Record) -> BTreeMap<u64, u64> {
     let ephemerals = ephemerals(record);
     let mut over: BTreeMap<u64, u64> = BTreeMap::new();
@@ -82,7 +83,7 @@ fn check_beliefs(record: &Record) -> Vec<Breach> {
     late.collect()
 }
 
-/// All of a session's nodes go at one revision, and none comes later.
+/// All of a session's nodes are deleted at one revision, and none is created later.
 fn check_remains(record: &Record) -> Vec<Breach> {
     let ephemerals = ephemerals(record);
     let mut ends: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
@@ -113,7 +114,7 @@ fn check_remains(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// What is there of a session in the end.
+/// The nodes of a session in the end.
 fn left(facts: &[Fact], session: u64) -> BTreeMap<&str, u64> {
     let mut left = BTreeMap::new();
     for fact in facts.iter().filter(|fact| fact.owner == Some(session)) {
@@ -125,7 +126,7 @@ fn left(facts: &[Fact], session: u64) -> BTreeMap<&str, u64> {
     left
 }
 
-/// Once a session was closed, nothing of it is seen.
+/// After a session was closed, nothing of it is read.
 fn check_closed(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     let closed = record.calls.iter().filter(|call| call.op == Op::Close && call.answer().is_some());
@@ -147,7 +148,7 @@ fn check_closed(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// Once a session was said to be lost, nothing that it is asked succeeds.
+/// After a session was reported lost, no call of it succeeds.
 fn check_lost(record: &Record) -> Vec<Breach> {
     let mut found = Vec::new();
     for (lost, session, _, _) in record.beliefs.iter().filter(|(_, _, status, _)| status == "lost")
@@ -163,7 +164,7 @@ fn check_lost(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// Once it was said to be lost, it stays so.
+/// After it was reported lost, it stays lost.
 fn check_final(record: &Record) -> Vec<Breach> {
     let mut lost = BTreeSet::new();
     let mut found = Vec::new();
@@ -197,7 +198,8 @@ mod tests {
         check(&script.record()).iter().map(|breach| breach.law).collect()
     }
 
-    /// Session 7 has a node, and session 8 is told or reads that it is gone, at the returned time.
+    /// Session 7 has a node, and session 8 learns by an event or a read that it is gone, at the
+    /// returned time.
     fn expired(by_event: bool) -> (Script, u64) {
         let mut script = Script::default();
         script.call(7, create("/e"), 5, vec![]);

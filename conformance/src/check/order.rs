@@ -1,8 +1,8 @@
 //! Checks a history by the revisions that its answers carry, without a search.
 //!
-//! Nearly every answer of a store tells when it was true in the store's own order. What is left is
-//! to see that this order explains the answers and agrees with the order in which calls followed
-//! one another. It takes `n log n` steps, misses few histories that the search of
+//! Nearly every answer of a store has the revision at which it was true. What remains is to check
+//! that this order explains the answers and agrees with the order in which calls followed one
+//! another. It takes `n log n` steps, misses few histories that the search of
 //! [`registers`](super::registers) rejects, and rejects none that is legal.
 
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ use crate::history::{Action, Answer, Call, History, Value};
 ///
 /// # Errors
 ///
-/// The first thing that no correct store would have answered. Each write must have had a value of
-/// its own.
+/// The first answer that no correct store would have given. Each write must have had a unique
+/// value.
 pub fn check(history: &History) -> Result<(), Violation> {
     let registers: Vec<_> = history.registers().iter().map(|calls| Register::new(calls)).collect();
     for register in &registers {
@@ -26,20 +26,20 @@ pub fn check(history: &History) -> Result<(), Violation> {
     check_real_time(registers.iter().flat_map(|register| &register.known))
 }
 
-/// The calls of one register, sorted out.
+/// The calls of one register, classified.
 struct Register {
-    /// Every call that certainly was true at a revision: a write at its own, a read at the one of
-    /// what it found.
+    /// Every call that certainly was true at a revision: a write at its own, a read at that of its
+    /// value.
     known: Vec<(u64, Call)>,
-    /// The writes that happened, by revision. Ambiguous ones are among them if somebody read them.
+    /// The writes that happened, by revision. They include ambiguous ones that were read.
     chain: Vec<(u64, Call)>,
-    /// Writes that may have happened, nobody knows when.
+    /// Writes that may have happened, at an unknown time.
     loose: Vec<Call>,
-    /// Who wrote a value, if it may have happened.
+    /// The write of each value, if it may have happened.
     writers: BTreeMap<Value, Call>,
     reads: Vec<Call>,
     refused: Vec<Call>,
-    /// The revisions of values, as reads told them.
+    /// The revisions of values in reads.
     told: BTreeMap<Value, u64>,
 }
 
@@ -111,7 +111,7 @@ impl Register {
                 continue;
             };
             let Some(writer) = self.writers.get(&value) else {
-                return Err(Violation::new("a read found what nobody wrote", [*read]));
+                return Err(Violation::new("a read found a value that was never written", [*read]));
             };
             if writer.called > read.returned {
                 return Err(Violation::new(
@@ -128,7 +128,7 @@ impl Register {
                 return Err(Violation::new("a write happened twice", [*writer, *read]));
             }
             if written.is_some() && revision.is_some() && written != revision {
-                return Err(Violation::new("a read tells another revision", [*writer, *read]));
+                return Err(Violation::new("a read has another revision", [*writer, *read]));
             }
             if let (Some(revision), Some((newest, seen))) = (revision.or(written), newest)
                 && revision < newest
@@ -158,7 +158,7 @@ impl Register {
         self.check_refused()
     }
 
-    /// A swap is not refused while the register certainly holds what it expects.
+    /// A swap is not refused while the register certainly has the expected value.
     fn check_refused(&self) -> Result<(), Violation> {
         let places: BTreeMap<_, _> = (self.chain.iter().enumerate())
             .filter_map(|(place, (_, call))| Some((call.written()??, place)))
@@ -180,7 +180,7 @@ impl Register {
     }
 }
 
-/// The revisions of values, as reads told them.
+/// The revisions of values in reads.
 fn told_by_reads(calls: &[Call]) -> BTreeMap<Value, u64> {
     let told = calls.iter().filter_map(|call| match call.answer {
         Answer::Found { value: Some(value), revision: Some(revision) } => Some((value, revision)),
@@ -196,7 +196,7 @@ fn revision_of(write: &Call) -> Option<u64> {
     }
 }
 
-/// What was certainly true at the highest revision before a time.
+/// The facts that were certainly true at the highest revision before a time.
 struct Fresh(Vec<(u64, u64, Call)>);
 
 impl Fresh {
@@ -206,7 +206,7 @@ impl Fresh {
         let mut highest: Option<(u64, Call)> = None;
         let steps = sorted.into_iter().map(|(revision, call)| {
             let better = highest.is_none_or(|(best, held)| {
-                // At one revision the write itself tells more than who read it.
+                // At one revision the write itself is more precise than a read.
                 revision > best || (revision == best && held.action == Action::Read)
             });
             if better {
@@ -320,11 +320,14 @@ mod tests {
             ],
             "a read is stale",
         );
-        illegal(&[found(Some(7), 1, 2)], "a read found what nobody wrote");
-        illegal(&[failed(write(1), 1, 2), found(Some(1), 3, 4)], "a read found what nobody wrote");
+        illegal(&[found(Some(7), 1, 2)], "a read found a value that was never written");
+        illegal(
+            &[failed(write(1), 1, 2), found(Some(1), 3, 4)],
+            "a read found a value that was never written",
+        );
         illegal(
             &[at(1, write(1), 1, 2), refused(swap(Some(9), 2), 3, 4), found(Some(2), 5, 6)],
-            "a read found what nobody wrote",
+            "a read found a value that was never written",
         );
         illegal(
             &[found(Some(1), 1, 2), at(1, write(1), 3, 4)],
@@ -332,7 +335,7 @@ mod tests {
         );
         illegal(
             &[at(1, write(1), 1, 2), found_at(2, Some(1), 3, 4)],
-            "a read tells another revision",
+            "a read has another revision",
         );
         illegal(&[at(1, write(1), 1, 2), found(None, 3, 4)], "a value vanished");
         illegal(

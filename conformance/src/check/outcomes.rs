@@ -1,5 +1,4 @@
-//! Compares what writers were told with what the servers kept: L-OUT-1 to 3, L-SES-13
-//! and L-KV-8.
+//! Compares the results of writes with what the servers kept: L-OUT-1 to 3, L-SES-13 and L-KV-8.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +6,7 @@ use crate::check::record::{Breach, Called, End, Record};
 use crate::fault::entry::{Fact, Kind, Op};
 use crate::history::Value;
 
-/// Every write whose outcome was not what it was said to be.
+/// Every write whose outcome differs from its result.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut kept: BTreeMap<Value, Vec<&Fact>> = BTreeMap::new();
     for fact in record.facts.iter().filter(|fact| fact.kind != Kind::Deleted) {
@@ -54,7 +53,7 @@ fn judge(call: &Called, kept: &[&Fact]) -> Option<Breach> {
     }
 }
 
-/// Nodes that go only when somebody deletes them go as often as was said.
+/// Nodes that are only deleted by calls are deleted as often as the results say.
 fn check_deletes(record: &Record) -> Vec<Breach> {
     let mut paths: BTreeMap<&str, Vec<&Called>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
@@ -81,7 +80,7 @@ fn check_deletes(record: &Record) -> Vec<Breach> {
     paths.into_iter().filter_map(check).collect()
 }
 
-/// What goes only when it is deleted does not go by itself.
+/// A node that is deleted only by calls does not disappear by itself.
 fn check_undeleted(record: &Record) -> Vec<Breach> {
     let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
     let deleted: BTreeSet<&str> = deleted.map(Called::path).collect();
@@ -89,7 +88,7 @@ fn check_undeleted(record: &Record) -> Vec<Breach> {
         fact.kind == Kind::Deleted && fact.owner.is_none() && !deleted.contains(fact.path.as_str())
     });
     undeleted
-        .map(|fact| Breach::new("L-KV-8", format!("{fact:?}, and nobody deleted it")))
+        .map(|fact| Breach::new("L-KV-8", format!("{fact:?}, and no call deleted it")))
         .collect()
 }
 
@@ -102,7 +101,7 @@ mod tests {
         Op::Set { path: "/n".into(), value }
     }
 
-    /// The laws that are broken where so many writes were kept of one that was told this.
+    /// The laws that are broken when `kept` writes were kept and the writer got this result.
     fn laws(told: impl Fn(&mut Script), kept: u64) -> Vec<&'static str> {
         let mut script = Script::default();
         told(&mut script);

@@ -1,4 +1,4 @@
-//! [`Record`]: what a [`Book`](crate::fault::book::Book) says, sorted out for the checks of laws.
+//! [`Record`]: the entries of a [`Book`](crate::fault::book::Book), sorted for the checks of laws.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,10 +8,10 @@ use crate::fault::entry::{Answer, Entry, Fact, Installed, Op, Seen, Told, What};
 use crate::fault::holding::{Holding, Room};
 use crate::history::{Action, Answer as Replied, Call, History, Value};
 
-/// How many steps the search for an order may take.
+/// The maximum number of steps of the search for an order.
 const STEPS: usize = 5_000_000;
 
-/// What happened, and what the servers kept.
+/// The events of a run, and what the servers kept.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Record {
@@ -19,19 +19,20 @@ pub struct Record {
     pub calls: Vec<Called>,
     /// Every write that the servers kept, in their order.
     pub facts: Vec<Fact>,
-    /// What each watch told, by the call that began it.
+    /// The events of each watch, by the call that began it.
     pub told: BTreeMap<u64, Vec<(u64, Told)>>,
-    /// What was believed of a session: when it was said, the status, and when it was last certain.
+    /// The beliefs about sessions: the time of the report, the status, and when the session was
+    /// last certain.
     pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
     /// What each process believed to hold, without a break.
     pub holdings: Vec<(usize, Holding)>,
-    /// What there was to hold: the line, and the node that is written under it.
+    /// The locks: the kind, the line, and the node that its holder writes.
     pub stands: BTreeSet<(Room, String, String)>,
     /// Sessions that were ended from outside before their time.
     pub ended: BTreeSet<u64>,
     /// The times at which a paused server was resumed.
     pub resumed: Vec<u64>,
-    /// Faults of which nobody knows whether they were there.
+    /// Faults that may or may not have taken place.
     pub indeterminate: Vec<String>,
 }
 
@@ -39,19 +40,19 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Called {
-    /// By what it is known.
+    /// Its id.
     pub id: u64,
-    /// In which process.
+    /// The process.
     pub process: usize,
-    /// In which session; zero where there is none yet.
+    /// The session; zero where there is none yet.
     pub session: u64,
-    /// What for.
+    /// The operation.
     pub op: Op,
     /// When it began.
     pub called: u64,
     /// When it ended; [`u64::MAX`] if it did not.
     pub returned: u64,
-    /// How.
+    /// How it ended.
     pub end: End,
 }
 
@@ -59,11 +60,11 @@ pub struct Called {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
 pub enum End {
-    /// It was done.
+    /// It was applied.
     Done(Answer),
-    /// The store refused, or it certainly never happens.
+    /// The store rejected it, or it certainly never happens.
     Not,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
@@ -71,21 +72,21 @@ pub enum End {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Breach {
-    /// Which.
+    /// The law.
     pub law: &'static str,
-    /// By what.
+    /// What broke it.
     pub what: String,
-    /// When, where the check knows the time: see [`now`](crate::fault::entry::now).
+    /// The time, if the check knows it: see [`now`](crate::fault::entry::now).
     pub at: Option<u64>,
 }
 
 impl Breach {
-    /// A breach of `law` at a time that is not known.
+    /// A breach of `law` at an unknown time.
     pub fn new(law: &'static str, what: impl Into<String>) -> Self {
         Self { law, what: what.into(), at: None }
     }
 
-    /// The time of the breach.
+    /// Sets the time of the breach.
     pub fn at(self, at: u64) -> Self {
         Self { at: Some(at), ..self }
     }
@@ -114,7 +115,7 @@ impl Called {
         }
     }
 
-    /// What it writes.
+    /// The value that it writes.
     pub fn value(&self) -> Option<Value> {
         match self.op {
             Op::Create { value, .. }
@@ -125,7 +126,7 @@ impl Called {
         }
     }
 
-    /// What it was answered, if it was done.
+    /// Its answer, if it was applied.
     pub fn answer(&self) -> Option<&Answer> {
         match &self.end {
             End::Done(answer) => Some(answer),
@@ -133,7 +134,7 @@ impl Called {
         }
     }
 
-    /// The nodes that it was shown.
+    /// The nodes in its answer.
     pub(crate) fn seen(&self) -> &[Seen] {
         self.answer().map_or(&[], |answer| &answer.nodes)
     }
@@ -147,7 +148,7 @@ impl fmt::Display for Called {
 }
 
 impl Record {
-    /// What these entries say.
+    /// The record of these entries.
     pub fn of(entries: &[Entry]) -> Self {
         let mut record = Self::default();
         let mut places: BTreeMap<u64, usize> = BTreeMap::new();
@@ -197,7 +198,7 @@ impl Record {
         record
     }
 
-    /// Something is held, or still held.
+    /// Adds a report of a holding.
     fn believe(&mut self, process: usize, holding: &Holding) {
         let same = |(by, before): &&mut (usize, Holding)| {
             let who = (*by, &before.path, before.token, before.since);
@@ -209,7 +210,8 @@ impl Record {
         }
     }
 
-    /// Whether it is a ticket in a line that somebody stood in: those come and go as they are held.
+    /// Whether it is a ticket in a line with contenders: tickets are created and deleted as locks
+    /// are held.
     pub(crate) fn is_in_line(&self, path: &str) -> bool {
         self.stands.iter().any(|(_, line, _)| {
             path.strip_prefix(line.as_str()).is_some_and(|below| below.starts_with('/'))
@@ -261,8 +263,8 @@ impl Record {
         }
     }
 
-    /// The calls to registers: the nodes that somebody compares before he writes. What nobody knows
-    /// the servers do.
+    /// The calls to registers: nodes that are compared before they are written. The servers decide
+    /// what is unknown.
     fn history(&self) -> History {
         let registers: BTreeMap<&str, usize> = {
             let cas = self.calls.iter().filter(|call| matches!(call.op, Op::Cas { .. }));
@@ -289,7 +291,7 @@ impl Record {
                 Replied::Found { value, revision: seen.map(|seen| seen.modified) }
             }
             (End::Done(answer), _) => Replied::Done { revision: answer.revision },
-            // Whether it was refused or failed is all one to a call that did nothing.
+            // For a call without effect it does not matter whether it was rejected or failed.
             (End::Not, _) => Replied::Failed,
             (End::Unknown, Action::Read) => Replied::Unknown,
             (End::Unknown, _) => match call.value() {
@@ -315,7 +317,7 @@ pub(super) mod tests {
     use super::*;
     use crate::fault::entry::Kind;
 
-    /// A record that is written by hand: time is the place in it.
+    /// A record that is written by hand: the time is the index of the entry.
     #[derive(Default)]
     pub(in crate::check) struct Script(Vec<Entry>);
 

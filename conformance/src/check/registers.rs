@@ -1,5 +1,5 @@
 //! Searches for an order of the calls that explains every answer (Wing and Gong's search, with
-//! Lowe's memory of states that led nowhere).
+//! Lowe's cache of failed states).
 
 use rustc_hash::FxHashSet;
 
@@ -7,20 +7,23 @@ use crate::history::{Action, Answer, Call, History, Value};
 
 /// Whether there is an order that explains a history.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "there is, there is none, or it took too long to know")]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "there is one, there is none, or the search took too long"
+)]
 pub enum Verdict {
     /// There is one.
     Legal,
     /// There is none for the calls of this register.
     Illegal {
-        /// Which register.
+        /// The register.
         register: usize,
-        /// The call that no order came past, of those that the longest order left.
+        /// The call at which the search got stuck, for the longest order.
         stuck: Box<Call>,
     },
-    /// It was not found within so many steps.
+    /// It was not found within the maximum number of steps.
     Unknown {
-        /// Which register.
+        /// The register.
         register: usize,
     },
 }
@@ -41,7 +44,7 @@ pub fn check(history: &History, steps: usize) -> Verdict {
     Verdict::Legal
 }
 
-/// A list of calls and returns that entries can be taken out of and put back into.
+/// A list of calls and returns whose entries can be removed and inserted again.
 struct Timeline {
     next: Vec<usize>,
     previous: Vec<usize>,
@@ -58,7 +61,7 @@ impl Timeline {
                 entries.push((call.returned, 2 * n + 2));
             }
         }
-        // At one time calls come before returns, which forbids less.
+        // At the same time, calls come before returns, which is the weaker condition.
         entries.sort_by_key(|(time, entry)| (*time, entry % 2 == 0, *entry));
         let mut timeline =
             Self { next: vec![0; 2 * calls.len() + 1], previous: vec![0; 2 * calls.len() + 1] };
@@ -86,7 +89,7 @@ impl Timeline {
     }
 }
 
-/// `Err` is the call that the search got stuck at, or nothing if it took too long.
+/// `Err` is the call at which the search got stuck, or `None` if it took too long.
 fn search(mut calls: Vec<Call>, steps: usize) -> Result<(), Option<Call>> {
     calls.retain(|call| {
         let idle = call.action == Action::Read && call.answer == Answer::Unknown;
@@ -127,7 +130,7 @@ fn search(mut calls: Vec<Call>, steps: usize) -> Result<(), Option<Call>> {
             entry = timeline.next[entry];
             continue;
         }
-        // A return whose call found no place before it: go back to the last choice.
+        // A return without an earlier place for its call: go back to the last choice.
         if entry != 0 && open < best {
             (best, stuck) = (open, Some(calls[entry / 2 - 1]));
         }
@@ -144,7 +147,7 @@ fn search(mut calls: Vec<Call>, steps: usize) -> Result<(), Option<Call>> {
     Ok(())
 }
 
-/// What the register holds after the call, if the call could be told what it was told.
+/// The state of the register after the call, if the call could have had this answer.
 #[expect(clippy::option_option, reason = "a register that holds nothing is a register")]
 fn step(call: &Call, value: Option<Value>) -> Option<Option<Value>> {
     match (call.action, call.answer) {
@@ -157,7 +160,7 @@ fn step(call: &Call, value: Option<Value>) -> Option<Option<Value>> {
     }
 }
 
-/// Which calls have their place already.
+/// The calls that have their place already.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Done(Box<[u64]>);
 
@@ -218,8 +221,8 @@ mod tests {
         illegal(&[done(swap(None, 1), 1, 9), done(swap(None, 2), 2, 8)]);
         illegal(&[found(Some(7), 1, 2)]);
         illegal(&[found(Some(1), 1, 2), done(write(1), 3, 4)]);
-        // Two reads that do not agree on the order; a swap that applied though it was refused, or
-        // though it failed; a write that was undone.
+        // Two reads that disagree about the order; a swap that was applied although it was refused,
+        // or although it failed; a write that was undone.
         illegal(&[
             done(write(1), 1, 9),
             done(write(2), 1, 9),

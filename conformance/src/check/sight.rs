@@ -1,12 +1,12 @@
-//! Whether what is shown goes back: for a session never (L-KV-3, L-KV-4), for latest reads never for
-//! anybody (L-KV-2).
+//! Whether what is shown goes back: for a session never (L-KV-3, L-KV-4), for latest reads of any
+//! client never (L-KV-2).
 
 use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Called, End, Record};
 use crate::fault::entry::{Kind, Op, Told};
 
-/// That a session knew at a time that a node was written, or gone, at a revision.
+/// A session knew since a time that a node was written or deleted at a revision.
 struct Known {
     since: u64,
     session: u64,
@@ -61,7 +61,7 @@ fn judge(
     found
 }
 
-/// What was known of each node, since when and by whom.
+/// What was known of each node, since when and in which session.
 fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
     let mut known: BTreeMap<String, Vec<Known>> = BTreeMap::new();
     let mut add = |path: &str, revision: u64, since, session, from: String| {
@@ -93,7 +93,7 @@ fn known(record: &Record) -> BTreeMap<String, Vec<Known>> {
     known
 }
 
-/// That a node was deleted.
+/// The deletion of a node.
 struct Gone {
     revision: u64,
     /// No earlier than this.
@@ -102,9 +102,10 @@ struct Gone {
 
 /// When each node was deleted.
 ///
-/// A call that was answered with the revision of a deletion made it, and not before the call began. Where the answer names no
-/// revision, or nobody knows how the call ended, it may have made any. A session did not end before the last of its calls
-/// began that made an ephemeral node. Other writes may happen after their session ended.
+/// A call that was answered with the revision of a deletion made it, and not before the call began.
+/// Where the answer names no revision, or the effect of the call is unknown, it may have made any. A
+/// session did not end before the last of its calls began that made an ephemeral node. Other writes
+/// may happen after their session ended.
 fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
     let mut deletes: BTreeMap<&str, Vec<&Called>> = BTreeMap::new();
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. })) {
@@ -126,7 +127,8 @@ fn ends(record: &Record) -> BTreeMap<&str, Vec<Gone>> {
         let calls = deletes.get(fact.path.as_str()).into_iter().flatten();
         let by_call =
             calls.filter(|call| may_have_made(call, fact.revision)).map(|call| call.called);
-        // Where neither a call nor a session explains it, another check reports that; here it excuses no read.
+        // Where neither a call nor a session explains it, another check reports that; here it
+        // excuses no read.
         let by_session = fact.owner.map(|owner| lived.get(&owner).copied().unwrap_or_default());
         let earliest = by_call.chain(by_session).min().unwrap_or(u64::MAX);
         ends.push(Gone { revision: fact.revision, earliest });

@@ -1,13 +1,13 @@
-//! Whether tickets are in one order, and each is there once: L-SEQ-1 to 3, L-SEQ-8.
+//! Whether tickets are in one order, and each exists once: L-SEQ-1 to 3, L-SEQ-8.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
 use crate::fault::entry::{Kind, Op};
 
-/// Every ticket that is there twice, or out of order.
+/// Every ticket that exists twice, or is out of order.
 ///
-/// The directories must have lived all the while: in the next one sequences may begin again.
+/// The directories must have existed all the time: in a new one sequences may start again.
 pub fn check(record: &Record) -> Vec<Breach> {
     let mut found = check_order(record);
     for call in record.calls.iter().filter(|call| matches!(call.op, Op::Ticket { .. })) {
@@ -28,8 +28,8 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// The order of sequences is the order of creation, which is what L-SEQ-3 comes to: whoever comes
-/// later never comes before one that was seen.
+/// The order of sequences is the order of creation, which is what L-SEQ-3 means: after a sequence
+/// was seen, no lower one is created.
 fn check_order(record: &Record) -> Vec<Breach> {
     let mut directories: BTreeMap<&str, BTreeSet<(u64, u64, &str)>> = BTreeMap::new();
     // Other nodes may have names that end in digits.

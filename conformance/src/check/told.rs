@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::check::record::{Breach, Called, Record};
 use crate::fault::entry::{Fact, Kind, Op, Told};
 
-/// Every watch that told something wrong, or in the end knows not what is there.
+/// Every watch that reported something wrong, or whose reader does not know the state in the end.
 ///
-/// It must have had the time to hear of the last change.
+/// The last change must be long enough ago for its event to arrive.
 pub fn check(record: &Record) -> Vec<Breach> {
     let none = Vec::new();
     let watches = record
@@ -24,7 +24,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
     found
 }
 
-/// What is told happened.
+/// Each reported change happened.
 fn check_facts(record: &Record, told: &[(u64, Told)]) -> Vec<Breach> {
     let facts: BTreeSet<(&str, u64, bool)> = (record.facts.iter())
         .map(|fact| (fact.path.as_str(), fact.revision, fact.kind == Kind::Deleted))
@@ -38,7 +38,7 @@ fn check_facts(record: &Record, told: &[(u64, Told)]) -> Vec<Breach> {
     wrong.map(|(_, told)| Breach::new("L-WAT-8", format!("{told:?} did not happen"))).collect()
 }
 
-/// Between two resyncs, what is told of a path is told in order and once.
+/// Between two resyncs, the events of a path are in order, each once.
 fn check_order(told: &[(u64, Told)]) -> Vec<Breach> {
     let mut last: BTreeMap<&str, (u64, Kind)> = BTreeMap::new();
     let mut found = Vec::new();
@@ -47,9 +47,9 @@ fn check_order(told: &[(u64, Told)]) -> Vec<Breach> {
             Told::Changed { path, kind, revision: Some(revision) } => {
                 if let Some(before) = last.insert(path, (*revision, *kind)) {
                     if before == (*revision, *kind) {
-                        found.push(Breach::new("L-WAT-4", format!("{event:?} was told twice")));
+                        found.push(Breach::new("L-WAT-4", format!("{event:?} was reported twice")));
                     } else if before.0 > *revision {
-                        let what = format!("{event:?} was told after {before:?}");
+                        let what = format!("{event:?} was reported after {before:?}");
                         found.push(Breach::new("L-WAT-3", what));
                     }
                 }
@@ -61,7 +61,7 @@ fn check_order(told: &[(u64, Told)]) -> Vec<Breach> {
     found
 }
 
-/// Whoever starts from the view and follows the events knows in the end what is there.
+/// A reader that starts from the view and follows the events knows the state in the end.
 fn check_end(record: &Record, watch: &Called, told: &[(u64, Told)]) -> Vec<Breach> {
     if told.iter().any(|(_, told)| *told == Told::Failed) {
         return Vec::new();
@@ -93,7 +93,10 @@ fn check_end(record: &Record, watch: &Called, told: &[(u64, Told)]) -> Vec<Breac
     for (path, known) in &copy {
         match (there.get(path.as_str()), known) {
             (None, _) => {
-                found.push(Breach::new("L-WAT-6", format!("{path} is gone, untold to {watch}")));
+                found.push(Breach::new(
+                    "L-WAT-6",
+                    format!("{path} is gone, which was not reported to {watch}"),
+                ));
             }
             (Some(last), Some(known)) if known < last => {
                 let what = format!("{path} was written at {last}, and {watch} knows of {known}");
@@ -119,7 +122,7 @@ fn was_let_go(record: &Record, watch: &Called, at: u64) -> bool {
     lost || given_up
 }
 
-/// The children of a node that are there in the end, each with its last revision.
+/// The children of a node in the end, each with its last revision.
 pub(crate) fn there<'a>(facts: &'a [Fact], parent: &str) -> BTreeMap<&'a str, u64> {
     let mut there = BTreeMap::new();
     for fact in facts {
@@ -144,8 +147,8 @@ mod tests {
         Told::Changed { path: "/d/n".into(), kind, revision: Some(revision) }
     }
 
-    /// The laws that are broken where a node came at 5, was written at 6 and went at 7, and a watch
-    /// whose view showed nothing told this.
+    /// The laws that are broken when a node was created at 5, written at 6 and deleted at 7, and a
+    /// watch whose view was empty reported this.
     fn laws(told: &[Told]) -> Vec<&'static str> {
         let mut script = Script::default();
         let id = script.begin(7, Op::Observe { path: "/d".into() });

@@ -1,4 +1,4 @@
-//! Programs at random. What matters is that calls meet: few places, many ways to use them.
+//! Random programs. Calls must interact: there are few places, and many ways to use them.
 
 use synod_core::chance::Chance;
 
@@ -8,7 +8,7 @@ use crate::differential::program::{
 
 const STEPS: usize = 30;
 
-/// What all stores that are compared can do.
+/// The abilities that all compared stores have.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Palette {
     pub(crate) ttl: bool,
@@ -26,9 +26,9 @@ pub(crate) fn program(seed: u64, palette: Palette) -> Program {
 struct Writer {
     chance: Chance,
     palette: Palette,
-    /// Every ticket that was asked for before this step.
+    /// Every ticket that was requested before this step.
     tickets: Vec<String>,
-    /// And those in it: nobody knows their names yet.
+    /// Sequential nodes in it: their names are not known yet.
     fresh: Vec<String>,
     over: [bool; SESSIONS],
 }
@@ -64,7 +64,7 @@ impl Writer {
         }
     }
 
-    /// Mostly somebody whose session lives.
+    /// Usually a session that is alive.
     fn who(&self) -> usize {
         let who = self.below(SESSIONS);
         let living = (0..SESSIONS).map(|step| (who + step) % SESSIONS).find(|who| !self.over[*who]);
@@ -76,7 +76,8 @@ impl Writer {
         let mut acts: Vec<Act> = Vec::new();
         for _ in 0..count {
             let mut act = self.act();
-            // Mostly what no store refuses unseen: one write a path, and checks in front.
+            // Usually transactions that no store refuses before sending: one write per path, and
+            // checks first.
             for _ in 0..4 {
                 if acts.iter().any(|earlier| earlier.place == act.place) {
                     act = self.act();
@@ -89,13 +90,13 @@ impl Writer {
     }
 
     fn act(&mut self) -> Act {
-        // Few, so that the same is written twice, and nothing is, too.
+        // Few values, so that the same data, and empty data, is written repeatedly.
         let data = self.chance.below(5);
         let (place, verb) = match self.chance.below(20) {
             0..8 => {
                 let mut place = self.place();
                 if self.tickets.contains(&place) {
-                    // Only a store that numbers it may make it.
+                    // Only a store that appends a number to the name may create it.
                     place.push_str("/a");
                 }
                 let life = self.life();
@@ -125,7 +126,7 @@ impl Writer {
             Life::Hour => (format!("{}t", self.dir()), life),
             _ => (place, life),
         };
-        // A container without data is one; with data, it is refused.
+        // A container must have no data; with data, the create is refused.
         let data = if life == Life::Container && !self.one_in(20) { 0 } else { data };
         Act { place, verb: Verb::Create { data, life } }
     }
@@ -188,7 +189,7 @@ impl Writer {
         Ask { place, reach, names_only: self.one_in(4), local: self.one_in(3) }
     }
 
-    /// What is observed should change.
+    /// An observation, usually of a place that changes.
     fn observed(&self) -> Ask {
         let ask = self.ask();
         match self.chance.below(3) {
@@ -197,7 +198,7 @@ impl Writer {
         }
     }
 
-    /// Those before a ticket, where that is.
+    /// A query of the tickets before a ticket, if there is one.
     fn before(&self) -> Ask {
         let ticket = self.tickets[self.below(self.tickets.len())].clone();
         let dir = ticket.rsplit_once('/').map_or("", |(dir, _)| dir);

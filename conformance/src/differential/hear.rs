@@ -1,5 +1,5 @@
-//! Whether what a store told its watchers is what happened: each change at least by its last word,
-//! and nothing else.
+//! Compares the events of a store with the changes that happened: of each path at least the last
+//! change, and nothing else.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::differential::model::{Deed, Model};
 use crate::differential::program::{Ask, Reach, parent};
 use crate::differential::told::Translate;
 
-/// Something that was observed: by whom, from which step on.
+/// An observation: its session, and the step of its start.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) step: usize,
@@ -29,8 +29,8 @@ pub(crate) struct Listener<'a> {
 }
 
 impl Listener<'_> {
-    /// Takes events until all is told, and checks them. Of a session that is over, up to the end,
-    /// of which it tells why.
+    /// Takes events until all changes are reported, and checks them. For a session that is over, up
+    /// to the end, whose reason is checked too.
     pub(crate) async fn listen(
         &self,
         watch: &mut Watch,
@@ -57,7 +57,7 @@ impl Listener<'_> {
             (false, None) => Ok(None),
             (true, Some(End::SessionOver(why))) => match watch.next().await {
                 None => Ok(Some(*why)),
-                Some(event) => Err(format!("{event:?} behind the end")),
+                Some(event) => Err(format!("{event:?} after the end")),
             },
             (_, end) => Err(format!("the watch ended: {end:?}")),
         }
@@ -70,10 +70,10 @@ impl Listener<'_> {
             }
             _ => "the end".into(),
         };
-        format!("nothing told of {lacking} within {:?}; only {}", self.patience, self.shown(events))
+        format!("no event for {lacking} within {:?}; only {}", self.patience, self.shown(events))
     }
 
-    /// A change of which the last word was not told.
+    /// A change whose last state was not reported.
     fn untold(&self, events: &[Event]) -> Option<&Deed> {
         if events.iter().any(|event| matches!(event, Event::Resync)) {
             return None;
@@ -96,7 +96,7 @@ impl Listener<'_> {
             if of_children && hints && Some(place.as_str()) == parent(&deed.place) {
                 return true;
             }
-            // In a listing of names a write may be told, and then it is no news of coming and going.
+            // In a listing of names a write may be reported, which says nothing about existence.
             if !of_children && place == deed.place && !(hints && change.kind == Kind::Updated) {
                 last = Some(change);
             }
@@ -114,7 +114,7 @@ impl Listener<'_> {
         deed.revisions.get(self.store).copied().flatten()
     }
 
-    /// Nothing is told that did not happen, or twice, or in another order.
+    /// Only changes that happened are reported, once each and in order.
     fn check(&self, events: &[Event]) -> Result<(), String> {
         let mut latest = BTreeMap::new();
         for event in events {
@@ -136,7 +136,7 @@ impl Listener<'_> {
             if before
                 .is_some_and(|(at, kind)| at > revision || (at, kind) == (revision, change.kind))
             {
-                return Err(format!("{change:?} behind {before:?}"));
+                return Err(format!("{change:?} after {before:?}"));
             }
         }
         Ok(())
@@ -166,7 +166,7 @@ impl Listener<'_> {
         if self.observed.ask.names_only || known.any(told) {
             return Ok(());
         }
-        Err(format!("what is told of /{place} was never there: {change:?}"))
+        Err(format!("the reported state of /{place} never existed: {change:?}"))
     }
 
     fn shown(&self, events: &[Event]) -> String {

@@ -1,4 +1,4 @@
-//! [`Lockstep`]: several stores that do the same, step by step.
+//! [`Lockstep`]: several stores that execute the same program, step by step.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,16 +18,16 @@ use crate::differential::told::{Entry, Told};
 use crate::differential::twins::{Agreement, Twins, plain};
 use crate::harness::{Ability, Harness};
 
-/// Stores side by side. The first is what the others are compared with.
+/// The stores to compare. The others are compared with the first.
 #[derive(Debug)]
 pub(crate) struct Lockstep {
     sides: Vec<Side>,
     chance: Chance,
-    /// Whether the sessions may still be busy with a program that was left.
+    /// Whether the sessions may still be busy with an abandoned program.
     left: bool,
 }
 
-/// Where two stores came to differ.
+/// The first difference between two stores.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     /// `None` at the end, when the trees or the events are compared.
@@ -40,17 +40,16 @@ pub(crate) struct Difference {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ran {
     Whole,
-    /// Up to a container that one store still had and another had not, or a store that did not
-    /// answer.
+    /// Up to a container that only one store still had, or a store that did not answer.
     Part,
 }
 
-/// One program as it goes on.
+/// The state of one program during a run.
 struct Course {
     model: Model,
     twins: Vec<Twins>,
     observed: Vec<Observed>,
-    /// Whose session is over, and why.
+    /// The sessions that are over, and why.
     over: BTreeMap<usize, Loss>,
 }
 
@@ -60,7 +59,7 @@ impl Lockstep {
         for (number, store) in stores.iter().enumerate() {
             sides.push(Side::new(number, store.clone()).await);
         }
-        // Directories are new in every run, of the same seed too.
+        // Directories are new in every run, even with the same seed.
         Self { sides, chance: Chance::from_system(), left: false }
     }
 
@@ -117,7 +116,7 @@ impl Lockstep {
 }
 
 impl Course {
-    /// Compares the answers to a step, and learns from them.
+    /// Compares the answers to a step, and updates the model.
     fn compare(
         &mut self,
         number: usize,
@@ -127,7 +126,7 @@ impl Course {
         if let Some(hung) = answers.iter().find(|told| matches!(told, Told::Nothing { .. })) {
             return Err(format!("{hung}"));
         }
-        // A store may be unreachable at any time. What it would have said is not known then.
+        // A store may be unreachable at any time. Its answer is unknown then.
         let silent = |told: &Told| {
             matches!(told, Told::Failed { kind: ErrorKind::Unreachable, effect: Effect::None, .. })
         };
@@ -175,7 +174,7 @@ impl Course {
         Ok(all)
     }
 
-    /// Learns from a transaction that all stores committed.
+    /// Updates the model for a transaction that all stores committed.
     fn committed(&mut self, step: (usize, usize), acts: &[Act], answers: &[Told]) {
         let Some(dones) = answers.iter().map(done_by).collect::<Option<Vec<_>>>() else { return };
         let when = |index: usize| {
@@ -232,7 +231,7 @@ impl Course {
         if !ask.local {
             self.model.inform(who);
         }
-        // What may lag cannot be compared.
+        // Answers that may lag cannot be compared.
         let latest = self.model.is_informed(who);
         self.views(ask, &answers.iter().collect::<Vec<_>>(), latest)
     }
@@ -301,7 +300,7 @@ impl Difference {
         Self { step: None, why, answers: answers.iter().map(ToString::to_string).collect() }
     }
 
-    /// How many steps it takes to see it, if not all.
+    /// The number of steps that show it, if not all are needed.
     pub(crate) fn steps(&self) -> Option<usize> {
         self.step.map(|step| step + 1)
     }

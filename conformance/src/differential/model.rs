@@ -1,4 +1,4 @@
-//! [`Model`]: what is known of a program's tree, as far as the stores agree on it.
+//! [`Model`]: the known state of a program's tree, as far as the stores agree on it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,17 +7,17 @@ use synod_core::store::{Kind, Revision, Sequence, Version};
 
 use crate::differential::program::{Act, Life, Verb, is_below, parent};
 
-/// What the steps so far have left.
+/// The state after the steps so far.
 #[derive(Debug, Default)]
 pub(crate) struct Model {
-    /// Who owns each node, if it is ephemeral.
+    /// The owner of each node, if it is ephemeral.
     live: BTreeMap<String, Option<usize>>,
-    /// Where a container is or was: an empty one goes at once, or after a while.
+    /// Where a container is or was: an empty one is collected at once, or after a while.
     containers: BTreeSet<String>,
     versions: BTreeMap<String, Vec<Vec<Version>>>,
     tickets: BTreeMap<String, Vec<Sequence>>,
     deeds: Vec<Deed>,
-    /// Who has seen the last write: his local reads do not lag.
+    /// The sessions that have seen the last write: their local reads do not lag.
     informed: BTreeSet<usize>,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Deed {
     pub(crate) place: String,
     pub(crate) kind: Kind,
     pub(crate) data: Option<Bytes>,
-    /// When, at each store that tells.
+    /// The revision at each store that reports it.
     pub(crate) revisions: Vec<Option<Revision>>,
 }
 
 impl Model {
-    /// Whether a store may still name a container here, or delete it, of which nothing is left.
+    /// Whether a store may still list or delete a container here although nothing is below it.
     pub(crate) fn may_linger(&self, place: &str) -> bool {
         let there = self.live.contains_key(place);
         !there && self.may_be_container(place) && !self.is_occupied(place)
@@ -55,7 +55,7 @@ impl Model {
         &self.deeds
     }
 
-    /// The version that was told last, or the one before it, as each store knows it.
+    /// The version that was reported last, or an earlier one, as each store numbers it.
     pub(crate) fn version(&self, place: &str, back: usize) -> Option<&Vec<Version>> {
         self.versions.get(place).and_then(|told| told.iter().rev().nth(back))
     }
@@ -65,17 +65,17 @@ impl Model {
         self.tickets.get(ticket)
     }
 
-    /// Whether what this session reads locally is the latest.
+    /// Whether local reads of this session are up to date.
     pub(crate) fn is_informed(&self, who: usize) -> bool {
         self.informed.contains(&who)
     }
 
-    /// A session read the latest.
+    /// Records that a session did a latest read.
     pub(crate) fn inform(&mut self, who: usize) {
         self.informed.insert(who);
     }
 
-    /// Somebody tries this. A store may keep the containers of what it then refuses for a while.
+    /// An operation is tried. A store may keep the containers of a refused one for a while.
     pub(crate) fn tried(&mut self, acts: &[Act]) {
         for act in acts {
             let (made, itself) = match act.verb {
@@ -94,7 +94,8 @@ impl Model {
         }
     }
 
-    /// It happened. `revisions` has, for each operation, when it did at each store.
+    /// Records operations that happened. `revisions` has, for each operation, its revision at each
+    /// store.
     pub(crate) fn did(
         &mut self,
         (step, who): (usize, usize),
@@ -105,7 +106,7 @@ impl Model {
             let place = act.place.clone();
             let (kind, data) = match act.verb {
                 Verb::Check { .. } | Verb::Create { life: Life::Container, .. } => continue,
-                // Of what lingered only.
+                // The delete of a lingering container.
                 Verb::Delete { .. } if !self.live.contains_key(&place) => continue,
                 Verb::Create { data, life } | Verb::Draw { data, life } => {
                     let owner = (life == Life::Session).then_some(who);
@@ -120,7 +121,7 @@ impl Model {
             };
             if kind != Kind::Updated {
                 self.versions.remove(&place);
-                // Its own directory begins anew.
+                // Its own directory starts again.
                 self.tickets.retain(|ticket, _| parent(ticket) != Some(&place));
             }
             let (data, revisions) = (data.map(bytes), revisions.clone());
@@ -130,7 +131,7 @@ impl Model {
         self.forget_lines();
     }
 
-    /// A session ended, and what it owned.
+    /// Records the end of a session, and the deletion of its nodes.
     pub(crate) fn ended(&mut self, step: usize, who: usize, stores: usize) {
         let gone: Vec<String> = self.owned_by(who).map(ToOwned::to_owned).collect();
         for place in gone {
@@ -155,7 +156,7 @@ impl Model {
         self.tickets.retain(|ticket, _| parent(ticket).is_some_and(occupied));
     }
 
-    /// All stores told the version of a node.
+    /// All stores returned the version of a node.
     pub(crate) fn know(&mut self, place: &str, versions: Vec<Version>) {
         let told = self.versions.entry(place.to_owned()).or_default();
         if self.live.contains_key(place) && told.last() != Some(&versions) {
@@ -168,7 +169,7 @@ impl Model {
     }
 }
 
-/// What a number stands for; zero for no bytes at all.
+/// The data for a number; empty for zero.
 pub(crate) fn bytes(data: u64) -> Bytes {
     if data == 0 { Bytes::new() } else { Bytes::from(data.to_string()) }
 }

@@ -1,9 +1,9 @@
-//! [`Program`]: what some sessions do, one after the other, in words that mean the same on every
-//! store.
+//! [`Program`]: the calls of some sessions, one after the other, in a form that means the same on
+//! every store.
 
 use std::fmt;
 
-/// How many sessions a program has.
+/// The number of sessions of a program.
 pub(crate) const SESSIONS: usize = 3;
 const NAMES: [&str; SESSIONS] = ["ann", "bob", "eve"];
 
@@ -24,7 +24,7 @@ pub(crate) enum Step {
         who: usize,
         ask: Ask,
     },
-    /// What is told is compared when the program is over.
+    /// The events are compared when the program is over.
     Observe {
         who: usize,
         ask: Ask,
@@ -37,8 +37,8 @@ pub(crate) enum Step {
     },
 }
 
-/// An operation. Its place is a path below the program's directory, in which a sequential node is
-/// named as it was asked for.
+/// An operation. Its place is a path below the program's directory, in which a sequential node has
+/// the name that the operation asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Act {
     pub(crate) place: String,
@@ -59,20 +59,20 @@ pub(crate) enum Life {
     Persistent,
     Session,
     Container,
-    /// So long that it is not over before the program is.
+    /// So long that it does not end before the program does.
     Hour,
 }
 
-/// How a node is expected to be.
+/// The expected version of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Any,
     Absent,
-    /// In the version that was last told of this incarnation.
+    /// With the last reported version of this incarnation.
     Known,
-    /// In one that was told before that.
+    /// With an earlier reported version.
     Stale,
-    /// In one that no store gives.
+    /// A version that no store assigns.
     Never,
 }
 
@@ -93,7 +93,7 @@ pub(crate) enum Reach {
     Subtree,
     Oldest(usize),
     Newest(usize),
-    /// Before a ticket, which is named by its place.
+    /// Before a ticket, given by its place.
     NewestBefore(usize, String),
 }
 
@@ -129,7 +129,7 @@ impl Step {
 }
 
 impl Ask {
-    /// Whether a change of this place is one of what is asked for.
+    /// Whether a change of this place concerns the query.
     pub(crate) fn covers(&self, place: &str) -> bool {
         match self.reach {
             Reach::Node => place == self.place,
@@ -137,7 +137,7 @@ impl Ask {
             Reach::Children { prefix } => {
                 parent(place) == Some(&self.place) && name(place).starts_with(prefix)
             }
-            // A window does not narrow what is observed, but its prefix does.
+            // A window does not narrow an observation, but its prefix does.
             Reach::Oldest(_) | Reach::Newest(_) | Reach::NewestBefore(..) => {
                 parent(place) == Some(&self.place) && name(place).starts_with(TICKET)
             }
@@ -145,7 +145,8 @@ impl Ask {
     }
 }
 
-/// What the names of all tickets start with, and no others: a store may number other nodes too.
+/// The start of the names of all tickets, and of no other node: a store may find numbers in other
+/// names too.
 pub(crate) const TICKET: &str = "s";
 
 impl fmt::Display for Program {
@@ -159,7 +160,7 @@ impl fmt::Display for Program {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", NAMES.get(self.who()).unwrap_or(&"nobody"))?;
+        write!(f, "{}: ", NAMES.get(self.who()).unwrap_or(&"no session"))?;
         match self {
             Self::Commit { acts, look, .. } => {
                 for (index, act) in acts.iter().enumerate() {

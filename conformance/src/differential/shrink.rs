@@ -1,12 +1,12 @@
-//! What is left of a program when all is left out that a difference does not need.
+//! Reduces a program to what a difference needs.
 
 use crate::differential::lockstep::{Difference, Lockstep};
 use crate::differential::program::{Program, Step};
 
-/// How many programs are tried at most.
+/// The maximum number of programs to try.
 const TRIES: usize = 300;
 
-/// A smaller program on which the stores still differ, and how.
+/// A smaller program whose results still differ between stores, and how.
 pub(crate) async fn shrink(
     stores: &mut Lockstep,
     program: Program,
@@ -40,11 +40,11 @@ pub(crate) async fn shrink(
     }
 }
 
-/// The program without `span` steps in a row; for a span of none, without a part of a step.
+/// The program without `span` steps in a row; for a span of zero, without a part of a step.
 fn candidates(program: &Program, span: usize) -> Vec<Program> {
     let steps = &program.steps;
     if span > 0 {
-        // From the end: what a step needs stands before it.
+        // From the end: a step depends on earlier ones.
         let starts = (0..=steps.len().saturating_sub(span)).rev();
         return starts
             .map(|start| {

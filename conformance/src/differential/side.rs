@@ -1,4 +1,4 @@
-//! [`Side`]: one of the stores that do the same, and how the words of a program are said to it.
+//! [`Side`]: one of the compared stores, and how a program's calls are made on it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use crate::differential::program::{Act, Ask, Life, Reach, SESSIONS, Step, TICKET
 use crate::differential::told::{Told, Translate};
 use crate::harness::{Harness, Profile};
 
-/// Of a program, everything that one store knows.
+/// The state of one store during a program.
 #[derive(Debug)]
 pub(crate) struct Side {
     number: usize,
     harness: Arc<dyn Harness>,
     backend: Arc<dyn Backend>,
     pub(crate) profile: Profile,
-    /// The program's, and one that reads when they are over.
+    /// The program's sessions, and one that reads when they have ended.
     sessions: Vec<Arc<dyn Store>>,
     pub(crate) translate: Translate,
     pub(crate) watches: Vec<Watch>,
@@ -54,7 +54,7 @@ impl Side {
         timeout(self.profile.patience + self.profile.ttl, work).await.ok()
     }
 
-    /// Gets ready for a program: a directory of its own, and sessions that live.
+    /// Prepares for a program: a new directory, and sessions that are alive.
     pub(crate) async fn begin(&mut self, chance: &Chance, afresh: bool) {
         for who in 0..self.sessions.len() {
             if afresh || self.sessions[who].status().borrow().is_lost() {
@@ -75,7 +75,7 @@ impl Side {
         ids.enumerate().map(|(who, id)| (id, who)).collect()
     }
 
-    /// Does a step, and tells what came of it.
+    /// Performs a step, and returns its result.
     pub(crate) async fn perform(&mut self, step: &Step, model: &Model) -> Told {
         match self.answer(step, model).await {
             Some(told) => told,
@@ -110,7 +110,7 @@ impl Side {
                 Err(error) => Some(Told::failed(&error)),
             },
             Step::Expire { .. } => {
-                // What is over cannot be ended.
+                // A session that has ended cannot be expired.
                 if !store.status().borrow().is_lost() {
                     self.in_time(self.harness.expire(store.session().id)).await?;
                 }
@@ -134,7 +134,7 @@ impl Side {
         self.in_time(lost).await
     }
 
-    /// Everything that is left.
+    /// The remaining tree.
     pub(crate) async fn tree(&self) -> Told {
         let query = Query::subtree(self.translate.dir.clone());
         match self.in_time(self.sessions[SESSIONS].read(query)).await {
@@ -153,7 +153,7 @@ impl Side {
 
     fn op(&self, act: &Act, model: &Model) -> Op {
         let path = match act.verb {
-            // One that no other call gives.
+            // A path that no other call uses.
             Verb::Draw { .. } => self.translate.asked(&act.place),
             _ => self.translate.path(&act.place),
         };

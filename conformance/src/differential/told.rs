@@ -1,4 +1,4 @@
-//! [`Told`]: what a store answered, in the words of the program. [`Translate`]: how.
+//! [`Told`]: a store's answer in a form independent of the store. [`Translate`]: the conversion.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,15 +34,15 @@ pub(crate) enum Told {
     },
     Viewed(Vec<Entry>),
     Over(Loss),
-    /// No end in time.
+    /// No answer in time.
     Nothing {
         within: Duration,
     },
-    /// A status of which nobody speaks any more, and that does not say that it is lost.
+    /// The sender of the status is gone, and the last status is not `Lost`.
     Vanished,
 }
 
-/// What is told of one node.
+/// A node in a result.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) place: String,
@@ -59,12 +59,12 @@ pub(crate) enum Owner {
     Stranger,
 }
 
-/// Between the words of a program and those of a store.
+/// Converts between the places of a program and the paths of a store.
 #[derive(Debug)]
 pub(crate) struct Translate {
     pub(crate) dir: Path,
     pub(crate) owners: BTreeMap<SessionId, usize>,
-    /// The places of tickets, each with the name that the store gave it.
+    /// The places of tickets, each with the name that the store assigned.
     named: BTreeMap<String, String>,
 }
 
@@ -73,7 +73,7 @@ impl Translate {
         Self { dir, owners: BTreeMap::new(), named: BTreeMap::new() }
     }
 
-    /// Where a place is.
+    /// The path of a place.
     pub(crate) fn path(&self, place: &str) -> Path {
         let mut path = self.dir.clone();
         let mut so_far = String::new();
@@ -88,13 +88,13 @@ impl Translate {
         path
     }
 
-    /// Where a new ticket is asked for.
+    /// The path of a create of a ticket.
     pub(crate) fn asked(&self, place: &str) -> Path {
         let (dir, name) = place.rsplit_once('/').unwrap_or(("", place));
         self.path(dir).join(name).expect("programs use valid names")
     }
 
-    /// Which place a path is.
+    /// The place of a path.
     pub(crate) fn place(&self, path: &Path) -> String {
         if *path == self.dir {
             return String::new();
@@ -163,7 +163,7 @@ impl Translate {
     }
 }
 
-/// A ticket's name without what the store added.
+/// A ticket's name without the suffix of the store.
 fn as_asked(name: &str) -> &str {
     let Some((asked, added)) = name.split_once('-') else { return name };
     let is_ticket = asked.strip_prefix(TICKET).is_some_and(|number| {

@@ -1,4 +1,5 @@
-//! [`Twins`]: whether two stores tell the same, but for what each may number in its own way.
+//! [`Twins`]: whether the results of two stores are equal, except for what each may number in its
+//! own way.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::differential::model::Model;
 use crate::differential::program::{Act, Ask, Life, Reach, TICKET, Verb, name};
 use crate::differential::told::{Entry, Told};
 
-/// What numbers of two stores stand for each other.
+/// Pairs of corresponding numbers of two stores.
 #[derive(Debug, Default)]
 pub(crate) struct Twins {
     revisions: Pairs<u64>,
@@ -22,12 +23,12 @@ struct Pairs<T> {
     back: BTreeMap<T, T>,
 }
 
-/// Two answers that differ in nothing that matters, or in something that both may do.
+/// Two answers that agree, or that differ in something that both stores may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Agreement {
     Same,
-    /// One store still had an empty container to delete, and the other had not. What follows
-    /// cannot be compared if that decided over other writes.
+    /// One store still had an empty container to delete, and the other had not. If that affects
+    /// other writes, the rest cannot be compared.
     Parted {
         for_good: bool,
     },
@@ -59,7 +60,7 @@ impl<T: Ord + Copy> Pairs<T> {
 }
 
 impl Twins {
-    /// Compares what two stores said to a transaction.
+    /// Compares the answers of two stores to a transaction.
     pub(crate) fn outcome(
         &mut self,
         acts: &[Act],
@@ -100,7 +101,7 @@ impl Twins {
             let told = match act.verb {
                 Verb::Create { life: Life::Container, .. } => false,
                 Verb::Create { .. } | Verb::Draw { .. } | Verb::Set { .. } => true,
-                // Nothing is promised of these.
+                // The contract promises nothing about these.
                 Verb::Delete { .. } | Verb::Check { .. } => continue,
             };
             if !told && (a.stat.is_some() || b.stat.is_some()) {
@@ -111,7 +112,7 @@ impl Twins {
         Ok(())
     }
 
-    /// Compares two answers to a question.
+    /// Compares two views.
     pub(crate) fn view(
         &mut self,
         ask: &Ask,
@@ -120,7 +121,7 @@ impl Twins {
     ) -> Result<(), String> {
         let windowed = !matches!(ask.reach, Reach::Node | Reach::Children { .. } | Reach::Subtree);
         if windowed && a.iter().chain(b).any(|entry| !model.is_live(&entry.place)) {
-            // A container that has the name of a ticket that is gone: a store may number it too.
+            // A container with the name of a deleted ticket: a store may find a sequence in it too.
             return Ok(());
         }
         let shown = |entry: &&Entry| !model.may_linger(&entry.place);
@@ -157,7 +158,7 @@ impl Twins {
             (Some(ours), Some(theirs)) => self.stat(&a.place, ours, theirs)?,
             (None, None) => return Ok(()),
             _ if !needed => return Ok(()),
-            _ => return Err(format!("only one of them tells a stat: {a}, {b}")),
+            _ => return Err(format!("only one of them returns a stat: {a}, {b}")),
         }
         if a.owner == b.owner { Ok(()) } else { Err(format!("other owners: {a}, {b}")) }
     }
@@ -183,7 +184,7 @@ impl Twins {
     }
 }
 
-/// Compares answers in which nothing is numbered.
+/// Compares results without numbers.
 pub(crate) fn plain(a: &Told, b: &Told) -> Result<(), String> {
     let same = match (a, b) {
         (
@@ -203,8 +204,8 @@ pub(crate) fn plain(a: &Told, b: &Told) -> Result<(), String> {
     if same { Ok(()) } else { Err("not the same answer".into()) }
 }
 
-/// Whether `a` missed an empty container that `b` still had, and whether that leaves them with
-/// different trees.
+/// Whether `a` missed an empty container that `b` still had, and whether their trees differ because
+/// of that.
 fn excuse(acts: &[Act], model: &Model, a: &Told, b: &Told) -> Option<bool> {
     let Told::Rejected { index, why: synod_core::store::Why::Missing, .. } = a else { return None };
     let act = acts.get(*index)?;
@@ -223,7 +224,7 @@ fn excuse(acts: &[Act], model: &Model, a: &Told, b: &Told) -> Option<bool> {
     }
 }
 
-/// Whether an operation changes anything that can be seen.
+/// Whether an operation changes anything visible.
 fn is_seen(verb: &Verb) -> bool {
     !matches!(verb, Verb::Check { .. } | Verb::Create { life: Life::Container, .. })
 }

@@ -1,4 +1,4 @@
-//! Calls that are dropped at any of their awaits, and what they leave behind.
+//! Calls that are dropped at any of their awaits, and their remains.
 
 use std::sync::Arc;
 
@@ -80,13 +80,13 @@ async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
         let draw = || Txn::new().create_sequential(path.clone(), "", Lifetime::Persistent);
 
         if let Some(drawn) = stop_at(waits, session.commit(draw())).await {
-            assert!(sent_twice > 0, "it was never dropped behind the second sending");
-            let drawn = answer(drawn).committed().expect("nobody has it").done.remove(0);
+            assert!(sent_twice > 0, "it was never dropped after the second sending");
+            let drawn = answer(drawn).committed().expect("the name is free").done.remove(0);
             return answer(session.remove(&drawn).await);
         }
         if second.pending() == 0 {
             sent_twice += 1;
-            // A third sending may be on its way: it arrives before it is looked whether anything is there.
+            // A third sending may be in flight: it arrives before the check that nothing is there.
             let lost = 2;
             let settled = async || sent.count(Verb::Commit) - lost == arrived.answers(Verb::Commit);
             world.eventually("what was sent since arrives", settled).await;
@@ -147,7 +147,7 @@ async fn whatever_is_created_together_goes_together(world: World) {
         let Some(made) = stop_at(waits, client.transaction(txn)).await else { continue };
         dropped_enough(waits, 2);
         let commit = answer(made).committed().expect("nothing is in the way");
-        // A store may not tell which incarnations it made; then nobody can remove them safely.
+        // A store may not report which incarnations it made; then they cannot be removed safely.
         told = commit.revision.is_some() || commit.done.iter().all(|done| done.stat.is_some());
         bob.delete(&b).await;
         bob.delete(&a).await;

@@ -31,16 +31,16 @@ struct Shared {
     held: watch::Sender<usize>,
     calls: watch::Sender<BTreeMap<Verb, usize>>,
     answers: watch::Sender<BTreeMap<Verb, usize>>,
-    /// What every view tells of besides.
+    /// A node that every view contains in addition.
     stranger: Mutex<Option<Path>>,
-    /// A container that every listing of its parent names, with the sequence that its name ends in: none.
+    /// A container in every listing of its parent, with the sequence in its name: none.
     container: Mutex<Option<Path>>,
-    /// Of these calls, those behind so many are answered, and their answers held back.
+    /// The calls of this kind after the first ones are answered, and their answers held back.
     holding: watch::Sender<Option<(Verb, usize)>>,
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
-    /// Whom sessions that are opened now are told through, if it may be a lie.
+    /// The senders of the status of sessions that are opened now, if that may be a lie.
     losing: AtomicBool,
     told: Mutex<Vec<watch::Sender<Status>>>,
 }
@@ -49,7 +49,7 @@ struct Shared {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
-    /// It cannot be sent, and its caller is told so.
+    /// Requests cannot be sent, and their callers get that error.
     Shut,
     /// It goes nowhere, and nothing is ever said of it. Closing alone gets through.
     Silent,
@@ -61,9 +61,9 @@ pub(crate) enum Way {
 struct Gated {
     store: Box<dyn Store>,
     shared: Arc<Shared>,
-    /// What is said of the session if nobody gets round to hearing of it.
+    /// The status that is reported if no other arrives.
     first: watch::Sender<Status>,
-    /// Tells on what the server says of it.
+    /// Forwards the server's status.
     relay: Option<Task>,
 }
 
@@ -118,51 +118,51 @@ impl Gate {
         until(&self.shared.answers, verb, times).await;
     }
 
-    /// From now on reads that may lag show what was there before anything was: nothing. Until one that may
-    /// not has shown what is.
+    /// From now on reads that may lag show an empty store, until a latest read has shown the
+    /// current state.
     pub(crate) fn blind_local_reads(&self) {
         self.shared.blind.store(true, Ordering::Relaxed);
     }
 
-    /// From now on every view tells of this node too, wherever it is.
+    /// From now on every view contains this node too, wherever it is.
     pub(crate) fn tell_of(&self, stranger: &Path) {
         let mut told = self.shared.stranger.lock().unwrap_or_else(PoisonError::into_inner);
         *told = Some(stranger.clone());
     }
 
-    /// From now on listings name this container, whose name ends in `0000000000`, as ZooKeeper's do: with a sequence, and
-    /// without a stat.
+    /// From now on listings contain this container, whose name ends in `0000000000`, as ZooKeeper's
+    /// do: with a sequence, and without a stat.
     pub(crate) fn name_container(&self, path: &Path) {
         let mut named = self.shared.container.lock().unwrap_or_else(PoisonError::into_inner);
         *named = Some(path.clone());
     }
 
-    /// Holds back the answers of such calls behind the first so many; with `None`, lets them go.
+    /// Holds back the answers of such calls after the first ones; with `None`, releases them.
     pub(crate) fn hold_behind(&self, calls: Option<(Verb, usize)>) {
         self.shared.holding.send_replace(calls);
     }
 
-    /// Whether answers leave out from now on all that a store must tell and nothing forces it to.
+    /// Whether answers from now on leave out everything optional that a store could return.
     pub(crate) fn garble(&self, garbles: bool) {
         self.shared.garbles.store(garbles, Ordering::Relaxed);
     }
 
-    /// Of sessions that are opened from now on nothing is heard after their beginning, as if
-    /// nobody got round to it.
+    /// Sessions that are opened from now on report nothing after their beginning, as if their task
+    /// were starved.
     pub(crate) fn starve(&self) {
         self.shared.starved.store(true, Ordering::Relaxed);
     }
 }
 
 impl Gate {
-    /// Sessions that are opened from now on can be lost to those who hold them, and live on at the server:
-    /// [`Gate::lose`].
+    /// Sessions that are opened from now on can be lost for their holders, and stay alive at the
+    /// server: [`Gate::lose`].
     pub(crate) fn may_lose(&self) {
         self.shared.losing.store(true, Ordering::Relaxed);
     }
 
-    /// Who holds one of the sessions opened so far hears that it is lost. The server does not: it leaves them to
-    /// their time to live.
+    /// Reports to the holders of the sessions opened so far that they are lost. The server keeps
+    /// them for their time to live.
     pub(crate) fn lose(&self) {
         let mut told = self.shared.told.lock().unwrap_or_else(PoisonError::into_inner);
         for status in told.drain(..) {
@@ -321,7 +321,7 @@ impl Store for Gated {
     }
 }
 
-/// Tells on what the server says of a session, until somebody said that it is lost.
+/// Forwards the server's status of a session, until it was reported as lost.
 async fn relay(mut from: watch::Receiver<Status>, to: watch::Sender<Status>) {
     while from.changed().await.is_ok() {
         let now = *from.borrow_and_update();

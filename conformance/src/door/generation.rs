@@ -1,4 +1,4 @@
-//! One session after the other, and what is told of them.
+//! One session after the other, and the notifications about them.
 
 use futures_util::future::join;
 use synod_core::client::{Client, Connection};
@@ -20,7 +20,7 @@ cases![
     "L-SES-10 L-OUT-6" breaks [HandsOutLost] => a_session_that_is_over_is_not_given_out,
 ];
 
-/// What is told, up to the word that the client is closed.
+/// The states, up to the one that the client is closed.
 async fn history(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
     let mut told = vec![*state.borrow_and_update()];
     while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {

@@ -182,6 +182,6 @@ async fn certainty_ends_though_nobody_tells(world: World) {
 
     sleep(session.info().ttl).await;
 
-    assert!(!session.is_certain(), "nobody heard of it for its time to live");
-    assert!(!session.is_lost(), "nobody said so");
+    assert!(!session.is_certain(), "it was silent for its time to live");
+    assert!(!session.is_lost(), "no server said so");
 }

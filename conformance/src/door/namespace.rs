@@ -75,7 +75,7 @@ async fn the_events_of_a_namespace_have_the_paths_of_its_caller(world: World) {
         match world.in_time("a change inside", watch.next()).await {
             Some(Event::Changed(change)) if change.path == path("/x") => break,
             Some(Event::Changed(change)) if change.path.is_root() => {}
-            other => panic!("it is told of {other:?}"),
+            other => panic!("it is notified of {other:?}"),
         }
     }
 }
@@ -86,7 +86,7 @@ async fn nothing_outside_a_namespace_shows(world: World) {
     let inside = client.namespace(&world.at("a")).expect("short");
     done(inside.create(&path("/x"), "", Lifetime::Persistent).await);
 
-    // Even if the store tells of what merely starts alike.
+    // Even if the store reports nodes whose paths only start alike.
     for stranger in ["ab", "ab/x", "b", "a%"] {
         gate.tell_of(&world.at(stranger));
         for query in [Query::subtree(path("/")), Query::children(path("/"))] {

@@ -29,7 +29,7 @@ async fn only_the_own_incarnation_is_removed(world: World) {
 
     answer(session.remove(&made[0]).await);
     session.abandon(&made[1]);
-    session.discard(names[2].clone(), made[2].stat.expect("told").created);
+    session.discard(names[2].clone(), made[2].stat.expect("a stat").created);
     // Closing comes after everything that was given up.
     answer(session.close().await);
 

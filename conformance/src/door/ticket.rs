@@ -77,7 +77,7 @@ async fn a_ticket_of_another_session_is_not_taken(world: World) {
     let outcome = answer(session.commit(txn).await);
 
     assert_eq!(plan.pending(), 0);
-    // A path that somebody else gave too may be refused.
+    // A path that another client used too may be refused.
     if let Some(commit) = outcome.committed() {
         let drawn = only(commit.done);
         assert_eq!(drawn.owner(), Some(session.info().id));

@@ -26,7 +26,7 @@ async fn ended(world: &World, watch: &mut ClientWatch) {
         match world.told("the end of the client", watch).await {
             Some(Event::Ended(End::SessionOver(Loss::Closed))) => return,
             Some(Event::Changed(_) | Event::Resync) => {}
-            other => panic!("it is told of {other:?}"),
+            other => panic!("it is notified of {other:?}"),
         }
     }
 }
@@ -45,7 +45,7 @@ async fn a_watch_goes_on_in_the_next_session(world: World) {
 
     for round in 0..3 {
         lose(&world, &client).await;
-        // What was told of before may come first.
+        // Earlier events may come first.
         loop {
             match world.told("the next session", &mut watch).await {
                 Some(Event::Resync) => break,

@@ -1,4 +1,4 @@
-//! Writes through the door: which are repeated, and what a caller is told of those that are not.
+//! Writes through the client: which are repeated, and the result of those that are not.
 
 use futures_util::future::join;
 use synod_core::error::{Effect, ErrorKind};
@@ -51,7 +51,7 @@ async fn what_certainly_did_not_happen_is_tried_again(world: World) {
     let (client, plan) = world.scripted(cues).await;
 
     let made = done(client.create(&a, "1", Lifetime::Persistent).await);
-    let version = made.stat.expect("told").version;
+    let version = made.stat.expect("a stat").version;
     let set = done(client.set(&a, "2", Expect::Version(version)).await);
     let node = answer(client.get(&a).await).expect("it was created");
     let (view, _watch) = answer(client.watch(Query::node(&a)).await);

@@ -1,4 +1,4 @@
-//! [`Book`]: the record of a run, kept in a file while it runs and for as long as it is needed.
+//! [`Book`]: the record of a run, kept in a file while it runs and as long as it is needed.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::fault::entry::{Entry, Fact, Installed, What, now};
 
-/// Everything that happened, in the order in which it was heard of. Clones are the same book.
+/// All events, in the order in which they were received. Clones are the same book.
 #[derive(Clone, Debug)]
 pub struct Book(Arc<Pages>);
 
@@ -18,11 +18,11 @@ struct Pages {
 }
 
 impl Book {
-    /// A book that is kept in this file.
+    /// A book in this file.
     ///
     /// # Errors
     ///
-    /// If there can be no such file.
+    /// If the file cannot be created.
     pub fn open(path: &Path) -> io::Result<Self> {
         if let Some(directory) = path.parent() {
             fs::create_dir_all(directory)?;
@@ -31,12 +31,12 @@ impl Book {
         Ok(Self(Arc::new(Pages { path: path.to_owned(), state })))
     }
 
-    /// Where it is kept.
+    /// The file.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Writes something down.
+    /// Adds an entry.
     ///
     /// # Panics
     ///
@@ -49,34 +49,34 @@ impl Book {
         state.1.push(entry);
     }
 
-    /// Writes down what is done to somebody.
+    /// Records a fault.
     pub fn nemesis(&self, what: impl Into<String>, outcome: Installed) {
         let what = What::Nemesis { what: what.into(), outcome };
         self.add(Entry { t: now(), p: 0, s: None, id: None, what });
     }
 
-    /// Writes down what the servers kept.
+    /// Adds what the servers kept.
     pub fn truth(&self, facts: impl IntoIterator<Item = Fact>) {
         for fact in facts {
             self.add(Entry { t: now(), p: 0, s: None, id: None, what: What::Truth { fact } });
         }
     }
 
-    /// What `found` finds in the last entry that it finds something in.
+    /// The result of `found` for the last entry for which it has one.
     pub fn last<T>(&self, found: impl Fn(&Entry) -> Option<T>) -> Option<T> {
         self.state().1.iter().rev().find_map(found)
     }
 
-    /// What was written down so far.
+    /// The entries so far.
     pub fn entries(&self) -> Vec<Entry> {
         self.state().1.clone()
     }
 
-    /// Throws it away: nothing was wrong.
+    /// Deletes the file, because nothing was wrong.
     ///
     /// # Errors
     ///
-    /// If the file is not there any more.
+    /// If the file does not exist any more.
     pub fn discard(&self) -> io::Result<()> {
         fs::remove_file(&self.0.path)
     }

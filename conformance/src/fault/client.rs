@@ -1,4 +1,4 @@
-//! [`Client`]: a client that is a process of its own, as whoever tells it what to do sees it.
+//! [`Client`]: a client in a process of its own, from the side of its controller.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,8 +15,8 @@ use crate::fault::book::Book;
 use crate::fault::entry::{Answer, Entry, Installed, Op, What};
 use crate::fault::worker::Order;
 
-/// A process that does what it is told. It ends when this is dropped, or when this process does,
-/// also while it stands still.
+/// A process that executes calls on request. It ends when this is dropped, or when this process
+/// does, even while it is stopped.
 pub struct Client {
     number: usize,
     book: Book,
@@ -28,7 +28,7 @@ pub struct Client {
     gone: AtomicBool,
 }
 
-/// Who waits for which answer.
+/// The calls that wait for an answer.
 #[derive(Default)]
 struct Open(Mutex<BTreeMap<u64, oneshot::Sender<Entry>>>);
 
@@ -40,11 +40,11 @@ pub enum End {
     Ok(Answer),
     /// It certainly never happens.
     Fail(String),
-    /// It happens at most once, or the process is gone, and nobody knows.
+    /// It happens at most once, or the process is gone, and the effect is unknown.
     Info(String),
 }
 
-/// Ends the process when its own input does, whatever state that is in.
+/// Kills the process when the guard's own input ends, whatever state the process is in.
 const GUARD: &str = r#"cat >/dev/null; kill -9 "$1" 2>/dev/null"#;
 
 impl Client {
@@ -86,12 +86,12 @@ impl Client {
         })
     }
 
-    /// Which process it is.
+    /// The number of the process.
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// Tells it to do something at once, and waits for the end of that.
+    /// Sends a call at once, and waits for its end.
     pub fn call(&self, op: Op) -> impl Future<Output = End> + use<> {
         let id = self.calls.fetch_add(1, Ordering::Relaxed) << 8 | self.number as u64;
         let (answered, answer) = oneshot::channel();
@@ -121,33 +121,33 @@ impl Client {
         }
     }
 
-    /// Lets it stand still, with all that is in it.
+    /// Stops the whole process.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn stop(&self) -> io::Result<()> {
         self.signal("-STOP")?;
         self.done("stop", Installed::Installed);
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn go_on(&self) -> io::Result<()> {
-        // Said before: what it then does comes after.
+        // Recorded before, because everything that the process then does comes after.
         self.done("go on", Installed::Installed);
         self.signal("-CONT")
     }
 
-    /// Ends it in the midst of whatever it does.
+    /// Kills the process, whatever it is doing.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn kill(&self) -> io::Result<()> {
         self.done("kill", Installed::Installed);
         self.gone.store(true, Ordering::Relaxed);
@@ -159,7 +159,7 @@ impl Client {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Whether it answers within so long.
+    /// Whether it answers within `limit`.
     pub async fn runs(&self, limit: Duration) -> bool {
         matches!(timeout(limit, self.call(Op::Ping)).await, Ok(End::Ok(_)))
     }

@@ -1,4 +1,4 @@
-//! [`Entry`]: one line of the record of what happened, and what stands in it.
+//! [`Entry`]: one line of the record of a run, and its parts.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -6,203 +6,203 @@ use serde::{Deserialize, Serialize};
 use crate::fault::holding::{Holding, Room};
 use crate::history::Value;
 
-/// The nanoseconds of a clock that all processes of this machine share and nobody sets.
+/// The nanoseconds of a clock that all processes of this machine share and that is never set.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
-/// Something that happened.
+/// One event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Entry {
-    /// When, by [`now`]: before a call is sent, after an answer is there.
+    /// The time, by [`now`]: before a call is sent, after an answer has arrived.
     pub t: u64,
-    /// In which process. Zero is the one that tells the others what to do.
+    /// The process. Zero is the controller.
     pub p: usize,
-    /// In which session.
+    /// The session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s: Option<u64>,
-    /// Of which call.
+    /// The call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
-    /// What.
+    /// The event.
     #[serde(flatten)]
     pub what: What,
 }
 
-/// What happened.
+/// The kind of event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ev", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum What {
-    /// Somebody calls.
+    /// A process calls.
     Inv {
-        /// What for.
+        /// The operation.
         op: Op,
     },
-    /// He is answered.
+    /// The call is answered.
     Ok {
-        /// What.
+        /// The answer.
         answer: Answer,
     },
     /// It certainly never happens.
     Fail {
-        /// The kind of the error, and what it says.
+        /// The kind of the error, and its text.
         why: String,
     },
     /// It happens at most once, now or later.
     Info {
-        /// The kind of the error, and what it says.
+        /// The kind of the error, and its text.
         why: String,
     },
-    /// A watch tells something.
+    /// An event of a watch.
     Event {
-        /// What.
+        /// The event.
         told: Told,
     },
-    /// What a process believes of its session.
+    /// The belief of a process about its session.
     Belief {
         /// `live`, `suspended` or `lost`.
         status: String,
-        /// When it last found that the session certainly lives. The clock was read before.
+        /// When it last found that the session was certain. The clock was read before.
         certain: Option<u64>,
     },
-    /// What a process believes to hold.
+    /// The belief of a process to hold something.
     Holding {
-        /// That.
+        /// The belief.
         holding: Holding,
     },
-    /// Something is done to somebody.
+    /// A fault is injected.
     Nemesis {
-        /// What, and to whom.
+        /// The fault, and its target.
         what: String,
-        /// Whether it was.
+        /// Whether it took place.
         outcome: Installed,
     },
-    /// What the servers kept of one write.
+    /// One write, as the servers kept it.
     Truth {
-        /// That.
+        /// The write.
         fact: Fact,
     },
 }
 
-/// Whether a fault is there.
+/// Whether a fault took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(clippy::exhaustive_enums, reason = "it is, it is not, or nobody knows")]
+#[expect(clippy::exhaustive_enums, reason = "it is, it is not, or it is unknown")]
 pub enum Installed {
-    /// It is.
+    /// It did.
     Installed,
-    /// It is not, as it had no place.
+    /// It did not, because it could not be placed.
     Skipped,
-    /// Nobody knows. No verdict follows from such a run.
+    /// Unknown. No verdict follows from such a run.
     Indeterminate,
 }
 
-/// What a process can be told to do.
+/// The operations that a process can execute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "workers and checkers must know each of them")]
 pub enum Op {
-    /// Opens a session. The one before is let go.
+    /// Opens a session. The previous one is dropped.
     Open {
         /// Its time to live in milliseconds.
         ttl: u64,
     },
-    /// Closes it, or the client that stands in lines.
+    /// Closes the session, or the client of the contenders.
     Close,
-    /// Ends without a word to the server.
+    /// Ends the process without closing the session.
     Exit,
     /// Creates a node.
     Create {
-        /// Where.
+        /// The path.
         path: String,
-        /// What it holds: nobody else writes this.
+        /// The data, which no other write contains.
         value: Value,
-        /// Whether it goes with the session.
+        /// Whether the session owns it.
         ephemeral: bool,
     },
-    /// Creates a sequential node, and again if it is not seen after a lost answer.
+    /// Creates a sequential node, and again if it is missing after a lost answer.
     Ticket {
-        /// Where, up to and with an id of its own.
+        /// The path, with an id of its own at the end.
         path: String,
-        /// What it holds: nobody else writes this.
+        /// The data, which no other write contains.
         value: Value,
-        /// Whether it goes with the session.
+        /// Whether the session owns it.
         ephemeral: bool,
     },
-    /// Writes a node, whatever it holds.
+    /// Writes a node in any version.
     Set {
-        /// Where.
+        /// The path.
         path: String,
-        /// What it shall hold: nobody else writes this.
+        /// The new data, which no other write contains.
         value: Value,
     },
-    /// Writes a node if it is in a version.
+    /// Writes a node if it has a certain version.
     Cas {
-        /// Where.
+        /// The path.
         path: String,
-        /// What it holds in that version.
+        /// The data in that version.
         from: Value,
-        /// That version.
+        /// The version.
         version: u64,
-        /// What it shall hold: nobody else writes this.
+        /// The new data, which no other write contains.
         value: Value,
     },
     /// Removes a node.
     Delete {
-        /// Where.
+        /// The path.
         path: String,
     },
     /// Reads a node.
     Read {
-        /// Where.
+        /// The path.
         path: String,
         /// Whether it may lag.
         local: bool,
     },
     /// Reads the children of a node.
     List {
-        /// Where.
+        /// The path.
         path: String,
         /// Whether it may lag.
         local: bool,
     },
-    /// Reads the children of a node, and tells what becomes of them.
+    /// Reads the children of a node, and reports their changes.
     Observe {
-        /// Where.
+        /// The path.
         path: String,
     },
-    /// Stands in a line from now on, again and again, with a client of the process, until it is told to
-    /// close that.
+    /// Contends for a lock from now on, again and again, with a client of the process, until that
+    /// is closed.
     Stand {
-        /// For what.
+        /// The kind of lock.
         room: Room,
-        /// Where.
+        /// The path.
         path: String,
-        /// The node that whoever holds it writes.
+        /// The node that the holder writes.
         data: String,
         /// The time to live of the client's sessions in milliseconds.
         ttl: u64,
     },
-    /// Does nothing. It is answered when the process runs.
+    /// Does nothing. The answer shows that the process runs.
     Ping,
 }
 
-/// What a call is answered. What it has nothing to say of is left out.
+/// The answer to a call. Fields that do not apply are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Answer {
-    /// Why the store refused; then nothing was done.
+    /// Why the store rejected it; then nothing was applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// At which revision it was done.
+    /// The revision of its commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<u64>,
-    /// The nodes that are there, or were made.
+    /// The nodes that were read or created.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<Seen>,
     /// The time to live of a session in milliseconds.
@@ -210,49 +210,49 @@ pub struct Answer {
     pub ttl: Option<u64>,
 }
 
-/// A node, as somebody saw it.
+/// A node as it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Seen {
-    /// Where it is.
+    /// The path.
     pub path: String,
-    /// What it holds, if that is a number.
+    /// The data, if it is a number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// Its version.
     pub version: u64,
-    /// When it was made.
+    /// The revision of its creation.
     pub created: u64,
-    /// When it was last written.
+    /// The revision of its last write.
     pub modified: u64,
-    /// Its place among tickets.
+    /// Its sequence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// With whose session it goes.
+    /// The session that owns it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<u64>,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "told", rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "checkers must know each of them")]
 pub enum Told {
-    /// A node came, changed or went.
+    /// A node was created, written or deleted.
     Changed {
-        /// Which.
+        /// The path.
         path: String,
-        /// How.
+        /// The kind of change.
         kind: Kind,
-        /// When, if the store tells.
+        /// The revision, if the store reports it.
         revision: Option<u64>,
     },
     /// Something may have been missed.
     Resync,
-    /// What was read after that.
+    /// The result of the read after that.
     View {
-        /// All of them.
+        /// All nodes.
         nodes: Vec<Seen>,
     },
     /// It ended with its session.
@@ -264,29 +264,29 @@ pub enum Told {
 /// How a node changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[expect(clippy::exhaustive_enums, reason = "a node comes, changes and goes")]
+#[expect(clippy::exhaustive_enums, reason = "a node is created, written and deleted")]
 pub enum Kind {
-    /// It came.
+    /// It was created.
     Created,
     /// It was written.
     Updated,
-    /// It went.
+    /// It was deleted.
     Deleted,
 }
 
 /// One write, as the servers kept it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::exhaustive_structs, reason = "whoever reads what servers keep makes them")]
+#[expect(clippy::exhaustive_structs, reason = "readers of what servers keep make them")]
 pub struct Fact {
-    /// When in the store's own order.
+    /// The revision.
     pub revision: u64,
-    /// Which node.
+    /// The path.
     pub path: String,
-    /// What became of it.
+    /// The kind of change.
     pub kind: Kind,
-    /// What it holds, if that is a number.
+    /// The data, if it is a number.
     pub value: Option<Value>,
-    /// With whose session it goes, or went.
+    /// The session that owns it, or owned it.
     pub owner: Option<u64>,
 }
 

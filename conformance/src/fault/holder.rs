@@ -1,4 +1,5 @@
-//! The process of somebody who stands in lines, again and again, and tells what he believes to hold.
+//! The process of a contender that requests locks again and again, and reports what it believes to
+//! hold.
 
 use std::num::NonZeroU32;
 use std::pin::pin;
@@ -21,22 +22,22 @@ use crate::fault::entry::{What, now};
 use crate::fault::holding::{Ending, Holding, Room};
 use crate::fault::worker::{GLANCE, GLANCES, tell};
 
-/// How long a call of the client may take: longer than a session lives, so that who cannot reach a server
-/// stays until he has lost what he holds.
+/// The deadline of the client's calls: longer than the life of a session, so that a contender that
+/// cannot reach a server waits until it has lost what it holds.
 const DEADLINE: Duration = Duration::from_secs(5);
-/// The shortest time that something is held, and by how much it may be longer, in milliseconds.
+/// How long something is held at least, and by how much longer at most, in milliseconds.
 const STAY: (u64, u64) = (150, 250);
-/// How long somebody rests at most before he stands again, in milliseconds.
+/// The maximum pause before the next request, in milliseconds.
 const REST: u64 = 60;
 
 synod_core::mistakes! {
-    /// A mistake of who holds something.
+    /// A mistake of a holder.
     pub enum Lapse {
         RemembersYes = "asks once whether it holds something, and goes by that",
     }
 }
 
-/// All who stand in a process, with one client.
+/// All contenders of a process, with one client.
 pub(crate) struct Holders {
     p: usize,
     lapse: Option<Lapse>,
@@ -56,7 +57,7 @@ impl Holders {
         self.standing.is_empty()
     }
 
-    /// Stands in one more line.
+    /// Adds one more contender.
     pub(crate) async fn stand(
         &mut self,
         room: Room,
@@ -79,10 +80,10 @@ impl Holders {
         Ok(())
     }
 
-    /// Has all of them leave, and closes the client.
+    /// Makes all of them leave, and closes the client.
     pub(crate) async fn leave(&mut self) -> Result<()> {
         self.leave.send_replace(true);
-        // Each of them lets go of the other end.
+        // Each of them drops the other end.
         self.leave.closed().await;
         self.standing.clear();
         match self.client.take() {
@@ -92,7 +93,7 @@ impl Holders {
     }
 }
 
-/// Somebody who stands in a line.
+/// One contender.
 struct Holder {
     p: usize,
     lapse: Option<Lapse>,
@@ -107,7 +108,7 @@ impl Holder {
     async fn rounds(self, mut leave: watch::Receiver<bool>) {
         loop {
             let round = async {
-                // Whatever went wrong, he tries again.
+                // After any failure it tries again.
                 let _held = self.round().await.is_ok();
                 sleep(Duration::from_millis(self.chance.below(REST))).await;
             };
@@ -141,14 +142,14 @@ impl Holder {
         }
     }
 
-    /// Holds it for a while, and gives it back.
+    /// Holds for a while, and releases.
     async fn stay(&self, guard: impl Held, share: u32) -> Result<()> {
         self.hold(&guard, share, || guard.is_held()).await;
         guard.release().await
     }
 
-    /// Holds it for a while, and until a server has answered him at the end of that; asks all the time
-    /// whether he does, and writes under it first and last.
+    /// Holds for a while, and until a server has answered it at the end of that; checks all the time
+    /// that it still holds, and writes under the guard first and last.
     async fn hold(&self, held: &dyn Held, share: u32, is_held: impl Fn() -> bool) {
         let holding = Holding {
             room: self.room,
@@ -177,8 +178,9 @@ impl Holder {
         self.tell(&holding);
     }
 
-    /// Whether what he wrote in the end was refused. If that is uncertain because his session ended meanwhile, the
-    /// next one tells. Who goes by what he remembers does not mind that nobody answers, and tries again.
+    /// Whether the last write was rejected. If that is uncertain because the session ended
+    /// meanwhile, the next write shows it. A holder with the mistake does not mind a missing
+    /// answer, and tries again.
     async fn work(&self, held: &dyn Held, writes: bool) -> bool {
         let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
         if writes {
@@ -200,7 +202,7 @@ impl Holder {
         }
     }
 
-    /// Tells what he believes until it is over, and whether his belief was before.
+    /// Reports the belief until it is over, and whether it ended before.
     async fn believe(
         &self,
         mut told: Holding,
@@ -227,7 +229,7 @@ impl Holder {
                 self.tell(&told);
             }
             believed = held;
-            // It is looked at until the end, lest it be believed again.
+            // It is checked until the end, so that it is not believed again.
             if over.load(Ordering::Relaxed) {
                 return (told, lost);
             }
@@ -235,7 +237,7 @@ impl Holder {
         }
     }
 
-    /// Writes what only who holds it may write: `Some` of whether that was done.
+    /// Writes the node that only the holder may write. `Some` with whether that was done.
     async fn write(&self, held: &dyn Held) -> Option<bool> {
         let token = held.token().revision().get().to_string();
         let write = held.txn().set(self.data.clone(), token, Expect::Any);
@@ -244,7 +246,7 @@ impl Holder {
     }
 
     fn tell(&self, holding: &Holding) {
-        // What was never believed is nobody's business.
+        // A belief that never was is not reported.
         if holding.since > 0 {
             tell(self.p, None, None, What::Holding { holding: holding.clone() });
         }

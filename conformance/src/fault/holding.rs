@@ -1,15 +1,15 @@
-//! [`Holding`]: what somebody said of a lock, permits or a lead that he believed to have.
+//! [`Holding`]: what a process reported about a lock, permits or a lead that it believed to hold.
 
 use serde::{Deserialize, Serialize};
 
-/// What there is to hold.
+/// The kinds of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "holders and checks must know each of them")]
 pub enum Room {
     /// A mutex.
     Mutex,
-    /// A read-write lock, of which half of the holders read.
+    /// A read-write lock; half of the holders read.
     RwLock,
     /// A semaphore with [`Room::shares`] permits.
     Semaphore,
@@ -21,7 +21,8 @@ impl Room {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Mutex, Self::RwLock, Self::Semaphore, Self::Latch];
 
-    /// Of how many shares all who hold it at one moment may have some: who holds it alone has all.
+    /// The number of shares. All holders together have at most this many; an exclusive holder has
+    /// all.
     pub fn shares(self) -> u32 {
         match self {
             Self::Mutex | Self::Latch => 1,
@@ -30,12 +31,12 @@ impl Room {
         }
     }
 
-    /// Whether all who write what it guards hold it alone.
+    /// Whether all writers of what it guards are exclusive holders.
     pub fn writers_are_alone(self) -> bool {
         self != Self::Semaphore
     }
 
-    /// The laws that no two hold it, that tokens rise, and that who held it once writes nothing.
+    /// The laws that no two hold it, that tokens rise, and that a former holder writes nothing.
     pub fn laws(self) -> [&'static str; 3] {
         match self {
             Self::Mutex => ["L-MX-1", "L-MX-3", "L-MX-5"],
@@ -46,39 +47,39 @@ impl Room {
     }
 }
 
-/// Something held, for as long as it was believed to be without a break. It is told again and again, with
-/// the last time that it was.
+/// Something held, for as long as it was believed to be without a break. It is reported again and
+/// again, with the last time that it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "it is written by several processes")]
 pub struct Holding {
-    /// What.
+    /// The kind.
     pub room: Room,
-    /// Where its line is.
+    /// The path of its line.
     pub path: String,
-    /// How much of [`Room::shares`].
+    /// The part of [`Room::shares`].
     pub share: u32,
     /// The revision of its token.
     pub token: u64,
-    /// When he asked, for the first time that the answer was yes.
+    /// When the process checked, for the first time that the answer was yes.
     pub asked: u64,
-    /// When he had that answer.
+    /// When it had that answer.
     pub since: u64,
-    /// When he asked, for the last time that the answer was yes.
+    /// When it checked, for the last time that the answer was yes.
     pub certain: u64,
     /// How it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Ending>,
 }
 
-/// How something was held no longer.
+/// How a holding ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(clippy::exhaustive_enums, reason = "holders and scenes must know each of them")]
 pub enum Ending {
-    /// It was given back.
+    /// It was released.
     Over,
-    /// The answer was no.
+    /// The check failed.
     Lost,
-    /// A guarded write was refused, whatever the answer was.
+    /// A guarded write was rejected, whatever the check said.
     Refused,
 }

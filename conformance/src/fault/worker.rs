@@ -1,4 +1,4 @@
-//! The process of a client: does what its input says, line by line, and tells what came of it.
+//! The process of a client: executes its input, line by line, and reports the results.
 
 use std::io::{self, BufRead as _, Write as _};
 use std::pin::pin;
@@ -20,30 +20,30 @@ use tokio::time::sleep;
 use crate::fault::entry::{Answer, Entry, Kind, Op, Seen, Told, What, now};
 use crate::fault::holder::{Holders, Lapse};
 
-/// What a process is told: a call, and its number.
+/// The input of a process: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[expect(clippy::exhaustive_structs, reason = "both sides are here")]
 pub struct Order {
-    /// By what its answer is known.
+    /// Identifies its answer.
     pub id: u64,
     /// What to do.
     #[serde(flatten)]
     pub op: Op,
 }
 
-/// How often it looks whether it believes that its session lives.
+/// How often it checks whether its session is certain.
 pub(super) const GLANCE: Duration = Duration::from_millis(1);
-/// After how many looks that found nothing new it says so.
+/// After how many checks without a change it reports.
 pub(super) const GLANCES: u32 = 20;
-/// How often a ticket is drawn whose answers get lost.
+/// How often a ticket is created again when answers are lost.
 const DRAWS: usize = 5;
 
-/// Does what the input says until it ends, in process number `p`, which makes this mistake where it holds
+/// Executes the input until it ends, in process number `p`, which makes this mistake where it holds
 /// something.
 ///
 /// # Errors
 ///
-/// If no runtime can be had.
+/// If no runtime can be made.
 pub fn run(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> io::Result<()> {
     let (orders, incoming) = mpsc::unbounded_channel();
     let _reading = std::thread::spawn(move || {
@@ -71,7 +71,7 @@ struct Worker {
     tasks: Vec<Task>,
 }
 
-/// A session, and what is said of it.
+/// A session, and the origin of its reports.
 #[derive(Clone)]
 struct Session {
     p: usize,
@@ -201,7 +201,8 @@ impl Session {
         })
     }
 
-    /// As the contract says: what may have happened is looked for before it is done again.
+    /// As the contract requires: the node of an ambiguous create is looked for before it is
+    /// repeated.
     async fn draw(&self, path: &Path, txn: impl Fn() -> Txn) -> Result<Answer> {
         let directory = path.parent().expect("a ticket is in a directory");
         let mut drawn = self.write(txn()).await;
@@ -211,7 +212,7 @@ impl Session {
                 _ => return drawn,
             }
             let seen = self.store.read(Query::children(&directory)).await;
-            // What was not seen for want of an answer is still unknown.
+            // Without an answer to the read, the effect is still unknown.
             let Ok(view) = seen else { return drawn };
             let mine = |node: &Node| node.path.as_str().starts_with(path.as_str());
             if let Some(node) = view.nodes.into_iter().find(mine) {
@@ -220,14 +221,14 @@ impl Session {
             }
             drawn = self.write(txn()).await;
             if matches!(&drawn, Err(error) if error.effect() == Effect::None) {
-                // This one did not happen. The one before still may.
+                // This create did not happen. The one before may still.
                 return drawn.map_err(Error::with_unknown_effect);
             }
         }
         drawn
     }
 
-    /// Tells what a watch tells, and what is read when it may have missed something.
+    /// Reports the events of a watch, and the result of a read when it may have missed something.
     async fn listen(self, id: u64, query: Query, mut watch: Watch) {
         while let Some(event) = watch.next().await {
             let told = match event {
@@ -253,7 +254,7 @@ impl Session {
     }
 }
 
-/// Looks again and again whether the session is believed to live, and tells it.
+/// Checks again and again whether the session is believed to be alive, and reports it.
 async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
     let (mut said, mut looks, mut certain) = (String::new(), 0, None);
     loop {
@@ -274,17 +275,17 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
             tell(p, Some(session), None, what);
         }
         let lost = status_now.is_lost();
-        // It shall stay lost, which is worth a look now and then.
+        // It must stay lost, which is checked now and then.
         let pause = if lost { GLANCE * GLANCES } else { GLANCE };
         match select(pin!(sleep(pause)), pin!(status.changed())).await {
-            // Nobody is left to say more.
+            // The sender is gone.
             Either::Right((Err(_), _)) => return,
             _ => looks = if lost { 0 } else { looks },
         }
     }
 }
 
-/// Writes a line. Whoever reads them has gone if it cannot be written.
+/// Writes a line. If it cannot be written, the reader has gone.
 pub(super) fn tell(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
     let entry = Entry { t: now(), p, s, id, what };
     let mut line = serde_json::to_string(&entry).expect("an entry is plain");
@@ -341,7 +342,7 @@ fn seen_of(node: &Node) -> Seen {
     }
 }
 
-/// `None` if it only says that something is new.
+/// `None` if it only reports that something changed.
 fn changed(change: &Change) -> Option<Told> {
     let kind = match change.kind {
         synod_core::store::Kind::Created => Kind::Created,

@@ -1,4 +1,4 @@
-//! Containers whose names look like tickets: a listing of names may not say that no node is there.
+//! Containers whose names look like tickets: a listing of names may not show that no node is there.
 
 use futures_util::StreamExt as _;
 use synod_core::client::Client;
@@ -18,7 +18,7 @@ cases![
     "L-MX-18 L-SEM-6" breaks [ContainerIsTicket] => a_container_that_looks_like_a_ticket_takes_no_permit,
 ];
 
-/// A client in whose listings of `dir` a container of this name is.
+/// A client in whose listings of `dir` there is a container of this name.
 async fn beside(world: &World, dir: &Path, name: &str) -> (Gate, Client) {
     let (ann, gate) = (world.client().await, world.gate());
     let strange = dir.join(name).expect("valid");

@@ -1,5 +1,6 @@
-//! Drawn in doubt: the draw was sent twice, and where names are given as they are asked for, the first sending makes
-//! the ticket again when somebody removed it. Nothing that its owner does counts for that one.
+//! Creates in doubt: the create was sent twice, and on a store that does not extend names, the
+//! first sending may create the ticket again after another client removed it. The new ticket has
+//! none of the rights of the old one.
 
 use std::num::NonZeroU32;
 
@@ -24,14 +25,14 @@ cases![
     "L-SEM-6 L-MX-7" breaks [DoubtUntold] => who_waits_behind_permits_drawn_in_doubt_gets_his,
 ];
 
-/// A client of which the next create is sent twice, as the first sending got lost on its way.
+/// A client whose next create is sent twice, because the first sending was lost.
 async fn doubtful(world: &World) -> (Client, Plan) {
     let plan = Plan::scripted([Cue::new(Site::RequestLost).of(Verb::Create)]);
     let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
     (world.client_on(faulty, world.unhurried()).await, plan)
 }
 
-/// Makes what transactions write, and tells where it is.
+/// Creates the node that transactions write, and returns its path.
 async fn data(world: &World, client: &Client) -> Path {
     let data = world.at("data");
     answer(client.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
@@ -48,7 +49,7 @@ async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
 async fn arrives_late(client: &Client, ticket: &Path) {
     let late = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
     let session = answer(client.session().await);
-    answer(session.commit(late).await).committed().expect("nobody has it");
+    answer(session.commit(late).await).committed().expect("the name is free");
 }
 
 async fn is_taken_away(client: &Client, ticket: &Path) {
@@ -102,7 +103,7 @@ async fn permits_drawn_in_doubt_guard_while_they_are_held(world: World) {
     let bobs = Waiting::new(async move { bobs.acquire(one).await });
     world.stand(&bob, &world.at("pool"), 3).await;
 
-    // Whoever is called tells those behind.
+    // A waiter that is granted notifies those after it.
     answer(first.release().await);
     let permit = anns.gets(&world, "the permit, as the next").await;
     assert!(guards(&permit, &ann, &data).await, "she has the permit");
@@ -156,7 +157,8 @@ async fn a_draw_that_comes_late_is_no_place_of_before(world: World) {
     assert_eq!(plan.pending(), 0, "it was sent twice");
     let place = line(&bob, &dir).await.remove(1).path;
 
-    // She watches who is ahead. Her place is taken away, and the first sending makes one behind bob.
+    // Ann watches her predecessor. Her ticket is removed, and the first sending makes one after
+    // bob's.
     is_taken_away(&bob, &place).await;
     let bobs = Waiting::new(async move { bobs.write().await });
     world.stand(&bob, &dir, 2).await;
@@ -167,7 +169,7 @@ async fn a_draw_that_comes_late_is_no_place_of_before(world: World) {
     let token = before.token();
     answer(before.release().await);
     let guard = anns.gets(&world, "the lock, in the end").await;
-    assert!(guard.token() > token, "she came in behind bob");
+    assert!(guard.token() > token, "it is later than bob's");
 }
 
 async fn who_waits_behind_permits_drawn_in_doubt_gets_his(world: World) {

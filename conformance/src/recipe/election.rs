@@ -32,7 +32,7 @@ fn election(world: &World, client: &Client) -> Election {
     Election::new(client, world.at("elect"))
 }
 
-/// Somebody who campaigns, and stands already as the last of `count`.
+/// A candidate that waits, and is already the last of `count`.
 async fn campaigning(
     world: &World,
     client: &Client,
@@ -46,14 +46,14 @@ async fn campaigning(
 }
 
 impl World {
-    /// What an observer is told next.
+    /// The next value that an observer reads.
     async fn hears(&self, told: &mut BoxStream<'static, Result<Contender>>) -> (u64, String) {
         let next = self.in_time("the next value", told.next()).await.expect("it goes on");
         let next = answer(next);
         (next.token.revision().get(), String::from_utf8_lossy(&next.label).into_owned())
     }
 
-    /// Reads on until an observer is told this.
+    /// Reads until an observer gets this value.
     async fn hears_at_last(
         &self,
         told: &mut BoxStream<'static, Result<Contender>>,
@@ -79,7 +79,7 @@ async fn an_observer_is_told_of_every_leader_in_order(world: World) {
     let [ann, bob, eve] = [world.client().await, world.client().await, world.client().await];
     let mut told = election(&world, &eve).observe().boxed();
     let early = futures_util::FutureExt::now_or_never(told.next());
-    assert!(early.is_none(), "nobody leads");
+    assert!(early.is_none(), "there is no leader");
 
     let leader = answer(election(&world, &ann).campaign("ann").await);
     assert_eq!(world.hears(&mut told).await, (term(&leader), "ann".to_owned()));
@@ -94,7 +94,7 @@ async fn an_observer_is_told_of_every_leader_in_order(world: World) {
     let second = world.hears_at_last(&mut told, "bob").await;
     assert!(second > first && second == term(&leader));
 
-    // While nobody leads nothing is told; and then it goes on.
+    // Without a leader nothing is observed; and then it continues.
     answer(leader.resign().await);
     let leader = answer(election(&world, &ann).campaign("ann again").await);
     assert_eq!(world.hears_at_last(&mut told, "ann again").await, term(&leader));
@@ -188,7 +188,7 @@ async fn the_heir_leads_next_and_the_others_after_him(world: World) {
     assert_eq!(names, ["ann", "bob", "cat", "dan", "eve"]);
     let first = leader.token();
 
-    // One who does not stand inherits nothing.
+    // A client that is no candidate cannot be handed the lead.
     let stays = leader.resign_to(&world.at("elect/nobody")).await;
     let leader = answer(stays).expect("there is no such candidate");
     assert!(leader.is_held());
@@ -198,7 +198,7 @@ async fn the_heir_leads_next_and_the_others_after_him(world: World) {
     let (others, mut rest) = (all.split_off(3), all);
     let dan = rest.pop().expect("three").gets(&world, "the lead, as the heir").await;
     assert!(dan.token() > first && others.len() == 1);
-    assert_eq!(dan.token(), candidates[3].token, "his place is his old one");
+    assert_eq!(dan.token(), candidates[3].token, "the ticket is the old one");
     world.stand(&ann, &world.at("elect"), 4).await;
     for one in &mut rest {
         one.waits_for(world.brief() / 4, "dan leads").await;
@@ -206,7 +206,7 @@ async fn the_heir_leads_next_and_the_others_after_him(world: World) {
     let leader = answer(election(&world, &ann).leader().await).expect("dan leads");
     assert_eq!(leader.label, "dan");
     answer(dan.resign().await);
-    // Those who were sent back stand in whatever order.
+    // The order of the candidates that were moved back is not specified.
     let all = others.into_iter().chain(rest).map(async |one| {
         let leader = one.gets(&world, "the lead, in the end").await;
         assert!(leader.is_held());
@@ -232,7 +232,7 @@ async fn who_could_not_be_told_is_not_sent_back(world: World) {
     assert_eq!(failure(refused, "resigning past a stranger").kind(), ErrorKind::Refused);
     world.stand(&ann, &world.at("elect"), 2).await;
     assert_eq!(line(&ann, &world.at("elect")).await[0].owner, Some(strange.id()));
-    heir.waits_for(world.brief(), "somebody else is the first").await;
+    heir.waits_for(world.brief(), "another candidate is the first").await;
 }
 
 async fn resigning_to_an_heir_is_done_though_the_answer_is_lost(world: World) {
@@ -283,7 +283,7 @@ async fn a_campaign_dropped_at_any_await_leaves_nothing(world: World) {
     dropped_enough(drops.await, 3);
     world.left_alone(&bob, &world.at("elect")).await;
 
-    // Naming an heir, too: in the end somebody else leads, or nobody.
+    // A hand-over, too: in the end another candidate leads, or none.
     for waits in 1.. {
         let leader = answer(election(&world, &ann).campaign("ann").await);
         let other = campaigning(&world, &bob, "bob", 2).await;
@@ -292,7 +292,7 @@ async fn a_campaign_dropped_at_any_await_leaves_nothing(world: World) {
         let ended = stop_at(waits, leader.resign_to(&candidates[2].path)).await;
         let first = futures_util::future::select(other.told, heir.told);
         let (led, rest) = world.in_time("the lead", first).await.factor_first();
-        let led = answer(led.expect("who waits does not panic"));
+        let led = answer(led.expect("the waiter does not panic"));
         assert!(led.is_held());
         drop((led, rest));
         world.left_alone(&bob, &world.at("elect")).await;

@@ -1,4 +1,5 @@
-//! What every guard can do, whatever its recipe: check itself in a transaction, hear of its loss, and be seen.
+//! What every guard can do, for all recipes: check itself in a transaction, report its loss, and be
+//! listed.
 
 use std::future::pending;
 use std::num::NonZeroU32;
@@ -25,7 +26,7 @@ cases![
     "L-MX-8" breaks [SinceUntold] => who_holds_anything_is_seen_with_his_token_and_label,
 ];
 
-/// What everybody says of himself.
+/// The label of every guard.
 const LABEL: &str = "ann";
 
 /// How a guard comes to its end.
@@ -151,7 +152,7 @@ async fn selector(world: &World, client: &Client) -> Guard {
         };
         selector.lead(work).await
     });
-    let lead = told.await.expect("nobody else leads");
+    let lead = told.await.expect("there is no other candidate");
     let (path, token, txns) = (lead.path().clone(), lead.token(), [lead.txn(), lead.txn()]);
     let end = |end| async move {
         let Waiting { told, _task } = leading;

@@ -1,4 +1,4 @@
-//! From one to the next: who is woken, by what, and what it costs.
+//! Hand-over: which waiter is woken, by what, and what it costs.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
@@ -36,7 +36,7 @@ async fn who_goes_before_he_is_watched_is_not_waited_for(world: World) {
     let lock = mutex(&world, &bob);
     let waits = Waiting::new(async move { lock.lock().await });
 
-    // His ticket is drawn, and he has seen ann ahead of him.
+    // Bob's ticket is created, and bob has seen that ann's is before it.
     world.in_time("the draw", gate.held(1)).await;
     answer(held.release().await);
     gate.set(Way::Open);
@@ -49,12 +49,12 @@ async fn who_goes_and_comes_again_is_behind(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let name = world.at("lock/_c_00000000-0000-0000-0000-000000000001-lock-");
     let draw = || Txn::new().create_sequential(name.clone(), "", Lifetime::Session);
-    let drawn = answer(ann.transaction(draw()).await).committed().expect("nobody has it");
+    let drawn = answer(ann.transaction(draw()).await).committed().expect("the name is free");
     let place = answer(mutex(&world, &bob).enqueue().await);
 
-    // He has seen ann ahead of him, and looks at her ticket next.
+    // Bob has seen ann's ticket before its own, and reads it next.
     answer(ann.delete(&drawn.done[0].path, Expect::Any).await).committed().expect("it is there");
-    answer(ann.transaction(draw()).await).committed().expect("nobody has it");
+    answer(ann.transaction(draw()).await).committed().expect("the name is free");
 
     let waits = Waiting::new(async move { place.wait().await });
     let _guard = waits.gets(&world, "the lock, as the first").await;
@@ -68,7 +68,7 @@ async fn who_goes_while_he_is_looked_at_is_not_waited_for(world: World) {
     gate.set(Way::Holding);
     let waits = Waiting::new(async move { place.wait().await });
 
-    // Whatever he asked about ann is answered, and not known to him yet.
+    // Bob's requests about ann's ticket are answered, and the answers are held back.
     world.in_time("the look at who is ahead", gate.held(1)).await;
     answer(held.release().await);
     gate.set(Way::Open);
@@ -116,7 +116,7 @@ async fn a_line_that_cannot_be_read_is_not_empty(world: World) {
         plan.cue(Cue::new(Site::Unsent).of(Verb::Read));
     }
 
-    // The one ahead of him goes, so that he looks again.
+    // The predecessor leaves, so that bob reads again.
     drop(between);
     world.eventually("he looked", async || plan.pending() == 0).await;
 

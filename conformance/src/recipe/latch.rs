@@ -1,4 +1,4 @@
-//! The leader latch: who joins leads in turn, and what that costs.
+//! The leader latch: candidates lead in turn, and the cost of that.
 
 use std::pin::pin;
 
@@ -39,7 +39,7 @@ pub(super) async fn joined(world: &World, client: &Client, label: &'static str) 
 }
 
 impl World {
-    /// Waits until somebody leads.
+    /// Waits until the candidate leads.
     pub(super) async fn leads(&self, candidacy: &Candidacy, what: &str) -> Token {
         answer(self.in_time(what, candidacy.leading()).await).token()
     }
@@ -72,7 +72,7 @@ async fn who_waits_comes_to_lead_for_one_call(world: World) {
     answer(first.close().await);
     let lead = world.leads(&second, "the lead of who left").await;
 
-    // Whatever he does besides he does before he leaves.
+    // Any other request of bob is made before bob leaves.
     world.stand(&ann, &world.at("latch"), 1).await;
     assert_eq!(second.leadership().map(|lead| lead.token()), Some(lead));
     assert_eq!(counts(), [1, 1, 2], "commits, reads, observes");
@@ -140,7 +140,7 @@ async fn terms_are_told_gained_and_lost_in_turn(world: World) {
     });
     for _ in 0..TERMS {
         let lead = answer(world.in_time("the lead", candidacy.leading()).await);
-        // Each term is over for her before the next begins, so that she is told of all.
+        // Each term is over before the next begins, so that every one is reported.
         tokio::task::yield_now().await;
         assert!(answer(bob.delete(lead.path(), Expect::Any).await).committed().is_some());
         world.in_time("the loss", lead.lost()).await;
@@ -177,7 +177,7 @@ async fn leaving_at_any_moment_leaves_nothing(world: World) {
         let other = if pauses % 2 == 0 { None } else { Some(joined(&world, &bob, "bob").await) };
         let candidacy = joined(&world, &ann, "ann").await;
         if let Some(first) = line(&bob, &world.at("latch")).await.first() {
-            // Somebody draws again, or comes to lead.
+            // The candidate creates a new ticket, or becomes the leader.
             let _gone = answer(bob.delete(&first.path, Expect::Any).await);
         }
         for _ in 0..pauses {
@@ -226,7 +226,7 @@ async fn a_failure_is_told_and_he_stands_again(world: World) {
     let first = world.leads(&candidacy, "the lead").await;
     let mut changes = pin!(candidacy.changes());
 
-    // Later it is the same, but for a while nobody is there to be told.
+    // The same later, while for some time no listener exists.
     plan.cue(Cue::new(Site::Denied).of(Verb::Create));
     let (path, bob) = (line(&client, &world.at("latch")).await, world.client().await);
     assert!(answer(bob.delete(&path[0].path, Expect::Any).await).committed().is_some());
@@ -269,14 +269,14 @@ async fn who_is_connected_again_keeps_his_place(world: World) {
                 let reached = now.wait_for(|now| *now == state || *now == Connection::Lost);
                 let usual = world.profile.ttl;
                 let reached = tokio::time::timeout(usual + world.profile.patience, reached).await;
-                assert!(reached.is_ok_and(|it| it.is_ok()), "{state:?} is not told");
+                assert!(reached.is_ok_and(|it| it.is_ok()), "{state:?} is not reported");
             }
         }
         let known = world.client().await;
-        // Whatever happened to them is told by now.
+        // Everything that happened to them has been reported by now.
         assert!(answer(known.get(&world.at("mark")).await).is_none());
         if sessions.iter().any(synod_core::session::Session::is_lost) {
-            // It took too long, and whoever is lost may lose his place.
+            // It took too long, and a candidate whose session is lost may lose its place.
             drop((all, clients));
             world.left_alone(&known, &world.at("latch")).await;
             continue;

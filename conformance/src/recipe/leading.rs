@@ -29,7 +29,7 @@ async fn who_hears_nothing_of_his_session_does_not_lead(world: World) {
     world.eventually_after(world.profile.ttl, "she does not say that she leads", doubtful).await;
 
     assert!(candidacy.leadership().is_none());
-    assert!(!answer(client.session().await).is_lost(), "nobody told her of a loss");
+    assert!(!answer(client.session().await).is_lost(), "no loss was reported");
 }
 
 async fn who_is_cut_off_stops_leading_before_another_leads(world: World) {
@@ -41,7 +41,7 @@ async fn who_is_cut_off_stops_leading_before_another_leads(world: World) {
 
     world.link(session.info().id, Link::Cut).await;
 
-    // Whoever leads is asked all the time whether she believes it.
+    // The leader is asked all the time whether it believes to lead.
     let both = async {
         loop {
             let leads = timeout(MILLISECOND, second.leading()).await.is_ok();
@@ -55,7 +55,7 @@ async fn who_is_cut_off_stops_leading_before_another_leads(world: World) {
     let passed = timeout(world.profile.ttl * 4 + world.profile.patience, both).await;
     assert!(passed.is_ok(), "the lead of who was cut off was not passed on");
     world.in_time("word of the loss, though she called nobody", old.lost()).await;
-    // In her next session she stands behind him.
+    // In its next session ann's client is a candidate after bob.
     world.stand(&bob, &world.at("latch"), 2).await;
     assert!(second.is_leader() && !first.is_leader());
 }
@@ -97,7 +97,7 @@ async fn an_expired_session_passes_the_lead_on(world: World) {
     let next = answer(world.in_time("the lead", second.leading()).await);
     world.in_time("word of the loss", old.lost()).await;
     assert!(!old.is_held() && next.token() > old.token());
-    // She stands again, and leads when he leaves.
+    // Ann is a candidate again, and leads when bob leaves.
     world.stand(&bob, &world.at("latch"), 2).await;
     answer(second.close().await);
     let again = answer(world.in_time("the lead", first.leading()).await);
@@ -143,6 +143,6 @@ async fn who_led_writes_nothing_in_the_name_of_the_lead(world: World) {
     assert!(!old.is_held(), "she left");
     let second = joined(&world, &bob, "bob").await;
     assert!(answer(world.in_time("the lead", second.leading()).await).token() > old.token());
-    assert!(answer(ann.transaction(late).await).rejected().is_some(), "he leads");
+    assert!(answer(ann.transaction(late).await).rejected().is_some(), "bob leads");
     assert_eq!(answer(bob.get(&data).await).expect("created").data, "1");
 }

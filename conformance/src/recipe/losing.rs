@@ -1,4 +1,4 @@
-//! Sessions that are lost or in doubt, of those who hold a lock and of those who wait for it.
+//! Sessions of holders and waiters that are lost or in doubt.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
@@ -64,7 +64,7 @@ async fn who_is_lost_while_waiting_asks_again(world: World) {
         let all = line(&ann, &world.at("lock")).await;
         all.len() == 2 && all[1].owner != Some(first.info().id)
     };
-    world.eventually("he stands in line in his next session", again).await;
+    world.eventually("a ticket of the next session is in the line", again).await;
     waits.waits_for(world.brief(), "ann holds it").await;
     answer(held.release().await);
     let guard = waits.gets(&world, "the lock").await;
@@ -82,19 +82,20 @@ async fn the_ticket_of_a_lost_session_gives_no_lock(world: World) {
     let lock = mutex(&world, &bob).label("bob");
     let waits = Waiting::new(async move { lock.lock().await });
     world.stand(&ann, &world.at("lock"), 2).await;
-    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+    let first = line(&ann, &world.at("lock")).await.pop().expect("bob waits");
 
-    // He takes his session for lost; the server does not, and keeps his ticket, which is then the first.
+    // Bob's client takes its session for lost; the server does not, and keeps its ticket, which is
+    // then the first.
     gate.lose();
     let again = async || {
         let last = line(&ann, &world.at("lock")).await.pop();
         last.is_some_and(|last| last.token > first.token)
     };
-    world.eventually("he stands in line again, as the last", again).await;
+    world.eventually("bob has a new ticket, the last one", again).await;
     answer(held.release().await);
     world.expire(first.owner.expect("it is a session's")).await;
 
-    let guard = waits.gets(&world, "the lock, with his new ticket").await;
+    let guard = waits.gets(&world, "the lock, with the new ticket").await;
     let all = line(&ann, &world.at("lock")).await;
     assert_eq!(all.iter().map(|one| one.token).collect::<Vec<_>>(), [guard.token()]);
     assert!(guard.token() > first.token && all[0].owner != first.owner);
@@ -109,7 +110,7 @@ async fn who_is_cut_off_stops_believing_before_another_enters(world: World) {
 
     world.link(answer(ann.session().await).info().id, Link::Cut).await;
 
-    // Whoever is in is asked all the time whether he believes it.
+    // The holder is asked all the time whether it believes to hold.
     let both = async {
         loop {
             let entered = timeout(MILLISECOND, &mut waits.told).await.is_ok();
@@ -130,15 +131,15 @@ async fn nobody_enters_while_his_session_is_in_doubt(world: World) {
     gate.starve();
     let client = world.client_on(gate, world.options()).await;
     let session = answer(client.session().await);
-    // Nothing is heard of the session any more, and nobody says that it is lost.
+    // Nothing is received about the session any more, and no loss is reported.
     let doubtful = async || !session.is_certain();
     world.eventually_after(world.profile.ttl, "the session is in doubt", doubtful).await;
 
     let lock = mutex(&world, &client);
-    assert!(answer(lock.try_lock().await).is_none(), "nobody knows whether the session lives");
+    assert!(answer(lock.try_lock().await).is_none(), "the session is in doubt");
     let mut waits = Waiting::new(async move { lock.lock().await });
 
-    waits.waits_for(world.brief(), "nobody knows whether the session lives").await;
+    waits.waits_for(world.brief(), "the session is in doubt").await;
 }
 
 /// Some system outside, which knows nothing of locks but that later holders have larger tokens.
@@ -166,11 +167,11 @@ async fn a_system_that_refuses_lower_tokens_hears_each_holder_in_turn(world: Wor
     for writer in 0..HOLDERS {
         let guard = answer(mutex(&world, &client).lock().await);
         assert!(outside.write(guard.token(), writer), "{} has the lock", guard.token());
-        // Whoever had it before was not told that he lost it, and goes on.
+        // The former holder was not notified of its loss, and continues.
         for (before, late) in stale.iter().enumerate() {
             assert!(!outside.write(*late, before), "{late} was lost, {} has it", guard.token());
         }
-        assert!(outside.write(guard.token(), writer), "he still has it");
+        assert!(outside.write(guard.token(), writer), "it is still held");
         stale.push(guard.token());
         answer(answer(eve.delete(guard.path(), Expect::Any).await).required());
         // Elsewhere life goes on, and the directory is empty.

@@ -80,9 +80,9 @@ async fn who_does_not_get_all_gets_none(world: World) {
     let denied = failure(several.lock().await, "a lock that is denied");
     assert_eq!((denied.kind(), plan.pending()), (ErrorKind::Denied, 0));
     world.left_alone(&ann, &world.at("a")).await;
-    assert_eq!([tokens("b").await, tokens("c").await], [0, 0], "those behind are not asked for");
+    assert_eq!([tokens("b").await, tokens("c").await], [0, 0], "later ones are not requested");
 
-    let guard = answer(several.try_lock().await).expect("nobody has any");
+    let guard = answer(several.try_lock().await).expect("all are free");
     assert_eq!([tokens("a").await, tokens("b").await, tokens("c").await], [1, 1, 1]);
     answer(guard.release().await);
     for names in [&["a", "b", "a"][..], &[]] {

@@ -31,7 +31,7 @@ fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
 }
 
-/// Somebody who waits for the lock, and stands in the line already as the last of `count`.
+/// A waiter for the lock, which is already the last of `count` in the line.
 async fn queued(world: &World, client: &Client, count: usize) -> Waiting<MutexGuard> {
     let mutex = mutex(world, client);
     let waiting = Waiting::new(async move { mutex.lock().await });
@@ -104,11 +104,11 @@ async fn a_crowd_is_let_in_one_by_one(world: World) {
             let mut last = None;
             for _ in 0..ROUNDS {
                 if chance.below(2) == 0 {
-                    // Now and then somebody loses patience, or does not get to wait at all.
+                    // Now and then a waiter gives up, or is stopped before it waits.
                     let _gave_up = stop_at(1 + index(&chance), mutex.lock()).await.transpose()?;
                 }
                 let guard = mutex.lock().await?;
-                let alone = inside.try_acquire().expect("nobody else is in");
+                let alone = inside.try_acquire().expect("there is no other holder");
                 assert!(guard.is_held() && Some(guard.token()) > last);
                 last = Some(guard.token());
                 tokio::task::yield_now().await;
@@ -171,7 +171,7 @@ async fn what_others_keep_in_the_line_is_ignored(world: World) {
     }
     bob.draw(&world.at("lock/strange-"), Lifetime::Persistent).await;
 
-    let guard = answer(mutex(&world, &client).try_lock().await).expect("nobody has it");
+    let guard = answer(mutex(&world, &client).try_lock().await).expect("it is free");
     bob.draw(&world.at("lock/queue-"), Lifetime::Persistent).await;
     let waits = queued(&world, &client, 2).await;
     answer(guard.release().await);
@@ -187,7 +187,7 @@ async fn a_guard_that_is_dropped_gives_the_lock_back(world: World) {
     let guard = answer(mutex(&world, &ann).lock().await);
     let waits = queued(&world, &bob, 2).await;
 
-    // By whom and where does not matter.
+    // It may be dropped by any task.
     let gone = Waiting::new(async move {
         drop(guard);
         Ok(())

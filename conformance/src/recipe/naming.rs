@@ -1,5 +1,5 @@
-//! Whoever comes again may do so under the name that he had: nothing that was said of the first time
-//! happens to the second.
+//! A contender may reuse the name of its earlier ticket: no request about the first ticket affects
+//! the second.
 
 use synod_core::client::Client;
 use synod_core::layer::fault::{Cue, Site, Verb};
@@ -28,7 +28,7 @@ async fn what_an_earlier_guard_sends_does_not_happen_under_a_later_one(world: Wo
     answer(earlier.release().await);
     let between = answer(mutex(&world, &bob).lock().await);
     let write = between.txn().set(data.clone(), "bob's", Expect::Any);
-    answer(bob.transaction(write).await).committed().expect("he holds it");
+    answer(bob.transaction(write).await).committed().expect("bob holds it");
     answer(between.release().await);
 
     let later = answer(mutex(&world, &ann).lock().await);

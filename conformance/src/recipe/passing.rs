@@ -1,4 +1,4 @@
-//! Locks that need no line, or not for each who has them.
+//! Locks without a line, and locks with one ticket for several holders.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ async fn an_unfair_lock_excludes_like_any(world: World) {
             let mut last = None;
             for _ in 0..ROUNDS {
                 let guard = if number == 0 { fair.lock().await? } else { unfair.lock().await? };
-                let alone = inside.try_acquire().expect("nobody else is in");
+                let alone = inside.try_acquire().expect("there is no other holder");
                 assert!(guard.is_held() && Some(guard.token()) > last);
                 last = Some(guard.token());
                 tokio::task::yield_now().await;
@@ -77,7 +77,7 @@ async fn an_unfair_lock_is_one_call_and_who_waits_has_no_ticket(world: World) {
 
     waits.waits_for(world.brief(), "ann has it").await;
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
-    assert_eq!(counts(), [4, 1, 1], "who waits asks nothing");
+    assert_eq!(counts(), [4, 1, 1], "a waiter sends no request");
     answer(held.release().await);
     let _guard = waits.gets(&world, "the lock").await;
 }
@@ -103,7 +103,7 @@ async fn an_unfair_lock_dropped_at_any_await_leaves_nothing(world: World) {
         if waits > 6 || has_workers() && limit >= world.profile.patience {
             break;
         }
-        // He did not come as far as he could: the machine has other things to do.
+        // It stopped earlier than it could: the machine is busy.
         assert!(limit < world.profile.patience, "dropped {waits} times only");
         limit *= 2;
     }
@@ -120,7 +120,7 @@ async fn tasks_of_one_process_pass_a_lock_on(world: World) {
     let last = Arc::new(std::sync::Mutex::new(None));
     let task = async |_| {
         let guard = answer(mutex.lock().await);
-        let alone = inside.try_acquire().expect("nobody else is in");
+        let alone = inside.try_acquire().expect("there is no other holder");
         let before = last.lock().expect("nobody panicked").replace(guard.token());
         assert!(Some(guard.token()) > before, "{} after {before:?}", guard.token());
         tokio::task::yield_now().await;
@@ -159,7 +159,7 @@ async fn who_waits_elsewhere_has_his_turn(world: World) {
 
     answer(first.release().await);
 
-    // Only while he has it do the others wait.
+    // Only while bob holds it do the others wait.
     let guard = waits.gets(&world, "the lock, among many who pass it on").await;
     greedy[0].waits_for(world.brief(), "bob has it").await;
     let turns = turns.load(Ordering::Relaxed);
@@ -195,12 +195,12 @@ async fn what_was_passed_on_to_nobody_is_given_back(world: World) {
     let mut next = Box::pin(mutex.lock());
     assert!(stop_at(1, &mut next).await.is_none(), "another task has it");
 
-    // It is passed on to who waits, and he is gone before he comes to know.
+    // It is passed on to the waiter, which is dropped before it notices.
     answer(guard.release().await);
     drop(next);
 
     let theirs = Mutex::new(&bob, world.at("lock"));
-    let _guard = answer(world.in_time("the lock that nobody has", theirs.lock()).await);
+    let _guard = answer(world.in_time("the free lock", theirs.lock()).await);
 }
 
 async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {

@@ -1,4 +1,4 @@
-//! Who may enter again, and who is asked to leave.
+//! Re-entrant locks, and requests to give a lock back.
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;
@@ -72,8 +72,8 @@ async fn two_who_show_one_owner_enter_together(world: World) {
     world.stand(&bob, &world.at("lock"), 2).await;
     let both = async { join(mutex.lock(&me), mutex.lock(&me)).await };
     let entering = async {
-        // Whoever went first gives up, and the others ask in his place.
-        let first = line(&bob, &world.at("lock")).await.pop().expect("he waits");
+        // The first waiter gives up, and another one sends the request instead.
+        let first = line(&bob, &world.at("lock")).await.pop().expect("bob waits");
         drop(gives_up);
         let gone =
             async || line(&bob, &world.at("lock")).await.iter().all(|one| one.path != first.path);
@@ -126,12 +126,12 @@ async fn who_is_asked_for_a_lock_learns_of_it_and_decides(world: World) {
         guard.asked_back().await?;
         Ok(guard)
     });
-    hears.waits_for(world.brief(), "nobody has asked").await;
+    hears.waits_for(world.brief(), "there is no request").await;
 
     assert!(answer(ask_back(&bob, &ticket).await), "ann has it");
 
     let guard = hears.gets(&world, "the question").await;
     assert!(guard.is_held(), "it is for her to decide");
     answer(guard.release().await);
-    assert!(!answer(ask_back(&bob, &ticket).await), "nobody has it");
+    assert!(!answer(ask_back(&bob, &ticket).await), "it is free");
 }

@@ -62,7 +62,7 @@ async fn readers_share_and_a_writer_is_alone(world: World) {
     answer(first.release().await);
     assert!(answer(lock(&world, &bob).try_write().await).is_none(), "one is reading");
     answer(second.release().await);
-    let writing = answer(lock(&world, &bob).try_write().await).expect("nobody reads");
+    let writing = answer(lock(&world, &bob).try_write().await).expect("there is no reader");
     assert!(answer(lock(&world, &ann).try_read().await).is_none(), "one is writing");
     assert!(answer(lock(&world, &ann).try_write().await).is_none(), "one is writing");
     answer(writing.release().await);
@@ -95,7 +95,7 @@ async fn a_writer_waits_for_the_last_reader(world: World) {
         }
         let mut writes = writer(&world, &bob, 4).await;
         let stays = readers.remove(last);
-        // The nearest one first, which is the one that he watches.
+        // The nearest one first, which is the watched predecessor.
         for gone in readers.into_iter().rev() {
             answer(gone.release().await);
             writes.waits_for(world.brief() / 2, "one reads").await;
@@ -136,7 +136,7 @@ async fn a_crowd_of_readers_and_writers_keeps_apart(world: World) {
                 match chance.below(3) {
                     0 => {
                         let guard = lock.write().await?;
-                        let _alone = room.try_acquire_many(ALL).expect("nobody else is in");
+                        let _alone = room.try_acquire_many(ALL).expect("there is no other holder");
                         let token = Some(guard.token());
                         assert!(token > highest.swap(token), "a writer's token is larger");
                     }
@@ -253,7 +253,11 @@ async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
         one.waits_for(world.brief() / 4, "a writer is in").await;
     }
     // Those that the case itself made through the gate, to see them stand.
-    assert_eq!(gate.count(Verb::Read), before, "nobody asked, as nobody could enter");
+    assert_eq!(
+        gate.count(Verb::Read),
+        before,
+        "no waiter sent a request, because none could be granted"
+    );
     answer(second.release().await);
     for one in readers {
         let _reading = one.gets(&world, "the lock to read").await;
@@ -313,7 +317,7 @@ async fn a_reader_who_loses_his_place_takes_another(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let writing = answer(lock(&world, &ann).write().await);
     let mut reads = reader(&world, &bob, 2).await;
-    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+    let first = line(&ann, &world.at("lock")).await.pop().expect("bob waits");
 
     let removed = answer(ann.delete(&first.path, Expect::Any).await);
 
@@ -322,7 +326,7 @@ async fn a_reader_who_loses_his_place_takes_another(world: World) {
         let last = line(&ann, &world.at("lock")).await.pop();
         last.is_some_and(|last| last.token > first.token)
     };
-    world.eventually("he stands in line again", again).await;
+    world.eventually("bob has a new ticket", again).await;
     reads.waits_for(world.brief(), "ann writes").await;
     answer(writing.release().await);
     let reading = reads.gets(&world, "the lock").await;

@@ -1,4 +1,4 @@
-//! The leader selector: work that is done in the lead, and not beside it.
+//! The leader selector: work that is done only while leading.
 
 use std::ops::ControlFlow;
 use std::pin::pin;
@@ -51,7 +51,7 @@ impl Drop for Working {
     }
 }
 
-/// Leads again and again in a task of its own, and tells of each term as it begins.
+/// Leads again and again in a task of its own, and reports each term as it begins.
 fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedReceiver<u64>) {
     let (tell, told) = mpsc::unbounded_channel();
     let at_work = Arc::new(AtomicUsize::new(0));
@@ -108,7 +108,7 @@ async fn who_is_lost_while_waiting_stands_again(world: World) {
     world.in_time("the loss", session.lost()).await;
     drop(first);
 
-    let term = world.in_time("the lead", next.recv()).await.expect("he stands on");
+    let term = world.in_time("the lead", next.recv()).await.expect("it is still a candidate");
     assert!(term > led);
 }
 
@@ -137,18 +137,20 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     let (gate, bob) = (world.gate(), world.client().await);
     let ann = world.client_on(gate.clone(), world.options()).await;
     let selector = selector(&world, &ann, "ann");
-    // Nobody leads, so nobody is interrupted.
+    // Without a leader, nothing is interrupted.
     selector.interrupt();
     let (_leading, mut terms) = keeps_leading(selector.clone());
-    let first = world.in_time("the lead", terms.recv()).await.expect("she stands on");
+    let first = world.in_time("the lead", terms.recv()).await.expect("it is still a candidate");
     let (next, mut his) = keeps_leading(LeaderSelector::new(&bob, world.at("select")));
     world.stand(&ann, &world.at("select"), 2).await;
     let watched = gate.count(Verb::Observe);
 
     selector.interrupt();
 
-    let second =
-        world.in_time("the lead of who was interrupted", his.recv()).await.expect("he stands");
+    let second = world
+        .in_time("the lead of who was interrupted", his.recv())
+        .await
+        .expect("it is a candidate");
     assert!(second > first);
     world.stand(&bob, &world.at("select"), 2).await;
     // She waits, and is not interrupted for that: she looks whether it is her turn, and waits on.
@@ -182,7 +184,7 @@ async fn an_interruption_meets_who_is_first_and_does_not_know_it(world: World) {
     let comes = pin!(world.stand(&ann, &dir, 2));
     let waits = matches!(select(lead.as_mut(), comes).await, Either::Right(_));
     assert!(waits, "she leads");
-    // He is the first, and nobody listens for him meanwhile.
+    // Bob is the first, and no task waits for the lead meanwhile.
     drop(leading);
     world.stand(&ann, &dir, 1).await;
 
@@ -207,7 +209,7 @@ async fn an_interruption_meets_who_is_first_before_the_draw_is_answered(world: W
         begun.fetch_add(1, Ordering::SeqCst);
         std::future::pending::<()>().await;
     }));
-    // What the draw saw is that she is ahead. She leaves before the answer arrives.
+    // The answer to the create shows that ann is before bob. Ann leaves before the answer arrives.
     let drawn = pin!(gate.held(1));
     let waits = matches!(select(lead.as_mut(), drawn).await, Either::Right(_));
     assert!(waits, "the draw is answered");

@@ -35,7 +35,7 @@ fn semaphore(world: &World, client: &Client, permits: u32) -> Semaphore {
     Semaphore::new(client, world.at("pool"), many(permits))
 }
 
-/// Somebody who waits for permits, and stands in the line already as the last of `count`.
+/// A waiter for permits, which is already the last of `count` in the line.
 async fn queued(
     world: &World,
     client: &Client,
@@ -82,9 +82,9 @@ async fn who_asks_for_many_is_not_passed(world: World) {
     let pool = semaphore(&world, &client, 3);
     let first = answer(pool.acquire(many(2)).await);
     let mut large = queued(&world, &client, (pool.clone(), 3), 2).await;
-    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "somebody waits");
+    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "there is a waiter");
     let mut small = queued(&world, &client, (pool.clone(), 1), 3).await;
-    small.waits_for(world.brief(), "one who came before waits for many").await;
+    small.waits_for(world.brief(), "an earlier request waits for many").await;
     large.waits_for(world.brief(), "two of three are taken").await;
 
     answer(first.release().await);
@@ -108,7 +108,7 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
         for place in 3..7 {
             waiting.push(queued(&world, &bob, (theirs.clone(), 1), place).await);
         }
-        // One keeps his permit for good; the other goes from hand to hand.
+        // One holder keeps its permit for good; the other permit goes from waiter to waiter.
         let kept = held.remove(keeps);
         let mut moving = held.pop().expect("the other one");
         for next in waiting {
@@ -119,7 +119,7 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
         answer(kept.release().await);
         world.left_alone(&ann, &world.at("pool")).await;
     }
-    // And all who entered stay in, as others go who were there before them.
+    // And all holders keep theirs, while earlier holders leave.
     let pool = semaphore(&world, &ann, 2);
     let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
     let mut waiting = Vec::new();
@@ -136,7 +136,8 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
 
 async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
-    // The answer to the draw is lost: what it saw is not known, so the ticket is looked for, and then the line.
+    // The answer to the create is lost: the listing in it is unknown, so the ticket is looked for,
+    // and then the line is listed.
     let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
     let faulty = FaultyBackend::new(world.harness.backend(), plan.clone(), Actor::new(1));
     let gate = Gate::new(Arc::new(faulty));
@@ -149,7 +150,7 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     gate.hold_behind(Some((Verb::Read, 1)));
     gate.set(Way::Open);
     world.in_time("the ticket, which is found", gate.held(2)).await;
-    // Whoever is behind relies on the ticket, which was not written to.
+    // A later waiter relies on the ticket, which was not written to.
     let theirs = world.gate();
     let dan = world.client_on(theirs.clone(), world.unhurried()).await;
     let waits = queued(&world, &dan, (semaphore(&world, &dan, 2), 1), 3).await;
@@ -238,7 +239,7 @@ async fn fewer_permits_let_fewer_in(world: World) {
 
     answer(pool.set_permits(2).await);
 
-    assert!(held.iter().all(Permit::is_held), "nobody loses what he has");
+    assert!(held.iter().all(Permit::is_held), "no permit is lost");
     let mut waits = queued(&world, &bob, (theirs.clone(), 1), 4).await;
     let last = held.pop().expect("three");
     let second = held.pop().expect("two");
@@ -254,7 +255,7 @@ async fn who_failed_on_the_way_holds_no_permit(world: World) {
     let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
     let held = answer(semaphore(&world, &ann, 1).acquire(many(1)).await);
     plan.cue(Cue::new(Site::Denied).of(Verb::Observe));
-    // To give up what was drawn fails, too, at first: what is told is why there are no permits.
+    // Deleting the ticket fails at first, too: the error is the reason that there are no permits.
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete));
 
     let theirs = semaphore(&world, &bob, 1);
@@ -353,6 +354,6 @@ async fn a_permit_given_back_wakes_whom_it_serves(world: World) {
     for one in &mut rest {
         one.waits_for(world.brief() / 4, "no permit is left").await;
     }
-    // He tells the next, who watches the line from now on.
+    // Bob notifies the next waiter, which watches the line from now on.
     assert_eq!(counts(), [before[0] + 1, before[1] + 1], "commits, observes");
 }

@@ -82,7 +82,7 @@ async fn who_ran_out_of_time_does_not_enter_later(world: World) {
     world.stand(&ann, &world.at("lock"), 1).await;
     answer(held.release().await);
     world.left_alone(&ann, &world.at("lock")).await;
-    let _guard = answer(mutex(&world, &ann).try_lock().await).expect("nobody has it");
+    let _guard = answer(mutex(&world, &ann).try_lock().await).expect("it is free");
 }
 
 async fn waits_that_were_given_up_leave_no_watch(world: World) {
@@ -93,10 +93,10 @@ async fn waits_that_were_given_up_leave_no_watch(world: World) {
         let lock = mutex(&world, &bob);
         let waits = Waiting::new(async move { lock.lock().await });
         let watching = async || world.harness.watches().await > before;
-        world.eventually("he watches", watching).await;
+        world.eventually("the waiter watches", watching).await;
         drop(waits);
         let quiet = async || world.harness.watches().await <= before;
-        world.eventually("nobody watches any more", quiet).await;
+        world.eventually("no watch is left", quiet).await;
     }
 }
 
@@ -111,7 +111,7 @@ async fn a_place_that_is_dropped_is_given_up(world: World) {
     drop(second);
 
     let one_ahead = async || answer(third.ahead().await).is_some_and(|ahead| ahead.len() == 1);
-    world.eventually("one is ahead", one_ahead).await;
+    world.eventually("there is one before it", one_ahead).await;
     let guard = answer(world.in_time("its turn", first.wait()).await);
     answer(guard.release().await);
     let _guard = answer(world.in_time("its turn", third.wait()).await);
@@ -168,17 +168,17 @@ async fn who_loses_his_place_takes_another(world: World) {
     let lock = mutex(&world, &bob);
     let mut waits = Waiting::new(async move { lock.lock().await });
     world.stand(&ann, &world.at("lock"), 2).await;
-    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+    let first = line(&ann, &world.at("lock")).await.pop().expect("bob waits");
 
     let removed = ann.delete(&first.path, Expect::Any).await;
 
     assert!(answer(removed).committed().is_some());
-    // Before the one ahead goes.
+    // Before the predecessor leaves.
     let again = async || {
         let last = line(&ann, &world.at("lock")).await.pop();
         last.is_some_and(|last| last.token > first.token)
     };
-    world.eventually("he stands in line again", again).await;
+    world.eventually("bob has a new ticket", again).await;
     waits.waits_for(world.brief(), "ann holds it").await;
     assert!(held.is_held());
     answer(held.release().await);
@@ -193,7 +193,7 @@ async fn who_has_no_place_any_more_is_not_called(world: World) {
     let lock = mutex(&world, &bob);
     let mut waits = Waiting::new(async move { lock.lock().await });
     world.stand(&ann, &world.at("lock"), 2).await;
-    let first = line(&ann, &world.at("lock")).await.pop().expect("he waits");
+    let first = line(&ann, &world.at("lock")).await.pop().expect("bob waits");
     let next = answer(mutex(&world, &eve).enqueue().await);
 
     let removed = ann.delete(&first.path, Expect::Any).await;
@@ -201,7 +201,7 @@ async fn who_has_no_place_any_more_is_not_called(world: World) {
     answer(held.release().await);
 
     let theirs = answer(world.in_time("the lock", next.wait()).await);
-    waits.waits_for(world.brief(), "he has drawn again, behind eve").await;
+    waits.waits_for(world.brief(), "bob has a new ticket, after eve's").await;
     answer(theirs.release().await);
     let _guard = waits.gets(&world, "the lock").await;
 }
@@ -227,9 +227,10 @@ async fn who_stands_in_line_is_told_in_order(world: World) {
 }
 
 async fn who_stands_in_line_tells_since_when(world: World) {
-    // Another's clock may be wrong; this is one host, and nobody sets its clock by that much meanwhile.
+    // Another host's clock may be wrong; this is one host, whose clock is not set by that much
+    // meanwhile.
     const LONG: Duration = Duration::from_secs(3600);
-    #[expect(clippy::disallowed_methods, reason = "what is told is told by this clock")]
+    #[expect(clippy::disallowed_methods, reason = "the reported time is of this clock")]
     let now = SystemTime::now();
     let (client, bob) = (world.client().await, world.bob().await);
     let held = answer(mutex(&world, &client).lock().await);
@@ -239,7 +240,7 @@ async fn who_stands_in_line_tells_since_when(world: World) {
     let all = line(&client, &world.at("lock")).await;
 
     for own in &all[..2] {
-        let since = own.since.expect("ours tell it");
+        let since = own.since.expect("synod's tickets contain it");
         assert!(since > now - LONG && since < now + LONG, "{since:?}");
     }
     assert!(all[2..].iter().all(|strange| strange.since.is_none()));

@@ -8,7 +8,7 @@ use synod_core::task;
 use super::*;
 use crate::harness::{Ability, Profile};
 
-/// A store that lets nobody in.
+/// A store that opens no session.
 #[derive(Debug)]
 struct Shut;
 

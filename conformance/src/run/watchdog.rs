@@ -1,4 +1,4 @@
-//! Gives up work that keeps a processor busy for ever without waiting for anything.
+//! Gives up work that uses a processor for ever without waiting for anything.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
 
-/// The work did not come to its end.
+/// The work did not end.
 #[derive(Debug)]
 pub(super) struct Hung;
 
-/// Does `work`, but not for longer than `limit` of real time, which goes on when virtual time does
-/// not. Work that never lets go of the thread cannot be given up.
+/// Does `work`, but not for longer than `limit` of real time, which passes even when virtual time
+/// does not. Work that never yields the thread cannot be given up.
 pub(super) async fn guard<T>(limit: Duration, work: impl Future<Output = T>) -> Result<T, Hung> {
     let bell = Arc::new((AtomicBool::new(false), AtomicWaker::new()));
     let (alive, gone) = mpsc::channel::<()>();

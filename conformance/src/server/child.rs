@@ -1,21 +1,21 @@
-//! [`Child`]: a server's process, which does not outlive whoever started it.
+//! [`Child`]: a server's process, which does not outlive its parent.
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 
-/// A process that ends when this is dropped, or when this process ends in whatever way.
+/// A process that ends when this is dropped, or when this process ends in any way.
 #[derive(Debug)]
 pub struct Child {
     guard: std::process::Child,
-    /// The guard waits for the end of this. The operating system closes it when this process is
-    /// killed, too.
+    /// The guard waits for the end of this. The operating system closes it even when this process
+    /// is killed.
     leash: Option<ChildStdin>,
     id: u32,
 }
 
-/// Starts the program and tells its id; ends it when nobody holds the other end of the input.
+/// Starts the program and prints its id; ends it when the other end of the input is closed.
 const GUARD: &str = r#"
 "$@" </dev/null >&2 &
 server=$!
@@ -26,20 +26,20 @@ kill -9 "$server"
 wait "$server" 2>/dev/null
 "#;
 
-/// What can be done to a process from outside.
+/// A signal to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "what fixtures need, no more")]
 pub enum Signal {
     /// It ends at once.
     Kill,
-    /// It stands still.
+    /// It is stopped.
     Stop,
-    /// It goes on.
+    /// It continues.
     Continue,
 }
 
 impl Child {
-    /// Starts `program`, with all that it says going to the file at `log`.
+    /// Starts `program`, with its output going to the file at `log`.
     ///
     /// # Errors
     ///
@@ -58,12 +58,11 @@ impl Child {
         Ok(Self { guard, leash, id })
     }
 
-    /// Lets the process write into no file beyond so many bytes from its start: with 0 it is as if
-    /// the disk was full.
+    /// Limits the size of the files that the process writes: 0 is like a full disk.
     ///
     /// # Errors
     ///
-    /// If there is no such process any more, or no `prlimit` on this machine.
+    /// If the process does not exist any more, or there is no `prlimit` on this machine.
     pub fn limit_files(&self, bytes: u64) -> io::Result<()> {
         let mut prlimit = Command::new("prlimit");
         prlimit.arg(format!("--pid={}", self.id)).arg(format!("--fsize={bytes}"));
@@ -71,11 +70,11 @@ impl Child {
         if status.success() { Ok(()) } else { Err(io::Error::other("prlimit failed")) }
     }
 
-    /// Does something to the process.
+    /// Sends a signal to the process.
     ///
     /// # Errors
     ///
-    /// If there is no such process any more.
+    /// If the process does not exist any more.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let name = match signal {
             Signal::Kill => "-KILL",
@@ -90,7 +89,7 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.leash = None;
-        // The guard ends when its server has.
+        // The guard ends after its server.
         let _ended = self.guard.wait().is_ok();
     }
 }

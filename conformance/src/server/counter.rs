@@ -1,5 +1,5 @@
-//! [`Counter`]: a ZooKeeper server that brings a directory near the end of its sequences, where 2^31 creates would
-//! take weeks.
+//! [`Counter`]: a ZooKeeper server that brings a directory near the end of its sequences, where
+//! 2^31 creates would take weeks.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +13,7 @@ use crate::server::zookeeper::{TICK, class_path};
 /// Java runs it from the source: the class path is that of the servers.
 const SOURCE: &str = include_str!("Counter.java");
 
-/// A ZooKeeper server in a process of ours.
+/// A ZooKeeper server in a Java process with code of our own.
 #[derive(Debug)]
 pub struct Counter {
     address: SocketAddr,
@@ -24,17 +24,17 @@ pub struct Counter {
 
 #[derive(Debug)]
 struct Talk {
-    /// It ends with this.
+    /// It ends when this is closed.
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Counter {
-    /// Starts it, and waits until it takes requests.
+    /// Starts it, and waits until it accepts requests.
     ///
     /// # Errors
     ///
-    /// Why there is none: not installed, or whatever kept it from starting.
+    /// Why it cannot be started: it is not installed, or another reason.
     pub fn start() -> Result<Self, String> {
         let jars = class_path()?;
         Self::launch(&jars).map_err(|error| format!("ZooKeeper with a counter: {error}"))
@@ -65,12 +65,12 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Where it takes requests.
+    /// The address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Lets the sequences of a directory that exists go on from `next`, unless they are beyond it.
+    /// Lets the sequences of an existing directory continue at `next`, unless they are beyond it.
     ///
     /// # Errors
     ///

@@ -17,17 +17,17 @@ use crate::server::peers::Callers;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Flavour {
-    /// Whether every write reaches the disk: for tests that kill.
+    /// Whether every write reaches the disk: for tests that kill servers.
     pub fsync: bool,
     /// More arguments for every member. `{home}` stands for its directory.
     pub arguments: Vec<String>,
     /// Files for every member's directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Whether clients must talk TLS. The arguments say with which certificates.
+    /// Whether clients must use TLS. The arguments name the certificates.
     pub tls: bool,
 }
 
-/// etcd servers that agree, or one.
+/// A cluster of etcd servers, or a single one.
 pub type Cluster = Members<Etcd>;
 
 /// One etcd server.
@@ -38,16 +38,16 @@ pub struct Etcd {
 }
 
 impl Cluster {
-    /// Starts so many servers and waits until they take requests.
+    /// Starts `size` servers and waits until they accept requests.
     ///
     /// # Errors
     ///
-    /// Why there are none: not installed, or whatever kept them from starting.
+    /// Why they cannot be started: they are not installed, or another reason.
     pub fn start(size: usize) -> Result<Self, String> {
         Self::start_with(size, &Flavour::default())
     }
 
-    /// Why there can be no servers; `None` if there can.
+    /// The reason that servers cannot be started; `None` if they can.
     pub fn missing() -> Option<String> {
         let program = match program("etcd") {
             Ok(program) => program,
@@ -62,20 +62,20 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// If there are none.
+    /// If they are not installed.
     pub fn version() -> Result<String, String> {
         let said = Command::new(program("etcd")?).arg("--version").output();
         let said = said.map_err(|error| error.to_string())?.stdout;
         let said = String::from_utf8_lossy(&said).into_owned();
         let version = said.lines().find_map(|line| line.strip_prefix("etcd Version: "));
-        version.map(str::to_owned).ok_or_else(|| "etcd does not tell its version".to_owned())
+        version.map(str::to_owned).ok_or_else(|| "etcd does not print its version".to_owned())
     }
 
     /// etcd's own command, about these servers.
     ///
     /// # Panics
     ///
-    /// If there are no servers of which it could tell.
+    /// If there are no servers.
     pub fn etcdctl(&self) -> Command {
         let mut etcdctl = Command::new(program("etcdctl").expect("beside the servers"));
         let address = self.addresses()[0].to_string();
@@ -83,7 +83,7 @@ impl Cluster {
         etcdctl
     }
 
-    /// [`Cluster::start`], with servers that are started in a way of their own.
+    /// [`Cluster::start`] with servers of this flavour.
     ///
     /// # Errors
     ///
@@ -102,8 +102,8 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts so many servers that talk to each other through proxies of ours, within a tokio
-    /// runtime with a thread to spare, as this one waits.
+    /// Starts `size` servers that are connected through proxies, within a tokio runtime with
+    /// another free thread, because this one blocks.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl Cluster {
         Ok((cluster, callers))
     }
 
-    /// What the servers call themselves towards each other, of those that run.
+    /// The names of the running servers towards each other.
     pub fn names(&self) -> Vec<String> {
         let name = |member: &Etcd| {
             let told = member.ask("/metrics").ok()?;
@@ -133,7 +133,7 @@ impl Cluster {
         self.each().map(|member| name(member).unwrap_or_default()).collect()
     }
 
-    /// Servers that are found by the others at these ports.
+    /// Servers that the others reach at these ports.
     fn spawn(ports: &[u16], found_at: &[u16], flavour: &Flavour) -> io::Result<Self> {
         let peers: Vec<String> = (found_at.iter().enumerate())
             .map(|(index, port)| format!("n{index}=http://127.0.0.1:{port}"))
@@ -152,7 +152,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// How many requests of one answer each all servers were sent so far.
+    /// The number of requests with one answer that all servers have received so far.
     pub fn requests(&self) -> u64 {
         let count = |line: &str| {
             let unary = line.strip_prefix("grpc_server_started_total{")?.split_once('}')?;
@@ -163,13 +163,13 @@ impl Cluster {
         told.map(|told| told.lines().filter_map(count).sum::<u64>()).sum()
     }
 
-    /// How many messages clients sent all servers so far: requests of one answer, and what went
-    /// into streams, as watches and signs of life do; `None` if a server does not tell.
+    /// The number of messages from clients to all servers so far: requests with one answer, and
+    /// messages on streams, such as watches and heartbeats; `None` if a server does not report it.
     pub fn messages(&self) -> Option<u64> {
         self.received(|_labels| true)
     }
 
-    /// [`Cluster::messages`] without the signs of life, which come when they come.
+    /// [`Cluster::messages`] without heartbeats, whose number depends on time.
     pub fn asked(&self) -> Option<u64> {
         self.received(|labels| !labels.contains("LeaseKeepAlive"))
     }
@@ -184,22 +184,23 @@ impl Cluster {
         told.map(|told| Some(told?.lines().filter_map(count).sum::<u64>())).sum()
     }
 
-    /// How many events all servers have sent to those who watch.
+    /// The number of events that all servers have sent to watches.
     pub fn events(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_events_total")
     }
 
-    /// How many watches all servers keep, for everybody.
+    /// The number of watches at all servers, of all clients.
     pub fn watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_watcher_total")
     }
 
-    /// How many streams of watches clients have open at all servers.
+    /// The number of watch streams at all servers.
     pub fn watch_streams(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_watch_stream_total")
     }
 
-    /// How many of the watches have to be told of what is past. A server does that ten times a second.
+    /// The number of watches that must still be sent old events. A server does that ten times a
+    /// second.
     pub fn late_watches(&self) -> u64 {
         self.sum("etcd_debugging_mvcc_slow_watcher_total")
     }
@@ -209,13 +210,13 @@ impl Cluster {
     }
 }
 
-/// A count as a server tells it: a large one with an exponent.
+/// A count as a server prints it: a large one with an exponent.
 fn whole(number: &str) -> Option<u64> {
     let number: f64 = number.trim().parse().ok()?;
     format!("{number:.0}").parse().ok()
 }
 
-/// One of etcd's programs: the machine's, or that of the servers that `SYNOD_ETCD` asks for (see
+/// One of etcd's programs: the machine's, or that of the servers that `SYNOD_ETCD` selects (see
 /// [`newer::directory`]).
 fn program(name: &str) -> Result<PathBuf, String> {
     static DIRECTORY: LazyLock<Result<Option<PathBuf>, String>> =
@@ -286,7 +287,7 @@ impl Etcd {
         whole(line)
     }
 
-    /// Gets a page from where it tells of itself.
+    /// Gets a page from the metrics port.
     fn ask(&self, page: &str) -> io::Result<String> {
         let limit = Duration::from_millis(500);
         let address = (Ipv4Addr::LOCALHOST, self.metrics).into();

@@ -1,11 +1,11 @@
-//! [`Home`]: the directory of some servers, which does not outlive whoever started them.
+//! [`Home`]: the directory of some servers, which does not outlive its creator.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory that goes when this is dropped, or when this process ends in whatever way.
+/// A directory that is removed when this is dropped, or when this process ends in any way.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
@@ -13,15 +13,15 @@ pub struct Home {
     sweeper: Child,
 }
 
-/// By then whoever wrote into it has been ended, too.
+/// By then the servers that write into it have ended, too.
 const SWEEPER: &str = r#"cat >/dev/null; sleep 1; rm -rf "$1""#;
 
 impl Home {
-    /// A directory that nobody else has.
+    /// A new directory.
     ///
     /// # Errors
     ///
-    /// If it cannot be made.
+    /// If it cannot be created.
     pub fn new(of: &str) -> io::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl Home {
         Ok(Self { sweeper: sh.spawn()?, path })
     }
 
-    /// Where it is.
+    /// The path.
     pub fn path(&self) -> &Path {
         &self.path
     }

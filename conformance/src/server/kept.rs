@@ -1,8 +1,8 @@
-//! What ZooKeeper servers keep: their logs of transactions, read from the disk.
+//! The transaction logs of ZooKeeper servers, read from the disk.
 //!
 //! Every write that was ever acknowledged is in the log of a majority, each with its revision; so
-//! this is the truth that histories are compared with. The format is that of
-//! `org.apache.zookeeper.txn` in the servers' `zookeeper.jute`.
+//! histories are compared with these logs. The format is that of `org.apache.zookeeper.txn` in the
+//! servers' `zookeeper.jute`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 use crate::fault::entry::{Fact, Kind};
 
-/// Stands behind every entry.
+/// Follows every entry.
 const END: &[u8] = b"B";
 
 /// One write of a transaction.
@@ -24,10 +24,11 @@ enum Write {
     CloseSession,
 }
 
-/// What one server's logs say, by revision: the session, and what it wrote.
+/// The logs of one server, by revision: the session, and its writes.
 type Log = BTreeMap<u64, (u64, Vec<Write>)>;
 
-/// Reads the log of each server below these directories, and tells every change of a node in order.
+/// Reads the log of each server below these directories, and returns every change of a node in
+/// order.
 ///
 /// # Errors
 ///
@@ -47,8 +48,8 @@ pub fn facts<'a>(homes: impl IntoIterator<Item = &'a Path>) -> io::Result<Vec<Fa
     Ok(replay(agreed(logs)))
 }
 
-/// What a majority of the servers keeps. A leader that stood still writes to its log what it then finds
-/// nobody to agree with, and may keep it there.
+/// The entries that a majority of the servers has. A leader that was paused may write entries to
+/// its log that no other server accepts, and may keep them there.
 fn agreed(logs: Vec<Log>) -> Log {
     let majority = logs.len() / 2 + 1;
     let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
@@ -60,7 +61,7 @@ fn agreed(logs: Vec<Log>) -> Log {
     all
 }
 
-/// Does what was done, to know whose nodes went with which session.
+/// Replays the log, to know which nodes were deleted with which session.
 fn replay(log: Log) -> Vec<Fact> {
     let mut owners: BTreeMap<String, Option<u64>> = BTreeMap::new();
     let mut facts: Vec<Fact> = Vec::new();
@@ -72,7 +73,8 @@ fn replay(log: Log) -> Vec<Fact> {
                     fact.revision == revision && fact.path == path && fact.kind == Kind::Created
                 });
                 match (made, kind) {
-                    // What is made and written in one step is made; what goes again never was.
+                    // A node that is created and written in one step counts as created; one that is
+                    // deleted in the same step never existed.
                     (Some(made), Kind::Updated) => facts[made].value = value,
                     (Some(made), Kind::Deleted) => drop(facts.remove(made)),
                     _ => facts.push(Fact { revision, path, kind, value, owner }),
@@ -109,7 +111,7 @@ fn replay(log: Log) -> Vec<Fact> {
     facts
 }
 
-/// Reads entries up to where the file was not written yet.
+/// Reads entries up to the unwritten part of the file.
 fn read_log(bytes: &[u8], log: &mut Log) {
     // Magic, version and database.
     let mut rest = Bytes(bytes.get(16..).unwrap_or_default());
@@ -143,7 +145,7 @@ fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
         for _ in 0..count {
             let kind = entry.int()?;
             let mut part = Bytes(entry.buffer()?);
-            // One that failed is an entry all of errors.
+            // A failed transaction is an entry with only errors.
             writes.extend(read_writes(kind, &mut part)?);
         }
         return Some(writes);
@@ -165,7 +167,7 @@ fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
     Some(vec![write])
 }
 
-/// What was not read yet.
+/// The rest of the bytes.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -183,7 +185,7 @@ impl<'a> Bytes<'a> {
         Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
     }
 
-    /// Bytes behind their number; none where it is negative.
+    /// Bytes after their number; none where it is negative.
     fn buffer(&mut self) -> Option<&'a [u8]> {
         let count = self.int()?;
         self.take(usize::try_from(count).unwrap_or(0))

@@ -1,8 +1,8 @@
-//! [`Links`]: what lies between ZooKeeper sessions and their servers.
+//! [`Links`]: proxies between ZooKeeper sessions and their servers.
 //!
-//! A proxy for each server that reads along: ZooKeeper's messages carry their length, the first of
-//! each direction names the session, and requests have numbers. So each session's link can be cut
-//! and slowed by itself, and exactly one reply can be lost.
+//! There is a proxy for each server, which parses the traffic: ZooKeeper's messages carry their
+//! length, the first of each direction names the session, and requests have numbers. So each
+//! session's link can be cut and slowed by itself, and exactly one answer can be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -30,7 +30,7 @@ pub struct Links {
     _listening: Vec<Task>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Shared {
     servers: Vec<SocketAddr>,
@@ -40,23 +40,23 @@ struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// What is known of a session.
+/// The state of a session.
 #[derive(Clone, Debug)]
 struct Session {
     link: Link,
     password: Vec<u8>,
-    /// The kind of request whose next reply gets lost, and the connection with it.
+    /// The kind of request whose next answer is lost, and the connection with it.
     lose: Option<Verb>,
-    /// How many bytes go each way in a second, if that is limited.
+    /// The number of bytes per second and direction, if it is limited.
     rate: Option<u32>,
-    /// What it asked for, in this order, if anybody wants to know.
+    /// The requests in order, if they are recorded.
     requests: Option<Vec<Verb>>,
-    /// How many events it was told of.
+    /// The number of events that it received.
     events: u64,
     nursery: Nursery,
 }
 
-/// Which way a message goes.
+/// The direction of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     There,
@@ -64,7 +64,7 @@ enum Way {
 }
 
 impl Links {
-    /// Starts to listen, within a tokio runtime. The links last as long as this does.
+    /// Starts to listen, within a tokio runtime. The links exist as long as this does.
     ///
     /// # Errors
     ///
@@ -87,22 +87,22 @@ impl Links {
         Ok(Self { shared, addresses, _listening: listening })
     }
 
-    /// Where it listens, for each server.
+    /// The address of the proxy of each server.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The password that the server gave a session: whoever has it can take the session over.
+    /// The password that the server gave a session: any client with it can take the session over.
     pub fn password(&self, session: SessionId) -> Option<Vec<u8>> {
         self.shared.sessions().get(&session).map(|session| session.password.clone())
     }
 
-    /// The sessions that were ever opened through it.
+    /// The sessions that were opened through it so far.
     pub fn sessions(&self) -> Vec<SessionId> {
         self.shared.sessions().keys().copied().collect()
     }
 
-    /// Changes the link of a session, for its connections now and later.
+    /// Changes the link of a session, for its present and future connections.
     pub fn set(&self, session: SessionId, link: Link) {
         if let Some(session) = self.shared.sessions().get_mut(&session) {
             session.link = link;
@@ -110,13 +110,12 @@ impl Links {
         self.shared.changed.send_replace(());
     }
 
-    /// Gives this link to the session that is opened next, from before its opening on.
+    /// Gives this link to the session that is opened next, already during its opening.
     pub fn set_next(&self, link: Link) {
         *self.shared.next() = Some(link);
     }
 
-    /// Lets no more than so many bytes through in a second, each way, with a link that is open; `None`
-    /// lets as many as there are.
+    /// Limits the bytes per second and direction of an open link; `None` removes the limit.
     pub fn throttle(&self, session: SessionId, rate: Option<u32>) {
         if let Some(session) = self.shared.sessions().get_mut(&session) {
             session.rate = rate;
@@ -124,25 +123,26 @@ impl Links {
         self.shared.changed.send_replace(());
     }
 
-    /// What the session has asked for since this was called last, in this order: nothing at first.
+    /// The requests of the session since the last call, in order; recording starts with the first
+    /// call.
     pub fn take_requests(&self, session: SessionId) -> Vec<Verb> {
         let mut sessions = self.shared.sessions();
         let session = sessions.get_mut(&session);
         session.and_then(|session| session.requests.replace(Vec::new())).unwrap_or_default()
     }
 
-    /// How many events servers have sent to the session.
+    /// The number of events that servers have sent to the session.
     pub fn events(&self, session: SessionId) -> u64 {
         self.shared.sessions().get(&session).map_or(0, |session| session.events)
     }
 
-    /// How many watches of children servers keep for all sessions: those of which no server tells.
+    /// The number of child watches at the servers for all sessions, which no server reports.
     pub fn child_watches(&self) -> usize {
         self.shared.sessions().values().map(|session| session.nursery.len()).sum()
     }
 
-    /// Waits until the session has asked for so much since [`take_requests`](Self::take_requests),
-    /// signs of life and heartbeats aside.
+    /// Waits until the session has sent this many requests since
+    /// [`take_requests`](Self::take_requests), without pings and heartbeats.
     pub async fn asks(&self, session: SessionId, count: usize) {
         let mut changed = self.shared.changed.subscribe();
         loop {
@@ -154,20 +154,20 @@ impl Links {
             if asked >= count {
                 return;
             }
-            // The sender is in what the links share.
+            // The links share the sender.
             let _changed = changed.changed().await.is_ok();
         }
     }
 
-    /// Loses the reply to the session's next request of this kind, and the connection with it. The
-    /// server has done what was asked.
+    /// Loses the answer to the session's next request of this kind, and the connection with it. The
+    /// server has processed the request.
     pub fn lose_reply(&self, session: SessionId, verb: Verb) {
         if let Some(session) = self.shared.sessions().get_mut(&session) {
             session.lose = Some(verb);
         }
     }
 
-    /// Ends a session at its server, as its own client would; the client is not asked. When this
+    /// Ends a session at its server, as its own client would, without that client. When this
     /// returns, its ephemeral nodes are gone.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Links {
         let Some(session) = self.shared.sessions().get(&id).cloned() else {
             return Err(io::Error::other("no such session"));
         };
-        // So that its client cannot take the session back meanwhile.
+        // So that its client cannot reconnect meanwhile.
         self.set(id, Link::Cut);
         let ended = end_session(&self.shared.servers, id, &session.password).await;
         self.set(id, session.link);
@@ -208,7 +208,7 @@ impl Shared {
         session.password = password.to_vec();
     }
 
-    /// Reads a message along.
+    /// Parses a message.
     fn note(&self, session: Option<SessionId>, way: Way, message: &[u8]) {
         let mut sessions = self.sessions();
         let Some(session) = session.and_then(|id| sessions.get_mut(&id)) else { return };
@@ -230,7 +230,7 @@ impl Shared {
         }
     }
 
-    /// How late something that way arrives; `None` while nothing does.
+    /// How late a message in that direction arrives; `None` while none does.
     fn delay(&self, session: Option<SessionId>, way: Way) -> Option<Duration> {
         match (self.link(session), way) {
             (Link::Cut, _) | (Link::Deaf, Way::Back) => None,
@@ -240,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// How long a message of this size takes to go through.
+    /// How long a message of this size takes at the limited rate.
     fn width(&self, session: Option<SessionId>, size: usize) -> Duration {
         let sessions = self.sessions();
         let rate = session.and_then(|id| sessions.get(&id)?.rate);
@@ -249,7 +249,7 @@ impl Shared {
         Duration::from_secs(1) * size / rate.max(1)
     }
 
-    /// Notes a request. Whether the reply to it is to be lost.
+    /// Records a request. Returns whether its answer is to be lost.
     fn loses(&self, session: Option<SessionId>, verb: Verb) -> bool {
         let mut sessions = self.sessions();
         let Some(session) = session.and_then(|id| sessions.get_mut(&id)) else { return false };
@@ -271,7 +271,7 @@ impl Shared {
 struct Connection {
     shared: Arc<Shared>,
     session: watch::Sender<Option<SessionId>>,
-    /// The numbers of requests whose reply is to be lost.
+    /// The numbers of requests whose answer is to be lost.
     lost: Mutex<BTreeSet<i32>>,
 }
 
@@ -295,18 +295,18 @@ async fn connect(shared: Arc<Shared>, client: TcpStream, server: SocketAddr) {
     let (server_read, server_write) = server.into_split();
     let there = carry(connection.clone(), Way::There, client_read, server_write);
     let back = carry(connection.clone(), Way::Back, server_read, client_write);
-    // The end of one is the end of both.
+    // The end of one direction ends both.
     let (there, back) = (std::pin::pin!(there), std::pin::pin!(back));
     let _ended = futures_util::future::select(there, back).await;
     connection.end();
 }
 
-/// Carries messages one way.
+/// Carries messages in one direction.
 async fn carry(connection: Arc<Connection>, way: Way, from: OwnedReadHalf, to: OwnedWriteHalf) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let reading = std::pin::pin!(take(&connection, way, from, sender));
     let writing = std::pin::pin!(give(&connection, way, receiver, to));
-    // What was taken is still given when there is no more.
+    // Messages that were read are still written after the end.
     futures_util::future::join(reading, writing).await;
 }
 
@@ -331,7 +331,7 @@ async fn take(
     }
 }
 
-/// Reads one message, with its length in front.
+/// Reads one message, including its length.
 async fn next_message(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
     let mut length = [0; 4];
     from.read_exact(&mut length).await.ok()?;
@@ -354,7 +354,7 @@ async fn give(
         loop {
             let session = *connection.session.borrow();
             let Some(delay) = connection.shared.delay(session, way) else {
-                // The sender is in what the connection shares.
+                // The connection shares the sender.
                 let _changed = changed.changed().await.is_ok();
                 continue;
             };
@@ -388,7 +388,7 @@ impl Connection {
         }
     }
 
-    /// What the server kept for the connection is gone with it.
+    /// What the server kept for the connection ends with it.
     fn end(&self) {
         let (session, mut sessions) = (*self.session.borrow(), self.shared.sessions());
         if let Some(session) = session.and_then(|id| sessions.get_mut(&id)) {
@@ -396,7 +396,7 @@ impl Connection {
         }
     }
 
-    /// Whether a message goes on. One that does not takes the connection with it.
+    /// Whether a message is passed on. Otherwise the connection is closed.
     fn passes(&self, way: Way, message: &[u8]) -> bool {
         let (Some(xid), Some(code)) = (small(message, 4), small(message, 8)) else { return true };
         self.shared.note(*self.session.borrow(), way, message);
@@ -444,7 +444,7 @@ async fn end_session(servers: &[SocketAddr], id: SessionId, password: &[u8]) -> 
                 to.write_all(&length.to_be_bytes()).await?;
                 to.write_all(message).await?;
             }
-            // The answers to both; of a session that is over already, only the first.
+            // The answers to both requests; for a session that has ended already, only the first.
             let _welcome = next_message(&mut from).await.ok_or(io::ErrorKind::UnexpectedEof)?;
             let _closed = next_message(&mut from).await;
             Ok(())

@@ -1,4 +1,4 @@
-//! [`Members`]: the processes of some servers that agree, whatever they are.
+//! [`Members`]: the processes of a cluster of servers of any kind.
 
 use std::fmt::Debug;
 use std::fs;
@@ -14,30 +14,30 @@ use tokio::time::Instant;
 use crate::server::child::{Child, Signal};
 use crate::server::home::Home;
 
-/// How long a start may take on a machine that has other things to do.
+/// How long a start may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is to be known of one server of a kind.
+/// The properties of a kind of server.
 pub trait Kind: Debug + Send + Sync + 'static {
-    /// What people call it.
+    /// The name.
     const NAME: &'static str;
 
-    /// Where it listens for clients.
+    /// The port for clients.
     fn port(&self) -> u16;
 
-    /// Whether it takes requests.
+    /// Whether it accepts requests.
     fn is_ready(&self) -> bool;
 
-    /// Whether the others follow it.
+    /// Whether it is the leader.
     fn leads(&self) -> bool;
 }
 
-/// One server or several that agree, each a process of its own, with all data in a directory that
-/// goes when this is dropped.
+/// One server or a cluster, each member a process of its own, with all data in a directory that is
+/// removed when this is dropped.
 #[derive(Debug)]
 pub struct Members<K> {
     members: Vec<Member<K>>,
-    // Behind the members: their processes end before their files go.
+    // Declared after the members: their processes end before their files are removed.
     home: Home,
 }
 
@@ -50,14 +50,14 @@ struct Member<K> {
 }
 
 impl<K: Kind> Members<K> {
-    /// Nobody yet.
+    /// Without members.
     pub(super) fn none() -> io::Result<Self> {
         let home = Home::new(&K::NAME.to_lowercase())?;
         Ok(Self { members: Vec::new(), home })
     }
 
-    /// Starts one more. `command` is told its directory, which is there, and gives the program that
-    /// is started.
+    /// Starts one more. `command` gets its directory, which exists, and returns the program to
+    /// start.
     pub(super) fn add(
         &mut self,
         kind: K,
@@ -77,11 +77,11 @@ impl<K: Kind> Members<K> {
         self.members.iter().map(|member| &member.kind)
     }
 
-    /// Waits until every server that runs takes requests.
+    /// Waits until every running server accepts requests.
     ///
     /// # Errors
     ///
-    /// If it takes too long: with the last words of the server.
+    /// If it takes too long: with the end of the server's log.
     pub fn await_ready(&self) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
         for member in self.members.iter().filter(|member| member.child.is_some()) {
@@ -95,16 +95,16 @@ impl<K: Kind> Members<K> {
         Ok(())
     }
 
-    /// Where its servers listen.
+    /// The addresses of the servers.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.each().map(|kind| (Ipv4Addr::LOCALHOST, kind.port()).into()).collect()
     }
 
-    /// Ends a server as a power cut would.
+    /// Kills a server, as a power cut would.
     ///
     /// # Errors
     ///
-    /// If it cannot be ended.
+    /// If it cannot be killed.
     pub fn kill(&mut self, member: usize) -> io::Result<()> {
         if let Some(child) = self.members[member].child.take() {
             child.signal(Signal::Kill)?;
@@ -112,7 +112,7 @@ impl<K: Kind> Members<K> {
         Ok(())
     }
 
-    /// Starts a server again on what it has on disk.
+    /// Starts a server again with its data on disk.
     ///
     /// # Errors
     ///
@@ -122,20 +122,20 @@ impl<K: Kind> Members<K> {
         self.members[member].start()
     }
 
-    /// Lets a server stand still.
+    /// Stops a server process.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn pause(&self, member: usize) -> io::Result<()> {
         self.child(member)?.signal(Signal::Stop)
     }
 
-    /// Lets a server that stands still go on.
+    /// Continues a server that is stopped.
     ///
     /// # Errors
     ///
-    /// If it does not run.
+    /// If it is not running.
     pub fn resume(&self, member: usize) -> io::Result<()> {
         self.child(member)?.signal(Signal::Continue)
     }
@@ -151,7 +151,7 @@ impl<K: Kind> Members<K> {
         &self.members[member].home
     }
 
-    /// Which server leads; `None` while none does.
+    /// The index of the leader; `None` while there is none.
     pub fn leader(&self) -> Option<usize> {
         self.each().position(Kind::leads)
     }

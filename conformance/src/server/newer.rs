@@ -1,14 +1,14 @@
-//! Which servers are tested with: those of the machine, or others.
+//! Selects the servers for tests: those of the machine, or others.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The directory of the servers that the environment asks for by this variable: one that it names,
-/// or where `dev/newer KIND` puts the newer ones if it says `newer`. `None` if it asks for none.
+/// The directory of the servers that this environment variable selects: the directory in it, or the
+/// one into which `dev/newer KIND` puts the newer ones if it is `newer`. `None` if it is not set.
 ///
 /// # Errors
 ///
-/// Why there are none.
+/// Why the servers are missing.
 pub fn directory(variable: &str, kind: &str) -> Result<Option<PathBuf>, String> {
     let wanted = std::env::var(variable).unwrap_or_default();
     match wanted.as_str() {

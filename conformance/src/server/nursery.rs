@@ -1,9 +1,9 @@
-//! [`Nursery`]: the watches of children that servers keep for a session. Of those no server tells, so they are read
-//! along on the way.
+//! [`Nursery`]: the child watches that servers keep for a session. No server reports them, so they
+//! are derived from the traffic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The paths whose children are watched, and what was asked about that and is not answered yet.
+/// The paths with child watches, and the requests for such watches that are not answered yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Nursery {
     watched: BTreeSet<String>,
@@ -17,7 +17,7 @@ enum Ask {
     Rewatch(Vec<String>),
 }
 
-/// The number of what the server says of its own.
+/// The number of messages that the server sends by itself.
 const EVENT: i32 = -1;
 
 impl Nursery {
@@ -25,24 +25,24 @@ impl Nursery {
         self.watched.len()
     }
 
-    /// Whether a message of a server tells of an event.
+    /// Whether a message of a server is an event.
     pub(crate) fn is_event(answer: &[u8]) -> bool {
         Reader(answer).skip(4).number() == Some(EVENT)
     }
 
-    /// The connection is gone: the next server has not been told of any.
+    /// The connection is gone: the next server does not know the watches.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes a message of the client, with its length.
+    /// Handles a message of the client, including its length.
     pub(crate) fn request(&mut self, message: &[u8]) {
         if let Some((number, ask)) = asked(message) {
             self.asked.insert(number, ask);
         }
     }
 
-    /// Takes a message of the server, with its length.
+    /// Handles a message of the server, including its length.
     pub(crate) fn answer(&mut self, message: &[u8]) {
         let mut reader = Reader(message).skip(4);
         let Some(number) = reader.number() else { return };
@@ -61,7 +61,7 @@ impl Nursery {
         }
     }
 
-    /// What tells of a node's end or of its children has used the watch up.
+    /// An event about a node's deletion or its children has used the watch up.
     fn hear(&mut self, mut event: Reader<'_>) {
         const DELETED: i32 = 2;
         const CHILDREN: i32 = 4;
@@ -74,12 +74,12 @@ impl Nursery {
     }
 }
 
-/// What a request asks of watches of children, by its number, if it does.
+/// The number of a request and its effect on child watches, if it has one.
 fn asked(message: &[u8]) -> Option<(i32, Ask)> {
     const LIST: [i32; 2] = [8, 12];
     const UNWATCH: i32 = 18;
     const REWATCH: [i32; 2] = [101, 105];
-    // Of children, or of all kinds.
+    // Watches of children, or of all kinds.
     const OF_CHILDREN: [i32; 2] = [1, 3];
 
     let mut reader = Reader(message).skip(4);
@@ -100,7 +100,7 @@ fn asked(message: &[u8]) -> Option<(i32, Ask)> {
     Some((number, Ask::Rewatch(reader.texts()?)))
 }
 
-/// What is left of a message.
+/// The rest of a message.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -159,7 +159,7 @@ mod tests {
         let mut nursery = Nursery::default();
         for (number, path) in [(1, "/a"), (2, "/b"), (3, "/c")] {
             nursery.request(&list(number, path, number != 3));
-            assert!(!nursery.watched.contains(path), "nobody has answered");
+            assert!(!nursery.watched.contains(path), "there was no answer");
             nursery.answer(&answer(number, 0));
         }
         assert_eq!(nursery.len(), 2);

@@ -1,4 +1,4 @@
-//! What lies between servers that agree, for each of them towards each other.
+//! Proxies between the members of a cluster.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,16 +13,16 @@ use tokio::time::{sleep, timeout};
 use crate::harness::Link;
 use crate::server::pipe::{Pipe, Shared, carry_both};
 
-/// A proxy for each server on its way to each other one: servers that can be told different
-/// addresses of each other, like ZooKeeper's.
+/// A proxy for each pair of servers: for servers that can be given different addresses of each
+/// other, like ZooKeeper's.
 #[derive(Debug)]
 pub struct Peers {
-    /// By who calls, and then by whom he calls.
+    /// By the calling server, then by the called one.
     pipes: Vec<Vec<Pipe>>,
 }
 
 impl Peers {
-    /// Starts to listen, within a tokio runtime, for servers that listen on these ports each.
+    /// Starts to listen, within a tokio runtime, for servers with these ports each.
     ///
     /// # Errors
     ///
@@ -36,12 +36,12 @@ impl Peers {
         Ok(Self { pipes: pipes.collect::<io::Result<_>>()? })
     }
 
-    /// The ports by which one server finds another.
+    /// The ports at which one server reaches another.
     pub fn ports(&self, from: usize, to: usize) -> Vec<u16> {
         self.pipes[from][to].addresses().iter().map(SocketAddr::port).collect()
     }
 
-    /// Changes what lies between this server and all others, in both directions.
+    /// Changes the links between this server and all others, in both directions.
     pub fn set(&self, server: usize, link: Link) {
         for other in (0..self.pipes.len()).filter(|other| *other != server) {
             self.pipes[server][other].set(link);
@@ -50,8 +50,8 @@ impl Peers {
     }
 }
 
-/// A proxy in front of each server for all others: servers of which everybody must know the same
-/// address, and that say who they are when they call, as etcd's do in a header.
+/// A proxy in front of each server for all others: for servers that must all know the same address,
+/// and that send their names when they connect, as etcd's do in a header.
 #[derive(Debug)]
 pub struct Callers {
     servers: Vec<Arc<Called>>,
@@ -59,17 +59,17 @@ pub struct Callers {
     _listening: Vec<Task>,
 }
 
-/// A server that is called, and what lies between it and each caller, by the caller's name.
+/// A server that is called, and its link to each caller, by the caller's name.
 #[derive(Debug, Default)]
 struct Called(Mutex<BTreeMap<String, Arc<Shared>>>);
 
-/// Before the name of who calls.
+/// Precedes the name of the caller.
 const CALLER: &str = "X-Server-From: ";
-/// How much of a call is looked at for that.
+/// How many bytes of a connection are searched for that.
 const LOOKED_AT: usize = 4 << 10;
 
 impl Callers {
-    /// Starts to listen, within a tokio runtime, for servers that listen on these ports.
+    /// Starts to listen, within a tokio runtime, for servers with these ports.
     ///
     /// # Errors
     ///
@@ -88,12 +88,12 @@ impl Callers {
         Ok(Self { servers: all, ports: found_at, _listening: listening })
     }
 
-    /// The ports by which all servers find each.
+    /// The ports at which all servers reach each one.
     pub fn ports(&self) -> &[u16] {
         &self.ports
     }
 
-    /// Changes what lies between this server and all others, in both directions. `names` are those
+    /// Changes the links between this server and all others, in both directions. `names` are those
     /// of all servers.
     pub fn set(&self, server: usize, names: &[String], link: Link) {
         for (to, called) in self.servers.iter().enumerate() {
@@ -119,7 +119,7 @@ async fn listen(listener: TcpListener, server: SocketAddr, called: Arc<Called>) 
         connections.retain(|connection| !connection.is_finished());
         let called = called.clone();
         connections.push(spawn(async move {
-            // Who does not say who he is only asks for the version.
+            // A caller without a name only asks for the version.
             let name = timeout(Duration::from_secs(1), caller(&client)).await;
             let shared = called.by(&name.ok().flatten().unwrap_or_default());
             carry_both(client, server, shared).await;
@@ -127,7 +127,7 @@ async fn listen(listener: TcpListener, server: SocketAddr, called: Arc<Called>) 
     }
 }
 
-/// Who calls, by what he says first. It is still there to be read.
+/// The name of the caller, from its first bytes. They stay in the buffer for the reader.
 async fn caller(client: &TcpStream) -> Option<String> {
     let mut bytes = vec![0; LOOKED_AT];
     loop {

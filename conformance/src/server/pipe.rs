@@ -1,4 +1,4 @@
-//! [`Pipe`]: what lies between one client and its servers, whatever they say to each other.
+//! [`Pipe`]: a proxy between one client and its servers, for any protocol.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::harness::Link;
 
 /// A proxy in front of each of some servers, for one client: its link can be cut and slowed, it can
-/// be sent from one server to another, and one request or its answer can get lost.
+/// be moved from one server to another, and one request or its answer can be lost.
 #[derive(Debug)]
 pub struct Pipe {
     shared: Arc<Shared>,
@@ -26,26 +26,26 @@ pub struct Pipe {
     _listening: Vec<Task>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(super) struct Shared {
     link: watch::Sender<Link>,
-    /// The only server that lets anybody in; nobody else keeps anybody.
+    /// The only server that accepts connections, if set; all others refuse and close them.
     only: watch::Sender<Option<usize>>,
     trap: Mutex<Option<Trap>>,
-    /// How many traps have closed.
+    /// The number of traps that have closed.
     closed: watch::Sender<usize>,
-    /// How many bytes were carried, both ways together.
+    /// The number of bytes carried, in both directions together.
     carried: AtomicU64,
 }
 
-/// What gets lost.
+/// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a request and its answer are all there is to lose")]
 pub enum Lost {
-    /// The request: the server never hears of it.
+    /// The request: the server never receives it.
     Request,
-    /// The answer: the server has heard of it.
+    /// The answer: the server has received the request.
     Reply,
 }
 
@@ -56,20 +56,20 @@ struct Trap {
     lost: Lost,
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     There,
     Back,
 }
 
-/// After its answer came a connection may have more to say, which is to be lost with it.
+/// How long after the answer further bytes of the connection are lost with it.
 const LINGER: Duration = Duration::from_millis(50);
-/// After so long there is no answer to wait for.
+/// How long to wait for an answer.
 const NO_ANSWER: Duration = Duration::from_secs(1);
 
 impl Pipe {
-    /// Starts to listen, within a tokio runtime. What goes through lasts as long as this does.
+    /// Starts to listen, within a tokio runtime. Connections last as long as this does.
     ///
     /// # Errors
     ///
@@ -87,40 +87,40 @@ impl Pipe {
         Ok(Self { shared, addresses, _listening: listening })
     }
 
-    /// Where it listens, for each server.
+    /// The address of the proxy of each server.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// How many bytes it has carried so far, both ways together.
+    /// The number of bytes carried so far, in both directions together.
     pub fn carried(&self) -> u64 {
         self.shared.carried.load(Ordering::Relaxed)
     }
 
-    /// Changes what it does, for connections that are and that will be.
+    /// Changes the link, for present and future connections.
     pub fn set(&self, link: Link) {
         self.shared.set(link);
     }
 
-    /// Lets nobody in but to this server, and breaks every other connection; `None` lets everybody
-    /// in again.
+    /// Refuses connections except to this server, and breaks every other one; `None` accepts all
+    /// again.
     pub fn only(&self, server: Option<usize>) {
         self.shared.only.send_replace(server);
     }
 
     /// Loses the next request that contains these bytes, or its answer, and the connection with it.
-    /// Every request contains no bytes.
+    /// Without bytes, any request matches.
     pub fn lose(&self, lost: Lost, bytes: impl Into<Vec<u8>>) {
         let trap = Trap { bytes: bytes.into(), lost };
         *self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner) = Some(trap);
     }
 
-    /// Forgets what it was to lose; says whether that was still to come.
+    /// Cancels [`Pipe::lose`]; returns whether nothing was lost yet.
     pub fn lose_nothing(&self) -> bool {
         self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
 
-    /// How much was lost so far, of what was to be.
+    /// The number of losses so far.
     pub fn lost(&self) -> usize {
         *self.shared.closed.borrow()
     }
@@ -167,7 +167,7 @@ async fn listen(listener: TcpListener, server: SocketAddr, place: usize, shared:
     }
 }
 
-/// Carries one connection until either side closes it, or nobody is let in any more.
+/// Carries one connection until either side closes it, or its server is barred.
 async fn connect(client: TcpStream, server: SocketAddr, place: usize, shared: Arc<Shared>) {
     let mut only = shared.only.subscribe();
     let barred = only.wait_for(|only| only.is_some_and(|only| only != place));
@@ -187,7 +187,7 @@ pub(super) async fn carry_both(client: TcpStream, server: SocketAddr, shared: Ar
     let back = Carrier { way: Way::Back, shared, doomed };
     let there = there.carry(client_read, server_write);
     let back = back.carry(server_read, client_write);
-    // The end of one is the end of both.
+    // The end of one direction ends both.
     let _ended = select(pin!(there), pin!(back)).await;
 }
 
@@ -195,7 +195,7 @@ pub(super) async fn carry_both(client: TcpStream, server: SocketAddr, shared: Ar
 struct Carrier {
     way: Way,
     shared: Arc<Shared>,
-    /// An answer that is to be lost is on its way, or what is behind it.
+    /// Set when an answer that is to be lost, or anything after it, is in flight.
     doomed: Arc<AtomicBool>,
 }
 
@@ -215,7 +215,7 @@ impl Carrier {
                 self.shared.carried.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
         };
-        // What was taken is still given when there is no more.
+        // Bytes that were read are still written after the end.
         join(self.take(from, sender), writing).await;
     }
 
@@ -241,7 +241,7 @@ impl Carrier {
                 return;
             }
             if caught == Some(Lost::Reply) {
-                // The other direction ends both when the answer comes.
+                // The other direction ends both when the answer arrives.
                 sleep(NO_ANSWER).await;
                 self.close();
                 return;
@@ -249,7 +249,7 @@ impl Carrier {
         }
     }
 
-    /// What is lost with these bytes. They may begin in those before.
+    /// What is lost with these bytes. The match may begin in earlier bytes.
     fn caught(&self, tail: &mut Vec<u8>, bytes: &[u8]) -> Option<Lost> {
         tail.extend_from_slice(bytes);
         let caught = self.shared.trapped(tail);
@@ -263,7 +263,7 @@ impl Carrier {
     }
 }
 
-/// How late something that way arrives, once anything does; `None` when the pipe is gone.
+/// How late bytes in that direction arrive, once any do; `None` when the pipe is gone.
 async fn delay(way: Way, link: &mut watch::Receiver<Link>) -> Option<Duration> {
     loop {
         let now = *link.borrow_and_update();
@@ -281,7 +281,7 @@ async fn delay(way: Way, link: &mut watch::Receiver<Link>) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// A server that answers every byte with the next one, and how many bytes it was sent.
+    /// A server that answers every byte with the next one, and the bytes that it received.
     async fn server() -> (SocketAddr, Task, Arc<Mutex<Vec<u8>>>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let address = listener.local_addr().expect("bound");

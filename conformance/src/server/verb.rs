@@ -1,4 +1,4 @@
-//! [`Verb`]: what a request to ZooKeeper asks for.
+//! [`Verb`]: the kind of a request to ZooKeeper.
 
 /// A kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,21 +20,21 @@ pub enum Verb {
     List,
     /// The same, and a watch for one event.
     ListWatch,
-    /// Waits until the server has heard of all that was done before.
+    /// Waits until the server has applied everything that was done before.
     Sync,
     /// Several writes as one.
     Multi,
     /// Several reads as one.
     MultiRead,
-    /// A watch that lasts.
+    /// A persistent watch.
     Watch,
     /// The end of a watch.
     Unwatch,
-    /// Watches made again on the next connection.
+    /// Watches set again on the next connection.
     Rewatch,
-    /// A sign of life.
+    /// A ping.
     Ping,
-    /// Who the session is.
+    /// The login of the session.
     Auth,
     /// The end of the session.
     Close,

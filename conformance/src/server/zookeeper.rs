@@ -17,14 +17,14 @@ use crate::server::members::{Kind, Members};
 use crate::server::peers::Peers;
 use crate::server::{free_ports, kept, newer};
 
-/// Where Debian puts it.
+/// Where Debian installs it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
-/// For its log, and what encryption needs and its own list forgets.
+/// The jars for its log, and those for encryption that its own list lacks.
 const MORE_JARS: &str = "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:\
     /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
-/// How long the servers' beat is. All their other times are multiples of it.
+/// The `tickTime` of the servers. All their other times are multiples of it.
 pub const TICK: Duration = Duration::from_millis(100);
-/// ZooKeeper servers that agree, or one.
+/// An ensemble of ZooKeeper servers, or a single one.
 pub type Ensemble = Members<ZooKeeper>;
 
 /// One ZooKeeper server.
@@ -34,22 +34,22 @@ pub struct ZooKeeper {
 }
 
 impl Ensemble {
-    /// Starts so many servers and waits until they take requests.
+    /// Starts `size` servers and waits until they accept requests.
     ///
     /// # Errors
     ///
-    /// Why there are none: not installed, or whatever kept them from starting.
+    /// Why they cannot be started: they are not installed, or another reason.
     pub fn start(size: usize) -> Result<Self, String> {
         Self::start_with(size, &[], &[])
     }
 
-    /// Why there can be no servers; `None` if there can.
+    /// The reason that servers cannot be started; `None` if they can.
     pub fn missing() -> Option<String> {
         class_path().err()
     }
 
-    /// Starts so many servers with more arguments for each Java and more lines in each
-    /// configuration, which override the usual ones.
+    /// Starts `size` servers with more arguments for Java and more lines in each configuration,
+    /// which override the usual ones.
     ///
     /// # Errors
     ///
@@ -67,8 +67,8 @@ impl Ensemble {
         Ok(ensemble)
     }
 
-    /// Starts so many servers that talk to each other through proxies of ours, within a tokio
-    /// runtime with a thread to spare, as this one waits.
+    /// Starts `size` servers that are connected through proxies, within a tokio runtime with
+    /// another free thread, because this one blocks.
     ///
     /// # Errors
     ///
@@ -77,7 +77,8 @@ impl Ensemble {
         Self::start_apart_with(size, &[])
     }
 
-    /// [`Ensemble::start_apart`] with more lines in each configuration, which override the usual ones.
+    /// [`Ensemble::start_apart`] with more lines in each configuration, which override the usual
+    /// ones.
     ///
     /// # Errors
     ///
@@ -102,7 +103,7 @@ impl Ensemble {
         Ok((ensemble, peers))
     }
 
-    /// Every change of a node that is in the logs of those of its servers whose disk can be read.
+    /// Every change of a node in the logs of those of its servers whose disk can be read.
     ///
     /// # Errors
     ///
@@ -111,7 +112,7 @@ impl Ensemble {
         kept::facts((0..self.each().count()).map(|node| self.home(node)))
     }
 
-    /// Servers that find each other as `view` says: who calls, and whom.
+    /// Servers that reach each other as `view` says, given the caller and the called one.
     fn spawn(
         ports: &[u16],
         view: impl Fn(usize, usize) -> Vec<u16>,
@@ -130,29 +131,29 @@ impl Ensemble {
         Ok(ensemble)
     }
 
-    /// Lets a server's disk be full, until it is restarted.
+    /// Makes a server's disk appear full, until it is restarted.
     ///
     /// # Errors
     ///
-    /// If it does not run, or the machine has no means for it.
+    /// If it is not running, or the machine cannot do that.
     pub fn fill_disk(&self, node: usize) -> io::Result<()> {
         self.child(node)?.limit_files(0)
     }
 
-    /// The version of the servers, if one of them tells it.
+    /// The version of the servers, if one of them reports it.
     pub fn version(&self) -> Option<String> {
         let told = self.each().find_map(|node| node.ask("srvr").ok())?;
         let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
         version.split(['-', ',']).next().map(str::to_owned)
     }
 
-    /// How many messages clients sent all servers so far, signs of life among them; `None` if a
-    /// server does not tell.
+    /// The number of messages from clients to all servers so far, including heartbeats; `None` if a
+    /// server does not report it.
     pub fn requests(&self) -> Option<u64> {
         self.each().map(|node| received(&node.ask("mntr").ok()?)).sum()
     }
 
-    /// How many watches all servers keep for these sessions.
+    /// The number of watches at all servers for these sessions.
     pub fn watches(&self, sessions: &[SessionId]) -> usize {
         let mine: BTreeSet<String> =
             sessions.iter().map(|session| format!("0x{:x}", session.get())).collect();
@@ -161,11 +162,12 @@ impl Ensemble {
     }
 }
 
-/// The servers' code: the machine's, or what `SYNOD_ZOOKEEPER` says (see [`newer::directory`]).
+/// The class path of the servers: the machine's, or the one that `SYNOD_ZOOKEEPER` selects (see
+/// [`newer::directory`]).
 pub(crate) fn class_path() -> Result<String, String> {
     static CLASS_PATH: LazyLock<Result<String, String>> = LazyLock::new(|| {
         let jars = match newer::directory("SYNOD_ZOOKEEPER", "zookeeper")? {
-            // The first goes ahead of what the second's own list would bring.
+            // The first two precede the jars on the second one's own list.
             Some(other) => {
                 ["zookeeper-jute.jar", "zookeeper.jar"].map(|jar| other.join(jar)).to_vec()
             }
@@ -180,12 +182,12 @@ pub(crate) fn class_path() -> Result<String, String> {
     CLASS_PATH.clone()
 }
 
-/// How many messages a server counted.
+/// The number of messages that a server counted.
 fn received(told: &str) -> Option<u64> {
     told.lines().find_map(|line| line.strip_prefix("zk_packets_received\t"))?.trim().parse().ok()
 }
 
-/// Counts the paths below the sessions that are named.
+/// Counts the paths below the named sessions.
 fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
     let mut ours = false;
     let mut count = 0;
@@ -253,15 +255,15 @@ impl Kind for ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// What it is in its ensemble, if it takes requests.
+    /// Its role in its ensemble, if it accepts requests.
     fn mode(&self) -> Option<String> {
         let told = self.ask("srvr").ok()?;
         told.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
     }
 
-    /// Sends one of the commands of four letters.
+    /// Sends one of the four-letter commands.
     fn ask(&self, command: &str) -> io::Result<String> {
-        // One that was accepted too early is never answered.
+        // A command that was accepted too early is never answered.
         let limit = Duration::from_millis(200);
         let mut stream =
             TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, self.port).into(), limit)?;

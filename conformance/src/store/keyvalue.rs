@@ -188,7 +188,7 @@ async fn each_write_of_an_incarnation_has_a_version_of_its_own(world: World) {
             if round % 2 == 0 { ann.set(&path, "x").await } else { bob.set(&path, "x").await };
         assert!(versions.insert(stat.version.get()), "version {} came twice", stat.version);
         let read = bob.get(&path).await.and_then(|node| node.stat);
-        assert_eq!(read, Some(stat), "a read tells the stat that the write was answered with");
+        assert_eq!(read, Some(stat), "a read returns the same stat as the write");
     }
 }
 

@@ -162,7 +162,8 @@ async fn a_session_that_is_cut_off_is_lost_in_time(world: World) {
     assert_eq!(ann.lost().await, Loss::Expired);
 }
 
-/// Closes a session that has no way to its server. It may say that it is done only if the session's nodes are gone.
+/// Closes a session that cannot reach its server. It may return success only if the session's nodes
+/// are gone.
 async fn close_cut_off(world: &World, ann: &Actor, bob: &Actor, node: &Path) {
     let limit = ann.ttl() + world.profile.patience;
     match timeout(limit, ann.store.close()).await.expect("it ends") {
@@ -221,7 +222,8 @@ async fn a_session_that_is_certain_to_live_lives(world: World) {
         let end = Instant::now() + ann.ttl() * 3 + world.profile.patience;
         loop {
             let there = bob.exists(&node).await;
-            // Read after the node: whoever is certain now was certain when it was there no more.
+            // Read after the node: a session that is certain now was certain when the node was
+            // gone.
             let certain = ann.status().is_certain();
             assert!(there || !certain, "it is gone, and its owner is certain to hold it");
             if !there || Instant::now() > end {

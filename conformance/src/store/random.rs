@@ -105,7 +105,7 @@ impl Client<'_> {
 
     async fn swap(&mut self, at: usize, (from, version): (Value, Version), value: Value) {
         let action = Action::Swap { from: Some(from), to: Some(value) };
-        // Nobody deletes a register: versions may come again in the next incarnation.
+        // Registers are never deleted: versions may repeat in the next incarnation.
         let path = register(self.world, at);
         let txn = Txn::new().set(path, value.to_string(), Expect::Version(version));
         self.write(at, action, txn).await;
@@ -164,8 +164,8 @@ fn modified(view: &View) -> Option<Revision> {
     view.node().and_then(|node| node.stat).map(|stat| stat.modified)
 }
 
-/// A few nodes that are created, written and deleted at random. Returns every write that happened
-/// and tells its revision.
+/// A few nodes that are created, written and deleted at random. Returns every write that happened,
+/// with its revision.
 async fn churn(world: &World, actor: &Actor, dir: &Path) -> Vec<(Path, Kind, Revision)> {
     let mut writes = Vec::new();
     for _ in 0..CALLS {
@@ -202,7 +202,7 @@ async fn what_a_watcher_is_told_is_what_happened(world: World) {
             continue;
         }
         let before = latest.insert(change.path.clone(), revision);
-        assert!(before < Some(revision), "{change:?} was told after {before:?}");
+        assert!(before < Some(revision), "{change:?} was reported after {before:?}");
         let known = happened.iter().any(|(path, kind, at)| {
             *path == change.path && *kind == change.kind && *at == revision
         });
@@ -257,7 +257,7 @@ async fn a_mirror_that_follows_the_events_is_equal_in_the_end(world: World) {
     };
     join(churning, mirroring).await;
 
-    // Of other paths one may be told later than of the last one.
+    // Events for other paths may be later than that for the last one.
     let equal = async || {
         while let Some(event) = mirror.watcher.watch.try_next() {
             mirror.follow(event).await;
@@ -276,7 +276,7 @@ async fn tickets_of_many_sessions_are_in_one_order(world: World) {
         for round in 0..20 {
             let ticket = dir.join(&format!("{}-{round}-", actor.id())).expect("valid");
             let done = actor.draw(&ticket, Lifetime::Session).await;
-            let stat = done.stat.expect("a create alone tells what the node is");
+            let stat = done.stat.expect("a single create returns the stat");
             drawn.push((stat.created, done.sequence, done.path));
             world.think().await;
             if world.chance.below(2) == 0 {

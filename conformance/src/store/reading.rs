@@ -176,8 +176,11 @@ async fn who_asks_for_names_gets_no_data(world: World) {
         let shown = view.nodes.iter().find(|shown| shown.path == node).expect("it exists");
         assert!(view.nodes.iter().all(|node| node.data.is_empty()), "{view:?}");
         let is_true = shown.stat.is_none_or(|told| told == stat);
-        assert!(is_true, "a stat that is told is true: {shown:?}");
-        assert!(shown.stat.is_some() || scope != Scope::Node, "a query of one node tells its stat");
+        assert!(is_true, "a returned stat is true: {shown:?}");
+        assert!(
+            shown.stat.is_some() || scope != Scope::Node,
+            "a query of one node returns its stat"
+        );
     }
 }
 

@@ -32,8 +32,8 @@ async fn sequences_rise_in_the_order_of_creation(world: World) {
         let actor = if round % 3 == 0 { &bob } else { &ann };
         let lifetime = if round % 2 == 0 { Lifetime::Session } else { Lifetime::Persistent };
         let done = actor.draw(&world.at(&format!("d/{:03}-", 999 - round)), lifetime).await;
-        let stat = done.stat.expect("a create alone tells what the node is");
-        assert!(done.sequence.is_some(), "a sequential create tells its sequence");
+        let stat = done.stat.expect("a single create returns the stat");
+        assert!(done.sequence.is_some(), "a sequential create returns its sequence");
         assert!(Some((done.sequence, stat.created)) > last, "{done:?} after {last:?}");
         last = Some((done.sequence, stat.created));
     }
@@ -206,7 +206,7 @@ async fn creation_tells_apart_what_a_sequence_does_not(world: World) {
     for round in 0..5 {
         // The directory is empty each time, and may begin again.
         let done = ann.draw(&world.at(&format!("d/{round}-")), Lifetime::Session).await;
-        let stat = done.stat.expect("a create alone tells what the node is");
+        let stat = done.stat.expect("a single create returns the stat");
         assert!(Some(stat.created) > created, "{done:?} after {created:?}");
         created = Some(stat.created);
         ann.delete(&done.path).await;

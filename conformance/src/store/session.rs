@@ -135,7 +135,11 @@ async fn an_expired_session_is_told_so(world: World) {
     assert_eq!(ann.lost().await, Loss::Expired);
     for _ in 0..3 {
         sleep(ann.ttl()).await;
-        assert_eq!(ann.status(), Status::Lost { why: Loss::Expired }, "who asks late is told");
+        assert_eq!(
+            ann.status(),
+            Status::Lost { why: Loss::Expired },
+            "a late reader gets the status"
+        );
     }
     assert!(!bob.status().is_lost(), "another session has its own life");
 }
@@ -341,7 +345,7 @@ async fn a_dropped_session_lives_on_for_a_while(world: World) {
     drop(ann);
 
     let seen = bob.exists(&world.at("e")).await;
-    assert!(seen || Instant::now() >= until, "nobody ended it, and its time is not over");
+    assert!(seen || Instant::now() >= until, "it was not ended, and its time is not over");
 }
 
 async fn a_dropped_session_ends_with_its_time_to_live(world: World) {
@@ -353,7 +357,7 @@ async fn a_dropped_session_ends_with_its_time_to_live(world: World) {
     drop(ann);
 
     let gone = async || !bob.exists(&world.at("e")).await;
-    world.eventually_after(ttl * 2, "nobody keeps a dropped session alive", gone).await;
+    world.eventually_after(ttl * 2, "a dropped session is not kept alive", gone).await;
 }
 
 async fn a_dropped_session_ends_its_watches(world: World) {
@@ -368,7 +372,7 @@ async fn a_dropped_session_ends_its_watches(world: World) {
     for watcher in [&mut of_children, &mut until_gone] {
         let (_events, end) = watcher.rest().await;
         assert!(matches!(end, End::SessionOver(_)), "{end:?}");
-        assert!(watcher.watch.next().await.is_none(), "nothing is told after the end");
+        assert!(watcher.watch.next().await.is_none(), "no event follows the end");
     }
     let told = world.in_time("the loss of a dropped session", status.wait_for(Status::is_lost));
     let told = told.await.map(|status| status.is_lost());
@@ -414,7 +418,7 @@ async fn a_write_leaves_an_ephemeral_node_with_its_owner(world: World) {
     let read = bob.get(&by_ann).await.and_then(|node| node.stat);
     assert_eq!(read.and_then(|stat| stat.owner), Some(ann.id()));
     bob.close().await;
-    assert!(ann.exists(&by_bob).await, "it did not become his");
+    assert!(ann.exists(&by_bob).await, "it did not become bob's");
     world.expire(ann.id()).await;
     let eve = world.ann().await;
     assert!(!eve.exists(&by_bob).await && !eve.exists(&by_ann).await);

@@ -53,7 +53,8 @@ async fn many_tasks_use_one_session_at_once(world: World) {
     assert_eq!(ann.names(&dir).await, ["stays"], "each task deleted what it made");
 }
 
-/// Makes nodes, observes their end beside what other tasks observe on the same paths, and hears of it.
+/// Creates nodes, observes their deletion concurrently with other tasks on the same paths, and
+/// waits for the event.
 async fn pass_through(ann: Arc<Actor>, dir: Path, task: usize) {
     const ROUNDS: usize = 12;
 

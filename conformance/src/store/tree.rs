@@ -131,7 +131,7 @@ async fn a_node_stays_when_its_last_child_goes(world: World) {
     ann.create(&child, "").await;
     ann.delete(&child).await;
 
-    let node = ann.get(&parent).await.expect("nobody deleted it");
+    let node = ann.get(&parent).await.expect("it was not deleted");
     assert_eq!(node.data.as_ref(), b"kept");
     assert_eq!(node.stat, Some(stat), "a child that comes and goes does not write its parent");
 }
@@ -174,7 +174,7 @@ async fn nor_is_one_where_a_ticket_was(world: World) {
     // However it went: with the owner's knowledge, or without.
     for (round, deleter) in [&ann, &bob].into_iter().enumerate() {
         let drawn = ann.draw(&world.at(&format!("d/{round}-")), Lifetime::Session).await;
-        let version = drawn.stat.expect("a create alone tells what the node is").version;
+        let version = drawn.stat.expect("a single create returns the stat").version;
         deleter.commit(Txn::new().delete(&drawn.path, Expect::Version(version))).await;
         let child = drawn.path.join("child").expect("valid");
         bob.create(&child, "").await;
@@ -231,5 +231,9 @@ async fn a_deep_create_beside_deletes_never_misses_a_parent(world: World) {
 
     join(making(&ann, "ann"), making(&bob, "bob")).await;
 
-    assert_eq!(ann.get(&world.at("a/b")).await, None, "what nobody made is at most a container");
+    assert_eq!(
+        ann.get(&world.at("a/b")).await,
+        None,
+        "a path without a create is at most a container"
+    );
 }

@@ -1,4 +1,4 @@
-//! Several operations as one, and what their answers tell.
+//! Several operations as one, and their answers.
 
 use futures_util::future::{join, join_all};
 use synod_core::path::Path;
@@ -225,7 +225,7 @@ async fn the_answer_has_one_entry_for_each_operation(world: World) {
     assert_eq!(paths, [&b, &a, &b, &c]);
     let stats = [&a, &b].map(|path| async { ann.get(path).await.and_then(|node| node.stat) });
     for (done, stat) in [&commit.done[1], &commit.done[2]].into_iter().zip(join_all(stats).await) {
-        assert!(done.stat.is_none() || done.stat == stat, "what it tells is true: {done:?}");
+        assert!(done.stat.is_none() || done.stat == stat, "a returned stat is true: {done:?}");
     }
 }
 
@@ -318,12 +318,12 @@ async fn draw_and_look(actor: &Actor, line: &Path) -> (Done, Vec<Path>) {
     (commit.done.into_iter().next().expect("one operation"), seen)
 }
 
-/// Draws tickets where nobody else does, and tells of the last one.
+/// Creates tickets as the only contender, and returns the last one.
 async fn draw_alone(actor: &Actor, line: &Path) -> Done {
     let mut last = None;
     for _ in 0..4 {
         let (done, seen) = draw_and_look(actor, line).await;
-        assert_eq!(seen, std::slice::from_ref(&done.path), "nobody else is there");
+        assert_eq!(seen, std::slice::from_ref(&done.path), "there is no other child");
         actor.delete(&done.path).await;
         last = Some(done);
     }

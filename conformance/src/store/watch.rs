@@ -1,4 +1,4 @@
-//! What is told while something is observed.
+//! The events of an observation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -174,7 +174,7 @@ async fn nothing_is_lost_between_the_view_and_the_watch(world: World) {
         };
         let observing = async {
             world.think().await;
-            // What a view that lags does not show is told too.
+            // Changes that a lagging view does not include are reported too.
             let query = Query::node(&node);
             let query = match round % 4 {
                 1 => query.once(),
@@ -301,7 +301,7 @@ async fn what_an_event_tells_of_a_node_is_true(world: World) {
             continue;
         }
         if let Some(told) = change.node {
-            let stat = told.stat.expect("a node that is told comes with its stat");
+            let stat = told.stat.expect("a reported node has its stat");
             let fact = (text(&told), stat);
             assert_eq!(told.path, change.path);
             assert_ne!(change.kind, Kind::Deleted, "what is gone is not shown");
@@ -380,7 +380,7 @@ async fn a_node_that_was_made_again_is_told_of(world: World) {
     assert_ne!(now.created, before.created);
 }
 
-/// Lets two sessions write two nodes, and returns what a third was told of it.
+/// Lets two sessions write two nodes, and returns the events of a third.
 async fn told_of_a_busy_directory(world: &World) -> Vec<Event> {
     let (ann, bob, eve) = (world.ann().await, world.bob().await, world.ann().await);
     let dir = world.at("d");

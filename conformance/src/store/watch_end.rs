@@ -22,7 +22,7 @@ cases![
 
 async fn silent_after(watcher: &mut Watcher) {
     for _ in 0..3 {
-        assert!(watcher.watch.next().await.is_none(), "nothing is told after the end");
+        assert!(watcher.watch.next().await.is_none(), "no event follows the end");
     }
 }
 
@@ -54,7 +54,7 @@ async fn a_watch_ends_when_its_session_expires(world: World) {
     silent_after(&mut watcher).await;
 }
 
-/// More changes than a store keeps for a reader who does not come.
+/// More changes than a store keeps for a reader that does not read.
 const FLOOD: usize = 5_000;
 
 async fn flood(actor: &Actor, world: &World, changes: usize) {

@@ -1,7 +1,7 @@
-//! Mistakes in what happens to the nodes of a session that ended.
+//! Mistakes in the deletion of the nodes of a session that ended.
 //!
-//! A backend cannot be told from outside how to end a session. So the wrong store has an ephemeral
-//! node of its own in each session, sees it go, and then does its own wrong thing to the others.
+//! A wrapper cannot change how a backend ends a session. So the wrong store has an ephemeral node
+//! of its own in each session, notices its deletion, and then changes the others itself.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use synod_core::store::{
 
 use crate::wrong::{Mistake, Shared};
 
-/// What is to be removed when a session ends.
+/// The nodes to remove when a session ends.
 #[derive(Debug)]
 pub(super) struct Estate {
     session: SessionId,
@@ -26,7 +26,7 @@ fn is_needed(shared: &Shared) -> bool {
     matches!(shared.mistake, Some(Mistake::ExpiryOneByOne | Mistake::ExpiryDeletesByPath))
 }
 
-/// Keeps books for a session that begins.
+/// Starts to record the nodes of a new session.
 pub(super) async fn begin(shared: &Shared, inner: &Arc<dyn Store>) -> Result<()> {
     if !is_needed(shared) {
         return Ok(());
@@ -41,7 +41,7 @@ pub(super) async fn begin(shared: &Shared, inner: &Arc<dyn Store>) -> Result<()>
     Ok(())
 }
 
-/// Notes what a session made.
+/// Records the nodes that a session created.
 pub(super) fn note(shared: &Shared, session: SessionId, outcome: &Outcome) {
     let Outcome::Committed(commit) = outcome else { return };
     let mut books = shared.books();
@@ -51,7 +51,7 @@ pub(super) fn note(shared: &Shared, session: SessionId, outcome: &Outcome) {
     }
 }
 
-/// Does to the nodes of ended sessions what is due. Every call begins with it.
+/// Changes the nodes of ended sessions as the mistake requires. Every call begins with it.
 pub(super) async fn settle(shared: &Shared) {
     if !is_needed(shared) {
         return;
@@ -75,7 +75,7 @@ impl Estate {
         }
         match mistake {
             _ if !self.is_open => Vec::new(),
-            // Half of what is left, so that somebody sees it.
+            // Half of what is left, so that the intermediate state is visible.
             Some(Mistake::ExpiryOneByOne) => self.paths.split_off(self.paths.len() / 2),
             _ => std::mem::take(&mut self.paths),
         }

@@ -1,4 +1,4 @@
-//! Mistakes in what a watch tells.
+//! Mistakes in the events of a watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::wrong::store::WrongStore;
 use crate::wrong::watching::Desk;
 use crate::wrong::{Mistake, Shared, pause};
 
-/// Hands on what the store inside tells to one watch.
+/// Forwards the events of one watch of the store inside.
 pub(super) struct Teller {
     shared: Arc<Shared>,
     lens: Lens,
@@ -25,17 +25,17 @@ pub(super) struct Teller {
     desk: Arc<Desk>,
     query: Query,
     feed: Feed,
-    /// What the view showed.
+    /// The paths in the view.
     shown: BTreeSet<Path>,
     silent: Arc<AtomicBool>,
-    /// How many events wait to be taken.
+    /// The number of pending events.
     waiting: Arc<AtomicUsize>,
-    /// The store inside, to ask whether it answers.
+    /// The store inside, to check whether it answers.
     probe: Option<Arc<dyn Store>>,
     probe_limit: Duration,
     known: BTreeMap<Path, Node>,
     told: usize,
-    /// Whether something was not told.
+    /// Whether an event was left out.
     hushed: bool,
     next: Option<Event>,
 }
@@ -124,7 +124,7 @@ impl Teller {
             self.past.forget();
         }
         match self.lens.mistake {
-            // So that whoever wrote it knows by now that he did.
+            // So that the writer has its answer by now.
             Some(
                 Mistake::WatchIgnoresOwnWrites
                 | Mistake::CloseUntoldToWatchers
@@ -152,7 +152,7 @@ impl Teller {
         }
     }
 
-    /// Falls silent for good when the store does not answer.
+    /// Stops reporting for ever when the store does not answer.
     async fn listen(&mut self) {
         if let Some(store) = &self.probe {
             let asking = store.read(Query::node(Path::root()));
@@ -162,7 +162,7 @@ impl Teller {
         }
     }
 
-    /// Waits for what else comes, and tells the last first.
+    /// Waits for further events, and forwards the last one first.
     async fn backwards(&mut self, first: Change, inner: &mut Watch) {
         pause().await;
         let mut changes = vec![first];
@@ -237,7 +237,7 @@ impl Teller {
         }
     }
 
-    /// Whether it is hidden because of who did it.
+    /// Whether it is hidden because of its author.
     fn is_kept_back(&self, mistake: Mistake, change: &Change) -> bool {
         let Some(revision) = change.revision else { return false };
         let unasked =

@@ -1,14 +1,14 @@
-//! [`Lens`]: mistakes in what is told of a node, wherever it is told.
+//! [`Lens`]: mistakes in the representation of a node, in every kind of answer.
 
 use synod_core::store::{Change, Commit, Node, Revision, Sequence, Stat, View};
 
 use crate::wrong::Mistake;
 
-/// How one session tells of nodes.
+/// The representation of nodes in one session.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lens {
     pub(super) mistake: Option<Mistake>,
-    /// How far the clock of this session is behind.
+    /// The lag of this session's clock.
     pub(super) behind: u64,
 }
 

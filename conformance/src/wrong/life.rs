@@ -1,4 +1,4 @@
-//! Mistakes in what a session says of its life.
+//! Mistakes in the status of a session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::wrong::Mistake;
 
-/// The status of one session, as the wrong store tells it.
+/// The status of one session, as the wrong store reports it.
 #[derive(Debug)]
 pub(super) struct Life {
     mistake: Option<Mistake>,
@@ -24,11 +24,11 @@ pub(super) struct Life {
 #[derive(Debug)]
 struct State {
     heard: Option<Status>,
-    /// Whether the last that was heard, before a loss, was that the store does not answer.
+    /// Whether the last status before a loss was that the store does not answer.
     suspended: bool,
-    /// Up to when the session is hoped to live.
+    /// Until when the session is hoped to be alive.
     hope: Option<Instant>,
-    /// Whether the session is taken for alive after its loss.
+    /// Whether the session counts as alive after its loss.
     revived: bool,
     last_call: Instant,
 }
@@ -75,7 +75,7 @@ impl Life {
         )
     }
 
-    /// What keeps it up to date.
+    /// The tasks that keep it up to date.
     pub(super) fn tasks(self: &Arc<Self>, inner: &Arc<dyn Store>) -> Vec<Task> {
         let mut tasks = vec![spawn(self.clone().follow(inner.status()))];
         if self.mistake == Some(Mistake::NoHeartbeat) {
@@ -88,12 +88,12 @@ impl Life {
         self.told.subscribe()
     }
 
-    /// Tells at once what the store inside says.
+    /// Forwards the status of the store inside at once.
     pub(super) fn refresh(&self, inner: &Arc<dyn Store>) {
         self.hear(*inner.status().borrow());
     }
 
-    /// Somebody called.
+    /// Records a call.
     pub(super) fn touch(&self) {
         self.state().last_call = Instant::now();
     }
@@ -112,7 +112,7 @@ impl Life {
         }
     }
 
-    /// What is made of what was heard; nothing if it is not told.
+    /// The status to report for a received one; `None` if it is left out.
     fn judge(&self, state: &mut State, status: Status) -> Option<Status> {
         let is_news = state.heard != Some(status);
         let was_suspended = state.suspended;
@@ -198,7 +198,7 @@ impl Life {
         self.hear(status);
     }
 
-    /// Ends the session when nobody called for its time to live.
+    /// Ends the session after its time to live without a call.
     async fn idle(self: Arc<Self>, inner: Arc<dyn Store>) {
         loop {
             let ends = self.state().last_call + self.ttl;

@@ -90,7 +90,7 @@ fn hash(path: &Path) -> u64 {
     path.as_str().bytes().fold(0, |hash, byte| mix(hash ^ u64::from(byte)))
 }
 
-/// The first half as it was, the second as it is a little later.
+/// The first half as it was, the second half as it is a little later.
 async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
     let mut view = sequence::read(store, query).await?;
     pause().await;
@@ -102,7 +102,7 @@ async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(view)
 }
 
-/// Adds what is below a path that is LIKE the one that was asked for.
+/// Adds what is below a path that matches the query's path as an SQL LIKE pattern.
 async fn matching(store: &WrongStore, query: &Query, view: &mut View) -> Result<()> {
     let Some(parent) = query.path.parent().filter(|_| query.scope != Scope::Node) else {
         return Ok(());
@@ -122,7 +122,7 @@ async fn matching(store: &WrongStore, query: &Query, view: &mut View) -> Result<
     Ok(())
 }
 
-/// Whether SQL finds `path LIKE pattern`: without regard to case, `_` any letter and `%` any text.
+/// Whether SQL finds `path LIKE pattern`: case-insensitive, `_` is any letter and `%` any text.
 pub(super) fn is_like(path: &Path, pattern: &Path) -> bool {
     fn like(text: &[u8], pattern: &[u8]) -> bool {
         match (text, pattern) {
@@ -138,7 +138,7 @@ pub(super) fn is_like(path: &Path, pattern: &Path) -> bool {
     like(path.as_str().as_bytes(), pattern.as_str().as_bytes())
 }
 
-/// Adds what only starts like the path that was asked for.
+/// Adds paths that only start with the same text as the query's path.
 async fn alike(store: &WrongStore, query: &Query, view: &mut View) -> Result<()> {
     let Some(parent) = query.path.parent().filter(|_| query.scope != Scope::Node) else {
         return Ok(());

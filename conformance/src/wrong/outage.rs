@@ -1,4 +1,4 @@
-//! Mistakes about answers that do not come.
+//! Mistakes about answers that do not arrive.
 
 use std::future::pending;
 use std::pin::pin;
@@ -48,7 +48,7 @@ pub(super) async fn commit(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     }
 }
 
-/// Waits for an eighth of the session's time, and sends again after another quarter.
+/// Waits for an eighth of the session's time, and sends the request again after another quarter.
 async fn given_up(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let ttl = store.info.ttl;
     let first = store.inner.commit(txn.clone());

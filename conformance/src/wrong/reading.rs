@@ -1,4 +1,4 @@
-//! Mistakes in how old an answer is, and in what it leaves out.
+//! Mistakes about the age of an answer, and its completeness.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::wrong::store::WrongStore;
 use crate::wrong::{Mistake, listing, pause};
 
-/// Answers that a session was given before.
+/// Earlier answers of a session.
 #[derive(Debug, Default)]
 pub(super) struct Past(Mutex<Remembered>);
 
@@ -27,7 +27,7 @@ impl Past {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something newer is known to the session.
+    /// Called when the session knows something newer.
     pub(super) fn forget(&self) {
         self.lock().views.clear();
     }
@@ -64,7 +64,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     }
 }
 
-/// Answers from a cache, whose answers are good for one time.
+/// Answers from a cache, whose answers are valid for some time.
 async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
     if query.freshness == Freshness::Latest {
         let view = listing::read(store, query).await?;
@@ -82,7 +82,7 @@ async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
     Ok(view)
 }
 
-/// Every third local answer is the first again.
+/// Every third local answer is the first one again.
 async fn turned_back(store: &WrongStore, query: &Query) -> Result<View> {
     let view = listing::read(store, query).await?;
     if query.freshness == Freshness::Latest {

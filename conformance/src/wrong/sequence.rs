@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use crate::wrong::store::WrongStore;
 use crate::wrong::{Mistake, pause, session};
 
-/// Whether this store numbers the tickets instead of the one inside.
+/// Whether this store numbers the tickets instead of the store inside.
 fn numbers_itself(store: &WrongStore) -> bool {
     matches!(
         store.mistake(),
@@ -114,7 +114,7 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     }
 }
 
-/// The number that the mistake takes for the next in this directory.
+/// The number that the mistake uses as the next one in this directory.
 async fn next(store: &WrongStore, dir: &Path) -> Result<u64> {
     if matches!(store.mistake(), Some(Mistake::SequenceBeforeCommit | Mistake::SequenceWraps)) {
         let number = {
@@ -123,7 +123,7 @@ async fn next(store: &WrongStore, dir: &Path) -> Result<u64> {
             *counter += 1;
             *counter
         };
-        // Calls take their time, each its own.
+        // Calls take different times.
         sleep(Duration::from_micros(mix(number) % 3_000)).await;
         return Ok(number);
     }

@@ -1,4 +1,4 @@
-//! Mistakes in calls, in how sessions end, and in what hangs on them.
+//! Mistakes in calls, in the ends of sessions, and in the nodes that they own.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::wrong::store::WrongStore;
 use crate::wrong::{Mistake, estate, pause};
 
-/// Makes one call, with the mistakes that calls of one session make with each other.
+/// Makes one call, with the mistakes about concurrent calls of one session.
 pub(super) async fn call<T>(
     store: &WrongStore,
     work: impl Future<Output = Result<T>>,
@@ -56,7 +56,7 @@ fn is_flooded(store: &WrongStore) -> bool {
     books.feeds.iter().any(|(_, waiting)| waiting.load(Ordering::Relaxed) >= ROOM)
 }
 
-/// Whether a call that failed so is answered all the same.
+/// Whether a call with this error is answered all the same.
 pub(super) fn answers_for_the_dead(store: &WrongStore, error: &Error) -> bool {
     let lost = match store.mistake() {
         Some(Mistake::ExpiredSessionAnswers) => Loss::Expired,
@@ -125,7 +125,7 @@ fn lifetime(op: &Op) -> Option<Lifetime> {
     }
 }
 
-/// Creates a node of another lifetime than asked for.
+/// Creates a node with another lifetime than requested.
 fn exchange(mistake: Mistake, op: &mut Op) {
     let Op::Create { lifetime, sequential, .. } = op else { return };
     *lifetime = match (mistake, *lifetime) {
@@ -143,7 +143,7 @@ fn exchange(mistake: Mistake, op: &mut Op) {
     };
 }
 
-/// Writes an ephemeral node as one that stays.
+/// Writes an ephemeral node as a persistent one.
 async fn detached(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     if let [Op::Set { path, data, expect }] = txn.ops.as_slice() {
         let view = store.honest_read(Query::node(path)).await?;
@@ -160,7 +160,7 @@ async fn detached(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     store.honest_commit(txn).await
 }
 
-/// Keeps books of the nodes with a time to live.
+/// Records the nodes with a time to live.
 async fn mortal(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let ttls: Vec<Option<Duration>> = txn
         .ops

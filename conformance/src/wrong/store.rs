@@ -23,9 +23,9 @@ use crate::wrong::{
 
 /// A session on a wrong store.
 ///
-/// A call goes through the mistakes of one kind after the other, each in a file of its own; the one
-/// that is to be made takes the call, the others hand it on. At the bottom `honest_read`,
-/// `honest_commit` and `honest_observe` reach the store inside.
+/// A call passes through the mistakes of one kind after the other, each kind in a file of its own;
+/// the active mistake handles the call, the others forward it. At the bottom `honest_read`,
+/// `honest_commit` and `honest_observe` call the store inside.
 pub(super) struct WrongStore {
     pub(super) shared: Arc<Shared>,
     pub(super) inner: Arc<dyn Store>,
@@ -72,7 +72,7 @@ impl WrongStore {
         self.shared.makes(mistake)
     }
 
-    /// Asks the store inside, or whoever answers in its place.
+    /// Calls the store inside, or its stand-in.
     pub(super) async fn honest_read(&self, query: Query) -> Result<View> {
         match self.inner.read(query.clone()).await {
             Err(error) if session::answers_for_the_dead(self, &error) => {
@@ -109,7 +109,7 @@ impl Store for WrongStore {
 
     fn status(&self) -> watch::Receiver<Status> {
         if !self.life.is_mistaken() {
-            // A copy is late by a turn of its task, and what is certain may become less at once.
+            // A copy lags by a turn of its task, while the certainty may end at once.
             return self.inner.status();
         }
         self.life.refresh(&self.inner);
@@ -135,7 +135,7 @@ impl Store for WrongStore {
         let txn = validation::txn(self, txn).await?;
         estate::settle(&self.shared).await;
         if txn.ops.is_empty() {
-            // Nothing is left of it that makes sense.
+            // Nothing sensible remains of it.
             return Ok(Outcome::Committed(Commit::new(None, Vec::new(), None)));
         }
         let committing = Box::pin(writing::commit(self, txn));
@@ -167,7 +167,7 @@ impl Drop for WrongStore {
             }
             _ => {}
         }
-        // The store inside says so when it is dropped, and is followed no more by then.
+        // The store inside reports it when it is dropped, and is not followed any more by then.
         self.life.hear(Status::Lost { why: Loss::Closed });
     }
 }

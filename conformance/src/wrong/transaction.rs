@@ -1,4 +1,4 @@
-//! Mistakes in what holds the operations of a transaction together.
+//! Mistakes about the unity of a transaction.
 
 use synod_core::error::Result;
 use synod_core::path::Path;
@@ -93,7 +93,7 @@ async fn looked(store: &WrongStore, query: Option<Query>) -> Result<Option<View>
     }
 }
 
-/// What the store would say to these operations, without doing them.
+/// The result that these operations would have, without applying them.
 async fn verdict(store: &WrongStore, ops: &[Op]) -> Result<Option<Rejected>> {
     let nowhere = Path::new("/synod-wrong/nowhere")?;
     let mut txn = Txn::new();
@@ -104,7 +104,7 @@ async fn verdict(store: &WrongStore, ops: &[Op]) -> Result<Option<Rejected>> {
     }
 }
 
-/// Does one operation after the other, up to the first that cannot be done.
+/// Applies one operation after the other, up to the first that cannot be applied.
 async fn one_by_one(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let mut whole = Commit::new(None, Vec::new(), None);
     for (index, op) in txn.ops.into_iter().enumerate() {
@@ -122,7 +122,7 @@ async fn one_by_one(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     Ok(Outcome::Committed(whole))
 }
 
-/// Judges each operation alone, and does them parents first if the order they came in fails.
+/// Judges each operation alone, and applies them parents first if the given order fails.
 async fn blindly(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     for (index, op) in txn.ops.iter().enumerate() {
         if let Some(no) = verdict(store, std::slice::from_ref(op)).await? {
@@ -148,7 +148,7 @@ async fn blindly(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     }))
 }
 
-/// The last of all operations that cannot be done.
+/// The last of all operations that cannot be applied.
 async fn last(store: &WrongStore, mut txn: Txn, first: Rejected) -> Result<Rejected> {
     let mut places: Vec<usize> = (0..txn.ops.len()).collect();
     let (mut last, mut failed) = (first.clone(), first.index);
@@ -168,7 +168,7 @@ async fn last(store: &WrongStore, mut txn: Txn, first: Rejected) -> Result<Rejec
     }
 }
 
-/// Does behind everybody's back what could be done of a rejected transaction.
+/// Applies later, hidden from the client, the possible part of a rejected transaction.
 async fn applied_later(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     let outcome = tree::commit(store, txn.clone()).await?;
     if let Some(no) = outcome.rejected() {

@@ -51,7 +51,7 @@ async fn node(store: &WrongStore, path: &Path) -> Result<Option<Node>> {
     Ok(store.honest_read(Query::node(path)).await?.into_node())
 }
 
-/// The first create whose parent is no node, and was not made before it.
+/// The first create whose parent is no node, and was not created before it.
 async fn orphan(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
     for (index, op) in txn.ops.iter().enumerate() {
         let Op::Create { path, .. } = op else { continue };
@@ -80,7 +80,7 @@ async fn make_ancestors(store: &WrongStore, txn: &mut Txn) -> Result<()> {
     Ok(())
 }
 
-/// The first delete of a node that has no children, where a path that is like its own has some.
+/// The first delete of a node without children, where a path like its own has some.
 async fn taken_for_parent(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
     for (index, op) in txn.ops.iter().enumerate() {
         let Op::Delete { path, .. } = op else { continue };
@@ -94,7 +94,7 @@ async fn taken_for_parent(store: &WrongStore, txn: &Txn) -> Result<Option<Reject
     Ok(None)
 }
 
-/// The first operation that wants a place where a container was left.
+/// The first operation that needs a place where a container was left.
 async fn in_the_way(store: &WrongStore, txn: &Txn) -> Result<Option<Rejected>> {
     for (index, op) in txn.ops.iter().enumerate() {
         let path = op.path();
@@ -138,7 +138,7 @@ async fn with_empty_parents(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Gets out of the way what made the store reject, and tries again. `None` if it was right to.
+/// Removes what made the store reject, and tries again. `None` if the rejection was correct.
 async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Outcome>> {
     let path = &no.path;
     let is_node = node(store, path).await?.is_some();
@@ -178,7 +178,7 @@ async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Ou
     }
 }
 
-/// Removes all nodes below a path, and says what they were.
+/// Removes all nodes below a path, and returns them.
 async fn clear_below(store: &WrongStore, path: &Path) -> Result<Vec<Node>> {
     let mut below = store.honest_read(Query::subtree(path)).await?.nodes;
     below.retain(|node| node.stat.is_some() && node.path != *path);
@@ -189,7 +189,7 @@ async fn clear_below(store: &WrongStore, path: &Path) -> Result<Vec<Node>> {
     Ok(below)
 }
 
-/// Makes a node one that stays.
+/// Makes a node persistent.
 async fn keep(store: &WrongStore, node: Node) -> Result<()> {
     let _gone = store.honest_commit(Txn::new().delete(&node.path, Expect::Any)).await?;
     let again = Txn::new().create(node.path, node.data, Lifetime::Persistent);

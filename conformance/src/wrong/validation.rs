@@ -1,4 +1,4 @@
-//! Mistakes in what is refused before anything is sent.
+//! Mistakes in the validation before anything is sent.
 
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Lifetime, Limits, Op, Query, Txn};
@@ -52,7 +52,7 @@ fn told(store: &WrongStore, error: Error) -> Error {
     }
 }
 
-/// Whether a transaction is just as large as it may be.
+/// Whether a transaction has exactly the maximum size.
 fn fills(txn: &Txn, limits: &Limits) -> bool {
     let large = txn.ops.iter().any(|op| match op {
         Op::Create { data, .. } | Op::Set { data, .. } => data.len() == limits.data,
@@ -61,7 +61,7 @@ fn fills(txn: &Txn, limits: &Limits) -> bool {
     large || txn.ops.len() == limits.operations
 }
 
-/// What is left of a transaction without the operations that make no sense.
+/// The operations of a transaction that are valid.
 fn sensible(txn: Txn, limits: &Limits) -> Txn {
     let mut left = Txn::new();
     for mut op in txn.ops {

@@ -1,4 +1,4 @@
-//! Mistakes in how a watch begins and ends, and what it costs.
+//! Mistakes in the beginning and the end of a watch, and in its cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
@@ -15,21 +15,21 @@ use crate::wrong::events::Teller;
 use crate::wrong::store::WrongStore;
 use crate::wrong::{Mistake, pause};
 
-/// How many events a watch keeps for a reader who is slow.
+/// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
 
-/// What the watches of one session share.
+/// The state that the watches of one session share.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     own: Mutex<BTreeSet<Revision>>,
-    /// Whether watches are silent, by what they watch.
+    /// Whether watches are silent, by their subject.
     silent: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
     /// Whether the store was dropped.
     pub(super) dropped: AtomicBool,
 }
 
 impl Desk {
-    /// The session wrote.
+    /// Records a write of the session.
     pub(super) fn wrote(&self, revision: Revision) {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(revision);
     }
@@ -44,7 +44,7 @@ impl Desk {
     }
 }
 
-/// Silences a path when one of its watches goes.
+/// Silences a path when one of its watches is dropped.
 struct Silencer(Arc<AtomicBool>);
 
 impl Drop for Silencer {
@@ -89,7 +89,7 @@ pub(super) async fn observe(store: &WrongStore, query: &Query) -> Result<(View, 
     ))
 }
 
-/// Counts down what is taken.
+/// Decrements the count for each event that is taken.
 fn counted(watch: Watch, waiting: Arc<AtomicUsize>) -> Watch {
     watch.map(move |event| {
         let left = match event {
@@ -137,7 +137,7 @@ async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
     }
 }
 
-/// Tells until the session is lost, and keeps the watch of the store inside all the same.
+/// Forwards events until the session is lost, and keeps the watch of the store inside all the same.
 async fn until_lost(teller: Teller, inner: Watch, mut status: watch::Receiver<Status>, feed: Feed) {
     let telling = pin!(teller.tell(inner));
     let lost = pin!(async {

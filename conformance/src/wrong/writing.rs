@@ -1,4 +1,4 @@
-//! Mistakes in single operations: versions, and what stands in the way.
+//! Mistakes in single operations: versions, and nodes in the way.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn expectation(mistake: Mistake, op: &mut Op) {
     }
 }
 
-/// Does something else instead of what was rejected, where the mistake is to find that right.
+/// Does something else instead of a rejected operation, where the mistake treats that as correct.
 async fn mended(store: &WrongStore, mistake: Mistake, mut txn: Txn) -> Result<Outcome> {
     loop {
         let outcome = transaction::commit(store, txn.clone()).await?;
@@ -73,7 +73,7 @@ fn mend(mistake: Mistake, op: &Op, why: Why) -> Option<Op> {
     })
 }
 
-/// Compares versions first, and writes what matched.
+/// Compares versions first, and writes the nodes that matched.
 async fn compared(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
     const BETWEEN: Duration = Duration::from_millis(10);
     for (index, op) in txn.ops.iter_mut().enumerate() {

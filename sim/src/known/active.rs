@@ -12,19 +12,19 @@ use crate::report::Report;
 use crate::setup::{Sim, Way};
 use crate::slip::Slip;
 
-/// A mistake that somebody made in earnest, or would.
+/// A mistake that was really made, or could have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Known {
-    /// Of a store, made around one that makes none.
+    /// Of a store, made by a wrapper around a correct one.
     Store(Mistake),
-    /// Of the door, or of a recipe.
+    /// Of the client, or of a recipe.
     Door(Mutant),
     /// Of the servers of the simulated store.
     Server(Flaw),
-    /// Of whoever uses a store, or of the way to it.
+    /// Of the user of a store, or of the connection to it.
     User(Slip),
-    /// None, but all that stands around a store that makes one: what must find nothing.
+    /// None, with the wrapper for mistakes of stores in place: must find nothing.
     Transparent,
 }
 
@@ -47,7 +47,7 @@ impl Known {
             .ok_or_else(|| BadCase::NoMutant(name.to_owned()))
     }
 
-    /// All of them, and none.
+    /// All of them, and the transparent one.
     pub fn all() -> impl Iterator<Item = Self> {
         let door = Mutant::ALL.iter().copied().map(Self::Door);
         let store = Mistake::ALL.iter().copied().map(Self::Store);
@@ -56,7 +56,7 @@ impl Known {
         std::iter::once(Self::Transparent).chain(door).chain(store).chain(server).chain(user)
     }
 
-    /// What it gets wrong, in a sentence.
+    /// A sentence about the mistake.
     pub fn what(self) -> &'static str {
         match self {
             Self::Store(mistake) => mistake.what(),
@@ -67,7 +67,7 @@ impl Known {
         }
     }
 
-    /// Runs a history in which it is made.
+    /// Runs a history with this mistake.
     pub fn run(self, sim: Sim) -> Report {
         match self {
             Self::Door(mutant) => mutant::with(mutant, || sim.run()),
@@ -79,12 +79,12 @@ impl Known {
     }
 }
 
-/// The same wrong store for everybody, each by his own way.
+/// The same wrong store for all processes, each over a connection of its own.
 fn way(wrong: Wrong) -> Way {
     Arc::new(move |own| Arc::new(wrong.by_way_of(own)))
 }
 
-/// Runs a simulation in which this mistake is made.
+/// Runs a simulation with this mistake.
 pub(crate) fn run(sim: Sim, mutant: Option<&str>) -> Result<Report, BadCase> {
     Ok(match mutant {
         None => sim.run(),

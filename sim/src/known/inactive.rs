@@ -1,4 +1,4 @@
-//! Without the feature there are none.
+//! Without the feature there are no mistakes.
 
 use crate::case::BadCase;
 use crate::report::Report;

@@ -7,7 +7,7 @@ use synod_mem::cluster::Flaw;
 use crate::known::Known;
 use crate::slip::Slip;
 
-/// A mistake, and who finds it.
+/// A mistake, and what finds it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Row {
@@ -17,10 +17,10 @@ pub struct Row {
     pub workload: &'static str,
     /// The law that finds it.
     pub law: &'static str,
-    /// Whose habits the store has.
+    /// The personality of the store.
     pub personality: &'static str,
-    /// Which of the mistakes it is that every simulation of locks and elections must find, M1 to M22 and M35
-    /// to M37; nothing if it is another.
+    /// Its number among the mistakes that every simulation of locks and elections must find, M1 to
+    /// M22 and M35 to M37; empty for any other.
     pub number: &'static str,
 }
 
@@ -178,8 +178,9 @@ pub const TABLE: &[Row] = &[
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
 
-/// The laws, of which one must find the mistake of this number: in its workload, or in a case of the conformance
-/// suite that fails under it. Where whoever is wrong waits for ever, a history only tells that.
+/// The laws one of which must find the mistake of this number: in its workload, or in a case of the
+/// conformance suite that fails under it. When the mistake makes a process wait for ever, a history
+/// shows only that.
 pub const NUMBERED: &[(&str, &str)] = &[
     ("M1", "L-SEQ-8 L-MX-7"),
     ("M2", "L-SEQ-8 L-MX-7"),

@@ -1,4 +1,4 @@
-//! A diagram as a page.
+//! A diagram as an HTML page.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ tr.marked td.said { background: #ffe9e6; outline: 2px solid #c62828; font-weight
 ";
 
 impl Diagram {
-    /// The diagram as a page that stands alone, with the story above it.
+    /// The diagram as a page without external files, with the story above it.
     pub fn html(&self, title: &str, story: &str) -> String {
         let mut page = format!(
             "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{0}</title>\n\
@@ -62,9 +62,9 @@ impl Diagram {
     }
 }
 
-/// What the signs of a diagram mean.
-pub(crate) const LEGEND: &str = "→ asks the store   ← is answered   ✗ is told of no answer   ! is told of a change   \
-⚡ goes wrong   #n the store's n-th change   ┃ goes on   ▶ what the failure is about";
+/// The legend of a diagram.
+pub(crate) const LEGEND: &str = "→ request   ← answer   ✗ no answer   ! notified of a change   \
+⚡ fault   #n the store's n-th change   ┃ in force   ▶ what the failure is about";
 
 fn kind(what: What) -> &'static str {
     match what {

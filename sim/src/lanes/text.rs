@@ -6,11 +6,11 @@ use std::time::Duration;
 use crate::lanes::{Cell, Diagram};
 
 const TIME: usize = 10;
-/// A lane is no narrower than this, whatever the width.
+/// The minimum width of a lane, whatever the total width.
 const NARROW: usize = 18;
 
 impl Diagram {
-    /// The diagram as lines of at most so many characters, if that is enough.
+    /// The diagram as lines of at most `width` characters, if that is enough.
     pub fn text(&self, width: usize) -> String {
         let lanes = self.lanes.len();
         let lane = (width.saturating_sub(TIME + 3 * lanes) / lanes).max(NARROW);
@@ -55,7 +55,7 @@ fn trimmed(line: &str) -> &str {
     line.trim_end()
 }
 
-/// A text in lines of at most so many characters, broken at spaces where that can be done.
+/// A text in lines of at most `width` characters, broken at spaces where possible.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {

@@ -1,4 +1,4 @@
-//! [`Words`]: names that are short enough to be read.
+//! [`Words`]: replaces ids by short names.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use synod_mem::cluster::What;
 
 use crate::report::Report;
 
-/// How things are called, and what the failure is about.
+/// The names, and the subject of the failure.
 pub(super) struct Words {
-    /// Sessions, by the ids that nobody can tell apart.
+    /// Names of sessions, by their ids.
     sessions: BTreeMap<String, String>,
-    /// What the failure names.
+    /// Words that the failure mentions.
     about: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Words {
         words
     }
 
-    /// A text with ids that are short.
+    /// A text with short names.
     pub(super) fn short(&self, text: &str) -> String {
         let mut short = text.to_owned();
         for (id, name) in &self.sessions {
@@ -47,7 +47,7 @@ impl Words {
         without_ids(&short)
     }
 
-    /// Whether a text tells of what the failure names.
+    /// Whether a text mentions a subject of the failure.
     pub(super) fn is_about(&self, text: &str) -> bool {
         self.about.iter().any(|name| text.split(is_gap).any(|word| word == name))
     }
@@ -57,14 +57,14 @@ fn is_gap(c: char) -> bool {
     c.is_whitespace() || ",;:(){}\"'=".contains(c)
 }
 
-/// Whether a word names something, as a path or data that no other has.
+/// Whether a word is a unique name, such as a path or data.
 fn names(word: &str) -> bool {
     let digits = word.contains(|c: char| c.is_ascii_digit());
     (digits && word.contains(['/', '.']) || word.starts_with('/') && word.len() > 2)
         && !word.ends_with('s')
 }
 
-/// Ids of 32 digits, with dashes or without, are cut off behind the first four.
+/// Ids of 32 digits, with dashes or without, are cut off after the first four.
 fn without_ids(text: &str) -> String {
     const LONG: usize = 24;
     let is_part = |c: char| c.is_ascii_hexdigit() || c == '-';
@@ -74,7 +74,7 @@ fn without_ids(text: &str) -> String {
         short.push_str(&rest[..first]);
         rest = &rest[first..];
         let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
-        // The dash in front of the number that the store gave belongs to that.
+        // The dash before the number that the store appended belongs to the number.
         let id = rest[..end].find("-0").filter(|at| *at >= LONG).unwrap_or(end);
         if id >= LONG {
             short.push_str(&rest[..4]);

@@ -1,4 +1,4 @@
-//! The mistake of a client that cannot tell its own isolation from an outage of the store.
+//! The mistake of a client that takes its own isolation for an outage of the store.
 
 use synod_core::clock;
 use synod_core::store::{Loss, Status, Store};
@@ -6,8 +6,8 @@ use synod_core::task::{Task, spawn};
 use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
 
-/// What a session says of itself when it holds that time stands still for all while no server answers it. In an
-/// outage it does: a new leader counts the time of every session anew.
+/// The status of a session that believes that time stands still for all sessions while no server
+/// answers it. In an outage that is true: a new leader restarts the time of every session.
 pub(super) struct Alone {
     told: watch::Receiver<Status>,
     _task: Task,

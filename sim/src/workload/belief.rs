@@ -1,4 +1,4 @@
-//! [`Beliefs`]: who believed to hold what, and when; judged at the moment of believing.
+//! [`Beliefs`]: what each process believed to hold, and when; judged at the moment of believing.
 
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
@@ -9,33 +9,34 @@ use synod_mem::cluster::By;
 
 use crate::process::Process;
 
-/// Beside whom somebody may be in.
+/// How a holder shares what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
-    /// Beside nobody.
+    /// It holds alone.
     Nobody,
-    /// Beside others who say the same.
+    /// It holds together with others that share.
     Sharing,
 }
 
 /// The laws that a belief can break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Laws {
-    /// Two believe at one moment what only one may.
+    /// Two processes believe at the same time to hold what only one may.
     pub(super) overlap: &'static str,
-    /// Who enters is not certain of it.
+    /// A process that enters is not certain of it.
     pub(super) certain: &'static str,
-    /// Who came later entered before.
+    /// A later ticket entered before an earlier one.
     pub(super) order: &'static str,
     /// Tokens do not rise.
     pub(super) tokens: &'static str,
-    /// Two entered with one ticket and one token.
+    /// Two processes entered with one ticket and one token.
     pub(super) twins: &'static str,
-    /// Somebody believes though his session ended in silence. `None` where other checks are to tell.
+    /// A process believes although its session ended in silence. `None` where other checks cover
+    /// this.
     pub(super) silence: Option<&'static str>,
 }
 
-/// Those of locks.
+/// The laws of locks.
 pub(super) const LOCK: Laws = Laws {
     overlap: "L-MX-1",
     certain: "L-MX-2",
@@ -45,7 +46,7 @@ pub(super) const LOCK: Laws = Laws {
     silence: None,
 };
 
-/// Those of elections.
+/// The laws of elections.
 pub(super) const LEAD: Laws = Laws {
     overlap: "L-EL-1",
     certain: "L-EL-2",
@@ -55,37 +56,38 @@ pub(super) const LEAD: Laws = Laws {
     silence: Some("L-EL-2"),
 };
 
-/// Who judges what somebody believes.
+/// Judges what a process believes.
 pub(super) trait Judge: Send + Sync {
-    /// A process believes that it holds this, whose ticket was drawn then. Reports what is wrong about that.
+    /// Checks the belief to hold this, with a ticket that was created at that revision. Reports
+    /// what is wrong.
     fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>);
 }
 
-/// What stands for an entry: when the ticket was drawn, and which time it is that it is used.
+/// The identity of an entry: when the ticket was created, and how often it was used before.
 type Place = (Revision, u32);
 
-/// Who believed what, of those who are no exception. Clones are the same.
+/// What each process believed, except for exceptions. Clones share it.
 ///
-/// An exception is whose ticket a stranger removed, or whose session was ended by force: nobody can know of
-/// that before he is told.
+/// An exception is a ticket that a stranger removed, or a session that was ended by force: its
+/// holder cannot know before it is notified.
 #[derive(Clone, Debug)]
 pub(super) struct Beliefs {
     laws: Laws,
     book: Arc<Cell<Book>>,
 }
 
-/// The latest of everything, of those who would be alone and of those who share.
+/// The latest entries, of exclusive holders and of those that share.
 #[derive(Debug, Default)]
 struct Book {
-    /// Who entered: the place, and the token.
+    /// The last entry: the place, and the token.
     entered: [Option<(Place, Token)>; 2],
-    /// The last place that anybody believed to be in with.
+    /// The last place that was believed to be held.
     believed: [Option<Believed>; 2],
-    /// As many more of these as there are who share now.
+    /// Cloned once for each process that shares now.
     sharing: Arc<()>,
 }
 
-/// A belief: the place, who, and the law that is broken if there is another beside it.
+/// A belief: the place, the process, and the law that is broken if there is a conflicting one.
 type Believed = (Place, String, &'static str);
 
 impl Among {
@@ -93,7 +95,7 @@ impl Among {
         usize::from(self == Self::Sharing)
     }
 
-    /// Whom it matters to that somebody is in so.
+    /// The kinds of entry that conflict with this one.
     fn against(self) -> &'static [Self] {
         match self {
             Self::Nobody => &[Self::Nobody, Self::Sharing],
@@ -107,20 +109,21 @@ impl Beliefs {
         Self { laws, book: Arc::default() }
     }
 
-    /// The same, judged by other laws.
+    /// The same book, judged by other laws.
     pub(super) fn under(&self, laws: Laws) -> Self {
         Self { laws, book: self.book.clone() }
     }
 
-    /// Somebody shares for as long as this lives; and whether others do.
+    /// Registers a process that shares, as long as the returned value exists; and whether others
+    /// do.
     pub(super) fn shares(&self) -> (Arc<()>, bool) {
         let sharing = self.lock().sharing.clone();
         let beside = Arc::strong_count(&sharing) > 2;
         (sharing, beside)
     }
 
-    /// Somebody entered: he is certain of it, nobody who came later is in before him, and his token is larger
-    /// than theirs.
+    /// A process entered: it must be certain of it, no later ticket may have entered before, and
+    /// its token must be larger than theirs.
     pub(super) fn entered(&self, me: &Process, held: &dyn Held, among: Among) {
         self.entered_if(me, held, among, &|| held.is_held());
     }
@@ -150,8 +153,8 @@ impl Beliefs {
         }
     }
 
-    /// As [`Beliefs::entered`], where something else than the guard says whether it is held, and unless it is what was
-    /// entered last: whether it is not.
+    /// Like [`Beliefs::entered`], where another source than the guard reports whether it is held, and
+    /// unless it is the same entry as the last. Returns whether it is a new one.
     pub(super) fn entered_anew(
         &self,
         me: &Process,
@@ -166,7 +169,7 @@ impl Beliefs {
         !again
     }
 
-    /// Notes who enters. The last of those whom he may not be in beside.
+    /// Records an entry. Returns the last entry that conflicts with it.
     fn enter(&self, place: Place, token: Token, among: Among) -> Option<(Place, Token)> {
         let mut book = self.lock();
         let against = among.against().iter().filter_map(|other| book.entered[other.index()]);
@@ -176,7 +179,7 @@ impl Beliefs {
         last
     }
 
-    /// Notes a belief, unless somebody believed later what is against it: that is returned.
+    /// Records a belief, unless a later conflicting one was recorded: that is returned.
     fn believe(&self, me: &Process, place: Place, among: Among) -> Option<Believed> {
         let mut book = self.lock();
         let latest =
@@ -197,13 +200,13 @@ impl Beliefs {
 }
 
 impl Judge for Beliefs {
-    /// Once a later ticket was believed to be in, beside which this may not be, no earlier one is.
+    /// After a later conflicting ticket was believed to be held, no earlier one may be.
     fn believes(&self, me: &Process, held: &dyn Held, among: Among, drawn: Option<Revision>) {
         let Some(drawn) = drawn else { return };
         let place = (drawn, held.token().turn());
         if let Some((_, who, law)) = self.believe(me, place, among) {
             if !is_exception(me, held.seen_path(), drawn) {
-                // Of two laws that fit, the one that says more.
+                // Of two laws that fit, the more specific one.
                 me.wrong(self.laws.overlap.max(law), || {
                     format!("{} believes to be in, and {who} was since", me.name())
                 });
@@ -213,13 +216,13 @@ impl Judge for Beliefs {
         if let Some(law) = self.laws.silence {
             let owner = me.born(held.seen_path()).and_then(|(_, owner)| owner);
             if owner.is_some_and(|owner| me.ended_in_silence(owner)) {
-                me.wrong(law, || format!("{} believes to be in, and his session ended", me.name()));
+                me.wrong(law, || format!("{} believes to be in, and its session ended", me.name()));
             }
         }
     }
 }
 
-/// Whether nobody could know that a ticket, drawn then, is gone.
+/// Whether no process could know that the ticket, created at `drawn`, is gone.
 pub(super) fn is_exception(me: &Process, ticket: &Path, drawn: Revision) -> bool {
     let ended = me.born(ticket).and_then(|(_, owner)| owner);
     me.removed_by(ticket, drawn) == Some(By::Stranger)

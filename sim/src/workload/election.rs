@@ -1,4 +1,4 @@
-//! Leaders with values, those who observe them, and heirs.
+//! Leaders that publish values, their observers, and hand-overs.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -31,7 +31,7 @@ const PROCLAIMED: &str = "a value was proclaimed";
 const TOO_LATE: &str = "a proclamation came too late";
 const HEIR: &str = "a leader resigned in favour of another";
 const GONE: &str = "an heir was gone";
-const OBSERVED: &str = "an observer was told of his own process";
+const OBSERVED: &str = "an observer saw the value of its own process";
 
 impl Workload for Elections {
     fn name(&self) -> &'static str {
@@ -39,7 +39,7 @@ impl Workload for Elections {
     }
 
     fn about(&self) -> &'static str {
-        "three processes campaign, proclaim values, observe them, and resign to whom they name"
+        "three processes campaign, proclaim values, observe them, and hand over"
     }
 
     fn laws(&self) -> &'static [&'static str] {
@@ -69,7 +69,7 @@ impl Workload for Elections {
     }
 }
 
-/// What all processes share.
+/// The state that all processes share.
 #[derive(Clone)]
 struct All {
     beliefs: Beliefs,
@@ -133,7 +133,7 @@ impl Candidate {
         }
     }
 
-    /// L-EL-10: what was proclaimed was, in the lead.
+    /// L-EL-10: a value that was proclaimed was written under the lead.
     async fn proclaims(&self, leader: &Leader, value: &str) {
         let from = self.me.committed();
         let told = self.me.perhaps(leader.proclaim(value.to_owned())).await;
@@ -172,14 +172,14 @@ impl Candidate {
         }
     }
 
-    /// L-EL-8: who asks who stands is told, or that the store does not answer.
+    /// L-EL-8: listing the candidates succeeds, or fails because the store does not answer.
     fn looked_in_vain(&self, error: &Error) {
         if !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost) {
-            self.me.wrong("L-EL-8", || format!("asking who stands: {error}"));
+            self.me.wrong("L-EL-8", || format!("listing the candidates: {error}"));
         }
     }
 
-    /// L-EL-9: once everything is mended whoever observes is told who leads.
+    /// L-EL-9: once everything is repaired, observers learn the current leader.
     async fn is_observed(&self, observer: &Observer) {
         let me = &self.me;
         me.mended().await;
@@ -194,7 +194,7 @@ impl Candidate {
             clock::sleep(me.ttl() / 10).await;
         }
         me.wrong("L-EL-9", || {
-            format!("{} leads, and who observes there was told of {:?}", me.name(), observer.told())
+            format!("{} leads, and its observer last saw {:?}", me.name(), observer.told())
         });
     }
 }
@@ -206,7 +206,7 @@ struct Observer {
 }
 
 impl Observer {
-    /// L-EL-9: terms are told in their order.
+    /// L-EL-9: observers see terms in their order.
     fn of(me: &Process, client: &Client) -> Self {
         let told = Arc::new(Mutex::new(None));
         let (me, latest) = (me.clone(), told.clone());
@@ -218,7 +218,9 @@ impl Observer {
                     let last =
                         latest.lock().unwrap_or_else(PoisonError::into_inner).replace(value.token);
                     if last > Some(value.token) {
-                        me.wrong("L-EL-9", || format!("{} is told after {last:?}", value.token));
+                        me.wrong("L-EL-9", || {
+                            format!("{} is observed after {last:?}", value.token)
+                        });
                     }
                     me.dawdle().await;
                 }
@@ -233,7 +235,7 @@ impl Observer {
     }
 }
 
-/// What leaders did, as they were told. Clones are the same.
+/// The proclamations and hand-overs of leaders that were answered. Clones share them.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<Book>>);
 
@@ -243,7 +245,7 @@ struct Book {
     wills: Vec<Will>,
 }
 
-/// A proclamation that was told to be done, between these commits.
+/// A proclamation that succeeded, between these commits.
 struct Value {
     of: Path,
     data: String,
@@ -251,7 +253,7 @@ struct Value {
     to: usize,
 }
 
-/// A resignation in favour of somebody that was told to be done, between these commits.
+/// A hand-over that succeeded, between these commits.
 struct Will {
     of: Path,
     heir: Path,
@@ -264,7 +266,7 @@ impl Said {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// L-EL-10: each was written, to the ticket of the lead.
+    /// L-EL-10: each value was written, to the ticket of the lead.
     fn check_values(&self, truth: &Truth) -> Result<(), String> {
         for said in &self.lock().values {
             let written = |entry: &Entry| {
@@ -281,7 +283,8 @@ impl Said {
         Ok(())
     }
 
-    /// L-EL-12: when a leader who named his heir went, the heir was the first, or was gone.
+    /// L-EL-12: when a leader that handed over left, the chosen candidate was the first, or was
+    /// gone.
     fn check_heirs(&self, truth: &Truth) -> Result<(), String> {
         let mut line: BTreeSet<(Revision, &Path)> = BTreeSet::new();
         for (index, entry) in truth.log.iter().enumerate() {

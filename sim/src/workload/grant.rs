@@ -1,5 +1,5 @@
-//! [`Grants`]: whoever entered was entitled to, at some moment between his draw and his entering. Judged by what
-//! the store did, with no clock and no exception.
+//! [`Grants`]: each process that entered was entitled to, at some moment between creating its
+//! ticket and entering. Judged by the store's history, with no clock and no exception.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,18 @@ use crate::findings::Truth;
 use crate::process::Process;
 use crate::setup::Sim;
 
-/// What somebody came for.
+/// The kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// To be the only one.
+    /// To hold alone.
     All,
     /// To share.
     Share,
-    /// So many permits.
+    /// This many permits.
     Permits(u32),
 }
 
-/// Who entered, in one directory. Clones are the same.
+/// The entries in one directory. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
     dir: Path,
@@ -34,10 +34,10 @@ pub(super) struct Grants {
 #[derive(Clone, Debug)]
 struct Granted {
     ticket: Path,
-    /// When it was drawn: others may have had its name.
+    /// When it was created: an earlier ticket may have had its name.
     drawn: Option<Revision>,
     wants: Wants,
-    /// How many commits there were when he knew.
+    /// The number of commits when the process knew.
     by: usize,
 }
 
@@ -48,31 +48,31 @@ struct Ticket {
     wants: Wants,
 }
 
-/// The line, as it was at one moment.
+/// The line as of one moment.
 #[derive(Debug, Default)]
 struct Line {
     tickets: BTreeMap<Revision, Ticket>,
-    /// How many permits there are, by the nodes that say so.
+    /// The limit of permits, by the nodes that contain it.
     posted: BTreeMap<Path, u32>,
 }
 
-/// Why somebody was not entitled, and which law says so.
+/// Why a process was not entitled, which determines the law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
-    /// His ticket is not there.
+    /// Its ticket is not there.
     Gone,
-    /// Somebody is in, or waits, who would be alone.
+    /// An exclusive ticket is before it.
     Writer,
-    /// Somebody shares.
+    /// A shared ticket is before it.
     Reader,
-    /// Somebody waits for more permits than there are.
+    /// An earlier ticket waits for more permits than are free.
     Passed,
-    /// There are not so many permits.
+    /// There are not enough permits.
     Full,
 }
 
 impl Wants {
-    /// What a ticket of this name is for.
+    /// The kind of request of a ticket of this name.
     fn of(name: &str) -> Option<Self> {
         if name.contains("__READ__") {
             return Some(Self::Share);
@@ -92,34 +92,34 @@ impl Wants {
 }
 
 impl Grants {
-    /// Of a line in which one is in, or all who share.
+    /// For a line with one holder, or several that share.
     pub(super) fn of(dir: Path) -> Self {
         Self { dir, room: None, granted: Arc::default(), returned: Arc::default() }
     }
 
-    /// Of a line for permits: so many, or as many as nodes say.
+    /// For a line of permits: with this limit, or the limit in its nodes.
     pub(super) fn of_permits(dir: Path, room: Option<u32>) -> Self {
         Self { dir, room, granted: Arc::default(), returned: Arc::default() }
     }
 
-    /// Somebody knows that he is in.
+    /// Records that a process knows that it holds.
     pub(super) fn note(&self, me: &Process, ticket: &Path, wants: Wants) {
         let (ticket, drawn) = (ticket.clone(), me.born(ticket).map(|(drawn, _)| drawn));
         self.returned().remove(&ticket);
         self.lock().push(Granted { ticket, drawn, wants, by: me.committed() });
     }
 
-    /// Somebody gives back what he is in with.
+    /// Records that a process releases its ticket.
     pub(super) fn returns(&self, ticket: &Path) {
         self.returned().insert(ticket.clone());
     }
 
-    /// Whether somebody gave this back.
+    /// Whether this ticket was released.
     pub(super) fn was_returned(&self, ticket: &Path) -> bool {
         self.returned().contains(ticket)
     }
 
-    /// Whether somebody knew that he was in with this node.
+    /// Whether a process knew that it held with this node.
     pub(super) fn was_in(&self, node: &Node) -> bool {
         let drawn = node.stat.map(|stat| stat.created);
         self.lock().iter().any(|granted| granted.ticket == node.path && granted.drawn == drawn)
@@ -130,7 +130,7 @@ impl Grants {
         &self.dir
     }
 
-    /// Checks it in the end.
+    /// Adds the check at the end.
     pub(super) fn watch(&self, mut sim: Sim) -> Sim {
         let own = self.clone();
         sim.checks.push(Box::new(move |truth| own.check(truth)));
@@ -142,7 +142,7 @@ impl Grants {
         let mut why: BTreeMap<Path, Why> = BTreeMap::new();
         let mut line = Line::default();
         for (index, entry) in truth.log.iter().enumerate() {
-            // Who knew before this.
+            // A process that knew before this commit.
             let late = waiting.iter().find(|one| one.by <= index);
             if let Some(one) = late {
                 return Err(one.unentitled(why.get(&one.ticket)));
@@ -153,7 +153,7 @@ impl Grants {
             waiting.retain(|one| match line.entitles(one, self.room) {
                 Ok(()) => false,
                 Err(no) => {
-                    // That it is gone later says nothing.
+                    // That the ticket is gone later has no meaning.
                     if no != Why::Gone {
                         why.insert(one.ticket.clone(), no);
                     }
@@ -177,15 +177,17 @@ impl Grants {
 }
 
 impl Granted {
-    /// The law that is broken as he is in.
+    /// The law that is broken by the entry.
     fn unentitled(&self, why: Option<&Why>) -> (String, String) {
         let (law, what) = match (self.wants, why) {
             (_, None | Some(Why::Gone)) => ("L-MX-2", "whose ticket was never seen in the line"),
-            (Wants::Share, _) => ("L-RW-3", "though a writer was ahead all the time"),
-            (Wants::All, Some(Why::Reader)) => ("L-RW-2", "though a reader was ahead all the time"),
-            (Wants::All, _) => ("L-MX-2", "though somebody was ahead all the time"),
+            (Wants::Share, _) => ("L-RW-3", "although a writer was before it all the time"),
+            (Wants::All, Some(Why::Reader)) => {
+                ("L-RW-2", "although a reader was before it all the time")
+            }
+            (Wants::All, _) => ("L-MX-2", "although another ticket was before it all the time"),
             (Wants::Permits(_), Some(Why::Passed)) => {
-                ("L-SEM-6", "though somebody was ahead who waits for more")
+                ("L-SEM-6", "although an earlier ticket waits for more")
             }
             (Wants::Permits(_), _) => ("L-SEM-1", "though there were never permits enough"),
         };
@@ -220,7 +222,7 @@ impl Line {
         }
     }
 
-    /// Whether it is the turn of one, by the line as it is now.
+    /// Whether it is the turn of this ticket, in the current line.
     fn entitles(&self, one: &Granted, room: Option<u32>) -> Result<(), Why> {
         let is_own = |(drawn, ticket): &(&Revision, &Ticket)| {
             ticket.path == one.ticket && one.drawn.is_none_or(|own| own == **drawn)
@@ -236,7 +238,7 @@ impl Line {
                 Some(_) => Err(Why::Reader),
             };
         };
-        // Of two numbers, which cannot be, the smaller one.
+        // Of two limits, which should not exist, the smaller one.
         let there = u64::from(room.or(self.posted.values().min().copied()).unwrap_or(0));
         let (mut taken, mut held) = (0, 0);
         for other in ahead.map(|other| u64::from(other.permits())) {
@@ -263,7 +265,7 @@ mod tests {
         Path::new("/d").expect("valid")
     }
 
-    /// A line of tickets of these names, and what it says of whoever has the last one.
+    /// Builds a line of tickets with these names, and judges the last one.
     fn told(names: &[&str], room: Option<u32>) -> Result<(), Why> {
         let mut line = Line::default();
         let mut last = None;

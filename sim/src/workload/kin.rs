@@ -1,5 +1,5 @@
-//! The mutex's kin: locks that may be locked again, that are passed on within a process, and that are had in no
-//! order. Some want the same lock as a plain mutex.
+//! Variants of the mutex: re-entrant locks, locks that are passed on within a process, and locks
+//! without an order. Some want the same lock as a plain mutex.
 
 use std::pin::pin;
 
@@ -40,7 +40,7 @@ enum Kind {
 const ROUNDS: u64 = 3;
 
 const AGAIN: &str = "an owner entered again";
-const REFUSED: &str = "an owner who had lost the lock was refused";
+const REFUSED: &str = "an owner that had lost the lock was refused";
 const PASSED: &str = "a lock was passed on";
 const TRIED: &str = "a try found the lock free";
 
@@ -142,7 +142,7 @@ struct Worker {
     locks: Locks,
     beliefs: Beliefs,
     grants: Grants,
-    /// Rings when one task is done with a lock that is passed on.
+    /// Notified when one task is done with a lock that is passed on.
     done: Notify,
 }
 
@@ -168,7 +168,8 @@ impl Worker {
         }
     }
 
-    /// L-MX-13: an owner enters again, as long as he has it; it is given back with the last of his guards.
+    /// L-MX-13: an owner may acquire again while it holds; the lock is released with the last of
+    /// its guards.
     async fn again_and_again(&self, owner: &Owner) {
         let (me, lock) = (&self.me, &self.locks.reentrant);
         let Some(Ok(outer)) = me.perhaps(lock.lock(owner)).await else { return };
@@ -176,7 +177,7 @@ impl Worker {
         let Ok(inner) = lock.lock(owner).await else { return me.sometimes(REFUSED, true) };
         me.sometimes(AGAIN, true);
         if !inner.hold().is_held() || inner.hold().token() != outer.hold().token() {
-            me.wrong("L-MX-13", || "an owner entered again who had lost the lock".to_owned());
+            me.wrong("L-MX-13", || "an owner that had lost the lock acquired it again".to_owned());
         }
         drop(me.perhaps(outer.release()).await);
         let judge = &self.beliefs;
@@ -207,7 +208,8 @@ impl Worker {
         self.done.notify_waiters();
     }
 
-    /// Some are content when another here is done, and look no more whether it was passed on to them.
+    /// Some tasks stop waiting when another task here is done, without checking whether the lock
+    /// was passed on to them.
     async fn waits_to_be_passed_it(&self) -> Option<Result<PassingGuard>> {
         let lock = self.me.perhaps(self.locks.passing.lock());
         if self.me.pick(3) > 0 {

@@ -1,4 +1,4 @@
-//! Candidates of a latch who join, lead, are told, and leave.
+//! Candidates of a latch that join, lead, are notified, and leave.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,15 +22,16 @@ use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::stay::{self, Stay};
 
-/// Three processes stand in a latch, ask all the time whether they lead, listen, and leave in every state.
+/// Three processes are candidates of a latch, check all the time whether they lead, listen, and
+/// leave in every state.
 pub(super) struct Latches;
 
 const ROUNDS: u64 = 3;
 
 const WAITED: &str = "a candidate waited for the lead";
-const LEFT: &str = "a candidate left while he waited";
-const AGAIN: &str = "a candidate led again after he had lost the lead";
-const FAILED: &str = "a candidate was told that he could not stand";
+const LEFT: &str = "a candidate left while it waited";
+const AGAIN: &str = "a candidate led again after it had lost the lead";
+const FAILED: &str = "a candidate was notified of a failure to join";
 
 impl Workload for Latches {
     fn name(&self) -> &'static str {
@@ -75,7 +76,7 @@ impl Workload for Latches {
     }
 }
 
-/// What all processes share.
+/// The state that all processes share.
 #[derive(Clone)]
 struct All {
     beliefs: Beliefs,
@@ -83,7 +84,8 @@ struct All {
     standing: Arc<Mutex<Vec<Stood>>>,
 }
 
-/// For how long somebody stood, by the number of commits: who he was, until he was asked to leave.
+/// How long a candidate stayed, by the number of commits: its label, and when it was asked to
+/// leave.
 #[derive(Clone, Debug)]
 struct Stood {
     label: String,
@@ -127,7 +129,8 @@ impl Candidate {
             me.rest(me.ttl() / 4).await;
             me.sometimes(LEFT, !candidacy.is_leader());
         }
-        // Who could not draw, for all he knows, takes back what he drew, and says that he failed.
+        // A candidate that could not create its ticket, as far as it knows, removes the ticket and
+        // reports the failure.
         if me.suffered(UNHEARD) == before && !failures.any.load(Ordering::Relaxed) {
             let stood = Stood { label, until: me.committed() };
             self.all.standing.lock().unwrap_or_else(PoisonError::into_inner).push(stood);
@@ -145,7 +148,8 @@ impl Candidate {
         drop(listener);
     }
 
-    /// Waits for the lead, and leads for a while. Whether that was another term than the last.
+    /// Waits for the lead, and leads for a while. Returns whether that was another term than the
+    /// last.
     async fn leads(&self, candidacy: &Candidacy) -> bool {
         let Self { me, client, all } = self;
         let began = me.age();
@@ -160,17 +164,18 @@ impl Candidate {
         is_new
     }
 
-    /// L-EL-8: who asks who stands is told, or that the store does not answer.
+    /// L-EL-8: listing the candidates succeeds, or fails because the store does not answer.
     async fn look(&self, latch: &LeaderLatch) {
         if let Some(Err(error)) = self.me.perhaps(latch.candidates()).await
             && !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost)
         {
-            self.me.wrong("L-EL-8", || format!("asking who stands: {error}"));
+            self.me.wrong("L-EL-8", || format!("listing the candidates: {error}"));
         }
     }
 }
 
-/// The lead, whatever he is told meanwhile; none if he is refused again and again.
+/// The lead, whatever the notifications are meanwhile; `None` if the candidate is refused again and
+/// again.
 async fn leading(me: &Process, candidacy: &Candidacy) -> Option<Leadership> {
     let mut refusals = 0;
     while refusals < 5 {
@@ -187,14 +192,14 @@ async fn leading(me: &Process, candidacy: &Candidacy) -> Option<Leadership> {
     None
 }
 
-/// A task that hears what happens to a candidate.
+/// A task that reads the notifications of a candidate.
 struct Listener {
     closed: Arc<AtomicBool>,
     _task: Task,
 }
 
 impl Listener {
-    /// L-EL-4: terms are gained and lost in turn, and none is gained after he left.
+    /// L-EL-4: terms are gained and lost in turn, and none is gained after the candidate left.
     fn of(me: &Process, candidacy: &Candidacy) -> Self {
         let closed = Arc::new(AtomicBool::new(false));
         let (me, left, changes) = (me.clone(), closed.clone(), candidacy.changes());
@@ -219,7 +224,7 @@ impl Listener {
                     _ => false,
                 };
                 if !in_turn || (gained && left.load(Ordering::Relaxed)) {
-                    me.wrong("L-EL-4", || "terms are not told in turn".to_owned());
+                    me.wrong("L-EL-4", || "terms are not reported in turn".to_owned());
                 }
                 me.dawdle().await;
             }
@@ -228,10 +233,10 @@ impl Listener {
     }
 }
 
-/// What lets somebody fail who does not hear of it.
+/// The faults after which a candidate fails without being notified.
 const UNHEARD: &[Site] = &[Site::Refused, Site::Paused, Site::Starved];
 
-/// A task that hears of every failure to stand.
+/// A task that reads every failure to join.
 struct Failures {
     any: Arc<AtomicBool>,
     _task: Task,
@@ -251,7 +256,7 @@ impl Failures {
     }
 }
 
-/// L-EL-11: nobody takes his ticket out of the line while he stands and his session lives.
+/// L-EL-11: no process removes its ticket while it is a candidate and its session is alive.
 fn places_are_kept(truth: &Truth, standing: &Mutex<Vec<Stood>>) -> Result<(), String> {
     let standing = standing.lock().unwrap_or_else(PoisonError::into_inner);
     for stood in &*standing {
@@ -263,7 +268,10 @@ fn places_are_kept(truth: &Truth, standing: &Mutex<Vec<Stood>>) -> Result<(), St
                 if change.kind == Kind::Created && data == Some(stood.label.as_bytes()) {
                     own.push(&change.path);
                 } else if change.kind == Kind::Deleted && own.contains(&&change.path) {
-                    return Err(format!("{} stands, and gave up {}", stood.label, change.path));
+                    return Err(format!(
+                        "{} is a candidate, and gave up {}",
+                        stood.label, change.path
+                    ));
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::stay::{self, Stay};
 
-/// Three processes lock two of three locks, each in an order of his own, and some lock one alone.
+/// Three processes lock two of three locks, each in an order of its own, and some lock one alone.
 pub(super) struct MultiLocks;
 
 const ROUNDS: u64 = 3;
@@ -57,7 +57,7 @@ impl Workload for MultiLocks {
     }
 }
 
-/// One of the locks, and what is known of it.
+/// One of the locks, and its checks.
 #[derive(Clone)]
 struct Room {
     beliefs: Beliefs,
@@ -74,7 +74,7 @@ impl Room {
         self.grants.dir().clone()
     }
 
-    /// Where whoever has it writes.
+    /// The node that its holder writes.
     fn data(&self) -> Path {
         Path::new(&format!("/data-{}", self.dir().name())).expect("it is one")
     }
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// One alone, like anybody who wants no more.
+    /// Locks one alone, like a client that needs no other.
     async fn one(&self, room: &Room) {
         let (me, client) = (&self.me, &self.client);
         let Some(Ok(guard)) = me.perhaps(Mutex::new(client, room.dir()).lock()).await else {
@@ -163,7 +163,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// L-X-3: who did not get all has none, soon.
+    /// L-X-3: a process that did not get all locks soon has none.
     async fn has_none(&self, both: [usize; 2]) {
         self.me.sometimes(NONE, true);
         let before = self.me.harmed();
@@ -174,10 +174,10 @@ impl Worker {
             };
             let own =
                 |node: &Node| node.stat.and_then(|stat| stat.owner) == Some(session.info().id);
-            // What he was in with before, and dropped, may still be on its way out.
+            // A ticket that was held before, and whose guard was dropped, may still be there.
             let grants = &self.rooms[place].grants;
             let some = view.nodes.iter().any(|node| own(node) && !grants.was_in(node));
-            // What went wrong may leave something to be taken back later.
+            // After a fault something may be removed later.
             if some && before == 0 {
                 let dir = self.rooms[place].dir();
                 self.me.wrong("L-X-3", || format!("a try got not all, and has something in {dir}"));

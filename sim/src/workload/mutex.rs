@@ -1,8 +1,8 @@
 //! A lock that three processes want, each for several reasons at once.
 //!
-//! It is what a workload of a recipe looks like: what its users do, here; what they believe and when, in
-//! [`Beliefs`], judged at the moment of believing; what they do while they are in, in [`Stay`]; and what the store's
-//! log says of it in the end.
+//! It is the pattern for a workload of a recipe: what its users do, here; what they believe and
+//! when, in [`Beliefs`], judged at the moment of believing; what holders do, in [`Stay`]; and what
+//! the store's log shows in the end.
 
 use futures_util::future::join;
 use synod_core::client::Client;
@@ -17,7 +17,8 @@ use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::stay::{self, Stay};
 
-/// Three processes, one of them with two tasks, lock, believe, write under the lock, and give it back.
+/// Three processes, one of them with two tasks, lock, believe, write under the lock, and release
+/// it.
 pub(super) struct Mutexes;
 
 const ROUNDS: u64 = 3;
@@ -52,7 +53,7 @@ impl Workload for Mutexes {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // Who waits takes one event of a watch.
+        // A waiter takes one event of a watch.
         vec![Site::SlowReader, Site::EventsJoined]
     }
 
@@ -73,13 +74,13 @@ impl Workload for Mutexes {
 }
 
 async fn work(me: Process, beliefs: Beliefs, grants: Grants) {
-    // Some have no patience: what their reads say is that nothing can be said.
+    // Some have a short deadline: then their reads fail without an answer.
     let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
     let options = me.options().deadline(patience);
     let Ok(client) = Client::open(me.backend(), options).await else { return };
     let worker = Worker { me, client, beliefs, grants };
     if worker.me.number() == 1 {
-        // Two tasks of one process are two who want it.
+        // Two tasks of one process are two contenders.
         Box::pin(join(worker.rounds(), worker.rounds())).await;
     } else {
         worker.rounds().await;
@@ -125,7 +126,7 @@ impl Worker {
         if guard.token().revision().get().is_multiple_of(2) {
             stay.pass(&guard).await;
         } else {
-            // Nothing was sent of it that might come late, so that the next ticket may have its name.
+            // No request with the ticket's name can be late, so the next ticket may reuse the name.
             stay.linger(&guard).await;
         }
         if me.pick(3) == 0 {

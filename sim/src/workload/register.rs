@@ -35,7 +35,7 @@ impl Workload for Registers {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, "a swap lost its race", "nobody knows what became of a swap"]
+        &[DROPPED, "a swap lost its race", "the effect of a swap was unknown"]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -55,7 +55,8 @@ impl Workload for Registers {
                 .filter_map(crate::Fault::by_number)
                 .fold(rates, crate::Rates::without)
         })
-        // They are there from the beginning: versions tell nothing apart when a node is made again.
+        // They exist from the beginning: versions do not distinguish a node from one that is
+        // created again.
         .given(path(0), "1")
         .given(path(1), "2")
         .processes(3, move |me| work(me, recorder.clone()))
@@ -127,7 +128,7 @@ impl Worker {
             Err(_) => Answer::Unknown,
         };
         self.me.sometimes("a swap lost its race", answer == Answer::Refused);
-        self.me.sometimes("nobody knows what became of a swap", answer == Answer::Unknown);
+        self.me.sometimes("the effect of a swap was unknown", answer == Answer::Unknown);
         pending.returned(answer);
     }
 

@@ -1,4 +1,4 @@
-//! A lock that is asked back from whoever has it.
+//! A lock that other processes ask its holder to give back.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use crate::workload::belief::{Among, Beliefs, Judge as _, LOCK};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::stay::{self, Stay};
 
-/// Three processes want one lock, ask whoever has it for it, and give it back when they are asked.
+/// Three processes want one lock, ask its holder for it, and release it when they are asked.
 pub(super) struct Revocables;
 
 const ROUNDS: u64 = 2;
@@ -30,7 +30,7 @@ const HEARD: &str = "who is asked back hears of it";
 
 const ASKED: &str = "a holder was asked back, and heard of it";
 
-/// When somebody was first asked back what he holds. Clones are the same.
+/// When the holder of each ticket was first asked to give it back. Clones share it.
 type Asked = Arc<Cell<BTreeMap<(Path, Token), Duration>>>;
 
 impl Workload for Revocables {
@@ -39,7 +39,7 @@ impl Workload for Revocables {
     }
 
     fn about(&self) -> &'static str {
-        "three processes want one lock, and ask it back from whoever has it"
+        "three processes want one lock, and ask its holder to give it back"
     }
 
     fn laws(&self) -> &'static [&'static str] {
@@ -58,7 +58,7 @@ impl Workload for Revocables {
         let (beliefs, grants, asked) = (Beliefs::new(LOCK), Grants::of(dir()), Asked::default());
         let granted = grants.clone();
         let sim = sim
-            // A stranger who writes over the question takes it back.
+            // A stranger that overwrites the request cancels it.
             .rates(|rates| rates.set(Site::Meddled, 0))
             .given(stay::data(), "0")
             .aged(dir())
@@ -130,7 +130,7 @@ impl Worker {
         drop(me.perhaps(guard.release()).await);
     }
 
-    /// Holds on until he is asked, or long enough to have been.
+    /// Holds until it is asked, or long enough to have been.
     async fn listen(&self, guard: &MutexGuard) {
         let me = &self.me;
         let harmed = me.harmed();
@@ -138,7 +138,7 @@ impl Worker {
         let heard = clock::timeout(me.ttl() * 6, guard.asked_back()).await;
         me.sometimes(ASKED, matches!(heard, Ok(Ok(()))));
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        // The path may be that of another ticket before this one.
+        // An earlier ticket may have had this path.
         let ticket = (guard.path().clone(), guard.token());
         let long_ago = asked.get(&ticket).is_some_and(|at| *at + me.ttl() * 4 < me.age());
         drop(asked);
@@ -147,7 +147,7 @@ impl Worker {
             self.beliefs.believes(me, guard, Among::Nobody, drawn);
         }
         if heard.is_err() && holds && long_ago && me.harmed() == harmed {
-            me.wrong(HEARD, || format!("{} was asked back, and was not told", guard.path()));
+            me.wrong(HEARD, || format!("{} was asked back, and was not notified", guard.path()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A lock that some want for reading and some for writing, of whom some go on reading.
+//! A lock that some processes want for reading and some for writing; some writers downgrade.
 
 use futures_util::future::join;
 use synod_core::client::Client;
@@ -21,10 +21,10 @@ const ROUNDS: u64 = 3;
 
 const LAWS: Laws = Laws { overlap: "L-RW-1", tokens: "L-RW-8", ..LOCK };
 
-/// What those who went on reading believe: the same, under another law.
+/// The beliefs of readers that were downgraded: the same, under another law.
 const GOING_ON: Laws = Laws { overlap: "L-RW-4", order: "L-RW-4", ..LAWS };
 
-const TOGETHER: &str = "somebody read while another did";
+const TOGETHER: &str = "two readers read at the same time";
 const WENT_ON: &str = "a writer went on reading";
 const TRIED: &str = "a try found the lock free";
 
@@ -49,7 +49,7 @@ impl Workload for RwLocks {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        // Who waits takes one event of a watch.
+        // A waiter takes one event of a watch.
         vec![Site::SlowReader, Site::EventsJoined]
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Selectors;
 
 const ROUNDS: u64 = 2;
 
-const AGAIN: &str = "somebody led again without asking anew";
+const AGAIN: &str = "a process led again without a new request";
 const INTERRUPTED: &str = "a term was interrupted";
 const OVER: &str = "a term was over as the lead was lost";
 const FAILED: &str = "work failed";
@@ -85,10 +85,10 @@ struct Worker {
 /// No work is being done.
 const IDLE: u64 = 0;
 
-/// It is being done, and was interrupted.
+/// Work is being done, and was interrupted.
 const STOPPED: u64 = u64::MAX;
 
-/// How work ends that does.
+/// The result of work that ends.
 type Done = Result<u64, &'static str>;
 
 impl Worker {
@@ -108,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// One term. What the work came to is what is told.
+    /// One term. The result of the work is what `lead` returns.
     async fn once(&self, selector: &LeaderSelector) {
         let mut came_to = None;
         let term = selector.lead(|lead| async {
@@ -143,7 +143,7 @@ impl Worker {
             .await;
     }
 
-    /// L-EL-7: work of one term at a time, and none that was interrupted.
+    /// L-EL-7: work of one term at a time, and none after an interruption.
     async fn term(&self, lead: Leadership) -> Done {
         let Self { me, client, beliefs, grants, .. } = self;
         let number = lead.token().revision().get();
@@ -168,7 +168,7 @@ impl Worker {
         if fails { Err("on purpose") } else { Ok(number) }
     }
 
-    /// Interrupts now and then, and looks whether anybody stands twice.
+    /// Interrupts now and then, and checks that no process is a candidate twice.
     async fn interrupts(&self, selector: &LeaderSelector, label: &str) -> Infallible {
         loop {
             self.me.rest(self.me.ttl() / 4).await;
@@ -182,9 +182,9 @@ impl Worker {
             }
             let Ok(standing) = selector.candidates().await else { continue };
             let own = standing.iter().filter(|one| one.label == label).count();
-            // What went wrong may leave a ticket to be taken back later.
+            // After a fault a ticket may be removed later.
             if own > 1 && self.me.harmed() == 0 {
-                self.me.wrong("L-EL-7", || format!("{label} stands {own} times"));
+                self.me.wrong("L-EL-7", || format!("{label} is a candidate {own} times"));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Permits that are wanted by several at once, of a number that somebody changes meanwhile.
+//! Permits that several processes want at once, with a limit that changes meanwhile.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -21,17 +21,18 @@ use crate::workload::belief::{Among, Judge, is_exception};
 use crate::workload::grant::{Grants, Wants};
 use crate::workload::stay::{self, Stay};
 
-/// Three processes, one of them with two tasks, take one permit or two, of three or of a number that changes.
+/// Three processes, one of them with two tasks, take one permit or two, of three or of a number
+/// that changes.
 pub(super) struct Semaphores;
 
 const ROUNDS: u64 = 3;
-/// How many permits there are, where everybody says the same.
+/// The fixed limit that all processes know.
 const ALL: u32 = 3;
-/// How many there are at most, where they are changed.
+/// The largest limit, where it changes.
 const MOST: u32 = 4;
 
 const CHANGED: &str = "the number of permits was changed";
-const BESIDE: &str = "somebody held permits beside another";
+const BESIDE: &str = "two processes held permits at the same time";
 const WAITED: &str = "permits were waited for";
 const RESTORED: &str = "the number of permits was gone, and set again";
 
@@ -118,10 +119,10 @@ impl Worker {
         }
     }
 
-    /// Changes how many there are; or asks for more than that, where everybody knows.
+    /// Changes the limit; or requests more than the limit, where it is fixed.
     async fn change(&self) {
         if self.shared {
-            // Nobody asks for more than two.
+            // No process requests more than two.
             let number = MOST - u32::from(self.me.pick(3) < 2) - u32::from(self.me.pick(2) == 0);
             let changed = self.me.perhaps(self.semaphore.set_permits(number)).await;
             self.me.sometimes(CHANGED, matches!(changed, Some(Ok(()))));
@@ -133,7 +134,8 @@ impl Worker {
         }
     }
 
-    /// Waits for permits, and says how many there are when somebody took that away: until then nobody enters.
+    /// Waits for permits, and sets the limit again when a stranger removed it: until then no
+    /// process is granted.
     async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
         let mut acquired = pin!(self.semaphore.acquire(permits));
         loop {
@@ -164,14 +166,15 @@ impl Worker {
     }
 }
 
-/// Who believed to hold permits, of those who are no exception. Clones are the same.
+/// What each process believed to hold, except for exceptions. Clones share it.
 #[derive(Clone, Debug)]
 struct Pool {
     all: u32,
     believers: Arc<Mutex<Vec<Believer>>>,
 }
 
-/// One who believed, and those who came before him and believed after he did: all of them held at once.
+/// A process that believed, and the earlier tickets that were believed later: all of them held at
+/// once.
 #[derive(Debug)]
 struct Believer {
     drawn: Revision,
@@ -179,7 +182,7 @@ struct Believer {
     taken: u32,
 }
 
-/// What somebody believes who has so many permits.
+/// The belief to hold some permits.
 struct Pools<'a> {
     pool: &'a Pool,
     permits: u32,
@@ -190,7 +193,8 @@ impl Pool {
         Self { all, believers: Arc::default() }
     }
 
-    /// Somebody believes. How many are held at once, if it is too many, and whether anybody is in beside him.
+    /// Records a belief. Returns how many permits are held at once, if too many, and whether
+    /// another process holds some.
     fn believe(&self, drawn: Revision, permits: u32) -> (Option<u32>, bool) {
         let mut believers = self.believers.lock().unwrap_or_else(PoisonError::into_inner);
         if believers.iter().all(|one| one.drawn != drawn) {
@@ -210,8 +214,8 @@ impl Pool {
 }
 
 impl Judge for Pools<'_> {
-    /// L-SEM-1: those who came before, and believe still, and whoever believed before now have no more than
-    /// there are.
+    /// L-SEM-1: earlier tickets that are still believed, and all that were believed before now,
+    /// have no more permits than the limit.
     fn believes(&self, me: &Process, held: &dyn Held, _among: Among, drawn: Option<Revision>) {
         let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held.seen_path(), *drawn)) else {
             return;

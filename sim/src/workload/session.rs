@@ -1,4 +1,4 @@
-//! Ephemeral nodes, and sessions that probe how long they live.
+//! Ephemeral nodes, and sessions that test how long they live.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -21,7 +21,7 @@ use crate::slip::Slip;
 use crate::workload::{WATCHED, Workload};
 
 /// Three clients hold ephemeral nodes, write each other's, and are certain of their sessions only
-/// while those live.
+/// while those are alive.
 pub(super) struct Sessions;
 
 const ROUNDS: u64 = 3;
@@ -45,7 +45,7 @@ impl Workload for Sessions {
     fn marks(&self) -> &'static [&'static str] {
         &[
             DROPPED,
-            "somebody wrote another's node",
+            "a session wrote another's node",
             "a session was closed",
             "a close was dropped",
             "a session that was over was asked",
@@ -82,7 +82,7 @@ async fn work(me: Process, ledger: Ledger) {
     }
 }
 
-/// Creates an ephemeral node, and looks at it.
+/// Creates an ephemeral node, and reads it.
 async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     let mut data = format!("{}.{}.{round}", me.name(), me.life());
     if me.slips(Slip::WallClockTrusted) {
@@ -103,13 +103,13 @@ async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     }
 }
 
-/// L-SES-2: asks again and again whether the session certainly lives, up to its end and beyond.
+/// L-SES-2: checks again and again whether the session is certain, up to its end and beyond.
 async fn probe(me: &Process, session: &Session) {
     let lost_before = session.is_lost();
     for _ in 0..me.pick(30) {
         let id = session.info().id;
-        // What was ended by force nobody can know before a heartbeat is due that is not answered; what
-        // ended in silence is looked at elsewhere too.
+        // A session that was ended by force cannot be known to have ended before an unanswered
+        // heartbeat is due; one that ended in silence is also checked elsewhere.
         let certain = seems_certain(me, session).await;
         let known = me.ended_in_silence(id) || me.over_for(id).is_some_and(|it| it > me.ttl());
         if certain && known {
@@ -124,22 +124,23 @@ async fn probe(me: &Process, session: &Session) {
     }
 }
 
-/// Writes somebody else's node: it stays his.
+/// Writes the node of another session: the owner stays the same.
 async fn meddle(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     let other = own(1 + me.pick(3));
     let data = format!("{}.{}.{round}+", me.name(), me.life());
     let txn = Txn::new().set(other, data.clone(), Expect::Any);
     let set = ledger.write(me, &data, session.commit(txn)).await;
     me.sometimes(
-        "somebody wrote another's node",
+        "a session wrote another's node",
         matches!(set, Some(Ok(outcome)) if outcome.rejected().is_none()),
     );
 }
 
-/// L-SES-7: what a session held is gone when closing it returns. L-SES-3: it is over once it is called.
+/// L-SES-7: the nodes of a session are gone when closing it returns. L-SES-3: it is over once
+/// `close` is called.
 async fn close(me: &Process, session: &Session) {
     let id = session.info().id;
-    // What it gives up by its own clock the store may still have for a while.
+    // The store may keep a session for a while that was given up by its own clock.
     let held = !session.is_lost();
     let closed = match me.pick(4) {
         0 => stop_at(1, session.close()).await,
@@ -155,7 +156,7 @@ async fn close(me: &Process, session: &Session) {
     }
 }
 
-/// L-OUT-6: nothing answers on a session that is over.
+/// L-OUT-6: no call succeeds on a session that has ended.
 async fn over(me: &Process, session: &Session) {
     me.sometimes("a session that was over was asked", true);
     let limit = me.ttl() * 8;
@@ -167,7 +168,7 @@ async fn over(me: &Process, session: &Session) {
     }
 }
 
-/// The mistake of those who compare clocks: removes what another wrote long ago, by what they show.
+/// The mistake of comparing wall clocks: removes the nodes of others that look old.
 async fn remove_what_looks_left(me: &Process, session: &Session) {
     let path = own(1 + me.pick(3));
     let Ok(view) = session.read(Query::node(path.clone())).await else { return };
@@ -180,7 +181,7 @@ async fn remove_what_looks_left(me: &Process, session: &Session) {
     }
 }
 
-/// Whether a session lives, as its process sees it.
+/// Whether a session is alive, as its process sees it.
 async fn seems_certain(me: &Process, session: &Session) -> bool {
     if me.slips(Slip::WatchdogTrusted) {
         ran_on(me).await;
@@ -193,7 +194,7 @@ async fn seems_certain(me: &Process, session: &Session) -> bool {
     certain
 }
 
-/// Waits until the whole process was not held up for a moment.
+/// Waits until the whole process ran without a pause for a moment.
 async fn ran_on(me: &Process) {
     let milli = Duration::from_millis(1);
     loop {
@@ -205,7 +206,7 @@ async fn ran_on(me: &Process) {
     }
 }
 
-/// Lets others go on.
+/// Lets other tasks run.
 async fn yield_once() {
     let mut yielded = false;
     poll_fn(|cx| {
@@ -218,8 +219,8 @@ async fn yield_once() {
     .await;
 }
 
-/// L-SES-5, L-SES-6, L-SES-13: what a session owns goes with it, at one revision, and nothing of it
-/// appears later; whoever writes it, it stays its owner's.
+/// L-SES-5, L-SES-6, L-SES-13: the nodes of a session are deleted with it, at one revision, and
+/// none appears later; a write by another session does not change the owner.
 fn nothing_outlives_its_session(truth: &Truth) -> Result<(), String> {
     let mut owners: BTreeMap<Path, SessionId> = BTreeMap::new();
     let mut deaths = truth.deaths.iter().peekable();
@@ -253,7 +254,7 @@ fn nothing_outlives_its_session(truth: &Truth) -> Result<(), String> {
     Ok(())
 }
 
-/// L-SES-13: while its session lives nobody but its owner removes a node, or a stranger.
+/// L-SES-13: while its session is alive, only its owner or a stranger removes a node.
 fn nobody_removes_what_is_anothers(truth: &Truth) -> Result<(), String> {
     let mut owners: BTreeMap<&Path, SessionId> = BTreeMap::new();
     for entry in &truth.log {

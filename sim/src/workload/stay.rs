@@ -1,4 +1,5 @@
-//! [`Stay`]: being in, and asking all the time whether that is so; and what the log says of it in the end.
+//! [`Stay`]: holding, and checking all the time that it is still held; and the checks of the log in
+//! the end.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +15,15 @@ use crate::process::Process;
 use crate::workload::belief::{Among, Judge};
 use crate::workload::grant::Grants;
 
-/// Where whoever is in writes his token.
+/// The node in which the holder writes its token.
 const DATA: &str = "/data";
 
-/// The marks that whoever is in leaves.
+/// The marks that holders reach.
 pub(super) const LOST: &str = "a lock was lost while it was held";
 pub(super) const SILENT: &str = "a holder was silent for longer than its session lives";
 pub(super) const LATE: &str = "a guarded write came too late";
 
-/// How somebody is in.
+/// How a process holds.
 pub(super) struct Stay<'a> {
     pub(super) me: &'a Process,
     pub(super) client: &'a Client,
@@ -31,7 +32,7 @@ pub(super) struct Stay<'a> {
 }
 
 impl Stay<'_> {
-    /// Is in for a while, asks all the time whether that is so, and writes his token at the end.
+    /// Holds for a while, checks all the time, and writes its token at the end.
     pub(super) async fn pass(&self, held: &dyn Held) {
         self.pass_while(held, &|| held.is_held()).await;
     }
@@ -42,7 +43,7 @@ impl Stay<'_> {
         self.write(held).await;
     }
 
-    /// Is in for a while, and asks all the time whether that is so.
+    /// Holds for a while, and checks all the time.
     pub(super) async fn linger(&self, held: &dyn Held) {
         self.linger_while(held, &|| held.is_held()).await;
     }
@@ -50,7 +51,7 @@ impl Stay<'_> {
     async fn linger_while(&self, held: &dyn Held, is_held: &(dyn Fn() -> bool + Sync)) {
         let (me, ttl) = (self.me, self.me.ttl());
         let step = ttl / 200;
-        // At the edge of what a session survives, or shortly.
+        // Near the limit of what a session survives, or shortly.
         let silent = me.falls_silent(ttl * 2);
         let steps = if silent { 400 } else { me.pick(12) };
         let drawn = me.born(held.seen_path()).map(|(drawn, _)| drawn);
@@ -68,7 +69,7 @@ impl Stay<'_> {
         me.sometimes(SILENT, silent && lost);
     }
 
-    /// L-MX-5: writes the token, if this is still held.
+    /// L-MX-5: writes the token, if the lock is still held.
     pub(super) async fn write(&self, held: &dyn Held) {
         let sharing = if self.among == Among::Sharing { "shared " } else { "" };
         let token = format!("{sharing}{}", held.token());
@@ -79,8 +80,8 @@ impl Stay<'_> {
     }
 }
 
-/// Whoever is done leaves nothing in the line, though his session lives on. L-MX-15 if it is what was given
-/// back, otherwise `law`.
+/// A process that is done leaves nothing in the line, although its session is alive. L-MX-15 for a
+/// ticket that was released, otherwise `law`.
 pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grants, law: &str) {
     me.mended().await;
     clock::sleep(me.ttl() * 12).await;
@@ -94,13 +95,13 @@ pub(super) async fn leaves_nothing(me: &Process, client: &Client, grants: &Grant
     }
 }
 
-/// L-MX-5: in the order of commits the tokens of guarded writes never fall, but for those who share, among
-/// themselves.
+/// L-MX-5: in the order of commits the tokens of guarded writes never fall, except among holders
+/// that share.
 pub(super) fn guarded_writes_rise(truth: &Truth) -> Result<(), String> {
     writes_rise(truth, &data())
 }
 
-/// L-MX-5, of what is written there.
+/// L-MX-5 for the writes of this node.
 pub(super) fn writes_rise(truth: &Truth, data: &Path) -> Result<(), String> {
     let (mut alone, mut together) = ((0, 0), (0, 0));
     for entry in truth.log.iter().filter(|entry| matches!(entry.by, By::Process(_))) {
@@ -120,13 +121,13 @@ pub(super) fn writes_rise(truth: &Truth, data: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A token, of its text.
+/// A token, from its text.
 fn token(text: &str) -> (u64, u32) {
     let (revision, turn) = text.split_once('.').unwrap_or((text, "0"));
     (revision.parse().unwrap_or(0), turn.parse().unwrap_or(0))
 }
 
-/// L-MX-11: who removes a ticket is who drew it.
+/// L-MX-11: a ticket is removed only by its owner.
 pub(super) fn nobody_removes_another(truth: &Truth) -> Result<(), String> {
     let mut drawn: BTreeMap<&Path, By> = BTreeMap::new();
     for entry in &truth.log {
@@ -139,7 +140,7 @@ pub(super) fn nobody_removes_another(truth: &Truth) -> Result<(), String> {
                     let own = drawn.remove(&change.path).is_none_or(|by| by == entry.by);
                     if matches!(entry.by, By::Process(_)) && !own {
                         return Err(format!(
-                            "somebody removed {}, which is another's",
+                            "{} was removed by a process that does not own it",
                             change.path
                         ));
                     }
@@ -151,8 +152,8 @@ pub(super) fn nobody_removes_another(truth: &Truth) -> Result<(), String> {
     Ok(())
 }
 
-/// L-MX-14: who goes wakes the next one, and himself if he looks whether he is removed. Where a stranger
-/// removed somebody, who waited for him waits for another, while he does not know yet.
+/// L-MX-14: a release wakes the next waiter, and its own owner if that watches the ticket. Where a
+/// stranger removed a ticket, its waiter waits for another ticket, until it is notified.
 pub(super) fn few_are_woken(truth: &Truth) -> Result<(), String> {
     let removes = |entry: &Entry| {
         matches!(entry.by, By::Stranger) && entry.changes.iter().any(|it| it.kind == Kind::Deleted)
@@ -165,7 +166,7 @@ pub(super) fn few_are_woken(truth: &Truth) -> Result<(), String> {
     }
 }
 
-/// Whether a node goes with the session of whoever made it.
+/// Whether a node is deleted with the session of its creator.
 fn is_ticket(change: &Change) -> bool {
     let stat = change.node.as_ref().and_then(|node| node.stat);
     stat.is_some_and(|stat| stat.owner.is_some())

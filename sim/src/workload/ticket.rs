@@ -1,4 +1,4 @@
-//! Sequential nodes that are drawn, dropped and given back.
+//! Sequential nodes that are created, dropped and released.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +18,7 @@ use crate::setup::Sim;
 use crate::slip::Slip;
 use crate::workload::{WATCHED, Workload};
 
-/// Clients draw tickets in one directory, drop some calls half-way, and give others back.
+/// Clients create tickets in one directory, drop some calls half-way, and release others.
 pub(super) struct Tickets {
     pub(super) clients: usize,
     pub(super) rounds: u64,
@@ -26,19 +26,19 @@ pub(super) struct Tickets {
 
 const DIR: &str = "/q";
 
-/// What was seen of tickets: the sequence of each that was created, by its revision.
+/// The tickets that were seen: the sequence of each, by its revision of creation.
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<BTreeMap<Revision, Sequence>>>);
 
-/// Names that processes go by: the last one that each drew without doubt, in which session, and keeps. In its next
-/// session, or when it is started again, it draws under that.
+/// Names that processes reuse: the last one that each created without doubt, in which session, and
+/// keeps. In its next session, or after a restart, it creates under that name again.
 #[derive(Clone, Debug, Default)]
 struct Names(Arc<Mutex<Known>>);
 
 #[derive(Debug, Default)]
 struct Known {
     kept: BTreeMap<u64, (Path, SessionId)>,
-    /// Those that were drawn under again.
+    /// The names that were reused.
     again: BTreeSet<Path>,
 }
 
@@ -99,7 +99,7 @@ struct Drawer {
     ledger: Ledger,
     seen: Seen,
     names: Names,
-    /// What was dropped, failed or given back, and in which session.
+    /// The tickets that were dropped, failed or released, and in which session.
     gone: Vec<(String, SessionId)>,
 }
 
@@ -137,7 +137,7 @@ impl Drawer {
         self.me.rest(Duration::from_millis(300)).await;
     }
 
-    /// What must be so of a ticket that was drawn. Whether it was given back.
+    /// Checks a ticket that was created. Returns whether it was released.
     async fn drawn(&self, session: &Session, done: &Done) -> bool {
         let id = session.info().id;
         if done.owner() != Some(id) {
@@ -161,13 +161,13 @@ impl Drawer {
         way < 2
     }
 
-    /// L-SEQ-10: of what was given up nothing is there once everything works again.
+    /// L-SEQ-10: nothing of an abandoned call is left once everything works again.
     async fn nothing_is_left(&self) {
         self.me.mended().await;
         if self.gone.is_empty() {
             return;
         }
-        // What is given up is removed within some times to live.
+        // Abandoned nodes are removed within some times to live.
         clock::sleep(self.me.ttl() * 12).await;
         let Ok(session) = self.client.session().await else { return };
         let Ok(view) = session.read(Query::children(dir())).await else { return };
@@ -188,7 +188,7 @@ impl Seen {
         }
     }
 
-    /// L-SEQ-2, L-SEQ-3: sequences rise with the revisions, while the directory lives.
+    /// L-SEQ-2, L-SEQ-3: sequences rise with the revisions, while the directory exists.
     fn check_order(&self, truth: &Truth) -> Result<(), String> {
         let seen = self.lock();
         let (mut live, mut highest) = (BTreeSet::new(), None);
@@ -221,7 +221,7 @@ impl Seen {
 }
 
 impl Names {
-    /// The name that this one goes by, if it is of another session.
+    /// The name that this process reuses, if it is of another session.
     fn of_before(&self, process: u64, session: SessionId) -> Option<Path> {
         let mut known = self.lock();
         let (path, _) = known.kept.get(&process).filter(|(_, of)| *of != session)?.clone();
@@ -234,8 +234,8 @@ impl Names {
         self.lock().kept.insert(process, name);
     }
 
-    /// L-SEQ-8: of each ticket, that is of each id, at most one node is there at a time. A name that was drawn under
-    /// again may be that of a session before, too, while that dies.
+    /// L-SEQ-8: of each ticket, that is of each id, at most one node exists at a time. For a reused
+    /// name, the node of the earlier session may exist too, until that expires.
     fn one_node_a_ticket(&self, truth: &Truth) -> Result<(), String> {
         let known = self.lock();
         let mut live: BTreeMap<String, BTreeSet<Path>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Transactions that move something from one node to another.
+//! Transactions that move an amount from one node to another.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ impl Workload for Transfers {
     fn prepare(&self, sim: Sim) -> Sim {
         let ledger = Ledger::default();
         let books = ledger.clone();
-        // Strangers keep no books.
+        // Writes of strangers would change the sum.
         sim.rates(|rates| {
             let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
             faults.fold(rates, crate::Rates::without)
@@ -74,7 +74,7 @@ async fn work(me: Process, ledger: Ledger) {
     }
 }
 
-/// What both accounts hold, and in which versions.
+/// The amounts of both accounts, and their versions.
 struct Accounts {
     held: [i64; 2],
     versions: [Version; 2],
@@ -88,7 +88,7 @@ impl Accounts {
     }
 }
 
-/// L-KV-12: a listing is of one moment, so nothing is missing in it; L-KV-2: and not an old one.
+/// L-KV-12: a listing is as of one moment, so nothing is missing in it; L-KV-2: and not an old one.
 async fn look(me: &Process, client: &Client) -> Option<Accounts> {
     let before = me.committed();
     let view = me.perhaps(client.children(&dir())).await?.ok()?;
@@ -109,7 +109,7 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     let blocked = me.pick(5) == 0;
     let held = [at.held[0] - amount, at.held[1] + amount];
     let txn = Txn::new().set(account(0), held[0].to_string(), Expect::Version(at.versions[0]));
-    // Which operation cannot be done is known before, if the first can.
+    // The operation that cannot be applied is known in advance, if the first one can.
     let txn = if blocked {
         txn.check(account(1), Expect::Absent)
     } else {
@@ -126,7 +126,7 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
             let fits = match (no.index, no.why) {
                 (0, Why::OtherVersion) => true,
                 (1, Why::Exists) => blocked,
-                // Where the first fits, so does the second: they are only written together.
+                // If the first version matches, so does the second: they are only written together.
                 _ => false,
             };
             me.sometimes("a transfer lost its race", no.index == 0);
@@ -139,7 +139,7 @@ async fn transfer(me: &Process, client: &Client, ledger: &Ledger, round: u64, at
     }
 }
 
-/// L-KV-9: what a transfer looks at is what it left.
+/// L-KV-9: the look of a transfer shows the state that it left.
 fn looked(me: &Process, commit: &Commit, left: [i64; 2]) {
     let accounts = commit.look.as_ref().and_then(Accounts::of);
     me.sometimes("a transfer showed what it left", accounts.is_some());
@@ -149,7 +149,7 @@ fn looked(me: &Process, commit: &Commit, left: [i64; 2]) {
     }
 }
 
-/// L-KV-9: after each commit the accounts hold what they held together.
+/// L-KV-9: after each commit the sum of the accounts is the same.
 fn nothing_is_lost(truth: &Truth) -> Result<(), String> {
     let mut held = [0_i64; 2];
     for (index, entry) in truth.log.iter().enumerate() {
@@ -164,7 +164,7 @@ fn nothing_is_lost(truth: &Truth) -> Result<(), String> {
                 }
             }
         }
-        // The two accounts are opened one after the other.
+        // The two accounts are created one after the other.
         if index > 1 && held.iter().sum::<i64>() != SUM {
             return Err(format!("after commit {index} the accounts hold {held:?}"));
         }

@@ -1,4 +1,4 @@
-//! Watches that follow what others write.
+//! Watches that follow the writes of others.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::setup::Sim;
 use crate::slip::Slip;
 use crate::workload::Workload;
 
-/// Two clients write and delete in a directory, and a third keeps a copy of it by what it is told.
+/// Two clients write and delete in a directory, and a third keeps a copy of it from its events.
 pub(super) struct Watchers;
 
 const ROUNDS: u64 = 4;
@@ -28,7 +28,7 @@ impl Workload for Watchers {
     }
 
     fn about(&self) -> &'static str {
-        "two clients write in a directory, and a third keeps a copy of it by what its watch tells"
+        "two clients write in a directory, and a third keeps a copy of it from the events of a watch"
     }
 
     fn laws(&self) -> &'static [&'static str] {
@@ -72,7 +72,7 @@ async fn write(me: Process, ledger: Ledger) {
         };
         let _answered = written.is_some();
         me.rest(Duration::from_millis(200)).await;
-        // L-KV-3: what a session is shown never goes back, which is judged as it is shown.
+        // L-KV-3: a session is never shown less than before, which is checked at each answer.
         for query in [Query::node(path.clone()), Query::node(path).local()] {
             drop(client.read(query).await);
         }
@@ -88,7 +88,7 @@ async fn follow(me: Process, heard: Heard) {
     mirror.run().await;
 }
 
-/// The mistake of a cache that has two reads on their way, and keeps what is answered last.
+/// The mistake of a cache that has two reads in flight, and keeps the last answer.
 async fn read_twice(me: &Process, client: &Client, path: &Path) {
     let Ok(session) = client.session().await else { return };
     let read = |after: Duration| {
@@ -116,7 +116,7 @@ struct Mirror {
     client: Client,
     watch: ClientWatch,
     copy: BTreeMap<Path, Revision>,
-    /// The last that was told of each path since all was read.
+    /// The last reported revision of each path since everything was read.
     last: BTreeMap<Path, Revision>,
     heard: Heard,
 }
@@ -144,7 +144,7 @@ impl Mirror {
         self.compare().await;
     }
 
-    /// Whether the watch goes on.
+    /// Whether the watch continues.
     async fn hear(&mut self, event: Event) -> bool {
         match event {
             Event::Changed(change) => {
@@ -152,7 +152,7 @@ impl Mirror {
                 if self.me.slips(Slip::LastAnswerIsNewest) {
                     read_twice(&self.me, &self.client, &change.path).await;
                 }
-                // L-KV-3: not behind the events that it was given.
+                // L-KV-3: not older than the events that it was given.
                 if self.me.pick(2) == 0 {
                     drop(self.client.read(Query::node(change.path).local()).await);
                 }
@@ -160,7 +160,8 @@ impl Mirror {
             Event::Resync => {
                 self.me.sometimes("a watch had to read again", true);
                 self.last.clear();
-                // If that fails now the copy is wrong until the next word; so it is read until then.
+                // If that fails the copy is wrong until the next event; so it is read until it
+                // succeeds.
                 while self.read_again().await.is_none() {
                     if self.client.session().await.is_err()
                         && *self.client.state().borrow() == CLOSED
@@ -172,7 +173,7 @@ impl Mirror {
             }
             Event::Ended(_) => {
                 if self.watch.next().await.is_some() {
-                    self.me.wrong("L-WAT-12", || "something was told after the end".to_owned());
+                    self.me.wrong("L-WAT-12", || "an event arrived after the end".to_owned());
                 }
                 return false;
             }
@@ -197,11 +198,13 @@ impl Mirror {
         self.heard.note(change.clone());
         if let Some(last) = self.last.insert(change.path.clone(), at) {
             if last == at {
-                self.me
-                    .wrong("L-WAT-4", || format!("{} of revision {at} is told twice", change.path));
+                self.me.wrong("L-WAT-4", || {
+                    format!("{} of revision {at} is reported twice", change.path)
+                });
             }
             if last > at {
-                self.me.wrong("L-WAT-3", || format!("{}: {at} is told after {last}", change.path));
+                self.me
+                    .wrong("L-WAT-3", || format!("{}: {at} is reported after {last}", change.path));
             }
         }
         let is_there = self.copy.contains_key(&change.path);
@@ -214,7 +217,7 @@ impl Mirror {
         }
     }
 
-    /// L-WAT-6: in the end the copy is equal to what it copies.
+    /// L-WAT-6: in the end the copy equals the directory.
     async fn compare(&mut self) {
         let Ok(view) = self.client.read(Query::children(dir())).await else { return };
         let nodes = view.nodes.iter();
@@ -230,7 +233,7 @@ impl Mirror {
 
 const CLOSED: synod_core::client::Connection = synod_core::client::Connection::Closed;
 
-/// What was told. Clones are the same.
+/// The reported changes. Clones share them.
 #[derive(Clone, Debug, Default)]
 struct Heard(std::sync::Arc<std::sync::Mutex<Vec<Change>>>);
 
@@ -239,7 +242,7 @@ impl Heard {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(change);
     }
 
-    /// L-WAT-8: what was told happened.
+    /// L-WAT-8: each reported change happened.
     fn happened(&self, truth: &Truth) -> Result<(), String> {
         let told = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         for change in told.iter() {

@@ -1,8 +1,8 @@
-//! [`Peer`]: an etcd cluster in memory that does what a script says.
+//! [`Peer`]: an etcd cluster in memory that follows a script.
 //!
-//! It speaks the protocol: HTTP/2, gRPC and etcd's messages, of which those that the backend needs are written down here
-//! anew. Behind the script is a small cluster without mistakes: several members with one state, kept as etcd keeps
-//! it. Time is tokio's, so a test on paused time waits for nothing.
+//! It implements the protocol: HTTP/2, gRPC and etcd's messages, of which this crate declares those
+//! that the backend needs. Below the script is a small correct cluster: several members with one
+//! state, kept as etcd keeps it. Time is tokio's, so a test on paused time waits for nothing.
 
 use std::sync::Arc;
 

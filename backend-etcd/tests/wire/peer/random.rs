@@ -9,9 +9,10 @@ use tonic::Code;
 use super::refusal::Refusal;
 use super::script::{Act, Kind};
 
-/// Plays an act on one request in so many.
+/// Plays an act on one request in `one_in`.
 ///
-/// Each network has a chance of its own: what one client asks does not shift what happens to another.
+/// Each network has a random source of its own: the requests of one client do not shift the acts on
+/// another's.
 #[derive(Clone, Debug)]
 pub(crate) struct Storm {
     each: Vec<Chance>,

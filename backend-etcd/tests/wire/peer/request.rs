@@ -41,7 +41,7 @@ impl Request {
         decoded.map_err(|error| Refusal::new(Code::Internal, error.to_string()))
     }
 
-    /// Whether any member that is behind may answer it by itself.
+    /// Whether any member may answer it by itself, even one that lags.
     pub(crate) fn is_serializable(&self) -> bool {
         use super::message::Op;
         match self {
@@ -57,7 +57,7 @@ impl Request {
         }
     }
 
-    /// Whether it is of the keys, for which somebody may have to say who he is.
+    /// Whether it is about keys, for which a login may be required.
     pub(crate) fn is_of_keys(&self) -> bool {
         matches!(self, Self::Range(_) | Self::Put(_) | Self::Delete(_) | Self::Txn(_))
     }

@@ -151,8 +151,8 @@ impl Asked {
         outgoing.well();
     }
 
-    /// Answers one request. A lease is kept alive by a stream, of which the backend uses the first
-    /// message only.
+    /// Answers one request. A lease is kept alive on a stream, whose first message is the only one
+    /// that the backend uses.
     async fn once(self, kind: Kind, mut incoming: Incoming, outgoing: Outgoing) {
         let Some(message) = incoming.message().await else { return };
         let request = match Request::decode(kind, &message) {

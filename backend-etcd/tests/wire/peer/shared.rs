@@ -39,13 +39,13 @@ pub(crate) struct Shared {
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own that a script sets")]
 pub(crate) struct Member {
-    /// It lets nobody in.
+    /// It accepts no connection.
     pub(crate) down: bool,
     /// It has no leader, and so cannot agree with the others.
     pub(crate) leaderless: bool,
     /// It has no vote, and answers next to nothing.
     pub(crate) learner: bool,
-    /// It does not apply anything behind this revision.
+    /// It applies nothing after this revision.
     pub(crate) behind: Option<i64>,
     /// What it says of its version, if it says anything.
     pub(crate) version: Option<&'static str>,
@@ -53,7 +53,7 @@ pub(crate) struct Member {
     pub(crate) proxy: bool,
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller {
     pub(crate) token: Option<String>,
@@ -103,7 +103,7 @@ impl Shared {
         self.moved.send_modify(|count| *count += 1);
     }
 
-    /// Up to which revision a member knows what happened.
+    /// The revision up to which a member has applied changes.
     pub(crate) fn applied(&self, member: usize) -> i64 {
         let behind = self.member(member).behind;
         let revision = self.state().keys.revision;

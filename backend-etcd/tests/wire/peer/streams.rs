@@ -21,9 +21,9 @@ use super::shared::{Counted, Shared};
 struct Watched {
     id: i64,
     request: CreateRequest,
-    /// The first revision that it was not told of.
+    /// The first revision that was not sent to it.
     next: i64,
-    /// It begins in the past, and is told all of that at once.
+    /// Whether it begins in the past, so that all old events are sent at once.
     behind: bool,
     _counted: Counted,
 }
@@ -82,7 +82,7 @@ pub(crate) async fn watch(asked: Asked, mut incoming: Incoming, outgoing: Outgoi
 }
 
 impl Stream {
-    /// Waits for a request, or for something to tell.
+    /// Waits for a request, or for an event to send.
     async fn step(&mut self, incoming: &mut Incoming) -> Option<End> {
         let shared = self.asked.shared.clone();
         let mut moved = shared.moved.subscribe();
@@ -166,7 +166,7 @@ impl Stream {
         self.play(act, Kind::Create, created).await
     }
 
-    /// Tells every watch what it was not told yet, by revision.
+    /// Sends every watch its new events, by revision.
     async fn push(&mut self) -> Option<End> {
         let shared = self.asked.shared.clone();
         let member = self.asked.member;
@@ -185,7 +185,7 @@ impl Stream {
         }
     }
 
-    /// What a watch has to be told: one revision, or all that it missed.
+    /// The new events of a watch: one revision, or all that it missed.
     fn news(
         &mut self,
         place: usize,

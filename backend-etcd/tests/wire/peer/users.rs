@@ -5,7 +5,7 @@ use tonic::Code;
 use super::message::AuthenticateRequest;
 use super::refusal::Refusal;
 
-/// The only user, if anybody has to say who he is.
+/// The only user, if a login is required.
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     only: Option<(String, String)>,
