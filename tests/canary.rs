@@ -116,7 +116,7 @@ async fn logged(work: impl Future<Output = String>) -> (String, String) {
     (shown.expect("it ends"), log.text())
 }
 
-/// Whether this machine has the servers; where it must have them, a server that is missing fails the test.
+/// Whether this machine has the servers. Where they are required, a missing server fails the test.
 fn there<T>(server: Result<T, String>) -> Option<T> {
     match server {
         Ok(server) => Some(server),

@@ -180,6 +180,8 @@ fn main() -> ExitCode {
             panic!("{why}");
         }
     }
-    // Every case on both kinds of runtime, and on one kind of each size: twice as many runs would find little more.
+    // Every case on both kinds of runtime, and on one kind for each size: twice as many runs would
+    // find
+    // little more.
     Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE).on_workers(WORKERS))])
 }

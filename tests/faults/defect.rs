@@ -1,4 +1,5 @@
-//! [`Defect`]: a law that servers of some versions break, and the proof that a breach is of that kind.
+//! [`Defect`]: a law that servers of some versions break, and the proof that a breach is of that
+//! kind.
 
 use synod_conformance::check::record::{Breach, Record};
 
@@ -17,8 +18,8 @@ pub(crate) struct Defect {
     pub(crate) proved: fn(&Record, &Breach) -> bool,
 }
 
-/// etcd, server issue 15247: the leases that expired by the clock of a paused leader are revoked when it resumes, although
-/// the next leader renewed them in the meantime.
+/// etcd, server issue 15247: the leases that expired by the clock of a paused leader are revoked
+/// when it resumes, although the next leader renewed them in the meantime.
 pub(crate) const REVOKES_OF_A_DEPOSED_LEADER: Defect = Defect {
     what: "before 3.4.31 a deposed etcd leader revokes leases that its successor renewed",
     laws: &["L-SES-2", "L-SES-15", "L-MX-1", "L-MX-3", "L-RW-1", "L-RW-8", "L-SEM-1", "L-EL-1"],
@@ -38,8 +39,8 @@ impl Defect {
     }
 }
 
-/// The deposed leader revokes right after it was resumed, and a client learns of it with its next heartbeat: a breach at
-/// any other time has another cause.
+/// The deposed leader revokes right after it was resumed, and a client learns of it with its next
+/// heartbeat: a breach at any other time has another cause.
 fn follows_a_resume(record: &Record, breach: &Breach) -> bool {
     let window = u64::try_from(TTL.as_nanos()).unwrap_or(u64::MAX);
     breach.at.is_some_and(|at| {

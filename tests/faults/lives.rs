@@ -96,8 +96,9 @@ pub(crate) async fn killed(scene: &mut Scene) {
     .await;
 }
 
-/// A leader is paused for longer than the session's time to live, and resumed. The session, which the next leader keeps
-/// alive, goes on. Servers that have the defect must still show it, or the excuse for them has to go.
+/// A leader is paused for longer than the session's time to live, and resumed. The next leader
+/// keeps the session alive, so it must continue. Servers that have the defect must still show it;
+/// otherwise the excuse for them has to be removed.
 pub(crate) async fn old_leader(scene: &mut Scene) {
     /// How often at most an affected cluster is given the occasion.
     const OCCASIONS: usize = 12;

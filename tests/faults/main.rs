@@ -365,7 +365,8 @@ fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
     vec![trial(stage, name, play)]
 }
 
-/// How long a scenario may take, however slow the machine is. One that hangs ends with what it waits for.
+/// How long a scenario may take on any machine. One that hangs fails, and reports what it waits
+/// for.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 fn trial(

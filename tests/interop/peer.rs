@@ -30,8 +30,9 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 struct Said {
     line: String,
-    /// When it was said, by the clock that all processes share: by the peer's own reading where it adds one
-    /// (`in @NANOSECONDS`), else when the line arrived.
+    /// When the peer printed it, by the clock that all processes share: the peer's own reading
+    /// where
+    /// it adds one (`in @NANOSECONDS`), otherwise the time when the line arrived.
     at: u64,
 }
 
@@ -174,8 +175,8 @@ impl Peer {
         assert_eq!(self.speaks().await, word);
     }
 
-    /// It is excluded, and was when this returns: what it says later is checked against that time, so that a grant that is
-    /// reported late is found, too, however slow the machine is.
+    /// Checks that the peer is excluded now. What it prints later is checked against this time, so
+    /// that a grant that is reported late is found, too, however slow the machine is.
     pub(crate) async fn keeps_silent(&mut self) {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");

@@ -98,7 +98,8 @@ pub(crate) async fn a_token_that_ran_out_is_renewed() {
     Client::connect(world.hosts(), Some(root)).await.expect("permitted");
 }
 
-/// Whatever changes in users and roles, a session of `ann` works on: reads, writes, old watches and new ones.
+/// Whatever changes in users and roles, a session of `ann` continues to work: reads, writes, old
+/// watches and new ones.
 async fn works_while_users_change(world: World) {
     let ann = open(world.options().user("ann", ANN)).await.expect("permitted");
     create(&*ann, "/app/e", Lifetime::Session).await;

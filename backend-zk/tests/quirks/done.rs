@@ -46,7 +46,7 @@ pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     }
 }
 
-/// The server's counter does not go on from its last number: every ticket from then on would get that one.
+/// The server's counter stops at its last number: every later ticket would get the same one.
 pub(super) async fn a_counter_that_is_at_its_end_gives_no_ticket() {
     const END: u32 = i32::MAX.unsigned_abs();
 

@@ -214,7 +214,8 @@ pub(super) async fn containers_come_and_go_untold() {
     assert!(rest.iter().all(|(path, _)| path == "/untold/a/b/c"), "{told:?}");
 }
 
-/// What takes the place of a container is written twice at its birth, and gets a child that guards it.
+/// A node that replaces a container is written twice when it is created, and gets a child that
+/// guards it.
 pub(super) async fn what_replaces_a_container_is_told_of_as_made_once() {
     let patient = patient();
     let store = session_with(&patient).await;
@@ -270,7 +271,8 @@ pub(super) async fn a_node_without_data_that_others_made_is_a_node() {
     done(&*store, Txn::new().set(path("/foreign"), "x", Expect::Any)).await;
 }
 
-/// The server collects by a list that may be old, and looks at nothing but whether there are children.
+/// The server collects containers from a list that may be old, and checks only whether there are
+/// children.
 pub(super) async fn what_replaces_a_container_is_not_collected_for_it() {
     const MANY: usize = 40;
     // One container in 100 ms.

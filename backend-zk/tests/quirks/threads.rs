@@ -1,4 +1,5 @@
-//! One session used by tasks on several threads, where an answer may be there before its caller waits for it.
+//! One session used by tasks on several threads, where an answer may arrive before its caller waits
+//! for it.
 
 use std::sync::Arc;
 use std::thread;
@@ -39,8 +40,10 @@ pub(super) fn run(quirk: Quirk) -> Result<(), Failed> {
     on_workers(WORKERS, PATIENCE * 6, quirk.1).map_err(Failed::from)
 }
 
-/// Calls `work` again and again on several threads, each with a session of its own. They are no workers of the
-/// runtime: a worker would run the crate's task itself once the call waits, and so never meet its answer before.
+/// Calls `work` again and again on several threads, each with a session of its own. They are not
+/// workers of the runtime: a worker would run the crate's task itself once the call waits, so the
+/// answer
+/// would never arrive before.
 fn on_callers<F>(rounds: usize, work: impl Fn(usize, Arc<dyn Store>) -> F + Sync)
 where
     F: Future<Output = ()>,

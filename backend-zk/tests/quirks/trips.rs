@@ -327,7 +327,8 @@ pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
             done(&*store, draw().look(look)).await;
             drawn = drawn.min(began.elapsed());
         }
-        // A slow machine is slow with one request, too. Another round trip takes at least `TRIP` more.
+        // On a slow machine one request is slow, too. Another round trip takes at least `TRIP`
+        // more.
         assert!(one >= TRIP, "the link is not slow: one request took {one:?}");
         assert!(read < one + TRIP / 2, "one request took {one:?}, a latest read {read:?}");
         assert!(drawn < one + TRIP / 2, "one request took {one:?}, a ticket and a look {drawn:?}");

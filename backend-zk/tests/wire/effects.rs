@@ -101,7 +101,8 @@ async fn of_kind(peer: &Peer, (what, number, txn): Kind) {
     }
 }
 
-/// Servers before 3.6 know no containers that synod could use, and those without extended types no times to live.
+/// Servers before 3.6 have no containers that synod could use, and those without extended types no
+/// times to live.
 pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     use synod_core::error::ErrorKind;
 

@@ -1,7 +1,7 @@
 //! Jute, the encoding of ZooKeeper's messages: big-endian numbers, and bytes and lists after their
 //! length.
 
-/// What is left of a message. Every method returns `None` where the message is too short or malformed.
+/// The rest of a message. Every method returns `None` if the message is too short or malformed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
