@@ -181,7 +181,6 @@ fn main() -> ExitCode {
         }
     }
     // Every case on both kinds of runtime, and on one kind for each size: twice as many runs would
-    // find
-    // little more.
+    // find little more.
     Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE).on_workers(WORKERS))])
 }

@@ -105,9 +105,8 @@ impl Suite {
     /// has one thread for everything.
     ///
     /// A backend needs both: on one thread no task runs while another is between two awaits, so
-    /// only
-    /// several threads find locks that are taken twice, and answers that arrive before the caller
-    /// waits.
+    /// only several threads find locks that are taken twice, and answers that arrive before the
+    /// caller waits.
     /// The case itself runs on a thread of its own, in addition to the workers. The seed of a
     /// failure does not repeat the timing of the threads.
     pub fn on_workers(mut self, workers: usize) -> Self {

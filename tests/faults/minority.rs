@@ -1,10 +1,8 @@
 //! Clients that reach one server only, and that server is cut off from the others.
 //!
 //! A ZooKeeper server that has lost its leader continues to serve its clients for `syncLimit`
-//! ticks,
-//! and a leader that has lost its followers does so for about as long. The answers of such a server
-//! must
-//! not make a session certain for longer than the other servers keep it alive.
+//! ticks, and a leader that has lost its followers does so for about as long. The answers of such a
+//! server must not make a session certain for longer than the other servers keep it alive.
 
 use std::sync::Arc;
 use std::time::Duration;

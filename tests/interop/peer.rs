@@ -31,8 +31,7 @@ pub(crate) struct Peer {
 struct Said {
     line: String,
     /// When the peer printed it, by the clock that all processes share: the peer's own reading
-    /// where
-    /// it adds one (`in @NANOSECONDS`), otherwise the time when the line arrived.
+    /// where it adds one (`in @NANOSECONDS`), otherwise the time when the line arrived.
     at: u64,
 }
 

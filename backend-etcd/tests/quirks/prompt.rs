@@ -67,9 +67,8 @@ pub(crate) async fn watches_have_nothing_to_catch_up_with() {
             late += usize::from(one_was_late(&world).await);
         }
         // The server reads its current revision first, and registers the watch then: a write may
-        // come
-        // between, more often on a slower machine. It reads the revision twice as often for our
-        // watches.
+        // come between, more often on a slower machine. It reads the revision twice as often for
+        // our watches.
         assert!(
             late <= plainly_late * 3 + ROUNDS / 4,
             "{late} of {ROUNDS} watches were late, and {plainly_late} of the plain client"
