@@ -15,7 +15,7 @@ use crate::world::{World, create, eventually, next, path};
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Unrelated writes, a thousand per second if the machine can, until the work is done.
+/// Makes unrelated writes, a thousand per second if the machine can, until the work is done.
 async fn amid_writes<T>(world: &World, work: impl Future<Output = T>) -> T {
     const AT_ONCE: u64 = 10;
     let client = world.raw().await;
@@ -60,7 +60,7 @@ pub(crate) async fn watches_have_nothing_to_catch_up_with() {
             };
             held.push(ann.observe(query).await.expect("answered").1);
             late += usize::from(one_was_late(&world).await);
-            // The plain client's watch of now, for comparison.
+            // For comparison, the plain client's watch from the current revision.
             let _plain = raw.watch(format!("/plain//{round}"), None).await.expect("answered");
             plainly_late += usize::from(one_was_late(&world).await);
             create(&*bob, &format!("/d/{}/n{round}", round % 7), Lifetime::Session).await;
