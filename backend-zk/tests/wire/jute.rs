@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
         Some(*byte != 0)
     }
 
-    /// Bytes; of null there are none.
+    /// Bytes; null is read as empty.
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.int()?.max(0)).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
