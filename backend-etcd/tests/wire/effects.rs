@@ -161,7 +161,7 @@ async fn an_answer_larger_than_anything_is_no_answer() {
     let peer = Peer::new(1);
     let ann = session(&peer).await;
     done(&*ann, create("/d/n")).await;
-    // A length that no message has, in front of bytes that never come.
+    // A length that no message has, before bytes that never arrive.
     peer.script(Rule::on(Kind::Range, Act::garble()));
     let error = ann.read(Query::node(path("/d/n"))).await;
     assert!(error.is_err() || peer.met(Kind::Range) > 1, "garbage was taken for an answer");
