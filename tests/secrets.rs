@@ -1,4 +1,4 @@
-//! A password that was given in a URL or a config is in no output of any kind.
+//! A password from a URL or a config is in no output of any kind.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::error::Error as _;
@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::MakeWriter;
 
 const CANARY: &str = "canary-7f3a91";
 
-/// Keeps everything that is logged.
+/// Records everything that is logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -34,7 +34,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Everything that an error says, causes included.
+/// The full text of an error, with its causes.
 fn told(error: &Error) -> String {
     let mut told = format!("{error} {error:?} {error:#?}");
     let mut cause = error.source();
@@ -50,7 +50,7 @@ fn keeps_the_secret(told: &str) {
     assert!(!told.contains(CANARY), "{told}");
 }
 
-/// Everything that can be said of a config and of connecting with it.
+/// All texts about a config, and about connecting with it.
 async fn all_that_is_said(config: &Config) -> String {
     let mut said = format!("{config:?} {config:#?} {} {:?}", config.url, config.url.credentials());
     match config.backend() {

@@ -10,11 +10,11 @@ use crate::scene::TTL;
 pub(crate) struct Defect {
     /// What the server does wrong.
     pub(crate) what: &'static str,
-    /// The laws that it breaks by that.
+    /// The laws that it breaks.
     pub(crate) laws: &'static [&'static str],
     /// The first version without the defect.
     pub(crate) mended: [u32; 3],
-    /// Whether the record proves that this breach comes of the defect.
+    /// Whether the record proves that this breach is caused by the defect.
     pub(crate) proved: fn(&Record, &Breach) -> bool,
 }
 
@@ -28,7 +28,7 @@ pub(crate) const REVOKES_OF_A_DEPOSED_LEADER: Defect = Defect {
 };
 
 impl Defect {
-    /// Whether servers of this version have it.
+    /// Whether servers of this version have the defect.
     pub(crate) fn affects(&self, version: &[u32]) -> bool {
         version < self.mended.as_slice()
     }

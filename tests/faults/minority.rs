@@ -57,7 +57,7 @@ async fn cut_off(scene: &mut Scene, cut: Cut, ttls: &[Duration]) {
         holder.done(holder.ephemeral(&node(*ttl))).await;
         holders.push((*ttl, holder));
     }
-    // Heartbeats are answered, so that the sessions are as certain as they get.
+    // Heartbeats are answered, so that the sessions are certain for as long as possible.
     sleep(ttls[0]).await;
     for (ttl, holder) in &holders {
         assert_eq!(holder.believes().as_deref(), Some("live"), "{ttl:?}");
