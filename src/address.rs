@@ -10,7 +10,8 @@ use synod_core::path::Path;
 
 use crate::registry;
 
-/// Where a store is: `mem://`, `zk://host:2181,host:2181/app?session=10s`, `etcds://user:password@host:2379`.
+/// Where a store is, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
+/// `etcds://user:password@host:2379`.
 ///
 /// `Display` and `Debug` hide the password.
 #[derive(Clone)]

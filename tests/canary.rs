@@ -23,7 +23,7 @@ fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
-/// Works with a store in every way that logs something; returns all that was shown otherwise.
+/// Uses a store in every way that logs something; returns the other output.
 async fn work(config: &Config, other: &Path) -> String {
     let client = config.connect().await.expect("the password is right");
     let mut said = format!("{config:?} {client:?} {:?}", client.session().await);
@@ -47,12 +47,12 @@ async fn work(config: &Config, other: &Path) -> String {
     said
 }
 
-/// What connecting with the wrong password says.
+/// The error text of a connection with the wrong password.
 async fn refused(url: &str) -> String {
     let config = Config::new(url).expect("valid");
     match config.connect().await {
         Ok(client) => {
-            // ZooKeeper knows every digest; what it permits shows with the first node.
+            // ZooKeeper accepts any digest; whether it permits anything shows with the first node.
             client.close().await.expect("it is open");
             String::new()
         }
@@ -60,7 +60,7 @@ async fn refused(url: &str) -> String {
     }
 }
 
-/// Does the work with everything logged that any crate logs. Returns what was shown, and the log.
+/// Runs the work with the log of all crates at every level. Returns its output, and the log.
 async fn logged(work: impl Future<Output = String>) -> (String, String) {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
@@ -68,13 +68,13 @@ async fn logged(work: impl Future<Output = String>) -> (String, String) {
         .with_ansi(false)
         .with_writer(log.clone())
         .finish();
-    // For tasks, too: the runtime has one thread.
+    // The subscriber also serves the tasks: the runtime has one thread.
     let _logging = tracing::subscriber::set_default(subscriber);
     let shown = tokio::time::timeout(LIMIT, work.with_current_subscriber()).await;
     (shown.expect("it ends"), log.text())
 }
 
-/// Whether this machine has the servers; where it must have them, a server that is missing fails the test.
+/// Whether this machine has the servers. Where they are required, a missing server fails the test.
 fn there<T>(server: Result<T, String>) -> Option<T> {
     match server {
         Ok(server) => Some(server),
@@ -86,7 +86,7 @@ fn there<T>(server: Result<T, String>) -> Option<T> {
     }
 }
 
-/// The first token of etcd's simple kind that is in a text: sixteen letters, a dot and a number.
+/// The first token of etcd's simple kind in a text: sixteen letters, a dot and a number.
 fn simple_token(text: &str) -> Option<&str> {
     const LETTERS: usize = 16;
     let is_word = |byte: u8| byte.is_ascii_alphanumeric();
@@ -129,7 +129,7 @@ async fn the_password_and_the_token_of_etcd_are_in_no_output() {
         assert!(!text.contains("canary-7f3a9"), "{text}");
         assert_eq!(simple_token(text), None, "{text}");
     }
-    // And that is what a token looks like.
+    // The pattern matches a real token.
     let token = raw.auth_client().authenticate("ann".to_owned(), CANARY.to_owned()).await;
     let token = token.map(|answer| format!("token: {}", answer.token())).unwrap_or_default();
     assert!(simple_token(&token).is_some(), "{token}");
@@ -163,7 +163,7 @@ async fn the_passwords_of_zookeeper_are_in_no_output() {
     }
 }
 
-/// How bytes are usually shown.
+/// The usual ways to print bytes.
 fn spellings(bytes: &[u8]) -> Vec<String> {
     let hex = |upper: bool| {
         bytes.iter().fold(String::new(), |text, byte| {

@@ -1,5 +1,5 @@
 //! The same programs on memory, on ZooKeeper and on etcd, compared: any difference is a bug, or a
-//! line that the contract lacks.
+//! sentence that the contract lacks.
 //!
 //! `SYNOD_PROGRAMS=10000` runs that many programs instead of as many as fit into some seconds, and
 //! `SYNOD_SEED` repeats a failure.
@@ -24,7 +24,7 @@ use synod_conformance::server::links::Links;
 use synod_conformance::server::required;
 use synod_conformance::server::zookeeper::{Ensemble, TICK};
 
-/// What the ordinary run begins with.
+/// The seed of the usual run.
 const ORDINARY: u64 = 1;
 
 /// Programs whose results once differed between the stores. They are run first.
@@ -36,7 +36,7 @@ const KEPT: &[u64] = &[
     0x50e0_b743_1ced_e519,
 ];
 
-/// How long each comparison takes, unless it is asked for more programs.
+/// How long each comparison takes by default.
 const USUAL: Duration = Duration::from_secs(15);
 
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(size()));
@@ -74,7 +74,7 @@ fn at(url: &str) -> Arc<dyn Backend> {
 }
 
 fn profile() -> Profile {
-    // No program waits for a session to expire, and on a busy machine none should.
+    // No program waits for a session to expire, and no session should expire on a busy machine.
     Profile::new(Duration::from_secs(20), Duration::from_secs(10))
         .offers(&[Ability::Expiry, Ability::TtlNodes])
 }
@@ -146,7 +146,7 @@ fn compare(start: Start) -> Result<(), Failed> {
     runtime.shutdown_background();
     let tally = compared?;
     println!("{tally}");
-    // Programs that end early say little.
+    // Programs that end early prove little.
     assert!(tally.whole > tally.part, "{tally}");
     Ok(())
 }
@@ -164,7 +164,7 @@ fn trial(other: &'static str, start: Start, there: Result<(), String>) -> Trial 
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    // Nothing is started for a list.
+    // A list of the tests starts no server.
     let there = |start: fn() -> Result<(), String>| if arguments.list { Ok(()) } else { start() };
     let zookeeper = there(|| ZOOKEEPER.as_ref().map(drop).map_err(Clone::clone));
     let etcd = there(|| ETCD.as_ref().map(drop).map_err(Clone::clone));

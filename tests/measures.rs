@@ -22,7 +22,7 @@ use tokio::time::sleep;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// What was measured, by the metric and the recipe.
+/// The measured values, by metric and recipe.
 #[derive(Clone, Debug, Default)]
 struct Measured(Arc<Plain<BTreeMap<String, Vec<f64>>>>);
 
@@ -66,7 +66,7 @@ impl Recorder for Measured {
     }
 }
 
-/// Keeps everything that is logged.
+/// Records everything that is logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Plain<Vec<u8>>>);
 
@@ -141,7 +141,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     let client = synod::connect("mem://measures").await.expect("memory is always there");
     let mutex = Mutex::new(&client, path("mutex"));
 
-    // One holds for so long, and another waits meanwhile.
+    // One client holds the lock for this time, and another waits meanwhile.
     let held = mutex.lock().await.expect("free");
     let holds = async {
         sleep(LONG).await;

@@ -1,4 +1,4 @@
-//! Stores of other crates, by their URLs.
+//! Backends of other crates, by their URLs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! A password that was given in a URL or a config is in no output of any kind.
+//! A password from a URL or a config is in no output of any kind.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::fmt::Write as _;
@@ -9,12 +9,13 @@ use crate::logged::{CANARY, Log, shown};
 
 mod logged;
 
+
 #[track_caller]
 fn keeps_the_secret(said: &str) {
     assert!(!said.contains(CANARY), "{said}");
 }
 
-/// Everything that can be said of a config and of connecting with it.
+/// All texts about a config, and about connecting with it.
 async fn all_that_is_said(config: &Config) -> String {
     let mut said = format!("{config:?} {config:#?} {} {:?}", config.url, config.url.credentials());
     match config.backend() {

@@ -29,7 +29,7 @@ async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
     let latch = LeaderLatch::new(client, path("latch")).label(SAID);
     let selector = LeaderSelector::new(client, path("selector")).label(SAID);
 
-    // What is had of them meanwhile is not shown with them.
+    // Tickets and guards are not shown as a part of their recipe.
     let ticket = mutex.enqueue().await.expect("free");
     let passed = passing.lock().await.expect("free");
     let entered = reentrant.lock(&Owner::new()).await.expect("free");

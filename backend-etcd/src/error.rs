@@ -159,7 +159,7 @@ const SAYINGS: &[Saying] = {
         // was raised does `applierV3Capped` refuse without applying. The answer does not show which
         // of the two it was.
         saying(EXHAUSTED, "database space exceeded", Verdict::done_perhaps(Backend)),
-        // By the applier: `checkRequestPut`, `LeaseRevoke`, `Renew`, each before anything is written.
+        // By the applier: `checkRequestPut`, `LeaseRevoke`, `Renew`, each before it writes.
         saying(
             &[Code::NotFound],
             "etcdserver: requested lease not found",
@@ -168,7 +168,7 @@ const SAYINGS: &[Saying] = {
         // By the applier: `lessor.Grant` (lease/lessor.go).
         saying(&[Code::FailedPrecondition], "etcdserver: lease already exists", REFUSED),
         saying(&[Code::OutOfRange], "etcdserver: too large lease TTL", REFUSED),
-        // By the applier: `checkRange` (etcdserver/txn), which comes before the writes of a transaction.
+        // By the applier: `checkRange` (etcdserver/txn), before the writes of a transaction.
         saying(&[Code::OutOfRange], "etcdserver: mvcc: required revision", REFUSED),
         // Any other invalid request: refused before raft (v3rpc/key.go), or by the applier before
         // it writes (`checkRequestPut`).

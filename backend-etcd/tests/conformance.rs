@@ -1,4 +1,4 @@
-//! The laws of stores, kept by etcd.
+//! The laws of stores, checked on etcd.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -23,10 +23,11 @@ type Servers = LazyLock<Result<Cluster, String>>;
 static ONE: Servers = LazyLock::new(|| Cluster::start(1));
 static THREE: Servers = LazyLock::new(|| Cluster::start(3));
 
-/// The cases wait more than they work.
+/// The cases wait more than they compute.
 const AT_ONCE: usize = 8;
 
-/// More than the machine may have processors, so that the threads interrupt each other anywhere.
+/// More than the machine may have processors, so that the threads interrupt each other at any
+/// point.
 const WORKERS: usize = 4;
 
 /// Abilities that need servers and links of the case alone: etcd counts the watches of all clients
@@ -48,7 +49,7 @@ struct Linked {
     pipes: Arc<Mutex<BTreeMap<SessionId, Arc<Pipe>>>>,
 }
 
-/// Servers of one case's own, with nothing between them and the store.
+/// Servers of a single case, without a proxy between them and the store.
 #[derive(Debug)]
 struct Alone {
     servers: Cluster,
@@ -73,7 +74,7 @@ impl Etcd {
         }
     }
 
-    /// The crate's own client.
+    /// The plain client of the crate `etcd-client`.
     async fn raw(&self) -> Client {
         let hosts = self.servers().addresses();
         Client::connect([hosts[0].to_string()], None).await.expect("valid")
@@ -164,7 +165,7 @@ impl Harness for Etcd {
     }
 }
 
-/// Which node a key is: `/a/b//c` is `/a/b/c`.
+/// The path of the node that a key belongs to: `/a/b//c` is `/a/b/c`.
 fn path(key: &[u8]) -> Path {
     let key = std::str::from_utf8(key).expect("only nodes are here");
     let (dir, name) = key.rsplit_once("//").expect("only nodes are here");
@@ -180,6 +181,7 @@ fn main() -> ExitCode {
             panic!("{why}");
         }
     }
-    // Every case on both kinds of runtime, and on one kind of each size: twice as many runs would find little more.
+    // Every case on both kinds of runtime, and on one kind for each size: twice as many runs would
+    // find little more.
     Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE).on_workers(WORKERS))])
 }

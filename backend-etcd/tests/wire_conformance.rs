@@ -1,4 +1,4 @@
-//! The laws of stores, kept by the etcd backend on a cluster in memory.
+//! The laws of stores, checked on the etcd backend with a cluster in memory.
 //!
 //! All of the backend's own code runs here as it does on real servers, under paused time.
 
@@ -24,7 +24,7 @@ use crate::peer::shared::Shared;
 #[expect(dead_code, reason = "the cases need no script")]
 mod peer;
 
-/// A cluster of a case's own. Every session has a network of its own.
+/// A cluster for one case. Every session has a network of its own.
 #[derive(Clone, Debug)]
 struct Scripted {
     peer: Arc<Peer>,
@@ -99,7 +99,7 @@ impl Harness for Scripted {
     }
 }
 
-/// Which node a key is: `/a/b//c` is `/a/b/c`.
+/// The path of the node that a key belongs to: `/a/b//c` is `/a/b/c`.
 fn path(key: &[u8]) -> Path {
     let key = std::str::from_utf8(key).expect("only nodes are here");
     let (dir, name) = key.rsplit_once("//").expect("only nodes are here");

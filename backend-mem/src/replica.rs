@@ -1,5 +1,5 @@
-//! [`Replica`]: a copy of the tree that lags, for [`Freshness::Local`](synod_core::store::Freshness)
-//! reads.
+//! [`Replica`]: a copy of the tree that lags, for reads with
+//! [`Freshness::Local`](synod_core::store::Freshness).
 
 use std::collections::VecDeque;
 

@@ -60,8 +60,8 @@ pub enum Login {
     /// User and password in plain text. The servers have no list of users: every combination of
     /// user and password is an identity of its own.
     Digest,
-    /// SASL, mechanism DIGEST-MD5: the servers have a list of users. Needs the feature `sasl`: without
-    /// it, [`ZkBackend::new`](crate::ZkBackend::new) refuses it as
+    /// SASL, mechanism DIGEST-MD5: the servers have a list of users. Needs the feature `sasl`:
+    /// without it, [`ZkBackend::new`](crate::ZkBackend::new) refuses it as
     /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported).
     Sasl,
 }

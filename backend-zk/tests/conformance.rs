@@ -1,4 +1,4 @@
-//! The laws of stores, kept by real ZooKeeper servers.
+//! The laws of stores, checked on real ZooKeeper servers.
 
 use std::process::ExitCode;
 use std::sync::{Arc, LazyLock};
@@ -16,7 +16,7 @@ use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
-/// The last one that the backend gives: see `docs/backends.md`.
+/// The last sequence that the backend gives: see `docs/backends.md`.
 const LAST_SEQUENCE: u32 = i32::MAX.unsigned_abs() - (1 << 20);
 
 type Servers = LazyLock<Result<Ensemble, String>>;
@@ -25,17 +25,18 @@ type Servers = LazyLock<Result<Ensemble, String>>;
 static ONE: Servers = LazyLock::new(|| Ensemble::start(1));
 static THREE: Servers = LazyLock::new(|| Ensemble::start(3));
 
-/// The cases wait more than they work.
+/// The cases wait more than they compute.
 const AT_ONCE: usize = 8;
 
-/// More than the machine may have processors, so that the threads interrupt each other anywhere.
+/// More than the machine may have processors, so that the threads interrupt each other at any
+/// point.
 const WORKERS: usize = 4;
 
 #[derive(Debug)]
 struct ZooKeeper {
     servers: &'static Ensemble,
     links: Links,
-    /// A server of the case's own, which is used in place of the others.
+    /// A server for this case alone, which is used in place of the others.
     counter: Option<Counter>,
 }
 
@@ -80,7 +81,7 @@ impl Harness for ZooKeeper {
         self.links.set_next(link);
     }
 
-    /// A majority of the servers has every write that was answered in its log.
+    /// A majority of the servers has every answered write in its log.
     async fn truth(&self) -> Vec<Change> {
         let facts = self.servers.facts().expect("the servers' logs can be read");
         let change = |fact: Fact| {
@@ -114,7 +115,7 @@ fn main() -> ExitCode {
             panic!("{why}");
         }
     }
-    // Every case on both kinds of runtime, and on one kind of each size: twice as many runs would
+    // Every case on both kinds of runtime, and on one kind for each size: twice as many runs would
     // find little more.
     Suite::main_of(vec![("one", suite(&ONE)), ("three", suite(&THREE).on_workers(WORKERS))])
 }

@@ -1,6 +1,6 @@
-//! A client that lives long takes no more memory than one that has just begun.
+//! A client that has existed for long uses no more memory than a new one.
 //!
-//! `SYNOD_ROUNDS=100000` makes so many rounds instead of as many as take some seconds.
+//! `SYNOD_ROUNDS=100000` makes that many rounds instead of a run of some seconds.
 
 #![expect(clippy::print_stdout, reason = "it says what was measured")]
 
@@ -18,19 +18,19 @@ use synod_core::store::{Event, Expect, Kind, Lifetime, Query, SessionOptions};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::timeout;
 
-/// Counts what is in use.
+/// Counts the bytes in use.
 #[global_allocator]
 static MEMORY: Cap<System> = Cap::new(System, usize::MAX);
 
-/// How many rounds the ordinary run makes.
+/// How many rounds the usual run makes.
 const USUAL: usize = 1_000;
-/// What is made once, and grows to its size.
+/// Rounds in which allocations are made once, or grow to their final size.
 const WARM_UP: usize = 300;
-/// What may be in use now and then: buffers, and requests under way.
+/// How many bytes may be in use temporarily: buffers, and requests in flight.
 const ROOM: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Creates, observes and deletes: a node, and a ticket that is known by its name.
+/// Creates, observes and deletes a node, and a ticket with a chosen name.
 async fn round(client: &Client, number: usize) {
     let (dir, query) = (path("/memory"), |path: &Path| Query::node(path));
     let node = dir.join(&format!("node-{number}")).expect("valid");

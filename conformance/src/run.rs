@@ -104,8 +104,9 @@ impl Suite {
     /// Runs each case on a runtime with this many worker threads, in real time. By default a case
     /// has one thread for everything.
     ///
-    /// A backend needs both: on one thread no task runs while another is between two awaits, so that locks
-    /// that are taken twice, and answers that arrive before they are waited for, are only found on several.
+    /// A backend needs both: on one thread no task runs while another is between two awaits, so
+    /// only several threads find locks that are taken twice, and answers that arrive before the
+    /// caller waits.
     /// The case itself runs on a thread of its own, in addition to the workers. The seed of a
     /// failure does not repeat the timing of the threads.
     pub fn on_workers(mut self, workers: usize) -> Self {
@@ -133,7 +134,8 @@ impl Suite {
         self
     }
 
-    /// The whole of a test binary: lists or runs the cases as the arguments say, like any Rust test.
+    /// The whole of a test binary: lists or runs the cases, with the arguments of a usual Rust
+    /// test.
     ///
     /// The environment variable `SYNOD_SEED` repeats the choices of a run that failed.
     pub fn main(self) -> ExitCode {

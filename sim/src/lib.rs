@@ -29,13 +29,13 @@
 //! |---|---|
 //! | [`Sim`] | one history: its processes, its faults and its checks; [`Sim::run`] |
 //! | [`Process`] | the argument of a process's function: a client, choices, and ways to report |
-//! | [`Report`] | the result: the [`Violation`], the faults ([`Fired`]), the [`Line`]s, a hash, the marks |
+//! | [`Report`] | the [`Violation`], the faults ([`Fired`]), the [`Line`]s, a hash, the marks |
 //! | [`Truth`] | the true history, for the checks at the end |
 //! | [`Ledger`] | compares the results of writes with the store's history: L-OUT-1 to L-OUT-3 |
 //! | [`Hunt`] | many seeds of one world, on all processors; its result is [`Found`] |
-//! | [`Failure`] | the first history that failed: reduced, explained, and as a [`Diagram`] of lanes |
+//! | [`Failure`] | the first history that failed: reduced, explained, as a [`Diagram`] |
 //! | [`Case`] | everything needed to repeat a history; [`corpus`] has the saved ones |
-//! | [`sweep`] | every place for a crash, every await for a drop, every combination of faults in a small world |
+//! | [`sweep`] | in a small world: each place for a crash, each await, each set of faults |
 //! | [`workload`] | the workloads that come with it, each with the laws that it checks |
 //!
 //! # Phases

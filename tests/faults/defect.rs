@@ -1,4 +1,5 @@
-//! [`Defect`]: a law that servers of some versions break, and the proof that a breach is of that kind.
+//! [`Defect`]: a law that servers of some versions break, and the proof that a breach is of that
+//! kind.
 
 use synod_conformance::check::record::{Breach, Record};
 
@@ -9,16 +10,16 @@ use crate::scene::TTL;
 pub(crate) struct Defect {
     /// What the server does wrong.
     pub(crate) what: &'static str,
-    /// The laws that it breaks by that.
+    /// The laws that it breaks.
     pub(crate) laws: &'static [&'static str],
     /// The first version without the defect.
     pub(crate) mended: [u32; 3],
-    /// Whether the record proves that this breach comes of the defect.
+    /// Whether the record proves that this breach is caused by the defect.
     pub(crate) proved: fn(&Record, &Breach) -> bool,
 }
 
-/// etcd, server issue 15247: the leases that expired by the clock of a paused leader are revoked when it resumes, although
-/// the next leader renewed them in the meantime.
+/// etcd, server issue 15247: the leases that expired by the clock of a paused leader are revoked
+/// when it resumes, although the next leader renewed them in the meantime.
 pub(crate) const REVOKES_OF_A_DEPOSED_LEADER: Defect = Defect {
     what: "before 3.4.31 a deposed etcd leader revokes leases that its successor renewed",
     laws: &["L-SES-2", "L-SES-15", "L-MX-1", "L-MX-3", "L-RW-1", "L-RW-8", "L-SEM-1", "L-EL-1"],
@@ -27,7 +28,7 @@ pub(crate) const REVOKES_OF_A_DEPOSED_LEADER: Defect = Defect {
 };
 
 impl Defect {
-    /// Whether servers of this version have it.
+    /// Whether servers of this version have the defect.
     pub(crate) fn affects(&self, version: &[u32]) -> bool {
         version < self.mended.as_slice()
     }
@@ -38,8 +39,8 @@ impl Defect {
     }
 }
 
-/// The deposed leader revokes right after it was resumed, and a client learns of it with its next heartbeat: a breach at
-/// any other time has another cause.
+/// The deposed leader revokes right after it was resumed, and a client learns of it with its next
+/// heartbeat: a breach at any other time has another cause.
 fn follows_a_resume(record: &Record, breach: &Breach) -> bool {
     let window = u64::try_from(TTL.as_nanos()).unwrap_or(u64::MAX);
     breach.at.is_some_and(|at| {

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use crate::scene::{Actor, Scene, TTL, at, eventually};
 
-/// How many processes stand in each line.
+/// How many processes are in each line.
 const HOLDERS: usize = 3;
 
 /// Processes that contend for a lock of each kind, and an observer.
@@ -45,7 +45,7 @@ impl Company {
         &self.holders
     }
 
-    /// One more process.
+    /// Adds a process.
     async fn join(&mut self, scene: &mut Scene) {
         let ann = scene.process();
         for room in Room::ALL {
@@ -56,7 +56,7 @@ impl Company {
         self.holders.push(ann);
     }
 
-    /// Waits until some process holds it, and has not for long.
+    /// Waits until some process holds the lock, and has held it only for a short time.
     async fn holder(&self, scene: &Scene, room: Room) -> Arc<Actor> {
         let mut holder = None;
         eventually(&format!("somebody holds the {room:?}"), async || {
@@ -85,7 +85,7 @@ impl Company {
         }
     }
 
-    /// Waits until others hold it all.
+    /// Waits until the other processes have held every lock.
     async fn others_go_on(&self, scene: &Scene, without: &Actor) {
         let since = now();
         let others =
@@ -98,7 +98,7 @@ impl Company {
         }
     }
 
-    /// Waits until each has held each once more.
+    /// Waits until each process has held each lock once more.
     pub(crate) async fn all_go_on(&self, scene: &Scene) {
         let since = now();
         for ann in &self.holders {
@@ -109,7 +109,7 @@ impl Company {
         }
     }
 
-    /// All leave, and nothing is left.
+    /// All processes leave; then no ticket must remain.
     pub(crate) async fn leave(&self) {
         for ann in &self.holders {
             match ann.call(Op::Close).await {
@@ -160,8 +160,8 @@ fn entered(scene: &Scene, ann: &Actor, room: Room, since: u64) -> bool {
     last(scene, ann, room).is_some_and(|holding| holding.asked > since)
 }
 
-/// A process that was paused for longer than its session lives finds that it holds nothing, and its
-/// write under the lost guard is rejected.
+/// A process that was paused for longer than its session's time to live finds that it holds
+/// nothing, and its write under the lost guard is rejected.
 pub(crate) async fn stopped(scene: &mut Scene) {
     let company = Company::gather(scene).await;
     for room in Room::ALL {

@@ -1,4 +1,4 @@
-//! Sessions that end while their clients do not know.
+//! Sessions that end without the knowledge of their clients.
 
 #![expect(clippy::print_stdout, reason = "a defect that did not show is reported")]
 
@@ -11,7 +11,7 @@ use tokio::time::sleep;
 
 use crate::scene::{Actor, Scene, TTL, at, eventually};
 
-/// Everything that a client may ask of a session that is over fails as that.
+/// Every call on a session that is over fails with that reason.
 async fn is_told_that_it_is_over(ann: &Actor) {
     eventually("it knows", async || ann.believes().as_deref() == Some("lost")).await;
     let read = |local| Op::Read { path: at("d/n"), local };
@@ -34,7 +34,7 @@ async fn watched(scene: &mut Scene) -> [std::sync::Arc<Actor>; 2] {
     bob.done(Op::Observe { path: at("d") }).await;
     for name in ["d/e", "d/f"] {
         ann.done(ann.ephemeral(name)).await;
-        // It stays ann's, whichever client writes it.
+        // The node keeps its owner ann, whichever client writes it.
         bob.done(bob.set(name)).await;
     }
     [ann, bob]
@@ -52,14 +52,14 @@ pub(crate) async fn held_link(scene: &mut Scene) {
             .book
             .nemesis(format!("{link:?} client {}", ann.client.number()), Installed::Installed);
         if link == Link::Deaf {
-            // Its heartbeats arrive: the server hears of it, and it hears of nothing.
+            // Its heartbeats arrive at the server, but no answer arrives at the client.
             eventually("it gives up", async || ann.believes().as_deref() == Some("lost")).await;
         }
         bob.sees_gone(&own).await;
         ann.pipe.set(Link::Open);
 
         is_told_that_it_is_over(&ann).await;
-        // It lets a new one be opened.
+        // After giving up, the client can open a new session.
         ann.open(TTL).await;
         ann.done(ann.ephemeral(&format!("{own} again"))).await;
     }
@@ -81,7 +81,7 @@ pub(crate) async fn stopped(scene: &mut Scene) {
 
 pub(crate) async fn killed(scene: &mut Scene) {
     let [ann, bob] = watched(scene).await;
-    // In the midst of writing.
+    // While the client is writing.
     let writes: Vec<_> = (0..20).map(|_| ann.client.call(ann.ticket("d", true))).collect();
 
     ann.client.kill().expect("it runs");
@@ -96,10 +96,11 @@ pub(crate) async fn killed(scene: &mut Scene) {
     .await;
 }
 
-/// A leader is paused for longer than the session's time to live, and resumed. The session, which the next leader keeps
-/// alive, goes on. Servers that have the defect must still show it, or the excuse for them has to go.
+/// A leader is paused for longer than the session's time to live, and resumed. The next leader
+/// keeps the session alive, so it must continue. Servers that have the defect must still show it;
+/// otherwise the excuse for them has to be removed.
 pub(crate) async fn old_leader(scene: &mut Scene) {
-    /// How often at most an affected cluster is given the occasion.
+    /// How often at most an affected cluster is tested.
     const OCCASIONS: usize = 12;
 
     let [ann, bob] = watched(scene).await;
@@ -137,6 +138,6 @@ pub(crate) async fn expired(scene: &mut Scene) {
 
     bob.sees_gone("d/e").await;
     is_told_that_it_is_over(&ann).await;
-    // Nothing comes late.
+    // No late event may arrive.
     sleep(Duration::from_millis(500)).await;
 }

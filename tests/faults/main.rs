@@ -43,13 +43,13 @@ mod signs;
 mod soak;
 mod writes;
 
-/// How many scenarios run at a time, if the arguments do not say. They wait more than they work.
+/// How many scenarios run at a time, if the arguments do not say. They wait more than they compute.
 const AT_ONCE: usize = 4;
 
-/// The argument that makes a client of this program.
+/// The argument that starts this program as a client.
 const WORKER: &str = "--worker";
 
-/// The environment variable that has a client make a mistake.
+/// The environment variable with which a client makes a mistake.
 const MISTAKE: &str = "SYNOD_MISTAKE";
 
 /// The prefix of the result of a run that proves nothing.
@@ -57,12 +57,12 @@ const NO_VERDICT: &str = "no verdict: ";
 
 type Act = for<'a> fn(&'a mut Scene) -> std::pin::Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// What happens, and the mistakes of clients that it must show.
+/// A scenario, and the mistakes of clients that it must find.
 struct Scenario {
     name: &'static str,
     act: Act,
     catches: &'static [Mistake],
-    /// Others that clients make.
+    /// Further mistakes of clients.
     more: &'static [Fault],
     /// The defects of servers that it may show.
     defects: &'static [Defect],
@@ -82,7 +82,7 @@ impl Scenario {
     }
 }
 
-/// What every client of a run gets wrong.
+/// The mistake that every client of a run makes.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Store(Mistake),
@@ -116,7 +116,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What happens to either kind of servers.
+/// Scenarios for both kinds of servers.
 const BOTH: &[Scenario] = &[
     scenario(
         "a_write_whose_answer_is_lost_is_not_lost_itself",
@@ -185,7 +185,7 @@ const BOTH: &[Scenario] = &[
     ),
 ];
 
-/// What happens to clients that reach one server only, and it is cut off from the others.
+/// Scenarios in which clients reach one server only, and it is cut off from the others.
 const MINORITY: &[Scenario] = &[
     scenario(
         "a_follower_that_is_cut_off_makes_no_session_certain",
@@ -199,7 +199,7 @@ const MINORITY: &[Scenario] = &[
     ),
 ];
 
-/// The same with ZooKeeper's stock settings. They take their time.
+/// The same with ZooKeeper's stock settings. These take longer.
 const STOCK: &[Scenario] = &[
     scenario(
         "a_follower_that_is_cut_off_makes_no_session_certain",
@@ -213,7 +213,7 @@ const STOCK: &[Scenario] = &[
     ),
 ];
 
-/// What happens to holders of locks, on one server and on three.
+/// Scenarios with holders of locks, on one server and on three.
 const HOLDERS: &[Scenario] = &[
     scenario("a_holder_that_stood_still_holds_nothing", |s| Box::pin(holders::stopped(s)), &[])
         .and(&[
@@ -246,7 +246,7 @@ const PAUSED: Scenario = scenario(
     &[WatchSilentAfterOutage],
 );
 
-/// What happens to etcd only.
+/// Scenarios for etcd only.
 const ETCD: &[Scenario] = &[
     scenario(
         "what_is_compacted_under_a_watch_is_a_resync",
@@ -263,7 +263,7 @@ const ETCD: &[Scenario] = &[
     PAUSED_LEADER.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
 ];
 
-/// What happens to ZooKeeper only.
+/// Scenarios for ZooKeeper only.
 const ZOOKEEPER: &[Scenario] = &[
     scenario("a_node_that_replaced_a_container_stays", |s| Box::pin(writes::replaced(s)), &[]),
     PAUSED,
@@ -277,10 +277,10 @@ const SOAK: Scenario = scenario(
     &[RetriesBlindly, LocalGoesBack],
 );
 
-/// A bounded piece of it, in each run by another seed.
+/// A short run of it, with a new seed each time.
 const PIECE: Scenario = Scenario { act: |s| Box::pin(soak::a_piece(s)), ..SOAK };
 
-/// One kind of servers, and what happens to them.
+/// One kind of servers, and its scenarios.
 #[derive(Clone, Copy)]
 struct Stage {
     name: &'static str,
@@ -347,7 +347,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The scenario, or one with each mistake that it must show, if that is asked for.
+/// The scenario, or one trial for each mistake that it must find, if that is requested.
 fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
     let name = format!("{}::{}", stage.name, scenario.name);
     if std::env::var_os("SYNOD_MISTAKES").is_some() {
@@ -365,7 +365,8 @@ fn trials_of(stage: Stage, scenario: &'static Scenario) -> Vec<Trial> {
     vec![trial(stage, name, play)]
 }
 
-/// How long a scenario may take, however slow the machine is. One that hangs ends with what it waits for.
+/// How long a scenario may take on any machine. One that hangs fails, and reports what it waits
+/// for.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
 fn trial(
@@ -386,7 +387,7 @@ fn trial(
     }
 }
 
-/// Plays a scenario to its end, and judges what was taken down.
+/// Plays a scenario to its end, and checks the record.
 fn play(
     name: &str,
     stage: Stage,
@@ -408,7 +409,7 @@ fn play(
     played
 }
 
-/// Whether the scenario goes wrong as it should when every client makes this mistake.
+/// Checks that the scenario fails as it should when every client makes this mistake.
 fn shows(name: &str, stage: Stage, scenario: &Scenario, fault: Fault) -> Result<(), String> {
     let work = || play(name, stage, scenario, Some(fault), soak::seed()?);
     let shown = match catch_unwind(AssertUnwindSafe(work)) {
@@ -423,7 +424,7 @@ fn shows(name: &str, stage: Stage, scenario: &Scenario, fault: Fault) -> Result<
     Err(format!("every client {}, and none of {signs:?} is in: {shown}", fault.what()))
 }
 
-/// Is a client: does what its input says.
+/// Runs as a client: executes the commands of its input.
 fn work(number: &str, url: &str) -> ExitCode {
     let named = std::env::var(MISTAKE).ok();
     let is_named = |fault: &Fault| named.as_deref() == Some(&fault.to_string());
@@ -446,7 +447,7 @@ fn work(number: &str, url: &str) -> ExitCode {
     }
 }
 
-/// Works with a mistake of core, on this thread as clients do.
+/// Runs with a mistake of core, on this thread as clients do.
 #[cfg(all(feature = "mutants", feature = "sim"))]
 fn with<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
     synod_core::mutant::with(mutant, work)

@@ -1,8 +1,8 @@
 //! Clients that reach one server only, and that server is cut off from the others.
 //!
-//! A ZooKeeper server that has lost its leader goes on serving its clients for `syncLimit` ticks, and a leader that has
-//! lost its followers goes on for about as long. What such a server answers must not make a session certain for
-//! longer than the others let it live.
+//! A ZooKeeper server that has lost its leader continues to serve its clients for `syncLimit`
+//! ticks, and a leader that has lost its followers does so for about as long. The answers of such a
+//! server must not make a session certain for longer than the other servers keep it alive.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ enum Cut {
     Leader,
 }
 
-/// With servers that give up on each other after two seconds: sessions that live for less than that, and for more.
+/// With servers that give up on each other after two seconds: sessions with shorter and with longer
+/// times to live.
 pub(crate) async fn follower(scene: &mut Scene) {
     cut_off(scene, Cut::Follower, &[Duration::from_secs(1), TTL]).await;
 }
@@ -56,7 +57,7 @@ async fn cut_off(scene: &mut Scene, cut: Cut, ttls: &[Duration]) {
         holder.done(holder.ephemeral(&node(*ttl))).await;
         holders.push((*ttl, holder));
     }
-    // Heartbeats are answered, so that the sessions are as certain as they get.
+    // Heartbeats are answered, so that the sessions are certain for as long as possible.
     sleep(ttls[0]).await;
     for (ttl, holder) in &holders {
         assert_eq!(holder.believes().as_deref(), Some("live"), "{ttl:?}");
@@ -81,8 +82,8 @@ async fn cut_off(scene: &mut Scene, cut: Cut, ttls: &[Duration]) {
     }
 }
 
-/// Waits until the session's node is gone. Servers that lost their leader need many seconds for an election while the old one
-/// is cut off, and more than one attempt.
+/// Waits until the session's node is gone. Servers that lost their leader need many seconds for an
+/// election while the old one is cut off, and more than one attempt.
 async fn sees_gone(witness: &Actor, path: &str) {
     let end = Instant::now() + PATIENCE * 4;
     loop {
@@ -95,7 +96,8 @@ async fn sees_gone(witness: &Actor, path: &str) {
     }
 }
 
-/// Opens a session. An attempt lasts no longer than the session's time to live, which may be too short on a busy machine.
+/// Opens a session. An attempt lasts no longer than the session's time to live, which may be too
+/// short on a busy machine.
 async fn open(actor: &Actor, ttl: Duration) {
     let ttl = u64::try_from(ttl.as_millis()).expect("short");
     // The servers may have to elect a leader first.

@@ -28,7 +28,8 @@ fn moves(scene: &Scene, ann: &Actor, server: usize) {
 
 pub(crate) async fn lagging(scene: &mut Scene) {
     let mut lagged = 0;
-    // On a busy machine a server may notice that it lags before it is asked: then it is tried again.
+    // On a busy machine a server may notice that it lags before it is read: then the round is
+    // repeated.
     for round in 0.. {
         if round >= ROUNDS && lagged > 0 {
             return;
@@ -102,7 +103,7 @@ pub(crate) async fn watching(scene: &mut Scene) {
     comes_and_goes(&ann, &bob).await;
 }
 
-/// Nothing is wrong any more, so that a watch that begins now reports all of this without reading again.
+/// No fault is active any more, so a watch that begins now reports all of this without a resync.
 async fn comes_and_goes(ann: &Actor, bob: &Actor) {
     ann.insists(|| Op::Observe { path: at("d") }).await;
     for name in ["u", "v", "w"] {

@@ -38,7 +38,8 @@ pub(crate) async fn prepare(clients: &[Arc<Actor>], dir: &str) {
     }
 }
 
-/// Has a client make some calls of all kinds, whatever they come to, with pauses of up to `pause` milliseconds.
+/// Makes some calls of all kinds on a client, whatever their results, with pauses of up to `pause`
+/// milliseconds.
 pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, pause: u64) {
     own(ann, dir).await;
     for _ in 0..calls {
@@ -77,7 +78,8 @@ pub(crate) async fn work(chance: &Chance, ann: &Actor, dir: &str, calls: usize, 
     }
 }
 
-/// Creates a node that goes only with its session: when it goes, a watch of the directory reports when the session ended.
+/// Creates a node that is deleted only with its session: its deletion, which a watch of the
+/// directory reports, shows when the session ended.
 async fn own(ann: &Actor, dir: &str) {
     let _may_fail = ann.call(ann.ephemeral(&format!("{dir}/d/own{}", ann.value()))).await;
 }

@@ -1,4 +1,5 @@
-//! Random faults over every kind of work: registers, tickets, directories, locks, permits and elections.
+//! Random faults during every kind of work: registers, tickets, directories, locks, permits and
+//! elections.
 
 #![expect(clippy::print_stdout, reason = "a long run reports its progress")]
 
@@ -18,8 +19,8 @@ use crate::outages::{CALLS, clients, prepare, work};
 use crate::scene::{Actor, Scene};
 use crate::servers::SIZE;
 
-/// How often the clients begin anew, in a directory of their own: registers of many calls are too much
-/// for the search for an order.
+/// How often the clients start again in a new directory: the search for an order cannot handle
+/// registers with many calls.
 const ROUNDS: usize = 3;
 
 /// The length of the run, if it was requested.

@@ -1,4 +1,4 @@
-//! Crates depend downwards only, and take what the workspace says.
+//! Crates depend downwards only, and inherit the settings of the workspace.
 
 use crate::tree::{File, catches, holds, root, spares};
 
@@ -16,7 +16,7 @@ const HOUSE: [(&str, &[&str], &[&str]); 9] = [
     ("synod-bench",       &["synod", "synod-conformance"], &[]),
 ];
 
-/// One `key = value` of a manifest, with the table that it stands in.
+/// One `key = value` of a manifest, with its table.
 struct Entry<'a> {
     at: usize,
     table: &'a str,

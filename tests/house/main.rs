@@ -1,4 +1,4 @@
-//! The house rules that a compiler does not know.
+//! The rules of this code that a compiler does not check.
 //!
 //! A rule is a function from a file to its offences. Each is first shown a file that breaks it and
 //! one that does not, so that a rule that has gone blind fails too, and then the whole tree.

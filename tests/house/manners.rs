@@ -1,4 +1,4 @@
-//! How files look: their names, their sizes, and what never stands in them.
+//! The form of files: their names, their sizes, and texts that they must not contain.
 
 use std::path::Path;
 
@@ -187,7 +187,7 @@ fn ignored_example(file: &File) -> Vec<String> {
         }
         at += line.len();
     }
-    // Of code the documentation alone; of pages everything.
+    // In code only the documentation, in pages everything.
     if file.is_rust() || file.has_extension("md") { found } else { Vec::new() }
 }
 
@@ -286,7 +286,7 @@ fn named_places(file: &File, root: &Path) -> Vec<String> {
     places.iter().flat_map(|place| file.offences(&file.text, place, what)).collect()
 }
 
-/// Rust, scripts and manifests: what people write for machines.
+/// Rust, scripts and manifests.
 fn is_source(file: &File) -> bool {
     let is_script = file.text.starts_with("#!");
     file.is_rust() || is_script || file.has_extension("sh") || file.has_extension("toml")

@@ -7,7 +7,7 @@ use crate::tree::{File, catches, code, files, holds, spares};
 
 const PAGE: &str = "docs/traps.md";
 
-/// The rows that are to be there.
+/// The rows that must exist.
 fn rows() -> BTreeSet<String> {
     let reproduced = [1, 2].into_iter().chain(19..=27).chain(33..=35).map(|row| format!("V{row}"));
     reproduced.chain((1..=54).map(|row: u32| row.to_string())).collect()
@@ -69,7 +69,7 @@ fn cases_missing(file: &File) -> Vec<String> {
     missing.map(|(at, name)| file.offence(at, &format!("there is no {name}"))).collect()
 }
 
-/// Whether a case is there, or a test, by the module that it is in; or with `*`, the module.
+/// Whether a case or a test exists, by its module; or with `*`, whether the module exists.
 fn is_there(tree: &[File], name: &str) -> bool {
     let Some((module, case)) = name.rsplit_once("::") else { return false };
     let path = module.replace("::", "/");

@@ -1,4 +1,4 @@
-//! The files of the tree, and what of a Rust file is code.
+//! The files of the tree, and which parts of a Rust file are code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// A text file of the tree.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// The path from the root, with `/`.
     pub(crate) path: String,
     pub(crate) text: String,
 }
@@ -43,7 +43,7 @@ pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every text file of the tree, but for what git and cargo keep there.
+/// Every text file of the tree, except for those of git and cargo.
 pub(crate) fn files() -> Vec<File> {
     let mut files = Vec::new();
     collect(&root(), "", &mut files);
@@ -57,7 +57,7 @@ fn collect(dir: &Path, above: &str, files: &mut Vec<File>) {
         let name = entry.file_name().into_string().expect("file names are UTF-8");
         let path = format!("{above}{name}");
         if entry.file_type().expect("readable").is_dir() {
-            // Other people's trees begin with their own repository.
+            // A directory with a repository of its own is not part of this tree.
             if !matches!(name.as_str(), "target" | ".git") && !entry.path().join(".git").exists() {
                 collect(&entry.path(), &format!("{path}/"), files);
             }

@@ -1,7 +1,7 @@
 //! Comments are plain technical English: a ratchet over the idioms that this code once had.
 //!
-//! A line counts when it has one of the patterns below. Some such lines are good English, so the limit
-//! of a crate need not reach zero: the aim is one line in a hundred.
+//! A line counts when it has one of the patterns below. Some such lines are good English, so the
+//! limit of a crate need not reach zero: the aim is one line in a hundred.
 
 use crate::tree::{File, files};
 

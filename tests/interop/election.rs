@@ -1,4 +1,4 @@
-//! Elections of synod and of others on the same path: Curator's `LeaderLatch` on ZooKeeper,
+//! Elections of synod and of other programs on the same path: Curator's `LeaderLatch` on ZooKeeper,
 //! `etcdctl elect` on etcd.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, gets, stand};
 
-/// For how long nothing happens that must not.
+/// How long a test waits for something that must not happen.
 const SHORT: Duration = Duration::from_millis(300);
 
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 6] = [
@@ -36,7 +36,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 6] = [
     }),
 ];
 
-/// A peer that stands as `theirs`.
+/// A peer that is a candidate with the label `theirs`.
 async fn campaigns(kind: Kind, path: &Path) -> Peer {
     let server = kind.server();
     if kind == Kind::Etcdctl {
@@ -183,7 +183,7 @@ async fn a_selector_is_shared(kind: Kind, path: Path) {
     assert_eq!(gets(leading).await, Term::Done(true));
     next.says("in").await;
 
-    // And when theirs dies.
+    // The same when the peer's process dies.
     let ours = campaign(&client, &path, "ours");
     stand(&client, &path, 2).await;
     next.kill();

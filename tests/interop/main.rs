@@ -1,6 +1,6 @@
-//! Locks of synod and of others on the same path: they exclude each other, in order, and are
-//! released when a holder dies. The others are real, each a process of its own: Curator and kazoo
-//! on ZooKeeper, etcdctl on etcd.
+//! Locks of synod and of other programs on the same path: they exclude each other, in order, and
+//! are released when a holder dies. The others are real programs, each a process of its own:
+//! Curator and kazoo on ZooKeeper, etcdctl on etcd.
 
 mod election;
 mod peer;
@@ -25,7 +25,7 @@ use crate::peer::{PATIENCE, Peer, curator_missing, etcdctl_missing, kazoo_missin
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(1));
 static ETCD: LazyLock<Result<Cluster, String>> = LazyLock::new(|| Cluster::start(1));
 
-/// A server, and how to come by a peer and by a client of ours on it.
+/// A server, and how to start a peer and a client of synod on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Curator,
@@ -52,7 +52,7 @@ impl Kind {
 
     async fn client(self) -> Client {
         let server = self.server();
-        // Ours live as long as they may, as peers take the processor for seconds when they start.
+        // The longest time to live, because peers use the processor for seconds when they start.
         let url = match self {
             Self::Curator | Self::Kazoo => {
                 format!("zk://{server}?acl=open&session=20s&tick={}ms", TICK.as_millis())
@@ -62,7 +62,7 @@ impl Kind {
         synod::connect(&url).await.expect("a server runs")
     }
 
-    /// A peer that asks for the mutex at `path`.
+    /// A peer that requests the mutex at `path`.
     async fn asks(self, path: &Path) -> Peer {
         let server = self.server();
         let mut peer = match self {
@@ -75,7 +75,7 @@ impl Kind {
         peer
     }
 
-    /// A peer that asks for something else at `path`.
+    /// A peer that requests another kind of lock at `path`.
     async fn asks_for(self, what: &str, path: &Path) -> Peer {
         let server = self.server();
         let mut peer = if self == Self::Kazoo {
@@ -96,13 +96,13 @@ impl Kind {
         peer.told(if self == Self::Etcdctl { "INT" } else { "release" });
     }
 
-    /// Ends the holder of the lock as if the machine had been switched off.
+    /// Kills the holder of the lock as if its machine had been switched off.
     fn crash(self, peer: &mut Peer) {
         if self == Self::Etcdctl { peer.told("KILL") } else { peer.kill() }
     }
 }
 
-/// Waits until so many stand in the line.
+/// Waits until this many contenders are in the line.
 async fn stand(client: &Client, path: &Path, count: usize) {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -167,7 +167,7 @@ async fn who_dies_gives_way(kind: Kind, path: Path) {
     stand(&client, &path, 2).await;
     next.keeps_silent().await;
     assert!(held.is_held());
-    // All that hung on our session goes at once.
+    // All ephemeral nodes of the session are deleted at once.
     client.close().await.expect("reachable");
     kind.entered(&mut next).await;
 }

@@ -1,4 +1,4 @@
-//! [`Peer`]: a process with locks of another kind.
+//! [`Peer`]: a process that uses the locks of another library.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -10,7 +10,7 @@ use synod_conformance::limit::waits_for;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// The limit for everything that a peer must do in the end, on a busy machine.
+/// The limit for everything that a peer must eventually do, on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A process that executes commands, and reports when it holds the lock. It ends when this is
@@ -30,8 +30,8 @@ pub(crate) struct Peer {
 #[derive(Debug)]
 struct Said {
     line: String,
-    /// When it was said, by the clock that all processes share: by the peer's own reading where it adds one
-    /// (`in @NANOSECONDS`), else when the line arrived.
+    /// When the peer printed it, by the clock that all processes share: the peer's own reading
+    /// where it adds one (`in @NANOSECONDS`), otherwise the time when the line arrived.
     at: u64,
 }
 
@@ -67,7 +67,7 @@ wait $! && true
 echo out
 "#;
 
-/// Where Debian puts them.
+/// The names of the jars in Debian's packages.
 const JARS: [&str; 3] = ["curator-recipes", "curator-framework", "curator-client"];
 const MORE_JARS: [&str; 5] = ["zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop"];
 
@@ -79,12 +79,12 @@ fn jar(name: &str) -> String {
     format!("/usr/share/java/{name}.jar")
 }
 
-/// Where `dev/test` puts it.
+/// The directory into which `dev/test` installs it.
 fn kazoo() -> String {
     format!("{}/target/kazoo", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Why there is no peer of a kind, if there is none.
+/// The reason why there is no peer of a kind, if there is none.
 pub(crate) fn curator_missing() -> Option<String> {
     let missing = JARS.iter().map(|name| jar(name)).find(|jar| !Path::new(jar).exists());
     missing.map(|jar| format!("Curator is not installed: there is no {jar}"))
@@ -101,7 +101,7 @@ pub(crate) fn etcdctl_missing() -> Option<String> {
 }
 
 impl Peer {
-    /// A process with locks of Curator.
+    /// A process that uses Curator's locks.
     pub(crate) async fn curator(server: &str) -> Self {
         let jars: Vec<_> = JARS.iter().chain(&MORE_JARS).map(|name| jar(name)).collect();
         let mut java = Command::new("java");
@@ -110,7 +110,7 @@ impl Peer {
         Self::ready(java).await
     }
 
-    /// A process with locks of kazoo.
+    /// A process that uses kazoo's locks.
     pub(crate) async fn kazoo(server: &str) -> Self {
         let mut python = Command::new("python3");
         python.env("PYTHONPATH", kazoo()).args([&here("kazoo_peer.py"), server]);
@@ -160,7 +160,7 @@ impl Peer {
         writeln!(input, "{line}").expect("it runs");
     }
 
-    /// Waits until it says something, which must not have happened while it was excluded.
+    /// Waits until the peer prints a line, which must not have happened while it was excluded.
     pub(crate) async fn speaks(&mut self) -> String {
         waits_for("a line of the peer");
         let said = timeout(PATIENCE, self.said.recv()).await;
@@ -174,15 +174,15 @@ impl Peer {
         assert_eq!(self.speaks().await, word);
     }
 
-    /// It is excluded, and was when this returns: what it says later is checked against that time, so that a grant that is
-    /// reported late is found, too, however slow the machine is.
+    /// Checks that the peer is excluded now. What it prints later is checked against this time, so
+    /// that a grant that is reported late is found, too, however slow the machine is.
     pub(crate) async fn keeps_silent(&mut self) {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");
         self.excluded = now();
     }
 
-    /// Ends it as if the machine had been switched off.
+    /// Kills it as if its machine had been switched off.
     pub(crate) fn kill(&mut self) {
         self.process.kill().expect("it runs");
     }

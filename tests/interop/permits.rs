@@ -22,7 +22,7 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 2] = [
     }),
 ];
 
-/// So many may be in.
+/// How many holders there may be.
 const TWO: NonZeroU32 = NonZeroU32::MIN.saturating_add(1);
 
 /// The two directories.
@@ -105,7 +105,7 @@ async fn who_dies_with_a_permit_gives_it_back(kind: Kind, path: Path) {
     stand(&client, &places.leases, 3).await;
     last.keeps_silent().await;
     assert!(ours.is_held() && next.is_held());
-    // All that hung on our session goes at once.
+    // All ephemeral nodes of the session are deleted at once.
     client.close().await.expect("reachable");
     last.says("in").await;
 }

@@ -1,4 +1,4 @@
-//! What a program shows: everything that it logs, and everything that an error says.
+//! What a program shows: everything that it logs, and the full text of errors.
 
 use std::error::Error as _;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::MakeWriter;
 /// A password that no output may contain.
 pub(crate) const CANARY: &str = "canary-7f3a91";
 
-/// Keeps everything that is logged.
+/// Records everything that is logged.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -41,7 +41,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// Everything that an error says, causes included.
+/// The full text of an error, with its causes.
 pub(crate) fn shown(error: &Error) -> String {
     let mut shown = format!("{error} {error:?} {error:#?}");
     let mut cause = error.source();

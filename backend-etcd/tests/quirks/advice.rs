@@ -24,8 +24,8 @@ use crate::world::{World, create, open, path};
 /// How long any call may take here.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// Awaits what must fail in time, so that the error says all of this. `more` is how much longer a
-/// busy machine may take.
+/// Awaits a call that must fail in time, with an error that contains all of these texts. `more` is
+/// how much longer a busy machine may take.
 async fn fails<T>(
     work: impl Future<Output = Result<T, Error>>,
     (kind, effect): (ErrorKind, Effect),
@@ -34,7 +34,7 @@ async fn fails<T>(
     let more = LIMIT * 5;
     let done = timeout(LIMIT + more, work).await.expect("every call comes to an end");
     let error = done.err().expect("it cannot be done");
-    // The door's own words are about its deadline; what was said last is the cause.
+    // The client's own text is about its deadline; the last error of the store is the cause.
     let mut shown = error.to_string();
     let mut cause = StdError::source(&error);
     while let Some(error) = cause.and_then(|cause| cause.downcast_ref::<Error>()) {
@@ -69,7 +69,7 @@ pub(crate) async fn where_no_server_is_is_said() {
     let says = [&nobody.to_string(), "refuses connections: does etcd run there?"];
     fails(open(at(&nobody)), UNREACHABLE, &says).await;
 
-    // The holder of a client gets the error when its time is over.
+    // The caller of a client gets the error when its deadline is over.
     let patient = ClientOptions::default().connect_deadline(LIMIT);
     let backend = EtcdBackend::new(at(&nobody)).expect("valid");
     fails(Client::open(backend, patient), UNREACHABLE, &says).await;
@@ -98,7 +98,7 @@ pub(crate) async fn who_is_no_etcd_is_said() {
 }
 
 pub(crate) async fn who_accepts_and_says_nothing_is_said() {
-    // The operating system accepts; no server answers.
+    // The operating system accepts connections, but no server answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let says = [&address.to_string(), "does not answer in time"];
@@ -151,7 +151,7 @@ pub(crate) async fn who_may_not_is_told_why() {
         fails(ann.commit(txn), DENIED, &says).await;
     }
 
-    // As authentication may be disabled for a while, a password that is not wanted does no harm.
+    // Authentication may be disabled for a while, so a password that is not needed does no harm.
     let open_to_all = World::alone();
     let needless = options(&open_to_all).user("ann", "canary-ann");
     assert!(open(needless).await.is_ok());
@@ -165,7 +165,7 @@ async fn set(store: &dyn Store) -> Result<(), Error> {
 pub(crate) async fn a_minority_says_that_it_is_one() {
     let mut world = World::new(3, &Flavour::default());
     let backend = EtcdBackend::new(options(&world)).expect("valid");
-    // Long enough to live through all of it.
+    // Long enough to stay alive during the whole test.
     let session = SessionOptions::new(Duration::from_secs(60));
     let ann = synod_core::store::Backend::open(&backend, &session).await.expect("a majority");
     create(&*ann, "/n", Lifetime::Persistent).await;
@@ -175,7 +175,7 @@ pub(crate) async fn a_minority_says_that_it_is_one() {
 
     let end = Instant::now() + Duration::from_secs(20);
     let says = ["no leader: a majority of the members must run", "refuses connections"];
-    // Until it notices, what it was asked may have happened.
+    // Until the session notices, a call may have been applied.
     while set(&*ann).await.is_err_and(|error| !error.to_string().contains("no leader")) {
         assert!(Instant::now() < end, "one member alone finds that out");
     }
@@ -184,12 +184,12 @@ pub(crate) async fn a_minority_says_that_it_is_one() {
     fails(ann.observe(Query::node(path("/n"))), UNREACHABLE, &says).await;
     fails(open(options(&world)), UNREACHABLE, &says).await;
 
-    // What may lag is still there to be read.
+    // A local read is still answered.
     let view = ann.read(Query::node(path("/n")).local()).await.expect("it has no need of others");
     assert!(view.node().is_some());
 }
 
-/// Has etcd forget everything but the last moment, all the time.
+/// Compacts everything but the last revision of etcd, all the time.
 async fn forget(mut raw: etcd_client::Client) {
     loop {
         let put = raw.put("now", "x", None).await.expect("answered");
@@ -248,7 +248,7 @@ pub(crate) async fn a_full_store_says_how_to_go_on() {
     fails(set(&*ann), full, &says).await;
     fails(open(options(&world)), (ErrorKind::Backend, Effect::None), &says).await;
 
-    // What frees something goes on, and what is there lives.
+    // Deletes continue to work, and existing nodes stay readable.
     let view = ann.read(Query::children(path("/d"))).await.expect("answered");
     for node in view.nodes {
         let deleted = ann.commit(Txn::new().delete(node.path, Expect::Any)).await;

@@ -1,4 +1,4 @@
-//! [`Certificates`]: an authority, and a certificate of it for servers and clients.
+//! [`Certificates`]: a certificate authority, and a certificate of it for servers and clients.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use synod_etcd::Tls;
 
 pub(crate) struct Certificates(Home);
 
-/// Makes them in this directory.
+/// Creates the certificates in the current directory.
 const SCRIPT: &str = r#"
 set -e
 cd "$1"
@@ -71,7 +71,8 @@ impl Certificates {
         Tls::trusting(self.read("ca.pem"))
     }
 
-    /// Servers that show theirs, and want to see those of their clients if it is `mutual`.
+    /// Servers with a certificate of this authority, which require one of their clients if it is
+    /// `mutual`.
     pub(crate) fn flavour(&self, mutual: bool) -> Flavour {
         let mut flavour = Flavour::default();
         flavour.tls = true;

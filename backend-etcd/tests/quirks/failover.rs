@@ -1,4 +1,4 @@
-//! Members that die, stand still and come back.
+//! Members that die, hang and come back.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(crate) async fn a_member_that_stands_still_is_passed_over() {
     create(&*ann, "/e", Lifetime::Session).await;
     let (_view, mut watch) = ann.observe(Query::children(path("/d"))).await.expect("answered");
 
-    // Each in turn: which of them the session asks first is chance.
+    // Each member in turn, because the session picks the first one at random.
     for member in 0..3 {
         world.cluster.pause(member).expect("it runs");
 
@@ -91,7 +91,7 @@ pub(crate) async fn what_was_never_sent_did_not_happen() {
     world.cluster.kill(0).expect("it runs");
 
     let set = || Txn::new().set(path("/n"), "y", Expect::Any);
-    // The first may find the connection as it breaks.
+    // The first call may fail when the connection breaks.
     let _either = ann.commit(set()).await;
     let error = ann.commit(set()).await.expect_err("nobody is there");
 

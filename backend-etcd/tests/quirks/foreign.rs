@@ -1,4 +1,4 @@
-//! What other programs keep in the same cluster.
+//! Keys of other programs in the same cluster.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(crate) async fn what_others_keep_is_left_alone() {
         let view = ann.read(Query::node(path(nobody))).await.expect("answered");
         assert!(view.node().is_none(), "{nobody} is no node: {view:?}");
     }
-    // It only prevents nodes above it.
+    // The foreign key only prevents nodes above it.
     for step in [
         Txn::new().set(path("/d/n"), "y", Expect::Any).look(Query::children(path("/d"))),
         Txn::new().create(path("/d/a/n"), "", Lifetime::Session),
@@ -109,7 +109,7 @@ pub(crate) async fn etcdctl_shows_a_tree_that_a_person_can_read() {
         String::from_utf8(said.stdout).expect("text")
     };
 
-    // The last slash of each path is doubled, and nothing else is there.
+    // The last slash of each path is doubled, and there are no other keys.
     let all = "//app\n1\n/app//config\n2\n/app/locks//é\n4\n/app/locks/db//ann\n3\n";
     assert_eq!(etcdctl(&["get", "--prefix", "/"]), all);
     assert_eq!(etcdctl(&["get", "--prefix", ""]), all);
@@ -117,7 +117,7 @@ pub(crate) async fn etcdctl_shows_a_tree_that_a_person_can_read() {
     let told = etcdctl(&["get", "--prefix", "--keys-only", "/app/locks/"]);
     assert_eq!(told.replace("\n\n", "\n"), below.replace("\n\n", "\n"));
 
-    // And what a person writes there is what is read.
+    // A value that is written there by hand is read as the node's data.
     etcdctl(&["put", "/app//config", "by hand"]);
     etcdctl(&["put", "/app//new", "by hand"]);
     for node in ["/app/config", "/app/new"] {

@@ -1,4 +1,5 @@
-//! A store that runs out of space while many write: etcd refuses what it has done.
+//! A store that runs out of space while many clients write: etcd refuses writes that it has
+//! applied.
 
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ use tokio::time::timeout;
 use crate::world::{World, path};
 
 const WRITERS: usize = 16;
-/// The size crosses the quota once in each round. Whether requests are in flight then is chance.
+/// The size crosses the quota once in each round. Whether requests are in flight then is random.
 const ROUNDS: usize = 4;
 const TTL: Duration = Duration::from_secs(60);
-/// How long it takes at most to look for a ticket and to erase it.
+/// How long it takes at most to look for a ticket and to delete it.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 pub(crate) fn small() -> World {
@@ -27,7 +28,7 @@ pub(crate) fn small() -> World {
     World::new(1, &flavour)
 }
 
-/// Does what the error says.
+/// Follows the advice in the error.
 pub(crate) async fn make_room(world: &World) {
     let now = world.raw().await.get("now", None).await.expect("answered");
     let now = now.header().expect("always there").revision().to_string();

@@ -1,4 +1,4 @@
-//! Listings that are larger than one answer, and paths that are deeper than one transaction.
+//! Listings that are larger than one answer, and paths that are deeper than one transaction allows.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) async fn a_crowded_directory_is_of_one_moment() {
         raw.txn(Request::new().and_then(puts)).await.expect("answered");
     }
 
-    // The first and the last change places all the time: one of the two is always there.
+    // One of the first and the last node exists at any time; they alternate.
     create(&*ann, "/d/a", Lifetime::Persistent).await;
     let moving = async {
         for round in 0..60 {

@@ -1,4 +1,4 @@
-//! What etcd does that no other store does, and what becomes of it.
+//! Behaviour that only etcd has, and how the backend handles it.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! More watches on one session than fit one message.
+//! More watches on one session than fit in one message.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use tokio::time::timeout;
 
 use crate::world::{World, eventually, path};
 
-/// Long: no session shall end while the server is gone.
+/// Long, so that no session ends while the server is stopped.
 const TTL: Duration = Duration::from_secs(60);
-/// That much takes its time where others work, too.
+/// So many watches take a long time on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MANY: usize = 10_000;
 const AT_ONCE: usize = 40;
@@ -22,7 +22,7 @@ fn node(number: usize) -> Path {
     path(&format!("/many/{number}"))
 }
 
-/// Does something to all nodes, some in each transaction.
+/// Applies an operation to all nodes, several in each transaction.
 async fn all(store: &dyn Store, op: impl Fn(Txn, usize) -> Txn) {
     for first in (0..MANY).step_by(AT_ONCE * AT_ONCE) {
         let txns = (first..(first + AT_ONCE * AT_ONCE).min(MANY)).step_by(AT_ONCE);

@@ -1,4 +1,5 @@
-//! Which names tickets have: the server keeps each that there ever was.
+//! The names of tickets, and how often they are reused: the server keeps every name until
+//! compaction.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::world::{World, path};
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// The name of the only ticket, as others see it.
+/// The name of the only ticket, as other clients see it.
 async fn name(client: &Client, lock: &Path) -> Path {
     let line = inspect(client, lock).await.expect("answered");
     assert_eq!(line.len(), 1, "{line:?}");
@@ -47,7 +48,7 @@ pub(crate) async fn who_locks_again_does_it_under_the_same_name() {
     }
     assert!(tokens.is_sorted_by(|one, next| one < next), "{tokens:?}");
 
-    // Code that has the name may act on it later.
+    // Code that knows the name may use it later.
     let told = lock_of(&ann).await;
     let earlier = told.path().clone();
     told.release().await.expect("answered");

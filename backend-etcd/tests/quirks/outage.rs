@@ -13,11 +13,12 @@ use crate::world::{World, create, eventually, hears_of, next, path, through};
 /// A server number that no pipe has: a pipe limited to it accepts no connection.
 const NOBODY: Option<usize> = Some(usize::MAX);
 
-/// Cuts the link until the stream is given up, and has something done meanwhile.
+/// Cuts the link until the stream is given up, and runs `work` meanwhile.
 async fn while_cut(pipe: &Pipe, ttl: Duration, work: impl Future<Output = ()>) {
     pipe.set(Link::Cut);
     work.await;
-    // The stream is asked for a sign of life every third, and given up after as long again.
+    // A third of the time to live without a message makes the backend check the stream; after
+    // another third it gives the stream up.
     sleep(ttl * 3 / 4).await;
     pipe.set(Link::Open);
 }

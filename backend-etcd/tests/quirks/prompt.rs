@@ -15,7 +15,7 @@ use crate::world::{World, create, eventually, next, path};
 
 const TTL: Duration = Duration::from_secs(20);
 
-/// Unrelated writes, a thousand per second if the machine can, until the work is done.
+/// Makes unrelated writes, a thousand per second if the machine can, until the work is done.
 async fn amid_writes<T>(world: &World, work: impl Future<Output = T>) -> T {
     const AT_ONCE: u64 = 10;
     let client = world.raw().await;
@@ -60,20 +60,21 @@ pub(crate) async fn watches_have_nothing_to_catch_up_with() {
             };
             held.push(ann.observe(query).await.expect("answered").1);
             late += usize::from(one_was_late(&world).await);
-            // The plain client's watch of now, for comparison.
+            // For comparison, the plain client's watch from the current revision.
             let _plain = raw.watch(format!("/plain//{round}"), None).await.expect("answered");
             plainly_late += usize::from(one_was_late(&world).await);
             create(&*bob, &format!("/d/{}/n{round}", round % 7), Lifetime::Session).await;
             late += usize::from(one_was_late(&world).await);
         }
-        // The server looks which revision is now, and takes the watch then: a write may come between, the more
-        // often the slower the machine is. It looks twice as often for ours.
+        // The server reads its current revision first, and registers the watch then: a write may
+        // come between, more often on a slower machine. It reads the revision twice as often for
+        // our watches.
         assert!(
             late <= plainly_late * 3 + ROUNDS / 4,
             "{late} of {ROUNDS} watches were late, and {plainly_late} of the plain client"
         );
 
-        // That is what it looks like.
+        // This shows that the count of late watches works.
         eventually("a watch of the past is seen to catch up", async || {
             let past = WatchOptions::new().with_start_revision(2).with_all_keys();
             let _watch = raw.watch("", Some(past)).await.expect("answered");
@@ -89,8 +90,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// How long something takes at the median: a set, until a watch that has just begun hears of it, and until a watch
-/// of the plain client hears of it that is there all the time.
+/// Median times: of a set, until a new watch reports the set, and until an established watch of
+/// the plain client reports it.
 struct Paces {
     answered: Duration,
     heard: Duration,
@@ -139,7 +140,8 @@ pub(crate) async fn a_change_is_heard_of_when_it_is_answered() {
     let measuring = Box::pin(paces(&world, &*ann, &*bob));
     let paces = Box::pin(amid_writes(&world, measuring)).await;
 
-    // A slow machine is slow with all of them. Whatever waits for the loop waits 50 ms at the median.
+    // A slow machine is slow with all of them. An event that waits for the loop takes 50 ms at the
+    // median.
     let Paces { answered, heard, heard_plainly } = paces;
     let slow = answered.max(heard_plainly);
     assert!(

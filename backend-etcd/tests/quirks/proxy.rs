@@ -19,7 +19,7 @@ struct Proxy {
     _home: Home,
 }
 
-/// A proxy in front of the first member, which says this of itself.
+/// A proxy in front of the first member, which advertises this address.
 async fn proxy(world: &World, advertised: &str) -> Proxy {
     let home = Home::new("proxy").expect("temporary");
     let port = free_ports(1).expect("one is free")[0];
@@ -54,7 +54,7 @@ pub(crate) async fn a_session_through_the_grpc_proxy_is_refused_by_name() {
 
 pub(crate) async fn a_watch_through_a_proxy_that_hides_is_refused_by_name() {
     let world = World::alone();
-    // Without an address of its own it passes the question for the members on.
+    // Without an address of its own the proxy forwards the request for the member list.
     let proxy = proxy(&world, "").await;
     let ann = through(&proxy).await.expect("it looks like a member");
     for _ in 0..2 {

@@ -21,7 +21,7 @@ pub(crate) async fn guarded(token_seconds: u32) -> World {
     guarded_by(1, flavour).await
 }
 
-/// The same, with so many servers, and with tokens of some kind.
+/// The same, with this number of servers, and with the tokens of this flavour.
 async fn guarded_by(size: usize, mut flavour: Flavour) -> World {
     flavour.arguments.extend(["--bcrypt-cost", "4"].map(str::to_owned));
     let world = World::new(size, &flavour);
@@ -42,7 +42,7 @@ async fn guarded_by(size: usize, mut flavour: Flavour) -> World {
 const ROOT: &str = "canary-root";
 const ANN: &str = "canary-ann";
 
-/// A new client of the first server with all rights: a token that it got earlier may be too old.
+/// A new client of the first server with all rights: the token of an earlier client may be too old.
 async fn root(world: &World) -> Client {
     let root = ConnectOptions::new().with_user("root", ROOT);
     Client::connect(&world.hosts()[..1], Some(root)).await.expect("permitted")
@@ -98,7 +98,8 @@ pub(crate) async fn a_token_that_ran_out_is_renewed() {
     Client::connect(world.hosts(), Some(root)).await.expect("permitted");
 }
 
-/// Whatever changes in users and roles, a session of `ann` works on: reads, writes, old watches and new ones.
+/// Whatever changes in users and roles, a session of `ann` continues to work: reads, writes, old
+/// watches and new ones.
 async fn works_while_users_change(world: World) {
     let ann = open(world.options().user("ann", ANN)).await.expect("permitted");
     create(&*ann, "/app/e", Lifetime::Session).await;
@@ -107,7 +108,7 @@ async fn works_while_users_change(world: World) {
         let user = format!("user-{round}");
         root(&world).await.user_add(&*user, "canary-user", None).await.expect("added");
 
-        // Together, as calls of an application are: one token is enough for all of them.
+        // Concurrently, as the calls of an application are: one token is enough for all of them.
         let reads = (0..8).map(|_| ann.read(Query::node(path("/app/e"))));
         for view in join_all(reads).await {
             assert!(view.expect("permitted as before").node().is_some());

@@ -1,4 +1,4 @@
-//! How often the servers are asked.
+//! The number of requests to the servers.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ pub(crate) async fn every_call_is_one_request() {
         let observing = async {
             let (_view, _watch) = ann.observe(query.clone()).await.expect("answered");
         };
-        // Now and then a read overtakes its watch, and is made again.
+        // Sometimes a read overtakes its watch, and is repeated.
         assert!(requests(&world, observing).await <= 2, "{query:?}");
     }
 }
@@ -109,11 +109,11 @@ pub(crate) async fn a_refusal_for_what_seldom_matters_is_asked_once_more() {
 pub(crate) async fn what_is_observed_is_asked_for_at_once() {
     let world = World::alone();
     let (pipe, ann) = through(&world, TTL).await;
-    // That opens the stream, which is there from then on.
+    // This opens the stream, which stays open.
     let (_view, _first) = ann.observe(Query::node(path("/first"))).await.expect("answered");
     let (requests, watches) = (world.cluster.requests(), world.cluster.watches());
 
-    // Requests go through, and no answer: what is asked now waits for none.
+    // Requests go through, but no answers: a request now waits for none.
     pipe.set(Link::Deaf);
     let observing = ann.observe(Query::children(path("/d")));
     let asked = async {
@@ -128,14 +128,14 @@ pub(crate) async fn what_is_observed_is_asked_for_at_once() {
     let (_view, _watch) = observed.expect("answered");
 }
 
-/// What all clients sent a server, as requests and on streams, from one moment to the next.
+/// The number of requests and stream messages that all clients send a server, between two moments.
 struct Sent<'a> {
     world: &'a World,
     before: u64,
 }
 
 impl Sent<'_> {
-    /// Holds that so much was sent since this was asked last.
+    /// Asserts how many were sent since the last check.
     async fn is(&mut self, count: u64, what: &str) {
         let sent = || self.world.cluster.asked().expect("it tells") - self.before;
         eventually(what, async || sent() >= count).await;
@@ -164,7 +164,7 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     let lock = mutex(&bob);
     let handed = async {
         sent.is(3, "the ticket, the watch of the one ahead, and a look at him").await;
-        // What changes while it is looked at is looked at once more.
+        // A line that changes while it is listed is listed once more.
         eventually("he is watched", async || world.cluster.watches() == 1).await;
         held.release().await.expect("answered");
     };
@@ -183,7 +183,7 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "the lead that nobody has").await;
     let second = latch(&bob).join().await.expect("answered");
     sent.is(3, "a place behind the leader").await;
-    // One still rests from the lock.
+    // The watch of the lock is still open for a while.
     eventually("he is watched", async || world.cluster.watches() == 2).await;
     first.close().await.expect("answered");
     let _lead = second.leading().await.expect("answered");

@@ -1,5 +1,4 @@
-//! [`World`]: servers of one test, sessions on them, and another client for what sessions cannot
-//! do.
+//! [`World`]: servers of one test, sessions on them, and a plain client for other requests.
 
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ pub(crate) struct World {
     pub(crate) cluster: Cluster,
 }
 
-/// The limit for everything that must happen in the end.
+/// The limit for everything that must eventually happen.
 const LONG: Duration = Duration::from_secs(20);
 
 impl World {
@@ -44,7 +43,7 @@ impl World {
         backend.open(&SessionOptions::new(ttl)).await.expect("a session is opened")
     }
 
-    /// The crate's own client, of one server.
+    /// The plain client of the crate `etcd-client`, connected to one server.
     pub(crate) async fn raw(&self) -> Client {
         Client::connect(&self.hosts()[..1], None).await.expect("valid")
     }
@@ -72,7 +71,7 @@ pub(crate) async fn create(store: &dyn Store, at: &str, lifetime: Lifetime) {
     store.commit(txn).await.expect("answered").required().expect("free");
 }
 
-/// Sets a node that exists, again and again until that is answered.
+/// Sets a node that exists, again and again until a set is answered.
 pub(crate) async fn set_in_the_end(store: &dyn Store, at: &str) {
     eventually("a set is answered", async || {
         let txn = Txn::new().set(path(at), "y", Expect::Any);

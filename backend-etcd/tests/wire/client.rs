@@ -1,4 +1,4 @@
-//! [`Client`]: calls a store at random, and records the results.
+//! [`Client`]: makes random calls on a store, and records the results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     backend: EtcdBackend,
     store: Option<Arc<dyn Store>>,
     watches: Vec<(Watch, Heard)>,
-    /// What it last saw at each path.
+    /// The version that it last saw at each path.
     seen: BTreeMap<Path, Version>,
     /// The highest revision that its session knows of.
     latest: u64,
@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// The session, or a new one if that is lost.
+    /// The session, or a new one if the session is lost.
     async fn live(&mut self) -> Option<Arc<dyn Store>> {
         if self.store.as_ref().is_some_and(|store| store.status().borrow().is_lost()) {
             self.judge.saw("a session that was lost");
@@ -180,7 +180,8 @@ impl Client {
     async fn read(&mut self, store: &dyn Store) -> &'static str {
         let local = self.chance.below(3) == 0;
         let query = if local { self.query().local() } else { self.query() };
-        // What is read locally may be of before, but not of before what this session knows.
+        // A local read may return an earlier state, but not one from before what this session
+        // knows.
         let floor = if local { self.latest } else { self.judge.now() };
         if let Ok(view) = store.read(query.clone()).await {
             self.judge.read(&query, &view, floor);
@@ -212,7 +213,7 @@ impl Client {
         "an observation"
     }
 
-    /// Takes what the watches have to say.
+    /// Takes the events of the watches.
     fn listen(&mut self) {
         for (watch, heard) in &mut self.watches {
             while let Some(event) = watch.try_next() {
@@ -243,7 +244,7 @@ impl Client {
         }
     }
 
-    /// Hears what is still to come, and closes its session. Nothing goes wrong any more.
+    /// Takes the remaining events, and closes the session. No fault is active any more.
     pub(crate) async fn end(mut self) {
         let is_lost = |store: &Arc<dyn Store>| store.status().borrow().is_lost();
         if self.store.as_ref().is_some_and(is_lost) {
@@ -251,7 +252,7 @@ impl Client {
             self.leave();
         }
         let Some(store) = self.store.clone() else { return };
-        // A stream that broke is noticed, and opened again, within two thirds of the time to live.
+        // A broken stream is noticed and opened again within two thirds of the time to live.
         let until = self.judge.now();
         sleep(TTL * 2).await;
         self.listen();

@@ -1,4 +1,4 @@
-//! What an answer says about whether a write happened.
+//! What an answer proves about whether a write was applied.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ use crate::peer::refusal::Refusal;
 use crate::peer::script::{Act, Kind, Rule};
 use crate::world::{TTL, create, done, exists, kept, path, session, set};
 
-/// Plays an act on the next transaction of one client, which creates a node; returns how the commit
-/// ended.
+/// Plays an act on the next transaction of one client, which creates a node; returns the result of
+/// the commit.
 async fn after(act: Act) -> (Peer, synod_core::error::Result<Outcome>) {
     let peer = Peer::new(1);
     let ann = session(&peer).await;
@@ -93,7 +93,7 @@ async fn a_write_in_doubt_is_not_sent_again_and_one_that_is_not_is() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_said_twice_counts_once() {
     let (peer, outcome) = after(Act::Twice).await;
-    // Whether the client takes the first or neither, it is not wrong about it.
+    // Either result is correct.
     match outcome {
         Ok(outcome) => assert!(matches!(outcome, Outcome::Committed(_))),
         Err(error) => assert_eq!(error.effect(), Effect::Unknown, "{error}"),
@@ -136,7 +136,7 @@ async fn an_answer_without_its_header_or_its_parts_makes_no_panic() {
             let ann = session(&peer).await;
             done(&*ann, create("/n")).await;
             peer.script(Rule::on(kind, act).times(2));
-            // What they say is worth nothing; that they come to an end is.
+            // The results do not matter, only that the calls end.
             let _any = ann.commit(create("/q/a").look(Query::children(path("/q")))).await.is_ok();
             let _any = ann.commit(set("/n", "y")).await.is_ok();
             let _any = ann.commit(create("/q/b").set(path("/n"), "z", Expect::Any)).await.is_ok();
@@ -161,7 +161,7 @@ async fn an_answer_larger_than_anything_is_no_answer() {
     let peer = Peer::new(1);
     let ann = session(&peer).await;
     done(&*ann, create("/d/n")).await;
-    // A length that no message has, in front of bytes that never come.
+    // A length that no message has, before bytes that never arrive.
     peer.script(Rule::on(Kind::Range, Act::garble()));
     let error = ann.read(Query::node(path("/d/n"))).await;
     assert!(error.is_err() || peer.met(Kind::Range) > 1, "garbage was taken for an answer");

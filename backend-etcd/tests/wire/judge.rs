@@ -14,7 +14,7 @@ use crate::peer::message::{Event, RangeRequest};
 use crate::peer::shared::Shared;
 use crate::world::key;
 
-/// What was seen, and what is wrong with it.
+/// The results and events so far, and the breaches found in them.
 #[derive(Clone, Debug)]
 pub(crate) struct Judge {
     shared: Arc<Shared>,
@@ -38,18 +38,18 @@ struct Write {
     ended: std::result::Result<Option<u64>, Effect>,
 }
 
-/// What one watch reported.
+/// The events of one watch.
 #[derive(Debug)]
 pub(crate) struct Heard {
     pub(crate) query: Query,
-    /// What the view before it showed.
+    /// The revision of the view before it.
     pub(crate) from: u64,
     pub(crate) changes: Vec<Change>,
-    /// Up to where the last resync may have missed something.
+    /// The last resync may have skipped changes up to this revision.
     pub(crate) missed: u64,
     /// It ended with its session, or was dropped.
     pub(crate) over: bool,
-    /// Events up to this revision had time enough to arrive.
+    /// Events up to this revision had enough time to arrive.
     pub(crate) until: u64,
 }
 
@@ -83,7 +83,7 @@ impl Judge {
         self.book().breaches.push(what.to_string());
     }
 
-    /// Something happened that a sweep over many seeds must have seen.
+    /// Records that something happened which a sweep over many seeds must see.
     pub(crate) fn saw(&self, what: &'static str) {
         *self.book().counts.entry(what).or_default() += 1;
     }
@@ -111,7 +111,8 @@ impl Judge {
         self.book().heard.push(heard);
     }
 
-    /// A view is exactly what the cluster was at its revision, and not older than it may be.
+    /// Checks that a view is exactly the state of the cluster at its revision, and not older than
+    /// permitted.
     pub(crate) fn read(&self, query: &Query, view: &View, floor: u64) {
         let at = view.revision.get();
         if at < floor {
@@ -150,7 +151,7 @@ impl Judge {
         u64::try_from(self.shared.state().keys.revision).unwrap_or_default()
     }
 
-    /// Everything that is wrong.
+    /// All breaches.
     pub(crate) fn verdict(&self) -> Vec<String> {
         let state = self.shared.state();
         let log: Vec<Commit> = state.keys.since(0, i64::MAX).to_vec();

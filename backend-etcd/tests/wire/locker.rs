@@ -1,4 +1,4 @@
-//! Two clients of the door that take turns at one lock.
+//! Two clients that alternate at one lock.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use tokio::time::{sleep, timeout};
 use crate::judge::Judge;
 use crate::world::{TTL, path};
 
-/// Everything that one of them believes to hold.
+/// All guards that one of them believes to hold.
 type Held = Arc<Mutex<Vec<Arc<MutexGuard>>>>;
 
-/// Both of them, until they have had their turns.
+/// Runs both of them until they have had their turns.
 pub(crate) fn two(
     chance: &Chance,
     judge: &Judge,
@@ -46,7 +46,7 @@ impl Locker {
         let Ok(Ok(client)) = timeout(TTL * 3, Client::open(backend, options)).await else { return };
         let lock = Lock::new(&client, path("/lock"));
         for _ in 0..3 {
-            // A call that is dropped leaves nothing that is in the way of the next.
+            // A dropped call leaves nothing that delays the next one.
             let limit = Duration::from_millis(1 + self.chance.below(20_000));
             if let Ok(Ok(guard)) = timeout(limit, lock.lock()).await {
                 self.hold(guard).await;

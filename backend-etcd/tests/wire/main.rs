@@ -1,4 +1,4 @@
-//! The etcd backend on a cluster in memory that does what a script says.
+//! The etcd backend on a cluster in memory that follows a script.
 
 mod client;
 mod effects;

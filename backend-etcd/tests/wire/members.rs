@@ -30,7 +30,7 @@ async fn any_one_member_may_be_as_it_likes() {
 
             peer.shared.set_member(first, state);
 
-            // The first write may have met the member as it changed.
+            // The first write may have failed when the member changed.
             eventually("a write is answered", async || ann.commit(set("/n", "y")).await.is_ok())
                 .await;
             hears_of(&mut watch, "/n").await;
@@ -54,7 +54,7 @@ async fn all_members_may_be_down_for_a_while() {
         peer.shared.set_member(member, |member| member.down = true);
     }
 
-    // The first may find the connection as it breaks.
+    // The first call may fail when the connection breaks.
     let _either = ann.commit(set("/n", "y")).await.is_ok();
     let error = ann.commit(set("/n", "y")).await.expect_err("nobody is there");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None), "{error}");

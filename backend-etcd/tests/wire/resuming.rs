@@ -1,4 +1,4 @@
-//! How watches and connections outlive silence and breaks.
+//! How watches and connections survive silence and breaks.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::world::{
     TTL, create, done, eventually, exists, is_live, next, open, path, session, set,
 };
 
-/// One member, which says this of its version.
+/// One member, which reports this version.
 fn member(version: Option<&'static str>) -> Peer {
     let peer = Peer::new(1);
     peer.shared.set_member(0, |member| member.version = version);
@@ -61,7 +61,7 @@ async fn a_member_that_says_too_early_how_far_it_is_is_not_believed() {
     }
 }
 
-/// How many streams of watches were opened while the first was silent for so long.
+/// How many streams of watches were opened while the first was silent for this time.
 async fn streams(version: Option<&'static str>, silent: Duration) -> usize {
     let peer = member(version);
     let bob = session(&peer).await;

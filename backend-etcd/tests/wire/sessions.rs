@@ -209,7 +209,7 @@ async fn a_session_that_gave_itself_up_is_closed_only_when_its_lease_is_gone() {
     let peer = Peer::new(1);
     let ann = session(&peer).await;
     done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
-    // The server lives longer than the session can know.
+    // The server keeps the session for longer than the client can know.
     peer.script(Rule::on(Kind::KeepAlive, Act::Mute).always());
     peer.script(Rule::on(Kind::Revoke, Act::Ignore).always());
     eventually("the session is lost", async || ann.status().borrow().is_lost()).await;

@@ -23,12 +23,12 @@ use crate::peer::random::Storm;
 use crate::peer::script::Kind;
 use crate::peer::shared::{Member, Shared};
 
-/// How many seeds are tried if nothing is said.
+/// How many seeds are tried by default.
 const SEEDS: u64 = 500;
-/// No program lasts longer.
+/// The limit for a program.
 const LONG: Duration = Duration::from_secs(3_600);
 
-/// What a sweep must have seen, for else it proves little.
+/// What a sweep must have seen; otherwise it proves little.
 const MUST_SEE: [&str; 10] = [
     "a write that was done",
     "a write that was rejected",
@@ -74,11 +74,11 @@ fn add(mut all: Counts, more: Counts) -> Counts {
     all
 }
 
-/// What became of a program.
+/// The result of a program.
 struct Ran {
     counts: Counts,
     breaches: Vec<String>,
-    /// What the cluster was asked, and how far it came.
+    /// The requests to the cluster, and its last revision.
     trace: String,
 }
 
@@ -153,7 +153,7 @@ fn alive() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-/// Changes links and members, and has the cluster forget.
+/// Changes links and members, and makes the cluster compact.
 async fn weather(peer: &Peer, networks: &[Network], chance: Chance) {
     let pick = |of: usize| {
         usize::try_from(chance.below(u64::try_from(of).unwrap_or(1))).unwrap_or_default()

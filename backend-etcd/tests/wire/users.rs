@@ -1,4 +1,4 @@
-//! Names, passwords and tokens that run out.
+//! Names, passwords and tokens that expire.
 
 use synod_core::error::ErrorKind;
 use synod_core::store::{Query, Store};

@@ -1,4 +1,4 @@
-//! Watches under disturbance: nothing is lost, whatever becomes of the stream.
+//! Watches under disturbance: no event is lost, whatever happens to the stream.
 
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ async fn an_observation_survives_that_its_watch_is_not_answered_at_once() {
             peer.script(Rule::on(kind, act.clone()));
             let mut observed = bob.observe(Query::node(path("/n"))).await;
             if observed.is_err() {
-                // A stream that says nothing is given up, and the next one is better.
+                // A silent stream is given up, and the next one works.
                 observed = bob.observe(Query::node(path("/n"))).await;
             }
             let (_view, mut watch) = observed.unwrap_or_else(|error| panic!("{shown}: {error}"));
@@ -144,7 +144,7 @@ async fn a_stream_that_says_nothing_when_it_is_asked_is_replaced() {
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     let (_view, mut watch) = bob.observe(Query::node(path("/n"))).await.expect("it is answered");
     let opened = peer.met(Kind::Watch);
-    // Nothing arrives on this stream any more, without an error.
+    // No event arrives on this stream any more, without an error.
     peer.script(Rule::on(Kind::Push, Act::Ignore));
     peer.script(Rule::on(Kind::Progress, Act::Ignore));
     done(&*ann, create("/n")).await;

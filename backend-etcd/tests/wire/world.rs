@@ -1,4 +1,4 @@
-//! What a scene is made of: a cluster, sessions on it, and what it waits for.
+//! The parts of a scene: a cluster, sessions on it, and waiting for conditions.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::peer::Peer;
 
-/// How long a session lives without a sign of life.
+/// The time to live of a session.
 pub(crate) const TTL: Duration = Duration::from_secs(10);
-/// How long a scene waits for what must happen in the end.
+/// How long a scene waits for something that must eventually happen.
 const LONG: Duration = Duration::from_secs(120);
 
 pub(crate) async fn session(peer: &Peer) -> Box<dyn Store> {
@@ -51,7 +51,7 @@ pub(crate) async fn exists(store: &dyn Store, at: &str) -> bool {
     view.expect("it is answered").node().is_some()
 }
 
-/// What is at a path at the members, whatever any client says.
+/// The value at a path at the members, independent of any client.
 pub(crate) fn kept(peer: &Peer, at: &str) -> Option<Vec<u8>> {
     peer.shared.state().keys.get(&key(&path(at))).map(|kv| kv.value.to_vec())
 }
@@ -93,7 +93,7 @@ pub(crate) fn lease(session: SessionId) -> i64 {
     i64::from_ne_bytes(session.get().to_ne_bytes())
 }
 
-/// The key that a node is kept at.
+/// The key of a node.
 pub(crate) fn key(path: &Path) -> Vec<u8> {
     let (dir, name) = path.as_str().rsplit_once('/').expect("absolute");
     format!("{dir}//{name}").into_bytes()

@@ -1,4 +1,4 @@
-//! Whatever goes wrong, the error says what a person can do about it, and comes in time.
+//! Errors suggest to the user what to do, and are returned in time.
 
 use std::error::Error as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{PATIENCE, create, done, is_live, open, options, path, server, session_with, there};
 
-/// Why no session is opened.
+/// The error for which no session is opened.
 pub(super) async fn why(options: ZkOptions) -> Error {
     let backend = ZkBackend::new(options).expect("valid");
     let ttl = SessionOptions::new(Duration::from_secs(2));
@@ -77,7 +77,7 @@ pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
     let end = tokio::time::Instant::now() + PATIENCE;
     loop {
         let error = why(options([last]).access(Access::Open)).await;
-        // First it looks for a majority.
+        // The server looks for a majority first.
         if error.to_string().contains("only lets read") {
             break;
         }
@@ -90,7 +90,7 @@ pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost), "{error}");
 }
 
-/// What a person reads: an error with all that led to it.
+/// The text that a user reads: an error with all its causes.
 fn told(error: &Error) -> String {
     let mut told = error.to_string();
     let mut cause = error.source();
@@ -116,7 +116,7 @@ pub(super) async fn who_reaches_no_majority_is_told_so() {
         three.kill(node).expect("it runs");
     }
 
-    // New clients, and older ones once their sessions are over.
+    // First new clients are refused, then older ones when their sessions are over.
     let end = tokio::time::Instant::now() + PATIENCE * 6;
     for lone in [false, true] {
         loop {
@@ -129,7 +129,7 @@ pub(super) async fn who_reaches_no_majority_is_told_so() {
             };
             let (kind, told) = (error.kind(), told(&error));
             assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::SessionLost), "{told}");
-            // First it looks for the others.
+            // The server looks for the others first.
             if told.contains(LONE) {
                 assert!(told.contains("nothing listens there; is the server started"), "{told}");
                 break;
@@ -157,7 +157,7 @@ pub(super) async fn a_server_with_a_full_disk_acknowledges_nothing() {
     let error = store.commit(create("/advice/full", "")).await.expect_err("there is no room");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     says(&error, "look into the server's log");
-    // It takes its time to end.
+    // The server needs some time to end.
     let end = tokio::time::Instant::now() + PATIENCE;
     while !why(options(own.addresses()).access(Access::Open))
         .await

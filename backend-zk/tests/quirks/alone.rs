@@ -16,7 +16,7 @@ use super::{create, done, hears, linked, names, path, refused, server, session};
 
 const LOOKED: [Verb; 2] = [Verb::Create, Verb::List];
 
-/// A session whose requests are counted, in a directory.
+/// A session whose requests are counted, and a directory.
 struct Drawer {
     links: Links,
     store: Box<dyn Store>,
@@ -25,7 +25,7 @@ struct Drawer {
 }
 
 impl Drawer {
-    /// In a directory that is there, and stays.
+    /// In a directory that exists, and stays.
     async fn at(dir: &str) -> Self {
         let (links, store) = linked().await;
         done(&*store, create(dir, "")).await;
@@ -34,7 +34,7 @@ impl Drawer {
         Self { links, store, id, dir: path(dir) }
     }
 
-    /// Creates a ticket, and asserts the requests. Returns the ticket, and the listing.
+    /// Creates a ticket, and checks the requests for it. Returns the ticket, and the listing.
     async fn draw(&self, asked: &[Verb]) -> (Path, Vec<String>) {
         let commit = draw(&*self.store, &self.dir).await;
         asks_for(&self.links, self.id, asked).await;
@@ -46,7 +46,7 @@ impl Drawer {
         asks_for(&self.links, self.id, &[Verb::Delete]).await;
     }
 
-    /// Until it knows that it is alone. It does by now, or after so many tickets.
+    /// Draws tickets until the session knows that it is alone, at most this many.
     async fn settle(&self) {
         const MANY: usize = 80;
 
@@ -122,7 +122,7 @@ pub(super) async fn who_takes_turns_looks() {
     }
 }
 
-/// What happens between two tickets of a session that was alone so far.
+/// Events between two tickets of a session that was alone so far, each of which requires a listing.
 pub(super) async fn who_may_not_be_alone_looks() {
     let bob = session().await;
     let other = |name: &str| path("/alone/doubt").join(name).expect("valid");
@@ -136,26 +136,26 @@ pub(super) async fn who_may_not_be_alone_looks() {
     };
 
     ann.settle().await;
-    // Another's ticket came and went.
+    // The ticket of another session was created and deleted.
     let ticket = shown(&draw(&*bob, &ann.dir).await).0;
     delete(&*bob, &ticket).await;
     looks_late(vec![]).await;
 
     ann.settle().await;
-    // Another's ticket stands.
+    // The ticket of another session remains.
     let ticket = shown(&draw(&*bob, &ann.dir).await).0;
     looks_late(vec![ticket.name()]).await;
     looks_late(vec![ticket.name()]).await;
     delete(&*bob, &ticket).await;
 
     ann.settle().await;
-    // So does something that has no number.
+    // A node without a sequence remains.
     done(&*bob, create("/alone/doubt/plain", "")).await;
     looks_late(vec!["plain"]).await;
     delete(&*bob, &other("plain")).await;
 
     ann.settle().await;
-    // A transaction of one's own made something there.
+    // A transaction of the same session created a node there.
     let both = create("/alone/doubt/x", "").create(other("y"), "", Lifetime::Session);
     done(&*ann.store, both).await;
     asks_for(&ann.links, ann.id, &[Verb::Multi]).await;
@@ -163,13 +163,13 @@ pub(super) async fn who_may_not_be_alone_looks() {
     done(&*bob, Txn::new().delete(other("x"), Expect::Any).delete(other("y"), Expect::Any)).await;
 
     ann.settle().await;
-    // A ticket of one's own still stands.
+    // Another ticket of the same session remains.
     let ticket = ann.draw(&[Verb::Create]).await.0;
     looks_late(vec![ticket.name()]).await;
     ann.delete(&ticket).await;
 
     ann.settle().await;
-    // Another deleted it.
+    // Another session deleted the ticket.
     let ticket = ann.draw(&[Verb::Create]).await.0;
     delete(&*bob, &ticket).await;
     refused(&*ann.store, Txn::new().delete(&ticket, Expect::Any)).await;
@@ -177,7 +177,7 @@ pub(super) async fn who_may_not_be_alone_looks() {
     looks_late(vec![]).await;
 
     ann.settle().await;
-    // It is unknown whether the ticket was deleted; and the connection is another.
+    // It is unknown whether the ticket was deleted, and the connection is a new one.
     let ticket = ann.draw(&[Verb::Create]).await.0;
     ann.links.lose_reply(ann.id, Verb::Delete);
     let delete_it = Txn::new().delete(&ticket, Expect::Any);
@@ -187,21 +187,21 @@ pub(super) async fn who_may_not_be_alone_looks() {
     looks_late(vec![]).await;
 
     ann.settle().await;
-    // The connection is another, and nothing else happened.
+    // The connection is a new one, and nothing else happened.
     ann.links.lose_reply(ann.id, Verb::Get);
     let _read = ann.store.read(Query::node(other("nothing")).local()).await.expect("again");
     let _before = ann.links.take_requests(ann.id);
     looks_late(vec![]).await;
 
     ann.settle().await;
-    // Something was written on the directory.
+    // The directory was written to.
     done(&*bob, Txn::new().set(&ann.dir, "x", Expect::Any)).await;
     let ticket = shown(&draw(&*ann.store, &ann.dir).await).0;
     asks_for(&ann.links, ann.id, &LOOKED).await;
     ann.delete(&ticket).await;
 }
 
-/// The number that comes next by chance.
+/// The next number in the new directory is the one that the session expects, by coincidence.
 pub(super) async fn a_directory_that_was_made_again_is_looked_at() {
     let bob = session().await;
     let ann = Drawer::at("/alone/again").await;
@@ -243,14 +243,14 @@ pub(super) async fn a_watch_for_good_and_one_for_the_lock_live_on_one_path() {
     let below = path("/alone/watched/below");
     for (settled, of_node) in [(true, true), (true, false), (false, true), (false, false)].repeat(2)
     {
-        // It is watched for the lock here; or else it would be.
+        // Without this, the session would watch the directory for the lock later.
         if settled {
             ann.settle().await;
         }
         let query = if of_node { Query::node(&ann.dir) } else { Query::children(&ann.dir) };
         let (_view, mut watch) = ann.store.observe(query).await.expect("answers");
         let _before = ann.links.take_requests(ann.id);
-        // Nothing more is watched where all is.
+        // No further watch is set.
         for _ in 0..4 {
             let ticket = shown(&draw(&*ann.store, &ann.dir).await).0;
             delete(&*ann.store, &ticket).await;
@@ -278,7 +278,7 @@ pub(super) async fn a_watch_for_good_and_one_for_the_lock_live_on_one_path() {
     delete(&*ann.store, &ticket).await;
 }
 
-/// Some lock, and one makes their directories again.
+/// Several locks, while a task removes and creates their directories again.
 pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
     const ROUNDS: u64 = 150;
     const LOCKS: [&str; 2] = ["/alone/soak/a", "/alone/soak/b"];
@@ -296,7 +296,7 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
     }
     let works = clients.iter().enumerate().map(async |(who, (client, _))| {
         for round in 0..ROUNDS {
-            // Each is alone for a while.
+            // Each session is the only contender for some time.
             let at = LOCKS[usize::try_from(round / 10 + who as u64).expect("small") % LOCKS.len()];
             let inside = path(&at.replace("soak", "inside"));
             let held = Mutex::new(client, path(at)).lock().await.expect("answers");
@@ -315,7 +315,7 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
                 if make_again(&*vandal, lock).await {
                     remade.fetch_add(1, Ordering::Relaxed);
                 }
-                // They are left alone for some turns.
+                // The directories are left unchanged for some turns.
                 let rest = turns.load(Ordering::Relaxed) + 12;
                 while turns.load(Ordering::Relaxed) < rest.min(most) {
                     tokio::task::yield_now().await;

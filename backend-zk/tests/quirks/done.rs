@@ -1,4 +1,4 @@
-//! What was done at the server, and what the backend says of it.
+//! Whether a write was applied, and what the backend reports about it.
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
 use super::{PATIENCE, TICK, done, names, open, options, path, refused, server, session, there};
 
-/// Where a client may create and delete, and not list: the ticket is created, and the look after it
+/// Where a client may create and delete, but not list: the ticket is created, and the look after it
+/// is refused.
 /// is refused.
 pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     let address = server().addresses()[0].to_string();
@@ -33,7 +34,7 @@ pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     assert!(commit.look.is_none(), "{commit:?}");
     assert!(there(&*store, commit.done[0].path.as_str()).await);
 
-    // A lock that cannot look fails, and its ticket goes.
+    // A lock that cannot list fails, and its ticket is deleted.
     let backend = ZkBackend::new(options(server().addresses()).access(Access::Open));
     let long = ClientOptions::default().session(SessionOptions::new(Duration::from_secs(60)));
     let client = Client::open(backend.expect("valid"), long).await.expect("a server runs");
@@ -46,7 +47,7 @@ pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     }
 }
 
-/// The server's counter does not go on from its last number: every ticket from then on would get that one.
+/// The server's counter stops at its last number: every later ticket would get the same one.
 pub(super) async fn a_counter_that_is_at_its_end_gives_no_ticket() {
     const END: u32 = i32::MAX.unsigned_abs();
 
@@ -56,7 +57,7 @@ pub(super) async fn a_counter_that_is_at_its_end_gives_no_ticket() {
     let first = done(&*store, draw()).await.done[0].path.clone();
 
     let look = || Query::children(path("/ends")).names_only();
-    // Just before the reserve, in the reserve, and where the counter sticks.
+    // Just before the reserve, in the reserve, and where the counter no longer rises.
     for (next, given) in [(END - (1 << 20), 1), (END - 100, 0), (END - 1, 0), (END, 0)] {
         server.bring("/ends", next).expect("it runs");
         for _ in 0..given {

@@ -1,4 +1,4 @@
-//! Containers, and what becomes of empty ones.
+//! Containers, and how empty ones are replaced and collected.
 
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ pub(super) async fn empty_containers_do_not_keep_a_node_from_being_deleted() {
     }
 }
 
-/// What it is about, and the transaction below a directory.
+/// A description, and the transaction below a directory.
 type Row = (&'static str, fn(&str) -> Txn);
 
-/// One that was removed for one operation may be needed by another, or be in its way, too.
+/// A container that was removed for one operation may be needed by another, or be in its way, too.
 pub(super) async fn an_empty_container_gives_way_to_all_of_a_transaction() {
     let patient = patient();
     let store = session_with(&patient).await;
@@ -123,9 +123,9 @@ pub(super) async fn who_is_late_to_remove_a_container_removes_no_node() {
 
         let replacing = late.commit(create(place.as_str(), "late"));
         let overtaking = async {
-            // The last one leaves all the time in the world.
+            // The last round waits until `late` has certainly ended.
             sleep(Duration::from_millis(if round == 9 { 4_000 } else { 40 * round })).await;
-            // A container has this version, and what replaced one has another.
+            // A container has this version, and the node that replaces it has another.
             let first = Expect::Version(synod_core::store::Version::new(0));
             let gone = quick.commit(Txn::new().delete(&place, first)).await;
             let _either_way = gone.expect("the server answers");
@@ -147,11 +147,11 @@ pub(super) async fn who_is_late_to_remove_a_container_removes_no_node() {
         late
     });
     let late = futures_util::future::join_all(rounds).await;
-    // Else the rounds are at the wrong times.
+    // Otherwise the rounds do not test both orders.
     assert!(late.contains(&true) && late.contains(&false), "{late:?}");
 }
 
-/// The property of the server that prevents that.
+/// The property of the server that prevents this.
 pub(super) async fn the_name_of_a_sequential_child_tells_of_every_birth() {
     let address = server().addresses()[0].to_string();
     let client = zookeeper_client::Client::connect(&address).await.expect("a server runs");
@@ -201,7 +201,7 @@ pub(super) async fn containers_come_and_go_untold() {
     loop {
         match timeout(PATIENCE, watch.next()).await.expect("in time") {
             Some(Event::Changed(change)) => told.push((change.path.to_string(), change.kind)),
-            // What was gone before it could be read may have been a node or a container.
+            // A node that was gone before it could be read may have been a node or a container.
             Some(Event::Resync) => {}
             other => panic!("{other:?}"),
         }
@@ -214,7 +214,8 @@ pub(super) async fn containers_come_and_go_untold() {
     assert!(rest.iter().all(|(path, _)| path == "/untold/a/b/c"), "{told:?}");
 }
 
-/// What takes the place of a container is written twice at its birth, and gets a child that guards it.
+/// A node that replaces a container is written twice when it is created, and gets a child that
+/// guards it.
 pub(super) async fn what_replaces_a_container_is_told_of_as_made_once() {
     let patient = patient();
     let store = session_with(&patient).await;
@@ -233,7 +234,8 @@ pub(super) async fn what_replaces_a_container_is_told_of_as_made_once() {
     }
 }
 
-/// That nothing is there is shown to the server by making it, and taking it away again.
+/// The backend proves to the server that a node is absent by creating and deleting it in one
+/// transaction.
 pub(super) async fn a_check_for_absence_is_told_to_nobody() {
     let store = session().await;
     let (_view, mut watch) = store.observe(Query::subtree(path("/unborn"))).await.expect("answers");
@@ -250,7 +252,7 @@ pub(super) async fn a_check_for_absence_is_told_to_nobody() {
         };
         assert_eq!((change.path.as_str(), change.kind), (born, Kind::Created));
     }
-    // Whatever else came would come before this.
+    // Any other event would arrive before this one.
     done(&*store, Txn::new().set(path("/unborn/c"), "x", Expect::Any)).await;
     let next = timeout(PATIENCE, watch.next()).await.expect("in time").expect("it goes on");
     assert!(matches!(&next, Event::Changed(change) if change.kind == Kind::Updated), "{next:?}");
@@ -270,10 +272,11 @@ pub(super) async fn a_node_without_data_that_others_made_is_a_node() {
     done(&*store, Txn::new().set(path("/foreign"), "x", Expect::Any)).await;
 }
 
-/// The server collects by a list that may be old, and looks at nothing but whether there are children.
+/// The server collects containers from a list that may be old, and checks only whether there are
+/// children.
 pub(super) async fn what_replaces_a_container_is_not_collected_for_it() {
     const MANY: usize = 40;
-    // One container in 100 ms.
+    // The server collects one container in 100 ms.
     let arguments =
         ["-Dznode.container.checkIntervalMs=1000", "-Dznode.container.maxPerMinute=600"];
     let server = Ensemble::start_with(1, &arguments, &[]).expect("the other one started, too");
@@ -296,16 +299,16 @@ pub(super) async fn what_replaces_a_container_is_not_collected_for_it() {
         sleep(Duration::from_millis(5)).await;
     }
 
-    // The list is made, and all of these are in it.
+    // The server has made its list, and it contains all of these places.
     for (number, place) in places.iter().enumerate() {
         if number % 2 == 0 {
-            // It is gone before.
+            // The container is removed before.
             done(&*store, Txn::new().check(place, Expect::Absent)).await;
         }
         done(&*store, create(place.as_str(), "kept")).await;
     }
 
-    // What comes into the next list goes when this one is through.
+    // A container that is added to the next list is collected when this list is finished.
     done(&*store, create("/next/x", "")).await;
     done(&*store, Txn::new().delete(path("/next/x"), Expect::Any)).await;
     let end = Instant::now() + PATIENCE * 3;

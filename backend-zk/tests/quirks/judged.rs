@@ -1,4 +1,4 @@
-//! Random transactions, judged by the server as the floor's own judge does.
+//! Random transactions, on which the server must decide as `judge` of the floor does.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{path, patient, session, session_with};
 
 const TRANSACTIONS: usize = 600;
 
-/// What should be there.
+/// The expected nodes.
 #[derive(Debug, Default)]
 struct Model(BTreeMap<Path, Node>);
 
@@ -28,7 +28,7 @@ impl Facts for Model {
     }
 }
 
-/// Three levels of two names each: small enough for everything to meet.
+/// Three levels of two names each: few enough that the operations affect each other.
 fn place(chance: &Chance, top: &Path) -> Path {
     let mut at = top.clone();
     for _ in 0..=chance.below(3) {
@@ -76,7 +76,7 @@ pub(super) async fn transactions_are_judged_as_the_floor_judges() {
     judges([session().await, session().await]).await;
 }
 
-/// Where no empty container ever goes by itself, every one is met.
+/// On a server that never collects empty containers, transactions meet every one of them.
 pub(super) async fn empty_containers_change_no_judgement() {
     let patient = patient();
     judges([session_with(&patient).await, session_with(&patient).await]).await;
@@ -112,7 +112,8 @@ async fn judges(stores: [Box<dyn Store>; 2]) {
     assert!(committed > 20 && rejected > 20, "{committed} committed, {rejected} rejected");
 }
 
-/// How a transaction may be judged: until an empty container is gone, a delete of it may succeed.
+/// The possible verdicts on a transaction: until an empty container is gone, a delete of it may
+/// succeed.
 fn verdicts(txn: &Txn, model: &Model) -> Vec<Result<(), Rejected>> {
     let lenient: Vec<usize> = (0..txn.ops.len())
         .filter(|index| matches!(&txn.ops[*index], Op::Delete { path, .. } if model.node(path).is_none()))
@@ -129,7 +130,7 @@ fn verdicts(txn: &Txn, model: &Model) -> Vec<Result<(), Rejected>> {
     verdicts.collect()
 }
 
-/// What a transaction should leave.
+/// The expected state after a transaction.
 fn after(model: &Model, txn: &Txn, done: bool) -> BTreeMap<Path, Bytes> {
     let mut tree: BTreeMap<_, _> =
         model.0.iter().map(|(path, node)| (path.clone(), node.data.clone())).collect();
@@ -147,7 +148,7 @@ fn after(model: &Model, txn: &Txn, done: bool) -> BTreeMap<Path, Bytes> {
     tree
 }
 
-/// What is there, by a subtree, and by each node for itself.
+/// The actual state, by a subtree, and by each node separately.
 async fn read(store: &dyn Store, top: &Path) -> Model {
     let view = store.read(Query::subtree(top)).await.expect("answers");
     let nodes = view.nodes.into_iter().filter(|node| node.stat.is_some());

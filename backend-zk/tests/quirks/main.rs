@@ -1,4 +1,4 @@
-//! What ZooKeeper's servers and their client do of their own, and what becomes of it here.
+//! Behaviour of ZooKeeper's servers and their client crate, and how the backend handles it.
 
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ use synod_core::store::{
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{Instant, sleep, timeout};
 
-/// One server, or as many as are asked for.
+/// One server, or as many as requested.
 static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
     let size = std::env::var("SYNOD_SERVERS").ok().and_then(|size| size.parse().ok());
     Ensemble::start(size.unwrap_or(1))
@@ -33,7 +33,7 @@ static SERVER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| {
 /// it waits for.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Long: a machine that is busy with other things shall end no session.
+/// Long, so that no session ends on a busy machine.
 const TTL: Duration = Duration::from_secs(20);
 
 mod advice;
@@ -202,7 +202,7 @@ fn options(hosts: impl IntoIterator<Item = std::net::SocketAddr>) -> ZkOptions {
     ZkOptions::new(hosts.into_iter().map(|host| host.to_string())).tick(TICK)
 }
 
-/// A server that leaves empty containers alone.
+/// A server that does not collect empty containers.
 fn patient() -> Ensemble {
     let patient = Ensemble::start_with(1, &["-Dznode.container.checkIntervalMs=600000"], &[]);
     patient.expect("the other one started, too")
@@ -221,7 +221,7 @@ async fn session_with(server: &Ensemble) -> Box<dyn Store> {
     open(options(server.addresses()).access(Access::Open)).await
 }
 
-/// A session with a link that can be troubled.
+/// A session with a link that can be disturbed.
 async fn linked() -> (Links, Box<dyn Store>) {
     linked_with(server()).await
 }
@@ -360,7 +360,7 @@ async fn creates_whose_caller_is_gone_are_taken_back() {
     let client = Client::open(backend.expect("valid"), client).await.expect("a server runs");
     let session = client.session().await.expect("it lives").info().id;
     let txn = || create("/gone/kept", "").create(path("/gone/own"), "", Lifetime::Session);
-    // The directory is there.
+    // The directory exists.
     let first = Txn::new().create(path("/gone/first"), "", Lifetime::Persistent);
     let _done = client.transaction(first).await.expect("answers").required().expect("it is new");
 
@@ -541,7 +541,7 @@ async fn a_session_outlives_the_leader() {
     three.kill(leader).expect("it runs");
 
     for store in &stores {
-        // A read waits for the next connection; one that was under way is lost with the last.
+        // A read waits for the next connection; a read in flight is lost with the last one.
         let read = async {
             loop {
                 match store.read(Query::children(path("/e")).names_only()).await {

@@ -1,4 +1,4 @@
-//! More on one session than is sensible.
+//! More nodes and watches on one session than is sensible.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{done, is_live, options, path};
 
-/// As much as the server grants.
+/// The longest time that the server grants.
 const TTL: Duration = Duration::from_secs(60);
-/// That much takes its time where others work, too.
+/// So many requests take a long time on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MANY: usize = 10_000;
 const AT_ONCE: usize = 40;
@@ -24,7 +24,7 @@ fn node(number: usize) -> Path {
     path(&format!("/many-nodes/{number}"))
 }
 
-/// Does something to all nodes, some in each transaction.
+/// Applies an operation to all nodes, several in each transaction.
 async fn all(store: &dyn Store, op: impl Fn(Txn, usize) -> Txn) {
     let txns = (0..MANY).step_by(AT_ONCE);
     let txns = txns.map(|first| (first..first + AT_ONCE).fold(Txn::new(), &op));
@@ -58,7 +58,7 @@ pub(super) async fn ten_thousand_nodes_and_watches_outlive_their_server() {
     let backend = ZkBackend::new(options(own.addresses()).access(Access::Open)).expect("valid");
     let open = async |ttl| backend.open(&SessionOptions::new(ttl)).await.expect("a server runs");
     let store = open(TTL).await;
-    // The first makes the directory.
+    // The first create makes the directory.
     done(&*store, Txn::new().create(path("/many-nodes/x"), "", Lifetime::Session)).await;
     all(&*store, |txn, number| txn.create(node(number), "", Lifetime::Session)).await;
     let observed = (0..MANY).map(|number| store.observe(Query::node(node(number)).local()));

@@ -15,14 +15,14 @@ const NODES: usize = 12;
 const WRITES: usize = 150;
 const WRITERS: usize = 3;
 
-/// Where each writer has one token.
+/// Directories in which each writer has one token node.
 const DIRS: [&str; 2] = [TOP, "/moments/deep/er"];
 
 fn token(dir: &str, writer: usize, round: usize) -> Path {
     path(&format!("{dir}/token-{writer}-{}", round % 7))
 }
 
-/// Each writer gives all nodes its own next value, and takes its token to its next place.
+/// Each writer sets all nodes to its own next value, and moves its token to its next place.
 async fn write(store: &dyn Store, writer: usize, written: &RefCell<BTreeMap<Revision, String>>) {
     for round in 0..WRITES {
         let value = format!("{writer}:{round}");
@@ -39,7 +39,7 @@ async fn write(store: &dyn Store, writer: usize, written: &RefCell<BTreeMap<Revi
     }
 }
 
-/// What a view shows of the one value that all nodes have, if it shows them.
+/// The value that all nodes have in a view, if the view contains them.
 fn value(view: &View, query: &Query) -> Option<String> {
     let nodes = || view.nodes.iter().filter(|node| node.path.name().starts_with('n'));
     let data = |node: &Node| String::from_utf8_lossy(&node.data).into_owned();
@@ -128,7 +128,7 @@ pub(super) async fn a_view_of_more_than_one_request_is_of_one_moment_too() {
 
     let (store, other) = (session().await, session().await);
     let dir = path("/many");
-    // With such names no request asks for all of them.
+    // With such long names one request cannot return all of them.
     let long = |number: usize| path(&format!("{dir}/{}{number:05}", "n".repeat(240)));
     done(&*store, Txn::new().create(&dir, "", Lifetime::Persistent)).await;
     let creates = (0..CHILDREN).step_by(40).map(|first| {
@@ -153,7 +153,7 @@ pub(super) async fn a_view_of_more_than_one_request_is_of_one_moment_too() {
             let last = moved.get();
             match other.read(Query::children(&dir)).await {
                 Ok(view) => assert_eq!(view.nodes.len(), CHILDREN + 1),
-                // There need not be a moment while it changes.
+                // While it changes, no consistent view may be found.
                 Err(error) => assert!(!last && error.kind() == ErrorKind::Unreachable, "{error}"),
             }
             if last {

@@ -1,4 +1,4 @@
-//! Logging in by SASL.
+//! Authentication by SASL.
 
 use std::fs;
 use std::time::Duration;

@@ -14,7 +14,7 @@ use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 use super::advice::says;
 use super::{done, path, server, there};
 
-/// A directory of keys and certificates that goes when it is dropped.
+/// A directory of keys and certificates that is removed on drop.
 struct Keys(Home);
 
 impl Keys {
@@ -29,14 +29,14 @@ impl Keys {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// An authority, and a server of this name that it vouches for.
+    /// A certificate authority, and a certificate for a server of this name.
     fn make(&self, name: &str, server: &str) {
         self.openssl(&format!("req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN={name} -keyout {name}.key -out {name}.pem"));
         self.openssl(&format!("req -newkey rsa:2048 -nodes -subj /CN={server} -keyout {name}-server.key -out {name}-server.csr"));
         fs::write(self.0.path().join("names"), format!("subjectAltName=DNS:{server}"))
             .expect("there is room");
         self.openssl(&format!("x509 -req -days 2 -in {name}-server.csr -CA {name}.pem -CAkey {name}.key -CAcreateserial -extfile names -out {name}-server.pem"));
-        // The server wants both in one file.
+        // The server requires both in one file.
         let both =
             [self.read(&format!("{name}-server.key")), self.read(&format!("{name}-server.pem"))];
         fs::write(self.0.path().join(format!("{name}-both.pem")), both.concat())

@@ -1,4 +1,5 @@
-//! One session used by tasks on several threads, where an answer may be there before its caller waits for it.
+//! One session used by tasks on several threads, where an answer may arrive before its caller waits
+//! for it.
 
 use std::sync::Arc;
 use std::thread;
@@ -12,13 +13,14 @@ use tokio::time::timeout;
 
 use super::{PATIENCE, Quirk, create, done, path, session};
 
-/// More threads than the machine may have processors, so that they interrupt each other anywhere.
+/// More threads than the machine may have processors, so that they interrupt each other at any
+/// point.
 const WORKERS: usize = 4;
 const TASKS: usize = 8;
-/// So many that the mistake which they are for was met several times on two processors.
+/// So many that the bug for which they were written occurred several times on two processors.
 const ROUNDS: usize = 2_500;
 
-/// Each runs on several threads; a quirk of `main.rs` has one for everything.
+/// Each runs on several threads; the other quirks have one thread.
 pub(super) const QUIRKS: &[Quirk] = &[
     ("a_persistent_node_is_observed_until_it_goes_on_many_threads", || {
         Box::pin(a_persistent_node_is_observed_until_it_goes_on_many_threads())
@@ -34,13 +36,14 @@ pub(super) const QUIRKS: &[Quirk] = &[
     }),
 ];
 
-/// Fails with the first panic of any thread, and if there is no end in time.
+/// Fails with the first panic of any thread, or if the quirk does not end in time.
 pub(super) fn run(quirk: Quirk) -> Result<(), Failed> {
     on_workers(WORKERS, PATIENCE * 6, quirk.1).map_err(Failed::from)
 }
 
-/// Calls `work` again and again on several threads, each with a session of its own. They are no workers of the
-/// runtime: a worker would run the crate's task itself once the call waits, and so never meet its answer before.
+/// Calls `work` again and again on several threads, each with a session of its own. They are not
+/// workers of the runtime: a worker would run the crate's task itself once the call waits, so the
+/// answer would never arrive before.
 fn on_callers<F>(rounds: usize, work: impl Fn(usize, Arc<dyn Store>) -> F + Sync)
 where
     F: Future<Output = ()>,
@@ -127,7 +130,7 @@ async fn watches_of_all_kinds_are_made_and_dropped_by_many_tasks() {
     .await;
 }
 
-/// Whatever they were doing.
+/// Whatever calls the tasks are in.
 async fn a_session_that_ends_ends_the_calls_of_many_tasks() {
     for _ in 0..20 {
         let store = Arc::from(session().await);

@@ -1,4 +1,4 @@
-//! How many round trips calls take, counted by the proxy between.
+//! How many round trips calls take, counted by the proxy.
 
 use std::future::Future;
 use std::pin::pin;
@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{PATIENCE, create, done, linked, options, path, server};
 
-/// What a call asks for until it gets any answer, and then until it ends.
+/// The requests of a call until it gets its first answer, and then until it ends.
 async fn asks<T>(
     links: &Links,
     session: SessionId,
@@ -30,7 +30,7 @@ async fn asks<T>(
         verbs.into_iter().filter(|verb| !signs_of_life(verb)).collect()
     };
     let _before = links.take_requests(session);
-    // No answer comes back.
+    // No answer reaches the client.
     links.set(session, Link::Deaf);
     let mut call = pin!(call);
     let all = pin!(timeout(PATIENCE, links.asks(session, first)));
@@ -72,7 +72,7 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     counted(watched, &[Verb::Watch, Verb::Get], &[]);
     let watched = asks(&links, id, 3, keep(look())).await;
     counted(watched, &[Verb::Watch, Verb::Sync, Verb::List], &[]);
-    // What is watched already is watched once.
+    // A path that is watched already needs no second watch.
     let watched = asks(&links, id, 1, keep(query().local())).await;
     counted(watched, &[Verb::Get], &[]);
 
@@ -133,7 +133,7 @@ pub(super) async fn counted(links: &Links) -> (Client, SessionId) {
     (client, session)
 }
 
-/// Holds that a session asks for these things next, in whatever order, and for nothing besides.
+/// Checks that the next requests of a session are these, in any order, and no others.
 pub(super) async fn asks_for(links: &Links, session: SessionId, expected: &[Verb]) {
     let mut asked = Vec::new();
     let all = async {
@@ -160,7 +160,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
     let mutex = |client: &Client| Mutex::new(client, path("/counted/lock"));
     let latch = |client: &Client| LeaderLatch::new(client, path("/counted/latch"));
-    // The directories are there.
+    // The directories exist.
     for node in ["/counted/lock/x", "/counted/latch/x", "/counted/pool/x"] {
         let made = bob.create(&path(node), "", Lifetime::Persistent).await.expect("answers");
         assert!(made.committed().is_some());
@@ -205,7 +205,7 @@ pub(super) async fn who_waits_for_the_lead_asks_for_little() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
     let election = |client: &Client| Election::new(client, path("/counted/lead"));
-    // The directory is there.
+    // The directory exists.
     let stays = bob.create(&path("/counted/lead/x"), "", Lifetime::Persistent).await;
     assert!(stays.expect("answers").committed().is_some());
     let _before = (links.take_requests(anns), links.take_requests(bobs));
@@ -263,7 +263,8 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
 
     let began = Instant::now();
     let mut asked = Vec::new();
-    // Ours take the place of the crate's pings, which only come when one of ours is late.
+    // The heartbeats of the backend replace the pings of the crate, which are only sent when a
+    // heartbeat is late.
     let some = async {
         while !asked.ends_with(&[Verb::Sync; 10]) {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -273,7 +274,7 @@ pub(super) async fn an_idle_session_gives_signs_of_life_only() {
     timeout(PATIENCE, some).await.expect("it lives, and so often that nothing else has to");
 
     assert!(asked.iter().all(|verb| matches!(verb, Verb::Ping | Verb::Sync)), "{asked:?}");
-    // That is once in a tenth of the time to live; the crate would ping once in a seventh.
+    // The backend sends one in a tenth of the time to live; the crate would ping once in a seventh.
     let due = began.elapsed().as_millis() / (ttl.ttl / 10).as_millis();
     let beats = asked.iter().filter(|verb| **verb == Verb::Sync).count();
     assert!(beats as u128 <= due + 1, "{beats} and not {due}: {asked:?}");
@@ -300,14 +301,14 @@ pub(super) async fn a_narrow_link_takes_its_time() {
     links.throttle(store.session().id, None);
 }
 
-/// The crate writes them one by one, and does not ask the kernel to send at once.
+/// The crate writes requests one by one, and does not disable Nagle's algorithm.
 pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
     const TRIP: Duration = Duration::from_millis(60);
     for _ in 0..4 {
         let (links, store) = linked().await;
         let ticket = path("/trip/x-");
         let draw = || Txn::new().create_sequential(&ticket, "", Lifetime::Session);
-        // The first one makes the directory.
+        // The first create makes the directory.
         done(&*store, draw()).await;
         links.set(store.session().id, Link::Slow { there: TRIP / 2, back: TRIP / 2 });
 
@@ -324,7 +325,8 @@ pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
             done(&*store, draw().look(look)).await;
             drawn = drawn.min(began.elapsed());
         }
-        // A slow machine is slow with one request, too. Another round trip takes at least `TRIP` more.
+        // On a slow machine one request is slow, too. Another round trip takes at least `TRIP`
+        // more.
         assert!(one >= TRIP, "the link is not slow: one request took {one:?}");
         assert!(read < one + TRIP / 2, "one request took {one:?}, a latest read {read:?}");
         assert!(drawn < one + TRIP / 2, "one request took {one:?}, a ticket and a look {drawn:?}");
@@ -332,6 +334,7 @@ pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
 }
 
 /// The server of the next connection may lag behind an event of the last one: the crate does not
+/// prevent that.
 /// require otherwise.
 pub(super) async fn the_first_local_read_of_a_connection_catches_up() {
     let (links, store) = linked().await;

@@ -1,4 +1,4 @@
-//! Transactions that need much to be put right for each of their operations.
+//! Transactions in which each operation needs several parents to be created.
 
 use synod_conformance::server::verb::Verb;
 use synod_core::store::{Expect, Lifetime, Txn};
@@ -8,7 +8,7 @@ use super::{create, done, linked, names, path, patient, session_with, there};
 /// Almost as many operations as a transaction takes.
 const WIDE: usize = 40;
 
-/// How many requests of several writes a transaction becomes.
+/// In how many multi requests a transaction is sent.
 async fn sent(txn: Txn) -> usize {
     let (links, store) = linked().await;
     let _before = links.take_requests(store.session().id);
@@ -21,7 +21,7 @@ pub(super) async fn all_parents_that_a_transaction_misses_are_made_at_once() {
     let node = |at: usize| path(&format!("/wide/{at}/b/c/node"));
     let txn = (0..WIDE).fold(Txn::new(), |txn, at| txn.create(node(at), "", Lifetime::Persistent));
 
-    // Once as if nothing were missing, and once with three parents for each.
+    // First as if no parent were missing, and then with three parents for each.
     assert_eq!(sent(txn).await, 2);
 
     let (_links, store) = linked().await;

@@ -1,4 +1,4 @@
-//! One connection over loopback: bytes in, bytes out, and what its link does to them.
+//! One connection over loopback: bytes in, bytes out, and the state of its link.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::world::{Conn, Out};
 /// Longer messages are refused, as servers do.
 const LONGEST: usize = 1_048_575;
 
-/// A message and when it came; `None` is the end.
+/// A message and when it arrived; `None` is the end.
 type Message = (Instant, Option<Vec<u8>>);
 
 struct Connection {
@@ -136,12 +136,12 @@ impl Connection {
             if take() == Taken::Yes {
                 return;
             }
-            // The sender is in what all connections share.
+            // The sender is part of the state that all connections share.
             let _changed = changed.changed().await.is_ok();
         }
     }
 
-    /// Waits until something that came then has come over the link.
+    /// Waits until a message that arrived then has crossed the link.
     async fn arrives(&self, came: Instant) {
         let mut changed = self.shared.watch();
         loop {
@@ -165,7 +165,7 @@ impl Connection {
                 break;
             }
         }
-        // The end goes over the link, too.
+        // The end crosses the link, too.
         self.leaves(Instant::now()).await;
     }
 
@@ -187,7 +187,7 @@ impl Connection {
         self.shared.world().link(self.session.load(Ordering::Relaxed))
     }
 
-    /// The commands of four letters that clients ask.
+    /// Answers the four-letter commands that clients send.
     fn answer_command(&self, command: &[u8]) {
         let mut world = self.shared.world();
         let mode = if self.server == world.leader { "leader" } else { "follower" };

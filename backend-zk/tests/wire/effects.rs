@@ -1,4 +1,4 @@
-//! Whatever a server answers, nothing is said of a write that is not so: L-OUT-1 to 3, L-OUT-8.
+//! Whatever a server answers, the reported effect of a write is true: L-OUT-1 to 3, L-OUT-8.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::scene::{LONG, PATIENCE, create, done, open, panics, path, peer, recov
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
-/// What may go wrong with the answer to a request, and with the request.
+/// The faults of an answer to a request, and of the request.
 fn deeds() -> Vec<Deed> {
     vec![
         Deed::CloseBefore,
@@ -32,7 +32,7 @@ fn deeds() -> Vec<Deed> {
     ]
 }
 
-/// Two fifths of it is how long a client waits for an answer before it connects anew.
+/// A client waits two fifths of it for an answer before it connects again.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// A kind of write, and the number of the request that carries it.
@@ -55,7 +55,7 @@ pub(crate) fn ticket(dir: &str) -> Txn {
     Txn::new().create_sequential(path(&format!("{dir}/t-")), "x", Lifetime::Session).look(look)
 }
 
-/// How many transactions wrote what this test writes below a directory.
+/// How many transactions wrote the node of this test below a directory.
 pub(crate) fn times(peer: &Peer, dir: &str) -> usize {
     let world = peer.world();
     let ours = |write: &Write| match write {
@@ -67,7 +67,7 @@ pub(crate) fn times(peer: &Peer, dir: &str) -> usize {
     world.log.iter().filter(|entry| !entry.closes && entry.writes.iter().any(ours)).count()
 }
 
-/// What was said of a write, against how often it was done.
+/// Whether the reported result of a write fits how often it was applied.
 pub(crate) fn agrees(said: &Result<Outcome, Error>, times: usize) -> bool {
     match said {
         Ok(Outcome::Committed(_)) => times == 1,
@@ -79,7 +79,7 @@ pub(crate) fn agrees(said: &Result<Outcome, Error>, times: usize) -> bool {
 
 pub(crate) async fn nothing_is_said_of_a_write_that_is_not_so() {
     let peer = peer(1);
-    // Each kind by itself; they wait more than they work.
+    // Each kind separately; they wait more than they compute.
     join_all(KINDS.into_iter().map(|kind| of_kind(&peer, kind))).await;
     assert_eq!(panics(), [""; 0]);
 }
@@ -101,7 +101,8 @@ async fn of_kind(peer: &Peer, (what, number, txn): Kind) {
     }
 }
 
-/// Servers before 3.6 know no containers that synod could use, and those without extended types no times to live.
+/// Servers before 3.6 have no containers that synod could use, and those without extended types no
+/// times to live.
 pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     use synod_core::error::ErrorKind;
 
@@ -119,7 +120,7 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     done(&*store, create("/plain", "")).await;
 }
 
-/// What no client could read is an error of the call that asked, and the next one is answered.
+/// A malformed answer is an error of its call, and the next call is answered.
 pub(crate) async fn a_malformed_answer_is_an_error() {
     let peer = peer(1);
     let store = open(&peer, SHORT).await;
@@ -137,7 +138,7 @@ pub(crate) async fn a_malformed_answer_is_an_error() {
             let read = timeout(PATIENCE, store.read(query.clone())).await.expect("it ends");
             let seen = timeout(PATIENCE, store.observe(query.clone())).await.expect("it ends");
             if let (Ok(_), Ok(_)) = (read, seen) {
-                // No request of that kind was made.
+                // No request of that kind was sent.
                 peer.change(|world| world.script.calm());
             }
             recovers(&*store).await;

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use crate::scene::{LONG, client, create, done, open, path, peer};
 
-/// The server's counter sticks at its end, and gives the same number to all.
+/// The server's counter stops at its end, and gives the same number to all later children.
 pub(crate) async fn a_lock_whose_numbers_end_is_held_by_one() {
     join_all((0..12).map(async |round| {
         let (left, peer) = (round % 2, peer(1));

@@ -1,5 +1,5 @@
-//! The conformance suite on the unchanged backend, over the peer: without faults, and with full
-//! knowledge.
+//! The conformance suite on the unchanged backend, with the peer: without faults, and with all
+//! abilities.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use synod_core::store::{Backend, Change, Kind, Revision, SessionId};
 use crate::peer::Peer;
 use crate::tree::{Life, Write};
 
-/// A peer of its own for each case.
+/// A new peer for each case.
 #[derive(Debug)]
 pub(crate) struct OverPeer(Peer);
 

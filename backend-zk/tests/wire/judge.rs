@@ -16,7 +16,7 @@ pub(crate) const READ: i32 = 1;
 /// The identity of a client: scheme and id.
 pub(crate) type Identity = (String, String);
 
-/// What the leader needs to know of a node.
+/// The properties of a node that the leader needs.
 #[derive(Clone, Debug)]
 struct Outline {
     acl: Vec<Acl>,
@@ -60,7 +60,7 @@ impl<'a> Draft<'a> {
         })
     }
 
-    /// Decides about one operation; of a check nothing is left to do.
+    /// Decides about one operation. A check results in no change.
     pub(crate) fn judge(&mut self, request: &Request) -> Result<Option<Write>, i32> {
         match request {
             Request::Create { op, path, data, acl, flags, ttl } => {
@@ -151,7 +151,7 @@ impl<'a> Draft<'a> {
         Ok(Write::Set { path: path.to_owned(), data: data.to_vec(), version })
     }
 
-    /// An access list with the client's own identities in the place of `auth`.
+    /// An access list with the client's own identities in place of `auth`.
     fn fix(&self, acl: &[Acl]) -> Result<Vec<Acl>, i32> {
         let mut fixed = Vec::new();
         for (permissions, scheme, id) in acl {
@@ -173,7 +173,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Whether an access list lets these identities do this.
+/// Whether an access list gives these identities this permission.
 pub(crate) fn permits(acl: &[Acl], wanted: i32, identities: &[Identity]) -> bool {
     acl.iter().any(|(permissions, scheme, id)| {
         permissions & wanted != 0

@@ -1,7 +1,7 @@
 //! Jute, the encoding of ZooKeeper's messages: big-endian numbers, and bytes and lists after their
 //! length.
 
-/// What is left of a message. Every method returns `None` where the message is too short or malformed.
+/// The rest of a message. Every method returns `None` if the message is too short or malformed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
@@ -24,7 +24,7 @@ impl<'a> Reader<'a> {
         Some(*byte != 0)
     }
 
-    /// Bytes; of null there are none.
+    /// Bytes; null is read as empty.
     pub(crate) fn bytes(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.int()?.max(0)).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;

@@ -1,4 +1,4 @@
-//! What a follower without its leader answers proves nothing of a session: L-SES-15.
+//! The answers of a follower without its leader prove nothing about a session: L-SES-15.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) async fn a_follower_without_its_leader_proves_nothing() {
     }
 }
 
-/// The last answer of a follower proves nothing that the leader has not heard.
+/// The last answer of a follower proves nothing that it has not reported to the leader.
 pub(crate) async fn a_follower_that_goes_right_behind_its_answer_proves_no_more() {
     for _ in 0..4 {
         let peer = Peer::start_with(3, Duration::from_millis(20)).expect("there are ports");

@@ -10,13 +10,14 @@ use crate::protocol::op;
 use crate::scene::{LONG, PATIENCE, open, peer, recovers};
 use crate::script::{Deed, Rule};
 
-/// Waits until the servers ended the session. From then on it is not certain.
+/// Waits until the servers have ended the session, and checks that it is not certain from then on.
 pub(crate) async fn is_never_late(peer: &Peer, store: &dyn Store) {
     let (id, status) = (store.session().id, store.status());
     let mut looks = 0;
     let ends = async {
         while looks < 200 {
-            // The servers are asked first: what is certain then is so too late.
+            // The servers' state is read first: a session that is certain after that is certain too
+            // late.
             let over = ended(peer, id);
             let certain = status.borrow().is_certain();
             assert!(!(over && certain), "certain, and the servers have ended it");
@@ -31,7 +32,7 @@ fn ended(peer: &Peer, session: SessionId) -> bool {
     peer.world().ended.contains_key(&session.get().cast_signed())
 }
 
-/// Waits for so many answered signs of life.
+/// Waits for this number of answered heartbeats.
 pub(crate) async fn beats(peer: &Peer, count: usize) {
     let mut before = None;
     let some = peer.until(|world| {
@@ -52,12 +53,12 @@ pub(crate) async fn a_session_is_no_longer_than_its_last_connection_grants() {
     });
     recovers(&*store).await;
     beats(&peer, 1).await;
-    // From now on nothing comes through: the time that was granted last runs out.
+    // From now on nothing passes the link: the time that was granted last runs out.
     peer.link(store.session().id, synod_conformance::harness::Link::Cut);
     is_never_late(&peer, &*store).await;
 }
 
-/// However a connection ends, the session goes on.
+/// The session goes on, however its connection ends.
 pub(crate) async fn a_session_outlives_whatever_ends_its_connection() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

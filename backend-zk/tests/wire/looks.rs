@@ -9,7 +9,7 @@ use crate::scene::{LONG, PATIENCE, client, create, done, open, path, peer};
 use crate::script::{Deed, Rule};
 use crate::world::World;
 
-/// The commit was applied; its look was not answered, for whatever reason.
+/// The commit was applied, but its look was not answered, for various reasons.
 pub(crate) async fn a_look_that_fails_says_nothing_of_the_commit() {
     let errors = [code::NO_AUTH, code::THROTTLED, code::UNIMPLEMENTED, -9_999];
     for (round, error) in errors.into_iter().enumerate() {
@@ -39,7 +39,7 @@ pub(crate) async fn a_lock_whose_looks_are_refused_leaves_no_ticket() {
             peer.when(Rule::new(Deed::Refuse(error)).op(number).at("/lock").times(3));
         }
 
-        // It may be granted, or not.
+        // The lock may be granted, or not.
         match timeout(PATIENCE, mutex.lock()).await.expect("it ends") {
             Ok(guard) => guard.release().await.expect("the peer answers"),
             Err(_refused) => peer.change(|world| world.script.calm()),

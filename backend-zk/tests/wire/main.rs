@@ -61,7 +61,7 @@ mod watches;
 mod watching;
 mod world;
 
-/// The cases wait more than they work.
+/// The cases wait more than they compute.
 const AT_ONCE: usize = 8;
 
 type Scene = (&'static str, fn() -> Pin<Box<dyn Future<Output = ()>>>);

@@ -7,13 +7,13 @@ use tokio::time::{sleep, timeout};
 
 use crate::scene::{LONG, create, done, next, open_at, path, peer, set};
 
-/// An event is newer than all answers: the next connection must not show what was before it.
+/// An event is newer than all answers: the next connection must not show an earlier state.
 pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     let peer = peer(3);
     let store = open_at(&peer, &[1, 2], LONG).await;
     done(&*store, create("/event/a", "old")).await;
     let query = || Query::node(path("/event/a"));
-    // By the server that does not lag: whichever it is.
+    // On either server: the other one lags from now on.
     let (_view, mut watch) = store.observe(query()).await.expect("the peer answers");
     let own = peer.world().sessions[&store.session().id.get().cast_signed()].server;
     let other = 3 - own;
@@ -25,7 +25,8 @@ pub(crate) async fn what_is_read_is_no_older_than_an_event() {
     let Event::Changed(_) = next(&mut watch).await else { panic!("it was written") };
     peer.stop(own);
 
-    // The first answer: from the other server, if it still lags; or none, until that catches up.
+    // The read is answered by the other server if it still lags, or only when that server has
+    // caught up.
     let read = async {
         loop {
             match store.read(query().local()).await {

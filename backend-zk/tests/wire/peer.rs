@@ -1,4 +1,4 @@
-//! [`Peer`]: a ZooKeeper of our own that listens on loopback and does what a script says.
+//! [`Peer`]: a simulated ZooKeeper ensemble that listens on loopback and follows a script.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +24,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     built.expect("the operating system lets a runtime start")
 });
 
-/// The beat of the servers, unless said otherwise.
+/// The tick of the servers, by default.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// What all connections of a peer share.
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     changed: watch::Sender<()>,
 }
 
-/// Servers over one state. They are gone when this is.
+/// Servers over one state. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Peer {
     shared: Arc<Shared>,
@@ -81,19 +81,19 @@ impl Peer {
         self.shared.world()
     }
 
-    /// Changes something that connections may wait for.
+    /// Changes the state, and notifies connections that wait for a change.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut World) -> T) -> T {
         let changed = change(&mut self.world());
         self.shared.changed();
         changed
     }
 
-    /// The next request of this kind meets this.
+    /// Adds a rule for requests.
     pub(crate) fn when(&self, rule: Rule) {
         self.world().script.add(rule);
     }
 
-    /// Waits until the servers are like this. Requests that come and what is changed count.
+    /// Waits until the servers are in this state. It is checked at each request and each change.
     pub(crate) async fn until(&self, mut like: impl FnMut(&mut World) -> bool) {
         let mut changed = self.shared.watch();
         loop {
@@ -101,7 +101,7 @@ impl Peer {
             if like(&mut self.world()) {
                 return;
             }
-            // The sender is in what all connections share.
+            // The sender is part of the state that all connections share.
             let _changed = changed.changed().await.is_ok();
         }
     }
@@ -137,7 +137,7 @@ impl Peer {
         });
     }
 
-    /// A server comes back, and catches up.
+    /// Starts a server again; it catches up.
     pub(crate) fn resume(&self, server: usize) {
         self.change(|world| {
             let this = &mut world.servers[server];

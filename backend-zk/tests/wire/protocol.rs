@@ -48,7 +48,7 @@ pub(crate) mod code {
     pub(crate) const THROTTLED: i32 = -127;
 }
 
-/// The number of what a server sends without being asked.
+/// The number of messages that a server sends without a request.
 pub(crate) const EVENT: i32 = -1;
 /// The number of a ping.
 pub(crate) const PING: i32 = -2;
@@ -186,7 +186,7 @@ impl Request {
         }
     }
 
-    /// The path that it is about; of several operations, that of the first.
+    /// The path that it is about; for several operations, that of the first.
     pub(crate) fn path(&self) -> &str {
         match self {
             Self::Create { path, .. }
@@ -267,7 +267,7 @@ pub(crate) fn answer(xid: i32, zxid: i64, said: &Result<Vec<u8>, i32>) -> Vec<u8
     }
 }
 
-/// An event as a server sends it. Servers before 3.9 do not say when it was.
+/// An event as a server sends it. Servers before 3.9 do not send its transaction number.
 pub(crate) fn event(kind: i32, path: &str) -> Vec<u8> {
     const CONNECTED: i32 = 3;
 

@@ -27,13 +27,13 @@ const CLIENTS: usize = 2;
 const STEPS: u64 = 30;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A client that speaks the protocol, and nothing more.
+/// A client of the protocol, without any logic of its own.
 struct Raw {
     stream: TcpStream,
     session: i64,
     password: Vec<u8>,
     xid: i32,
-    /// The last transaction that it has heard of.
+    /// The last transaction number that it has seen.
     seen: i64,
 }
 
@@ -63,7 +63,7 @@ impl Raw {
         Self { stream, session, password, xid: 0, seen: last }
     }
 
-    /// Sends a request, and takes all that comes up to its answer.
+    /// Sends a request, and receives all messages up to its answer.
     async fn ask(&mut self, request: &Request) -> (Vec<Vec<u8>>, Vec<u8>) {
         self.xid += 1;
         self.stream.write_all(&request.frame(self.xid)).await.expect("it takes it");
@@ -109,7 +109,7 @@ impl Side {
         Self { name, at, clients, base: None }
     }
 
-    /// What is said to a request, in words that do not depend on the store.
+    /// The answer to a request, as text that does not depend on the store.
     async fn tell(&mut self, step: &Step) -> Vec<String> {
         let mut told = Vec::new();
         match step {
@@ -138,7 +138,7 @@ impl Side {
         told
     }
 
-    /// A transaction by how many there were since the first.
+    /// The number of transactions since the first.
     fn since(&mut self, zxid: i64) -> i64 {
         let base = *self.base.get_or_insert(zxid);
         if zxid == 0 || zxid == -1 { zxid } else { zxid - base }
@@ -237,7 +237,7 @@ fn event(message: &[u8]) -> String {
     format!("event {head:?} {:?} {:?} {:?}", reader.int(), reader.int(), reader.text())
 }
 
-/// What one client does.
+/// One step of one client.
 #[derive(Clone, Debug)]
 enum Step {
     Ask(usize, Request),
@@ -252,7 +252,7 @@ impl Step {
     }
 }
 
-/// A program from a seed: few paths, so that much happens to each.
+/// A program from a seed: few paths, so that many requests concern each of them.
 fn program(chance: &Chance, dir: &str) -> Vec<Step> {
     let mut steps = vec![Step::Ask(0, create(op::CREATE_2, dir.to_owned(), 0))];
     steps.extend((0..STEPS).map(|_| {
@@ -347,7 +347,7 @@ fn any(chance: &Chance, dir: &str) -> Request {
         }
         _ => {
             let list = || (0..chance.below(3)).map(|_| place(chance, dir)).collect();
-            // All that ever changed was missed, or nothing.
+            // The client has missed either all changes or none.
             let since = if chance.below(2) == 0 { 0 } else { i64::MAX };
             let (op, lists) =
                 if chance.below(2) == 0 { (op::SET_WATCHES, 3) } else { (op::SET_WATCHES_2, 5) };
@@ -356,14 +356,14 @@ fn any(chance: &Chance, dir: &str) -> Request {
     }
 }
 
-/// As many programs as the environment says, or two hundred.
+/// As many programs as `SYNOD_PROGRAMS` says, or two hundred.
 pub(crate) async fn the_peer_and_a_server_say_the_same() {
     let said = |name| std::env::var(name).ok();
     let programs = said("SYNOD_PROGRAMS").and_then(|text| text.parse().ok()).unwrap_or(200);
     let seed = said("SYNOD_SEED")
         .and_then(|text| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok());
     let seed = seed.unwrap_or(0x5EED);
-    // One that collects nothing meanwhile, and writes nothing of its own.
+    // The server collects nothing during the programs, and makes no writes of its own.
     let quiet = ["-Dznode.container.checkIntervalMs=600000"];
     let server = Ensemble::start_with(1, &quiet, &[]).expect("the list does not run without it");
     let peer = Peer::start_with(1, TICK).expect("there are ports");

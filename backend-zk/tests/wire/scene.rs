@@ -1,4 +1,4 @@
-//! What the directed scenes share.
+//! Functions that the directed scenes share.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use crate::peer::Peer;
 use crate::protocol::Request;
 use crate::tree::open_acl;
 
-/// How long a scene waits for what must happen in the end.
+/// How long a scene waits for something that must eventually happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A session that no machine is too slow for.
+/// A time to live that is long enough for any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 /// Every panic of this process, even if it was caught.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Takes every panic down from now on.
+/// Records every panic from now on.
 pub(crate) fn note_panics() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -32,7 +32,7 @@ pub(crate) fn note_panics() {
     }));
 }
 
-/// Where the backend's own code, or the door above it, has panicked.
+/// The panics in the code of the backend or of the client above it.
 pub(crate) fn panics() -> Vec<String> {
     let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
     let ours = |place: &&String| place.contains("backend-zk/src") || place.contains("core/src");
@@ -47,7 +47,7 @@ pub(crate) async fn open(peer: &Peer, ttl: Duration) -> Box<dyn Store> {
     peer.backend().open(&SessionOptions::new(ttl)).await.expect("the peer runs")
 }
 
-/// A session that only ever connects to these servers.
+/// A session that connects only to these servers.
 pub(crate) async fn open_at(peer: &Peer, servers: &[usize], ttl: Duration) -> Box<dyn Store> {
     let hosts = servers.iter().map(|server| peer.addresses()[*server].to_string());
     let tick = peer.world().tick;

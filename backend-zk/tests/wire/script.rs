@@ -7,40 +7,40 @@ use synod_core::chance::Chance;
 
 use crate::protocol::{Request, code, op};
 
-/// What becomes of one request.
+/// How the peer treats one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Deed {
-    /// It is done and answered.
+    /// It is applied and answered.
     Proceed,
-    /// It is not done, and this error is the answer.
+    /// It is not applied, and this error is the answer.
     Refuse(i32),
-    /// It is done, and this error is the answer.
+    /// It is applied, and this error is the answer.
     Deny(i32),
     /// The connection is closed instead.
     CloseBefore,
-    /// It is done, and the connection is closed instead of an answer.
+    /// It is applied, and the connection is closed instead of an answer.
     CloseAfter,
     /// It waits this long before it is processed, and so does every later request.
     Hold(Duration),
-    /// The answer waits this long, and so does everything that the server sends after it.
+    /// The answer is sent this much later, and so is everything that the server sends after it.
     Late(Duration),
-    /// It is done, and from then on the server sends nothing on this connection.
+    /// It is applied, and from then on the server sends nothing on this connection.
     Mute,
-    /// The answer comes twice.
+    /// The answer is sent twice.
     Twice,
-    /// The answer has the number of no request.
+    /// The answer has a number that belongs to no request.
     Misnumber,
-    /// The answer has a body that is no record.
+    /// The body of the answer cannot be decoded.
     Garble,
-    /// Half of the answer comes, and the connection is closed.
+    /// Half of the answer is sent, and the connection is closed.
     Halve,
-    /// Others have written this just before it is done.
+    /// Other clients write this just before it is applied.
     Meanwhile(Vec<Request>),
-    /// Others write this just after it was done.
+    /// Other clients write this just after it was applied.
     Afterwards(Vec<Request>),
 }
 
-/// A deed, and the requests that it is for.
+/// A deed, and the requests for which it is played.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     op: Option<i32>,
@@ -66,18 +66,18 @@ pub(crate) struct Script {
 }
 
 impl Rule {
-    /// The deed for the next request of all.
+    /// Plays the deed on the next request of any kind.
     pub(crate) fn new(deed: Deed) -> Self {
         Self { op: None, path: None, session: None, times: 1, deed }
     }
 
-    /// Only for requests of this number.
+    /// Only for requests with this operation code.
     pub(crate) fn op(mut self, op: i32) -> Self {
         self.op = Some(op);
         self
     }
 
-    /// Only for requests about a path that begins so.
+    /// Only for requests about a path with this prefix.
     pub(crate) fn at(mut self, path: &str) -> Self {
         self.path = Some(path.to_owned());
         self
@@ -89,7 +89,7 @@ impl Rule {
         self
     }
 
-    /// For so many in a row.
+    /// For this many requests in a row.
     pub(crate) fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
@@ -107,18 +107,18 @@ impl Script {
         self.rules.push(rule);
     }
 
-    /// Disturbs so many of a thousand requests from now on.
+    /// From now on disturbs this many of a thousand requests at random.
     pub(crate) fn disturb(&mut self, chance: Chance, per_mille: u64) {
         self.chaos = Some(Chaos { chance, per_mille });
     }
 
-    /// Nothing goes wrong any more.
+    /// Ends all disturbance.
     pub(crate) fn calm(&mut self) {
         self.rules.clear();
         self.chaos = None;
     }
 
-    /// What becomes of this request.
+    /// The deed for this request.
     pub(crate) fn decide(&mut self, session: i64, request: &Request) -> Deed {
         let mut found = None;
         for rule in self.rules.iter_mut().filter(|rule| rule.fits(session, request)) {
@@ -134,12 +134,12 @@ impl Script {
         deed
     }
 
-    /// How often something went wrong for this session.
+    /// How many deeds were played on this session.
     pub(crate) fn played(&self, session: u64) -> usize {
         self.played.get(&session.cast_signed()).copied().unwrap_or(0)
     }
 
-    /// How often something went wrong.
+    /// How many deeds were played in total.
     pub(crate) fn played_to_all(&self) -> usize {
         self.played.values().sum()
     }
@@ -162,7 +162,7 @@ impl Chaos {
             10 => Deed::Garble,
             11 => Deed::Halve,
             12 if request.op() != op::CLOSE => Deed::Refuse(code::THROTTLED),
-            // Codes that the client does not know, of requests that were done.
+            // Error codes that the client does not know, for requests that were applied.
             13 if request.is_write() && request.op() != op::CLOSE => Deed::Deny(-4),
             _ => return None,
         })

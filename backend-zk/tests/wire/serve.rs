@@ -1,4 +1,4 @@
-//! How a server serves: connects, and answers requests.
+//! How a server accepts sessions and answers requests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::tree::Stat;
 use crate::watches::Line;
 use crate::world::World;
 
-/// Whether a message was taken.
+/// Whether a message was processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Yes,
@@ -18,14 +18,14 @@ pub(crate) enum Taken {
     Waits,
 }
 
-/// What is said to a request: a body, or an error.
+/// The answer to a request: a body, or an error.
 type Said = Result<Vec<u8>, i32>;
 
 impl World {
     /// The first message of a connection.
     pub(crate) fn connect(&mut self, server: usize, line: Line, connect: &Connect) -> Taken {
         if self.servers[server].tree.zxid < connect.last_zxid {
-            // Its client has seen more than it has.
+            // Its client has seen a later state than this server has.
             self.servers[server].close(line);
             return Taken::Yes;
         }
@@ -209,7 +209,7 @@ impl World {
         }
     }
 
-    /// One write by itself. An error takes a place in the log, too.
+    /// A single write. An error takes a place in the log, too.
     fn one(&mut self, server: usize, line: Line, session: i64, request: &Request) -> Said {
         let identities = self.identities(server, line);
         let judged = self.judge(server, session, &identities, std::slice::from_ref(request));
@@ -307,7 +307,7 @@ fn created(writes: &[crate::tree::Write]) -> Vec<String> {
     made.collect()
 }
 
-/// The answer to a write that was done.
+/// The answer to a write that was applied.
 fn done(request: &Request, made: Option<&str>, shown: Option<&Stat>) -> Vec<u8> {
     let body = match made {
         Some(path) => Writer::default().text(path),
@@ -319,13 +319,13 @@ fn done(request: &Request, made: Option<&str>, shown: Option<&Stat>) -> Vec<u8> 
     }
 }
 
-/// The same within a multi: servers 3.8.0 say nothing of what a plain create made (ZOOKEEPER-4026).
+/// The same within a multi: a server of 3.8.0 returns no stat for a plain create (ZOOKEEPER-4026).
 fn done_in_multi(request: &Request, made: Option<&str>, shown: Option<&Stat>) -> Vec<u8> {
     let shown = if in_multi(request.op()) == op::CREATE { None } else { shown };
     done(request, made, shown)
 }
 
-/// As what an operation of a multi is answered.
+/// The operation code in the answer to an operation of a multi.
 fn in_multi(op: i32) -> i32 {
     match op {
         op::CREATE | op::CREATE_2 => op::CREATE,

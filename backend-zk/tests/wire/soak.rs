@@ -28,17 +28,17 @@ use crate::peer::{Peer, TICK};
 use crate::scene::PATIENCE;
 use crate::tree::{Life, Write};
 
-/// The argument that makes a client of this program.
+/// The argument that starts this program as a client.
 pub(crate) const WORKER: &str = "--worker";
 
-/// How many processes work.
+/// How many client processes there are.
 const CLIENTS: usize = 3;
 /// How many calls each makes in a round.
 const CALLS: u64 = 40;
 const TTL: u64 = 2_000;
-/// In so many rounds some request is disturbed: in one round it is about one of thirty.
+/// In so many rounds a request is disturbed: in one round it is about one of thirty.
 const ENOUGH: usize = 4;
-/// How long it goes on unless asked for more.
+/// How long the run takes by default.
 const USUAL: Duration = Duration::from_secs(20);
 
 /// One process, and the values that it writes.
@@ -49,7 +49,7 @@ struct Actor {
     number: u64,
 }
 
-/// A client of this program: its number and its servers follow.
+/// Runs this program as a client; its number and its servers are the arguments.
 pub(crate) fn work() -> ExitCode {
     let mut arguments = std::env::args().skip_while(|argument| argument != WORKER).skip(1);
     let number = arguments.next().and_then(|text| text.parse().ok());
@@ -71,7 +71,7 @@ pub(crate) async fn whatever_happens_the_laws_are_kept() {
     let mut seed = given.unwrap_or_else(|| Chance::from_system().number());
     let end = Instant::now() + lasts;
     let (mut rounds, mut played) = (0, 0);
-    // The first is played however slow the machine is.
+    // The first round is played on any machine, however slow.
     while rounds == 0 || Instant::now() < end {
         let servers = if rounds % 2 == 0 { 1 } else { 3 };
         played += round(seed, servers).await;
@@ -117,7 +117,7 @@ async fn round(seed: u64, servers: usize) -> usize {
     played
 }
 
-/// What happens to the servers.
+/// Plays one random fault on the servers.
 async fn happens(peer: &Peer, book: &Book, chance: &Chance) {
     let count = peer.addresses().len();
     let server = usize::try_from(chance.below(count as u64)).unwrap_or(0);
@@ -133,7 +133,7 @@ async fn happens(peer: &Peer, book: &Book, chance: &Chance) {
             let leader = peer.world().leader;
             if server != leader {
                 peer.change(|world| world.part(server));
-                // It hangs up when it notices.
+                // The server closes its connections when it notices.
                 sleep(lasts * 8).await;
                 peer.change(|world| world.servers[server].close_all());
             }
@@ -232,7 +232,8 @@ fn facts(peer: &Peer) -> Vec<Fact> {
                 fact.revision == revision && fact.path == *path && fact.kind == Kind::Created
             });
             match (made, kind) {
-                // What is made and written in one step is made; what goes again never was.
+                // A node that is created and written in one transaction counts as created; one that
+                // is created and deleted in it does not count.
                 (Some(made), Kind::Updated) => facts[made].value = value,
                 (Some(made), Kind::Deleted) => drop(facts.remove(made)),
                 _ => facts.push(Fact { revision, path: path.clone(), kind, value, owner }),
@@ -272,7 +273,7 @@ async fn judge(peer: &Peer, book: &Book, eve: &Actor, seed: u64, servers: usize)
 }
 
 async fn prepare(actor: &Actor) {
-    // Something stays among the tickets: a directory that goes begins to count anew.
+    // One node stays among the tickets, because a directory that is removed starts to count again.
     let registers = (0..3).map(|register| format!("/soak/r{register}"));
     for path in registers.chain(["/soak/t/stays".to_owned()]) {
         let op = Op::Create { path, value: actor.value(), ephemeral: false };
@@ -297,7 +298,7 @@ impl Actor {
     }
 
     async fn open(&self) {
-        // It may be disturbed.
+        // The opening may be disturbed.
         while !matches!(self.call(Op::Open { ttl: TTL }).await, End::Ok(_)) {}
     }
 

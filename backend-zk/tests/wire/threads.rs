@@ -1,4 +1,4 @@
-//! Several threads: an answer may be there before its call looks for it. L-OUT-5, L-OUT-8.
+//! Several threads: an answer may arrive before its call waits for it. L-OUT-5, L-OUT-8.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,8 +9,8 @@ use synod_core::task::spawn;
 use crate::peer::Peer;
 use crate::scene::{LONG, PATIENCE, create, open, panics, path};
 
-/// Observing and locking on threads while other threads deliver the answers: an answer may be there
-/// before its call looks for it.
+/// Observing and locking on threads while other threads deliver the answers: an answer may arrive
+/// before its call waits for it.
 pub(crate) fn answers_that_come_at_once_stop_nobody() {
     let (over, ended) = std::sync::mpsc::channel();
     let _thread = std::thread::spawn(move || {

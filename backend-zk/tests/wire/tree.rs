@@ -8,10 +8,10 @@ use crate::protocol::Acl;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     Persistent,
-    /// Of the session.
+    /// Owned by this session.
     Ephemeral(i64),
     Container,
-    /// Milliseconds without a write.
+    /// Expires after this many milliseconds without a write.
     Ttl(i64),
 }
 
@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) ctime: i64,
     pub(crate) mtime: i64,
     pub(crate) version: i32,
-    /// How many children it was ever given.
+    /// How many children were ever created in it.
     pub(crate) births: i32,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct Stat {
     pub(crate) children: i32,
 }
 
-/// One change, decided by the leader: every server can do it.
+/// One change, decided by the leader: every server can apply it.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
     Create { path: String, data: Vec<u8>, acl: Vec<Acl>, life: Life, births: i32 },
@@ -95,7 +95,7 @@ impl Node {
             ctime: self.ctime,
             mtime: self.mtime,
             version: self.version,
-            // Shown are the changes: births and deaths.
+            // A server reports the number of changes: creations and deletions.
             cversion: self.births.wrapping_mul(2).wrapping_sub(children),
             aversion: 0,
             owner: if let Life::Ephemeral(session) = self.life { session } else { 0 },
@@ -106,7 +106,7 @@ impl Node {
 }
 
 impl Tree {
-    /// What a new server has: the root, and the server's own nodes.
+    /// The nodes of a new server: the root, and the server's own nodes.
     pub(crate) fn new() -> Self {
         let mut nodes = BTreeMap::new();
         let own = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
@@ -128,7 +128,7 @@ impl Tree {
             Write::Create { path, data, acl, life, births } => {
                 let (dir, name) = split(path);
                 if let Some(dir) = self.nodes.get_mut(dir) {
-                    // So that the counter stays where it is once it cannot rise.
+                    // The counter must stay where it is once it cannot rise.
                     if *births > dir.births {
                         (dir.births, dir.pzxid) = (*births, zxid);
                     }
@@ -160,7 +160,8 @@ impl Tree {
         own.map(|(path, _)| path.clone()).collect()
     }
 
-    /// What goes by itself by now: containers and nodes with a time to live, without children.
+    /// Nodes that the server would delete by now: containers and nodes with a time to live, without
+    /// children.
     pub(crate) fn collectable(&self, now: i64) -> Vec<String> {
         let due = |node: &Node| {
             node.children.is_empty()

@@ -83,7 +83,7 @@ fn first((line, _): (&Line, &Mode)) -> Line {
 }
 
 impl Watches {
-    /// A watch for one event of a node, whether it is there or not.
+    /// A watch for one event of a node, whether it exists or not.
     pub(crate) fn node(&mut self, path: &str, line: Line) {
         self.data.add(path, line, Mode::Once);
     }
@@ -93,21 +93,21 @@ impl Watches {
         self.children.add(path, line, Mode::Once);
     }
 
-    /// A watch that stays.
+    /// A persistent watch.
     pub(crate) fn add(&mut self, path: &str, line: Line, recursive: bool) {
         let mode = if recursive { Mode::Recursive } else { Mode::Persistent };
         self.data.add(path, line, mode);
         self.children.add(path, line, mode);
     }
 
-    /// `false` if there was none. Kind 1 is of children, 2 of data, 3 of both.
+    /// Returns `false` if there was none. Kind 1 is of children, 2 of data, 3 of both.
     pub(crate) fn remove(&mut self, path: &str, line: Line, kind: i32) -> bool {
         let children = kind != 2 && self.children.remove(path, line);
         let data = kind != 1 && self.data.remove(path, line);
         children || data
     }
 
-    /// Watches again what a client watched on its last connection. Returns what it missed.
+    /// Sets the watches of a client's last connection again. Returns the events that it missed.
     pub(crate) fn set(
         &mut self,
         tree: &Tree,
@@ -174,7 +174,7 @@ impl Watches {
         }
     }
 
-    /// A connection is over.
+    /// Removes the watches of a connection that has ended.
     pub(crate) fn forget(&mut self, line: Line) {
         for manager in [&mut self.data, &mut self.children] {
             manager.0.retain(|_, lines| {
@@ -185,7 +185,7 @@ impl Watches {
     }
 
     pub(crate) fn count(&self) -> usize {
-        // Of a persistent watch that lasts both managers keep a half.
+        // Each of the two managers has a half of a persistent watch.
         let halves = self.children.0.iter().flat_map(|(path, lines)| {
             let both = |line: &Line| self.data.0.get(path).is_some_and(|it| it.contains_key(line));
             lines.iter().filter(move |(line, mode)| **mode != Mode::Once && both(line))

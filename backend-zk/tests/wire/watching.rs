@@ -1,4 +1,4 @@
-//! No change is lost between a view and its watch, wherever it comes: L-WAT-1, L-WAT-2, L-KV-3.
+//! No change is lost between a view and its watch, at any point in time: L-WAT-1, L-WAT-2, L-KV-3.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn changes(dir: &str) -> [Vec<Request>; 3] {
     [vec![remove(&a)], vec![make(&b), set(&a, "new"), remove(&a)], vec![set(&a, "new"), make(&b)]]
 }
 
-/// Whether what is there now is what was last seen.
+/// Whether the current state is the one that was last reported.
 fn same(view: &synod_core::store::View, now: &synod_core::store::View, until_gone: bool) -> bool {
     if until_gone {
         return view.node().is_some() == now.node().is_some();
@@ -92,7 +92,7 @@ pub(crate) async fn what_changes_while_disconnected_is_told() {
         peer.stop(0);
         let a = format!("{dir}/a");
         let written = peer.change(|world| {
-            // A collection in between would take the directory.
+            // Otherwise the collector could remove the directory.
             world.collects = false;
             world.write(&[make(&format!("{dir}/b")), remove(&a)])
         });
@@ -103,7 +103,8 @@ pub(crate) async fn what_changes_while_disconnected_is_told() {
     }
 }
 
-/// A server of version 3.5: what cannot be watched is refused, and nothing is asked for ever.
+/// A server of version 3.5: queries that cannot be watched are refused, and not requested again for
+/// ever.
 pub(crate) async fn a_server_without_lasting_watches_is_not_asked_for_ever() {
     let peer = peer(1);
     peer.change(|world| world.servers[0].unknown.insert(op::ADD_WATCH));
@@ -125,7 +126,7 @@ pub(crate) async fn a_server_without_lasting_watches_is_not_asked_for_ever() {
     held.release().await.expect("the peer answers");
 }
 
-/// A crowd of watches is made again at each connection, whatever else goes on there.
+/// Many watches are set again at each connection, whatever else happens on it.
 pub(crate) async fn watches_outlive_many_connections() {
     let peer = peer(1);
     let store = open(&peer, LONG).await;

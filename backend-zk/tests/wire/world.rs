@@ -1,4 +1,4 @@
-//! [`World`]: the servers of one ensemble, what they agreed on, and their sessions.
+//! [`World`]: the servers of one ensemble, their common log, and their sessions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use crate::script::Script;
 use crate::tree::{Entry, Stat, Tree, Write};
 use crate::watches::{Line, Watches};
 
-/// What is sent on a connection.
+/// A message on a connection.
 #[derive(Debug)]
 pub(crate) enum Out {
-    /// Bytes, when they were ready, and how long they wait.
+    /// Bytes, when they were ready, and how long they are delayed.
     Bytes(Instant, Duration, Vec<u8>),
     Close,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Conn {
     pub(crate) session: i64,
     pub(crate) identities: Vec<Identity>,
     pub(crate) mute: bool,
-    /// Events that wait, if events are held back.
+    /// Events that are held back, if they are.
     pub(crate) held: Option<Vec<Vec<u8>>>,
 }
 
@@ -38,21 +38,21 @@ pub(crate) struct Server {
     pub(crate) tree: Tree,
     pub(crate) watches: Watches,
     pub(crate) conns: BTreeMap<Line, Conn>,
-    /// How much of the log it has.
+    /// How much of the log it has applied.
     applied: usize,
-    /// What the last transaction showed of each write.
+    /// The stats that the last transaction returned for its writes.
     pub(crate) shown: Vec<Option<Stat>>,
     /// The sessions with heartbeats since its last report to the leader.
     touched: BTreeSet<i64>,
-    /// Whether it applies only what it must.
+    /// Whether it applies only the transactions that it must.
     pub(crate) lags: bool,
     /// Whether it has lost the leader, and has not noticed.
     pub(crate) parted: bool,
-    /// Whether it takes no connection.
+    /// Whether it accepts no connection.
     pub(crate) down: bool,
-    /// The longest session that it grants.
+    /// The longest time to live that it grants.
     pub(crate) longest: Duration,
-    /// The requests that it does not know.
+    /// The operation codes that it does not know.
     pub(crate) unknown: BTreeSet<i32>,
     /// Whether its nodes may have a time to live.
     pub(crate) extended: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Server {
 pub(crate) struct Session {
     pub(crate) password: [u8; 16],
     pub(crate) timeout: Duration,
-    /// When the leader ends it.
+    /// When the leader will end it.
     pub(crate) deadline: Instant,
     /// The server that it is connected to.
     pub(crate) server: usize,
@@ -80,9 +80,9 @@ pub(crate) struct World {
     pub(crate) log: Vec<Entry>,
     pub(crate) script: Script,
     pub(crate) links: BTreeMap<i64, Link>,
-    /// How many requests came, of all kinds.
+    /// How many requests arrived, of all kinds.
     pub(crate) requests: usize,
-    /// How many signs of life were answered.
+    /// How many heartbeats were answered.
     pub(crate) signs: usize,
     /// Whether empty containers and expired nodes are collected.
     pub(crate) collects: bool,
@@ -122,7 +122,7 @@ impl World {
         }
     }
 
-    /// A number that no other has.
+    /// A number that was not returned before.
     pub(crate) fn number(&mut self) -> u64 {
         self.next += 1;
         self.next
@@ -133,14 +133,15 @@ impl World {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Whether a server reaches the leader.
+    /// Whether a server can reach the leader.
     pub(crate) fn agrees(&self, server: usize) -> bool {
         let this = &self.servers[server];
         let leader = &self.servers[self.leader];
         !this.down && !leader.down && (server == self.leader || !this.parted)
     }
 
-    /// Commits a transaction: every server that keeps up has it when this returns, the leader too.
+    /// Commits a transaction: when this returns, every server that keeps up has applied it, and so
+    /// has the leader.
     pub(crate) fn commit(&mut self, session: i64, writes: Vec<Write>, closes: bool) -> i64 {
         let zxid = self.log.last().map_or(0, |entry| entry.zxid) + 1;
         self.log.push(Entry { zxid, time: self.time(), session, writes, closes });
@@ -171,7 +172,7 @@ impl World {
         }
     }
 
-    /// A server applies all that was committed.
+    /// Makes a server apply everything that was committed.
     pub(crate) fn catch_up(&mut self, server: usize) {
         let this = &mut self.servers[server];
         for entry in &self.log[this.applied..] {
@@ -206,8 +207,8 @@ impl World {
         Ok(self.commit(0, writes, false))
     }
 
-    /// The leader's decision about operations of one transaction: the changes, and which operation
-    /// caused each; or the first that is refused, and why.
+    /// The leader's decision about the operations of one transaction: the changes, and the
+    /// operation that caused each; or the first operation that is refused, and why.
     pub(crate) fn judge(
         &self,
         server: usize,
@@ -227,7 +228,7 @@ impl World {
         Ok((writes, changes))
     }
 
-    /// A session begins.
+    /// Opens a session.
     pub(crate) fn open(&mut self, server: usize, timeout: Duration) -> (i64, [u8; 16]) {
         let number = self.number().cast_signed();
         let id = 0x0100_0000_0000_0000 + number;
@@ -240,7 +241,7 @@ impl World {
         (id, password)
     }
 
-    /// The leader looks at its clock once a tick, and is not early.
+    /// The leader checks its clock once a tick, and never expires early.
     fn deadline(&self, timeout: Duration) -> Instant {
         let end = Instant::now() + timeout;
         let ticks = end.duration_since(self.began).as_nanos() / self.tick.as_nanos() + 1;
@@ -267,7 +268,7 @@ impl World {
         }
     }
 
-    /// Ends a session: its ephemeral nodes go at one moment.
+    /// Ends a session: its ephemeral nodes are deleted in one transaction.
     pub(crate) fn end(&mut self, session: i64) {
         if self.sessions.remove(&session).is_none() {
             return;
@@ -308,13 +309,13 @@ impl World {
         }
     }
 
-    /// A server loses the leader, and with it the heartbeats that it has not reported yet.
+    /// Separates a server from the leader; the heartbeats that it has not reported yet are lost.
     pub(crate) fn part(&mut self, server: usize) {
         self.servers[server].parted = true;
         self.servers[server].touched.clear();
     }
 
-    /// Where the leader is down, another server leads, if one can.
+    /// Where the leader is down, makes another server the leader, if there is one.
     pub(crate) fn elect(&mut self) {
         let can = |server: &usize| !self.servers[*server].down && !self.servers[*server].parted;
         if self.servers[self.leader].down
@@ -324,7 +325,7 @@ impl World {
         }
     }
 
-    /// Another server leads: every session has its full time again.
+    /// Makes another server the leader: every session has its full time again.
     pub(crate) fn lead(&mut self, server: usize) {
         self.leader = server;
         self.servers[server].parted = false;

@@ -1,4 +1,4 @@
-//! The end of a client: what goes with it, and what is left.
+//! The end of a client: what ends with it, and what remains.
 
 use futures_util::future::{join, join_all};
 use synod_core::client::{Client, Connection};
@@ -118,7 +118,7 @@ async fn the_last_clone_closes(world: World) {
     world.eventually("its nodes go", async || !bob.exists(&a).await).await;
 }
 
-/// Lives a whole life, with calls that are dropped half-way, and leaves.
+/// Opens a client, makes calls that are dropped half-way, and closes the client or drops it.
 async fn come_and_go(world: &World, closes: bool) {
     let backend = HesitantBackend::new(world.harness.backend());
     let client: Client = world.client_on(backend, world.options()).await;
@@ -138,7 +138,7 @@ async fn come_and_go(world: &World, closes: bool) {
 
 async fn what_a_client_needs_goes_with_it(world: World) {
     let tasks = || Handle::current().metrics().num_alive_tasks();
-    // What a backend starts for itself with its first session is not the client's.
+    // A backend may start resources for itself with its first session; they are not the client's.
     let bob = world.bob().await;
     let counts = world.profile.can(Ability::WatchCount);
     let watches = async || if counts { world.harness.watches().await } else { 0 };

@@ -1,4 +1,4 @@
-//! Calls that are dropped at any of their awaits, and their remains.
+//! Calls that are dropped at any of their awaits, and what they leave in the store.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ cases![
 
 const LIFETIMES: [Lifetime; 2] = [Lifetime::Session, Lifetime::Persistent];
 
-/// Waits until nothing is in the directory of the case any more.
+/// Waits until the directory of the case is empty.
 async fn emptied(world: &World, what: &str) {
     let bob = world.bob().await;
     let empty = async || bob.names(&world.dir).await.is_empty();
@@ -67,7 +67,7 @@ async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
     let other = world.client().await;
     let mut sent_twice = 0;
     for waits in 1.. {
-        // A call takes all cues that wait for it: so one stands before the other.
+        // One call takes all cues that are due, so two backends with one cue each are chained.
         let plan = || Plan::scripted([Cue::new(Site::RequestLost).of(Verb::Create)]);
         let (first, second) = (plan(), plan());
         let arrived = world.gate();
@@ -91,7 +91,7 @@ async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
             let settled = async || sent.count(Verb::Commit) - lost == arrived.answers(Verb::Commit);
             world.eventually("what was sent since arrives", settled).await;
             emptied(&world, "what was sent since is gone").await;
-            // Both arrive after all, the second when nothing is left of the first.
+            // Both sendings arrive after all, the second when nothing is left of the first.
             for _ in 0..2 {
                 answer(other.transaction(draw()).await).committed().expect("there is none");
                 emptied(&world, "what was dropped is gone").await;
@@ -147,7 +147,8 @@ async fn whatever_is_created_together_goes_together(world: World) {
         let Some(made) = stop_at(waits, client.transaction(txn)).await else { continue };
         dropped_enough(waits, 2);
         let commit = answer(made).committed().expect("nothing is in the way");
-        // A store may not report which incarnations it made; then they cannot be removed safely.
+        // A store need not report which incarnations it created; then they cannot be removed
+        // safely.
         told = commit.revision.is_some() || commit.done.iter().all(|done| done.stat.is_some());
         bob.delete(&b).await;
         bob.delete(&a).await;

@@ -1,5 +1,5 @@
-//! [`Gate`]: what a case puts between a door and its store to do to all calls what no script of
-//! single faults can: to shut, to go silent, to hold answers back, and to count.
+//! [`Gate`]: a case puts it between a client and its store, to do to all calls what a script of
+//! single faults cannot do: refuse them, never answer them, delay their answers, and count them.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -27,33 +27,33 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 struct Shared {
     way: watch::Sender<Way>,
-    /// How many answers were ever held back.
+    /// How many answers have been held back so far.
     held: watch::Sender<usize>,
     calls: watch::Sender<BTreeMap<Verb, usize>>,
     answers: watch::Sender<BTreeMap<Verb, usize>>,
-    /// A node that every view contains in addition.
+    /// A node that is added to every view.
     stranger: Mutex<Option<Path>>,
     /// A container in every listing of its parent, with the sequence in its name: none.
     container: Mutex<Option<Path>>,
-    /// The calls of this kind after the first ones are answered, and their answers held back.
+    /// Calls of this kind after the first so many happen, and their answers are held back.
     holding: watch::Sender<Option<(Verb, usize)>>,
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
-    /// The senders of the status of sessions that are opened now, if that may be a lie.
+    /// Whether sessions opened from now on can be reported as lost: [`Gate::lose`].
     losing: AtomicBool,
     told: Mutex<Vec<watch::Sender<Status>>>,
 }
 
-/// What becomes of a call.
+/// How the gate treats a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Open,
-    /// Requests cannot be sent, and their callers get that error.
+    /// The request is not sent, and the caller gets [`ErrorKind::Unreachable`].
     Shut,
-    /// It goes nowhere, and nothing is ever said of it. Closing alone gets through.
+    /// The request is not sent, and the call is never answered. Only closing passes.
     Silent,
-    /// It happens, and the answer waits at the gate.
+    /// The call happens, and its answer is held back.
     Holding,
 }
 
@@ -86,34 +86,34 @@ impl Gate {
         Self { backend, shared: Arc::new(shared) }
     }
 
-    /// What becomes of calls from now on.
+    /// How calls are treated from now on.
     pub(crate) fn set(&self, way: Way) {
         self.shared.way.send_replace(way);
     }
 
-    /// Waits until so many answers were held back.
+    /// Waits until so many answers have been held back.
     pub(crate) async fn held(&self, answers: usize) {
         let mut held = self.shared.held.subscribe();
         let all = held.wait_for(|held| *held >= answers).await.is_ok();
         assert!(all, "the gate stands as long as this one");
     }
 
-    /// How many calls of this sort there were.
+    /// How many calls of this kind have been made.
     pub(crate) fn count(&self, verb: Verb) -> usize {
         count(&self.shared.calls.borrow(), verb)
     }
 
-    /// How many calls of this sort were answered.
+    /// How many calls of this kind have been answered.
     pub(crate) fn answers(&self, verb: Verb) -> usize {
         count(&self.shared.answers.borrow(), verb)
     }
 
-    /// Waits until there were so many calls of this sort.
+    /// Waits until so many calls of this kind have been made.
     pub(crate) async fn called(&self, verb: Verb, times: usize) {
         until(&self.shared.calls, verb, times).await;
     }
 
-    /// Waits until so many calls of this sort were answered.
+    /// Waits until so many calls of this kind have been answered.
     pub(crate) async fn answered(&self, verb: Verb, times: usize) {
         until(&self.shared.answers, verb, times).await;
     }
@@ -137,26 +137,26 @@ impl Gate {
         *named = Some(path.clone());
     }
 
-    /// Holds back the answers of such calls after the first ones; with `None`, releases them.
+    /// Holds back the answers of such calls after the first so many; with `None`, releases them.
     pub(crate) fn hold_behind(&self, calls: Option<(Verb, usize)>) {
         self.shared.holding.send_replace(calls);
     }
 
-    /// Whether answers from now on leave out everything optional that a store could return.
+    /// Whether answers from now on omit everything optional that a store could return.
     pub(crate) fn garble(&self, garbles: bool) {
         self.shared.garbles.store(garbles, Ordering::Relaxed);
     }
 
-    /// Sessions that are opened from now on report nothing after their beginning, as if their task
-    /// were starved.
+    /// Sessions that are opened from now on report nothing after their first status, as if their
+    /// task were starved.
     pub(crate) fn starve(&self) {
         self.shared.starved.store(true, Ordering::Relaxed);
     }
 }
 
 impl Gate {
-    /// Sessions that are opened from now on can be lost for their holders, and stay alive at the
-    /// server: [`Gate::lose`].
+    /// Sessions that are opened from now on can be reported as lost, and stay alive at the server:
+    /// [`Gate::lose`].
     pub(crate) fn may_lose(&self) {
         self.shared.losing.store(true, Ordering::Relaxed);
     }
@@ -219,7 +219,7 @@ impl Shared {
         }
     }
 
-    /// The view, with the container that listings name.
+    /// The view, with the additional container where listings contain it.
     fn name(&self, query: &Query, mut view: View) -> View {
         let named = self.container.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let named = named.filter(|it| {
@@ -230,7 +230,7 @@ impl Shared {
         view.nodes.retain(|node| node.path != named);
         let first = Node::new(named).with_sequence(Some(Sequence::new(0)));
         match query.window {
-            // It is the lowest.
+            // The container has the lowest sequence.
             Some(Window::Newest { count, .. }) if view.nodes.len() >= count => {}
             Some(Window::Oldest { count }) if view.nodes.len() >= count => {
                 view.nodes.pop();
@@ -312,7 +312,7 @@ impl Store for Gated {
 
     async fn close(&self) -> Result<()> {
         if self.relay.is_some() && self.first.borrow().is_lost() {
-            // Given up on this side alone: the server is not asked.
+            // Only this side gives the session up: the server is not asked.
             return Err(
                 Error::new(ErrorKind::Unreachable, "passing the gate").with_unknown_effect()
             );

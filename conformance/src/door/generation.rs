@@ -1,4 +1,4 @@
-//! One session after the other, and the notifications about them.
+//! Sessions that follow each other in one client, and the notifications about them.
 
 use futures_util::future::join;
 use synod_core::client::{Client, Connection};
@@ -20,7 +20,7 @@ cases![
     "L-SES-10 L-OUT-6" breaks [HandsOutLost] => a_session_that_is_over_is_not_given_out,
 ];
 
-/// The states, up to the one that the client is closed.
+/// The states, up to and including `Closed`.
 async fn history(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
     let mut told = vec![*state.borrow_and_update()];
     while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {
@@ -52,7 +52,7 @@ async fn a_loss_is_told_before_the_next_session(world: World) {
     };
     let (mut told, ()) = join(history(client.state()), losing).await;
 
-    // A store may have been silent for a while before the session was lost, or not.
+    // A store may or may not have been silent for a while before the session was lost.
     told.retain(|state| *state != Suspended);
     assert_eq!(told, [Connected, Lost, Reconnected, Lost, Reconnected, Closed]);
 }
@@ -82,7 +82,7 @@ async fn a_session_that_is_over_stays_over(world: World) {
 
     answer(session.close().await);
 
-    // The store still says that it lives.
+    // The store still reports the session as alive.
     assert!(session.is_lost() && !session.is_certain());
     assert!(status.borrow().is_lost() && session.status().borrow().is_lost());
     let read = failure(session.read(Query::node(&world.dir)).await, "a read");
@@ -138,7 +138,7 @@ async fn a_session_that_is_over_is_not_given_out(world: World) {
     for _ in 0..3 {
         let session = answer(client.session().await);
 
-        // It is over as soon as its end is asked for.
+        // The session is over as soon as its close is requested.
         let (closed, next) = join(session.close(), client.session()).await;
 
         answer(closed);

@@ -35,14 +35,14 @@ fn steady() -> Retry {
     Retry::Forever { backoff: Backoff::default().first(FIRST).cap(CAP).jitter(0.5) }
 }
 
-/// The most tries that `steady` makes in so much time.
+/// The largest number of tries that `steady` makes in this time.
 fn most(time: Duration) -> usize {
     let shortest = CAP.as_micros() / 2;
-    // Two more while the delays grow, and the first.
+    // The first try, those while the delays still grow, and a margin.
     usize::try_from(time.as_micros() / shortest).expect("a short time") + 5
 }
 
-/// How each verb fails.
+/// The error with which each verb fails.
 async fn failures(client: &Client, at: &Path) -> Vec<Error> {
     let life = Lifetime::Persistent;
     vec![

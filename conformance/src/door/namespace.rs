@@ -1,4 +1,4 @@
-//! A client as seen from below one path.
+//! A client that is restricted to the paths below one path.
 
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Cue, Site, Verb};

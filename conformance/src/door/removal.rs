@@ -1,4 +1,4 @@
-//! Removing what a session made: exactly that, however long it takes.
+//! Removing what a session created: exactly that, however long it takes.
 
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
@@ -30,7 +30,7 @@ async fn only_the_own_incarnation_is_removed(world: World) {
     answer(session.remove(&made[0]).await);
     session.abandon(&made[1]);
     session.discard(names[2].clone(), made[2].stat.expect("a stat").created);
-    // Closing comes after everything that was given up.
+    // Closing comes after all calls that were given up.
     answer(session.close().await);
 
     for at in &names {

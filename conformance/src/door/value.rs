@@ -1,4 +1,4 @@
-//! Typed values, and what is no such value.
+//! Typed values, and bytes that cannot be decoded as one.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ cases![
 
 const CANARY: &str = "canary-7f3a";
 
-/// What is no table of numbers.
+/// Bytes that are not a table of numbers.
 fn malformed() -> Vec<Bytes> {
     let texts = ["", "{", "null", "[1]", "{\"a\": -1}", "{\"a\": 1} x", "{\"a\": 1e999}"];
     let secrets = [format!("\"{CANARY}\""), format!("{{\"a\": \"{CANARY}\"}}"), CANARY.to_owned()];
@@ -74,7 +74,7 @@ async fn data_that_cannot_be_read_is_not_quoted(world: World) {
     }
 }
 
-/// A store that breaks its word is a store that failed.
+/// A store that leaves out what it promised is reported as an error of the store.
 async fn what_a_store_leaves_out_is_missed_without_a_panic(world: World) {
     let (gate, bob, at) = (world.gate(), world.bob().await, world.at("a"));
     let client = world.client_on(gate.clone(), world.options().deadline(world.brief())).await;

@@ -110,7 +110,7 @@ async fn a_call_that_did_nothing_goes_on_in_the_next_session(world: World) {
             assert_eq!(answer(client.get(&a).await), None);
         } else {
             let made = client.create(&a, "", Lifetime::Persistent).await;
-            // Whether it did nothing is for the store to say.
+            // Only the store knows whether the write did nothing.
             match made {
                 Ok(made) => assert!(made.committed().is_some(), "nothing is in the way"),
                 Err(error) => assert!(error.is_ambiguous(), "{error}"),

@@ -65,7 +65,7 @@ async fn a_container_that_looks_like_a_candidate_does_not_lead(world: World) {
     let mut observed = Box::pin(election.observe());
 
     let campaign = async {
-        // It is looked for a leader while there is none but the container.
+        // The candidate looks for a leader while there is only the container.
         gate.called(Verb::Observe, 2).await;
         election.campaign("ann").await
     };

@@ -39,7 +39,7 @@ async fn data(world: &World, client: &Client) -> Path {
     data
 }
 
-/// Whether a transaction under the guard happens.
+/// Whether a transaction under the guard commits.
 async fn guards<K>(guard: &Hold<K>, client: &Client, data: &Path) -> bool {
     let write = guard.txn().set(data.clone(), "ann's", Expect::Any);
     answer(client.transaction(write).await).committed().is_some()
@@ -157,7 +157,7 @@ async fn a_draw_that_comes_late_is_no_place_of_before(world: World) {
     assert_eq!(plan.pending(), 0, "it was sent twice");
     let place = line(&bob, &dir).await.remove(1).path;
 
-    // Ann watches her predecessor. Her ticket is removed, and the first sending makes one after
+    // Ann watches its predecessor. Ann's ticket is removed, and the first sending creates one after
     // bob's.
     is_taken_away(&bob, &place).await;
     let bobs = Waiting::new(async move { bobs.write().await });

@@ -1,4 +1,4 @@
-//! Elections with values: proclaimed, observed, handed to an heir.
+//! Elections with values: proclaimed, observed, handed to another candidate.
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
@@ -32,7 +32,7 @@ fn election(world: &World, client: &Client) -> Election {
     Election::new(client, world.at("elect"))
 }
 
-/// A candidate that waits, and is already the last of `count`.
+/// A candidate that waits, and has become the last of `count`.
 async fn campaigning(
     world: &World,
     client: &Client,
@@ -94,7 +94,7 @@ async fn an_observer_is_told_of_every_leader_in_order(world: World) {
     let second = world.hears_at_last(&mut told, "bob").await;
     assert!(second > first && second == term(&leader));
 
-    // Without a leader nothing is observed; and then it continues.
+    // Without a leader nothing is observed; the observation goes on with the next leader.
     answer(leader.resign().await);
     let leader = answer(election(&world, &ann).campaign("ann again").await);
     assert_eq!(world.hears_at_last(&mut told, "ann again").await, term(&leader));
@@ -283,7 +283,7 @@ async fn a_campaign_dropped_at_any_await_leaves_nothing(world: World) {
     dropped_enough(drops.await, 3);
     world.left_alone(&bob, &world.at("elect")).await;
 
-    // A hand-over, too: in the end another candidate leads, or none.
+    // A hand-over that is dropped, too: at the end another candidate leads, or none.
     for waits in 1.. {
         let leader = answer(election(&world, &ann).campaign("ann").await);
         let other = campaigning(&world, &bob, "bob", 2).await;

@@ -29,16 +29,16 @@ cases![
 /// The label of every guard.
 const LABEL: &str = "ann";
 
-/// How a guard comes to its end.
+/// How a guard ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// It is given back.
+    /// It is released.
     Back,
     /// It is lost, and so is the work under it.
     Lost,
 }
 
-/// A guard, of whatever recipe.
+/// A guard, of any recipe.
 struct Guard {
     recipe: &'static str,
     path: Path,
@@ -60,7 +60,7 @@ impl Guard {
     }
 }
 
-/// What work under it comes to, which has no end of its own, once that is lost.
+/// The result of work under the guard that never ends by itself, once the guard is lost.
 async fn loses(held: &impl Held) -> Result<()> {
     let stopped = held.run(pending()).await;
     held.lost().await;
@@ -68,7 +68,7 @@ async fn loses(held: &impl Held) -> Result<()> {
     stopped
 }
 
-/// One of each, each at a path of its own.
+/// One guard of each recipe, each at a path of its own.
 async fn all(world: &World, client: &Client) -> Vec<Guard> {
     let at = |name| world.at(name);
     let mutex = |name| Mutex::new(client, at(name)).label(LABEL);

@@ -1,4 +1,4 @@
-//! Hand-over: which waiter is woken, by what, and what it costs.
+//! Hand-over: which waiter is notified, by what, and how many requests it costs.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
@@ -44,7 +44,7 @@ async fn who_goes_before_he_is_watched_is_not_waited_for(world: World) {
     let _guard = waits.gets(&world, "the lock of who went").await;
 }
 
-/// As a draw does that is repeated when its answer was lost, and its ticket was removed.
+/// A draw does the same when it is repeated after its answer was lost and its ticket was removed.
 async fn who_goes_and_comes_again_is_behind(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let name = world.at("lock/_c_00000000-0000-0000-0000-000000000001-lock-");

@@ -1,4 +1,4 @@
-//! The leader latch: candidates lead in turn, and the cost of that.
+//! The leader latch: candidates lead in turn, and how many requests that costs.
 
 use std::pin::pin;
 
@@ -72,7 +72,7 @@ async fn who_waits_comes_to_lead_for_one_call(world: World) {
     answer(first.close().await);
     let lead = world.leads(&second, "the lead of who left").await;
 
-    // Any other request of bob is made before bob leaves.
+    // Bob has time for further requests before the calls are counted.
     world.stand(&ann, &world.at("latch"), 1).await;
     assert_eq!(second.leadership().map(|lead| lead.token()), Some(lead));
     assert_eq!(counts(), [1, 1, 2], "commits, reads, observes");
@@ -282,7 +282,7 @@ async fn who_is_connected_again_keeps_his_place(world: World) {
             continue;
         }
 
-        // What they would do they do at once.
+        // Requests that they were going to make have been made by now.
         let mut calm = Waiting::new(std::future::pending::<synod_core::error::Result<()>>());
         calm.waits_for(world.brief(), "nothing").await;
         assert_eq!(line(&known, &world.at("latch")).await, before, "they keep their places");

@@ -1,4 +1,5 @@
-//! The end of the lead: of sessions that are lost or in doubt, and of what is removed from outside.
+//! The end of the lead: sessions that are lost or in doubt, and tickets that are removed from
+//! outside.
 
 use synod_core::recipe::Candidacy;
 use synod_core::store::{Expect, Lifetime, Query};
@@ -41,7 +42,7 @@ async fn who_is_cut_off_stops_leading_before_another_leads(world: World) {
 
     world.link(session.info().id, Link::Cut).await;
 
-    // The leader is asked all the time whether it believes to lead.
+    // The leader is asked all the time whether it believes that it leads.
     let both = async {
         loop {
             let leads = timeout(MILLISECOND, second.leading()).await.is_ok();
@@ -69,7 +70,7 @@ async fn the_ticket_of_a_lost_session_gives_no_lead(world: World) {
     let second = joined(&world, &bob, "bob").await;
     let session = answer(ann.session().await).info().id;
 
-    // She takes her session for lost; the server does not, and keeps her ticket.
+    // Ann's client considers its session lost; the server does not, and keeps the ticket.
     gate.lose();
     assert!(!old.is_held() && !first.is_leader());
     let again = async || {

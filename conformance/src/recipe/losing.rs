@@ -84,7 +84,7 @@ async fn the_ticket_of_a_lost_session_gives_no_lock(world: World) {
     world.stand(&ann, &world.at("lock"), 2).await;
     let first = line(&ann, &world.at("lock")).await.pop().expect("bob waits");
 
-    // Bob's client takes its session for lost; the server does not, and keeps its ticket, which is
+    // Bob's client considers its session lost; the server does not, and keeps the ticket, which is
     // then the first.
     gate.lose();
     let again = async || {
@@ -110,7 +110,7 @@ async fn who_is_cut_off_stops_believing_before_another_enters(world: World) {
 
     world.link(answer(ann.session().await).info().id, Link::Cut).await;
 
-    // The holder is asked all the time whether it believes to hold.
+    // The holder is asked all the time whether it believes that it holds the lock.
     let both = async {
         loop {
             let entered = timeout(MILLISECOND, &mut waits.told).await.is_ok();
@@ -142,7 +142,7 @@ async fn nobody_enters_while_his_session_is_in_doubt(world: World) {
     waits.waits_for(world.brief(), "the session is in doubt").await;
 }
 
-/// Some system outside, which knows nothing of locks but that later holders have larger tokens.
+/// An external system that knows nothing of locks, only that later holders have larger tokens.
 #[derive(Default)]
 struct Outside {
     highest: Option<Token>,
@@ -174,7 +174,7 @@ async fn a_system_that_refuses_lower_tokens_hears_each_holder_in_turn(world: Wor
         assert!(outside.write(guard.token(), writer), "it is still held");
         stale.push(guard.token());
         answer(answer(eve.delete(guard.path(), Expect::Any).await).required());
-        // Elsewhere life goes on, and the directory is empty.
+        // Other directories are written to, while that of the case is empty.
         let other = world.at(&format!("other-{writer}"));
         answer(answer(eve.create(&other, "", Lifetime::Persistent).await).required());
     }

@@ -1,4 +1,4 @@
-//! Several locks as one.
+//! Several locks acquired as one.
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;

@@ -1,4 +1,4 @@
-//! The mutex: one at a time, in order, at the cost of one call.
+//! The mutex: one holder at a time, in order, at the cost of one call.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
 }
 
-/// A waiter for the lock, which is already the last of `count` in the line.
+/// A waiter for the lock, which has become the last of `count` in the line.
 async fn queued(world: &World, client: &Client, count: usize) -> Waiting<MutexGuard> {
     let mutex = mutex(world, client);
     let waiting = Waiting::new(async move { mutex.lock().await });
@@ -76,7 +76,7 @@ async fn two_tasks_of_one_client_exclude_each_other(world: World) {
     let lock = mutex(&world, &client);
     let held = answer(lock.lock().await);
 
-    // Whether they share the value, or come by another of the same path.
+    // Whether the tasks share the value, or use another value of the same path.
     assert!(answer(lock.try_lock().await).is_none(), "another task has it");
     let (same, other) = (lock.clone(), mutex(&world, &client));
     let mut waits = Waiting::new(async move { same.lock().await });
@@ -104,7 +104,7 @@ async fn a_crowd_is_let_in_one_by_one(world: World) {
             let mut last = None;
             for _ in 0..ROUNDS {
                 if chance.below(2) == 0 {
-                    // Now and then a waiter gives up, or is stopped before it waits.
+                    // Sometimes a waiter gives up, or is stopped before it waits.
                     let _gave_up = stop_at(1 + index(&chance), mutex.lock()).await.transpose()?;
                 }
                 let guard = mutex.lock().await?;
@@ -137,7 +137,7 @@ async fn tokens_rise_though_the_directory_was_empty(world: World) {
         assert!(Some(guard.token()) > last, "{} after {last:?}", guard.token());
         last = Some(guard.token());
         answer(guard.release().await);
-        // Elsewhere life goes on, and with it the tidying up.
+        // Another directory is written to, which lets the store collect empty ones.
         let other = client.create(&world.at("other"), "", Lifetime::Persistent).await;
         assert!(answer(other).committed().is_some());
         assert!(answer(client.delete(&world.at("other"), Expect::Any).await).committed().is_some());

@@ -51,7 +51,7 @@ async fn a_removal_that_comes_late_removes_no_later_ticket(world: World) {
         assert_eq!(plan.pending(), 0, "{site:?} did not fire");
 
         let later = answer(mutex(&world, &client).lock().await);
-        // What was sent first, and found no answer, arrives.
+        // The request that was sent first and never answered arrives.
         let late = answer(other.delete(&first, Expect::Any).await);
 
         assert!(late.committed().is_none(), "{site:?}: the ticket of before is gone");

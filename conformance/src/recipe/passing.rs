@@ -130,7 +130,7 @@ async fn tasks_of_one_process_pass_a_lock_on(world: World) {
 
     world.in_time("all have it", join_all((0..TASKS).map(task))).await;
 
-    // Four have one ticket: it is drawn, passed on three times, and given back.
+    // Four holders use one ticket: it is created, passed on three times, and deleted.
     assert_eq!(gate.count(Verb::Commit), 4);
     world.left_alone(&client, &world.at("lock")).await;
 }
@@ -146,7 +146,7 @@ async fn who_waits_elsewhere_has_his_turn(world: World) {
     for _ in 0..3 {
         let (mutex, turns) = (mutex.clone(), turns.clone());
         greedy.push(Waiting::new(async move {
-            // As soon as one of them has it, another wants it.
+            // As soon as one of these tasks has the lock, another wants it.
             for _ in 0..200 {
                 let guard = mutex.lock().await?;
                 turns.fetch_add(1, Ordering::Relaxed);
@@ -159,7 +159,7 @@ async fn who_waits_elsewhere_has_his_turn(world: World) {
 
     answer(first.release().await);
 
-    // Only while bob holds it do the others wait.
+    // The others wait only while bob holds the lock.
     let guard = waits.gets(&world, "the lock, among many who pass it on").await;
     greedy[0].waits_for(world.brief(), "bob has it").await;
     let turns = turns.load(Ordering::Relaxed);

@@ -95,7 +95,7 @@ async fn a_writer_waits_for_the_last_reader(world: World) {
         }
         let mut writes = writer(&world, &bob, 4).await;
         let stays = readers.remove(last);
-        // The nearest one first, which is the watched predecessor.
+        // The nearest reader first, which is the watched predecessor.
         for gone in readers.into_iter().rev() {
             answer(gone.release().await);
             writes.waits_for(world.brief() / 2, "one reads").await;
@@ -252,7 +252,7 @@ async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
     for one in &mut readers {
         one.waits_for(world.brief() / 4, "a writer is in").await;
     }
-    // Those that the case itself made through the gate, to see them stand.
+    // Those reads that the case itself made through the gate to see the tickets.
     assert_eq!(
         gate.count(Verb::Read),
         before,

@@ -153,7 +153,7 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
         .expect("it is a candidate");
     assert!(second > first);
     world.stand(&bob, &world.at("select"), 2).await;
-    // She waits, and is not interrupted for that: she looks whether it is her turn, and waits on.
+    // Ann waits, and is not interrupted while waiting: it checks whether it leads, and waits on.
     let place = line(&bob, &world.at("select")).await[1].token.revision().get();
     world.in_time("her wait", gate.answered(Verb::Observe, watched + 1)).await;
     let looked = gate.count(Verb::Read);

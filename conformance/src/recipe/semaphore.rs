@@ -1,4 +1,5 @@
-//! The semaphore: so many permits, in order, all that one asks for or none.
+//! The semaphore: a limited number of permits, granted in order, all that a caller asks for or
+//! none.
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ fn semaphore(world: &World, client: &Client, permits: u32) -> Semaphore {
     Semaphore::new(client, world.at("pool"), many(permits))
 }
 
-/// A waiter for permits, which is already the last of `count` in the line.
+/// A waiter for permits, which has become the last of `count` in the line.
 async fn queued(
     world: &World,
     client: &Client,
@@ -119,7 +120,7 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
         answer(kept.release().await);
         world.left_alone(&ann, &world.at("pool")).await;
     }
-    // And all holders keep theirs, while earlier holders leave.
+    // All holders keep their permits while earlier holders leave.
     let pool = semaphore(&world, &ann, 2);
     let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
     let mut waiting = Vec::new();
@@ -157,7 +158,7 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     world.in_time("the wait for the one ahead", theirs.answered(Verb::Observe, 1)).await;
     answer(both.release().await);
     world.stand(&bob, &world.at("pool"), 2).await;
-    // The session is shown nothing older from now on.
+    // From now on the session sees nothing older.
     drop(answer(eve.watch(Query::children(world.at("pool")).names_only()).await));
 
     gate.hold_behind(None);

@@ -1,4 +1,4 @@
-//! Places in a line: taken, looked at, given up, taken away.
+//! Places in a line: taken, read, given up, removed from outside.
 
 use std::time::{Duration, SystemTime};
 
@@ -51,7 +51,7 @@ async fn a_wait_dropped_at_any_await_leaves_nothing(world: World) {
     let lock = mutex(&world, &bob);
     for waits in 1.. {
         let held = answer(mutex(&world, &ann).lock().await);
-        // The holder stays on for a while, so that there is something to wait for.
+        // The holder keeps the lock for a while, so that there is something to wait for.
         let leaving = async {
             for _ in 0..waits.min(12) {
                 world.think().await;

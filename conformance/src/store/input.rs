@@ -1,4 +1,4 @@
-//! What is refused before anything is sent.
+//! Invalid requests, which are refused before anything is sent.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ cases![
     "L-X-10" catches [TtlIgnored] => what_the_store_cannot_do_it_refuses,
 ];
 
-/// Refuses a transaction as `kind`, with nothing sent.
+/// Checks that a transaction is refused with `kind`, and nothing is sent.
 async fn refuses(actor: &Actor, txn: Txn, kind: ErrorKind) {
     let ops: Vec<_> = txn.ops.iter().take(3).map(|op| (op.path().clone(), op.is_write())).collect();
     match actor.attempt(txn).await {

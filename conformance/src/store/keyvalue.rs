@@ -26,7 +26,7 @@ cases![
 ];
 
 async fn bytes_come_out_as_they_went_in(world: World) {
-    // A busy machine takes its time over many bytes, and no session shall end meanwhile.
+    // A busy machine needs time for many bytes, and no session may end meanwhile.
     let long = world.profile.patience;
     let (ann, bob) = (world.session(long).await, world.session(long).await);
     for length in [1, 2, 255, 256, 257, 65_536, ann.store.session().limits.data] {

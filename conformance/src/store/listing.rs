@@ -1,4 +1,4 @@
-//! Children and trees: complete, sorted, and nothing else.
+//! Children and trees: complete, sorted, and without anything else.
 
 use bytes::Bytes;
 use synod_core::error::ErrorKind;
@@ -52,7 +52,7 @@ async fn children_are_complete_and_sorted(world: World) {
     assert_eq!(names(&ann.read(Query::children(&dir)).await), sorted);
     assert_eq!(names(&ann.read(Query::children(&dir).local()).await), sorted);
     assert_eq!(ann.names(&dir).await, sorted);
-    // The directory itself is a container, and so not named.
+    // The directory itself is a container, so the listing does not contain it.
     assert_eq!(names(&ann.read(Query::subtree(&dir)).await), sorted);
     assert!(ann.children(&dir).await.iter().all(|node| node.data == "x" && node.stat.is_some()));
 }
@@ -114,7 +114,8 @@ async fn a_path_that_starts_alike_is_not_below(world: World) {
 
 async fn a_path_is_no_pattern(world: World) {
     let ann = world.ann().await;
-    // What SQL's LIKE takes for the same: other case, any letter for `_`, any text for `%`.
+    // Names that `LIKE` of SQL would match as well: other case, any letter for `_`, any text for
+    // `%`.
     let alike = ["a", "A/c", "_", "%", "z/c", "zz/c", "x_y", "xzy/c", "X_Y/c", "*", "[a]/c", "a*"];
     create_all(&ann, alike.map(|path| world.at(path))).await;
 
@@ -146,7 +147,8 @@ async fn a_prefix_narrows_the_children(world: World) {
     assert_eq!(ann.read(having("")).await.nodes.len(), 7);
 }
 
-/// Five tickets in a line, with names that sort in another order, and something that is no ticket.
+/// Five tickets in a line, with names that sort in another order, and two nodes that are no
+/// tickets.
 async fn line(world: &World, actor: &Actor) -> Vec<(String, Sequence)> {
     create_all(actor, ["!no-ticket", "~no-ticket/x"].map(|path| world.at(&format!("line/{path}"))))
         .await;

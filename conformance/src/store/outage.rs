@@ -39,7 +39,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
         let store = &ann.store;
         let create = Txn::new().create(&node, "", Lifetime::Persistent);
 
-        // All at once, so that each of them is asked of a session that is not lost yet.
+        // All at once, so that each call is made on a session that is not lost yet.
         let read = timeout(limit, store.read(Query::node(&node)));
         let observe = timeout(limit, store.observe(Query::node(&node)));
         let commit = timeout(limit, store.commit(create));
@@ -57,7 +57,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
     }
 }
 
-/// What a write under this link came to, and whether it is there when the dust has settled.
+/// The result of a write over this link, and how many such nodes exist long after it.
 async fn write_under(world: &World, link: Link, node: &Path) -> (Result<Outcome, Error>, usize) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     ann.read(Query::node(node)).await;
@@ -120,7 +120,7 @@ async fn a_repeated_ticket_is_there_once(world: World) {
     }
 }
 
-/// As the contract says: reads the latest, and repeats what it does not see.
+/// Follows the contract: reads the latest state, and repeats the write if it does not see it.
 async fn repeat_if_unseen(actor: &Actor, dir: &Path, txn: Txn) -> bool {
     match actor.ask(Query::children(dir)).await {
         Ok(view) if view.nodes.is_empty() => actor.attempt(txn).await.is_ok(),
@@ -245,7 +245,7 @@ async fn a_session_counts_from_the_sending(world: World) {
     for _ in 0..100 {
         sleep(ann.ttl() / 100).await;
         let Some(until) = ann.status().until() else { panic!("slow is not lost") };
-        // Whatever was answered by now was sent that long ago.
+        // An answer that has arrived by now was sent at least that long ago.
         let sent = Instant::now().checked_sub(there + back).expect("the clock runs for a while");
         assert!(until <= sent + certain, "certain for {:?} after the sending", until - sent);
     }
@@ -268,7 +268,7 @@ async fn a_short_outage_is_survived(world: World) {
     ann.create(&world.at("n"), "").await;
 }
 
-/// Cuts a session off, has something done meanwhile, and connects it again.
+/// Cuts a session off, runs `work` meanwhile, and connects the session again.
 async fn during_an_outage(world: &World, actor: &Actor, work: impl Future<Output = ()>) {
     world.link(actor.id(), Link::Cut).await;
     sleep(actor.ttl() / 10).await;
@@ -297,7 +297,7 @@ async fn a_change_during_an_outage_is_told(world: World) {
     of_node.hears_of(&node).await;
     for_one_event.hears_of(&once).await;
     of_children.hears_of(&child).await;
-    // And they go on.
+    // The observations go on.
     bob.set(&node, "2").await;
     of_node.hears_of(&node).await;
 }

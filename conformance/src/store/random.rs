@@ -1,4 +1,4 @@
-//! Small random programs of several sessions, taken down and checked.
+//! Small random programs of several sessions, recorded and checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ async fn registers_are_linearizable(world: World) {
     }
 }
 
-/// A client of registers: what it last saw in each.
+/// A client of registers: the last value that it saw in each.
 struct Client<'a> {
     world: &'a World,
     actor: &'a Actor,
@@ -65,7 +65,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Calls something at random, so many times.
+    /// Makes so many random calls.
     async fn run(mut self) {
         for call in 0..CALLS {
             let at = usize::try_from(self.world.chance.below(REGISTERS as u64)).unwrap_or(0);
@@ -206,7 +206,7 @@ async fn what_a_watcher_is_told_is_what_happened(world: World) {
         let known = happened.iter().any(|(path, kind, at)| {
             *path == change.path && *kind == change.kind && *at == revision
         });
-        // A store need not date its deletions.
+        // A store need not report the revisions of deletions.
         assert!(known || change.kind == Kind::Deleted, "{change:?} never happened");
     }
 }

@@ -201,7 +201,7 @@ async fn what_is_missing_is_an_empty_view(world: World) {
     }
 }
 
-/// What the one node of a view holds, as a number.
+/// The data of the one node of a view, as a number.
 fn number(view: &View) -> usize {
     let node = view.node().expect("the node exists");
     text(node).parse().expect("numbers were written")

@@ -1,4 +1,4 @@
-//! Sessions: what they promise, how they end, and what goes with them.
+//! Sessions: what they promise, how they end, and what ends with them.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -389,7 +389,7 @@ async fn a_session_counts_from_the_sending_of_its_opening(world: World) {
         let certain = ann.ttl() / 1_000 * 981;
         for _ in 0..20 {
             let Some(until) = ann.status().until() else { panic!("slow is not lost") };
-            // Whatever was answered by now was sent that long ago.
+            // An answer that has arrived by now was sent at least that long ago.
             let now = clock::now();
             let sent = now.checked_sub(there + back).expect("the clock runs for a while");
             assert!(
@@ -457,7 +457,7 @@ async fn a_dropped_call_breaks_nothing_else(world: World) {
     }
 }
 
-/// Polls a call so many times, and drops it if it did not end by then.
+/// Polls a call so many times, and drops it if it has not ended by then.
 async fn poll_then_drop<T>(call: impl Future<Output = T>, polls: usize) {
     let mut call = Box::pin(call);
     for _ in 0..polls {

@@ -17,7 +17,8 @@ cases![
     "L-SES-18 C-OBS-1" catches [WatchMissesDelete] => many_tasks_use_one_session_at_once,
 ];
 
-/// How many workers of the runtime can be blocked so that one is left. None on a runtime of one thread.
+/// How many workers of the runtime can be blocked so that one remains: none on a runtime of one
+/// thread.
 fn to_spare() -> usize {
     Handle::current().metrics().num_workers() - 1
 }
@@ -61,7 +62,7 @@ async fn pass_through(ann: Arc<Actor>, dir: Path, task: usize) {
     let at = |name: &str| dir.join(name).expect("valid");
     let [stays, never] = ["stays", "never"].map(at);
     for round in 0..ROUNDS {
-        // No other caller gives this path.
+        // No other call uses this path.
         let ticket = at(&format!("t{task}-{round}-"));
         let draw = Txn::new().create_sequential(&ticket, "", Lifetime::Session);
         let look = Query::children(&dir).names_only();

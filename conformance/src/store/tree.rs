@@ -92,7 +92,7 @@ async fn a_container_with_children_is_something_that_exists(world: World) {
 
 async fn an_empty_container_gives_way(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    // Many, as a store may have collected some of them already.
+    // Many rounds, because a store may have collected some of the parents already.
     for round in 0..12 {
         let lifetime = if round % 2 == 0 { Lifetime::Persistent } else { Lifetime::Session };
         let container = world.at(&format!("a{round}/b"));
@@ -171,7 +171,7 @@ async fn a_container_with_children_is_not_deleted(world: World) {
 
 async fn nor_is_one_where_a_ticket_was(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
-    // However it went: with the owner's knowledge, or without.
+    // By its owner, or by another session.
     for (round, deleter) in [&ann, &bob].into_iter().enumerate() {
         let drawn = ann.draw(&world.at(&format!("d/{round}-")), Lifetime::Session).await;
         let version = drawn.stat.expect("a single create returns the stat").version;

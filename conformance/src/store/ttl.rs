@@ -16,7 +16,7 @@ cases![
     "C-TREE-5 L-WAT-1" needs [TtlNodes] catches [TtlUntoldToWatchers] => its_end_is_told,
 ];
 
-/// Long enough that a slow machine writes in time, most often.
+/// Long enough that even a slow machine usually writes in time.
 fn life(world: &World) -> Duration {
     world.profile.ttl.max(Duration::from_secs(1))
 }
@@ -44,7 +44,7 @@ async fn a_fraction_of_a_second_of_its_time_counts(world: World) {
     lives_for(&world, Duration::from_millis(1_900)).await;
 }
 
-/// Makes a node with this time to live, and looks that it does not go before.
+/// Creates a node with this time to live, and checks that it does not disappear before.
 async fn lives_for(world: &World, life: Duration) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");

@@ -1,4 +1,4 @@
-//! Several operations as one, and their answers.
+//! Several operations as one transaction, and their results.
 
 use futures_util::future::{join, join_all};
 use synod_core::path::Path;
@@ -308,7 +308,7 @@ async fn a_look_is_narrowed_as_a_read_is(world: World) {
     }
 }
 
-/// Draws a ticket in a line, and looks at it.
+/// Draws a ticket in a line, and lists the line in the same transaction.
 async fn draw_and_look(actor: &Actor, line: &Path) -> (Done, Vec<Path>) {
     let ticket = line.join("t-").expect("valid");
     let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);
@@ -355,7 +355,7 @@ async fn a_look_shows_who_came_since_the_last_one(world: World) {
     }
 }
 
-/// With as many children as the old one had, where a store counts them.
+/// With as many children as the old directory had, for stores that count children.
 async fn a_look_shows_who_came_to_a_directory_that_was_made_again(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let line = world.at("line");

@@ -191,7 +191,7 @@ async fn nothing_is_lost_between_the_view_and_the_watch(world: World) {
             watcher.hears("what the view does not show", |change| not_before(change, stat)).await;
         }
     }
-    // Not a law, but if it is never so the case tries nothing.
+    // This is not required of a store, but if it never happens the case tests nothing.
     assert!(waited > 0, "every view came after its write");
 }
 
@@ -422,7 +422,7 @@ async fn no_change_is_told_twice(world: World) {
     }
 }
 
-/// Whether an event may be the one of a write with this stat: it is not older, if it says so.
+/// Whether an event can belong to a write with this stat: it is not older, if it has a revision.
 fn not_before(change: &Change, stat: Stat) -> bool {
     change.revision.is_none_or(|revision| revision >= stat.modified)
 }

@@ -1,4 +1,4 @@
-//! How watches end, and what they cost.
+//! How watches end, and how much memory and how many requests they cost.
 
 use futures_util::future::{join_all, poll_immediate};
 use synod_core::store::{End, Event, Expect, Feed, Lifetime, Loss, Query, Txn};
@@ -54,7 +54,7 @@ async fn a_watch_ends_when_its_session_expires(world: World) {
     silent_after(&mut watcher).await;
 }
 
-/// More changes than a store keeps for a reader that does not read.
+/// More changes than a store keeps for a watch that is not read.
 const FLOOD: usize = 5_000;
 
 async fn flood(actor: &Actor, world: &World, changes: usize) {
@@ -73,13 +73,13 @@ async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
 
     flood(&ann, &world, FLOOD).await;
     let last = ann.create(&world.at("d/last"), "").await;
-    // All that comes has come when the reader turns to it.
+    // All events have arrived when the reader takes them.
     sleep(ann.ttl() / 20).await;
 
     let mut events = 0;
     loop {
         match watcher.next("the last change").await {
-            // From here on one reads again, and has missed nothing.
+            // After this event the state has to be read again, and nothing else was missed.
             Event::Resync => break,
             Event::Changed(change) if change.path == world.at("d/last") => {
                 assert!(change.revision.is_none_or(|revision| revision == last.created));
@@ -107,7 +107,7 @@ async fn who_never_reads_keeps_a_bounded_number_of_events(world: World) {
     for round in 0..=Feed::MOST / width {
         let set = |txn: Txn, node| txn.set(node, round.to_string(), Expect::Any);
         let _written = ann.commit(nodes.iter().fold(Txn::new(), set)).await;
-        // Lets whatever carries the events go on.
+        // Lets the task that delivers the events run.
         tokio::task::yield_now().await;
     }
     let last = world.at("d/last");
@@ -115,7 +115,7 @@ async fn who_never_reads_keeps_a_bounded_number_of_events(world: World) {
 
     let events = unread.up_to(&last).await;
     assert!(events.len() <= Feed::MOST, "{} events were kept", events.len());
-    // And it goes on.
+    // The watch goes on.
     ann.create(&world.at("d/later"), "").await;
     unread.hears_of(&world.at("d/later")).await;
 }
@@ -162,7 +162,7 @@ async fn of_a_lasting_watch_and_one_for_one_event_either_can_go(world: World) {
             let query = Query::node(&node).once();
             bob.observe(if until_gone { query.names_only() } else { query })
         };
-        // Which of them comes first, and which of them goes, at once or after a while.
+        // Which of the two watches is first, and which one is dropped, at once or after a while.
         let (mut stays, goes) = match round % 4 {
             0 => (lasting().await.1, once().await.1),
             1 => (once().await.1, lasting().await.1),
@@ -205,7 +205,7 @@ async fn a_watch_comes_to_a_path_that_one_for_one_event_leaves(world: World) {
         let query = if round >= 10 { query.names_only() } else { query };
         let mut leaving = Box::pin(bob.store.observe(query));
         if round % 2 == 0 {
-            // It is dropped before it is answered.
+            // The call is dropped before it is answered.
             let _not_yet = poll_immediate(leaving.as_mut()).await;
             drop(leaving);
         } else {

@@ -1,4 +1,4 @@
-//! [`Answer`]: what a member says, as a message that a script may still change.
+//! [`Answer`]: the answer of a member, as a message that a script may still change.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -19,7 +19,7 @@ pub(crate) enum Answer {
     Revoke(RevokeResponse),
     Authenticate(AuthenticateResponse),
     Watch(WatchResponse),
-    /// Bytes that are no message.
+    /// Bytes that cannot be decoded.
     Garbage(Bytes),
 }
 
@@ -38,7 +38,7 @@ impl Answer {
         }
     }
 
-    /// Leaves the header out, if there is one.
+    /// Removes the header, if there is one.
     pub(crate) fn without_header(mut self) -> Self {
         match &mut self {
             Self::Range(message) => message.header = None,

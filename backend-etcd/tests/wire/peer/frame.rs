@@ -8,7 +8,7 @@ use tonic::Code;
 
 use super::refusal::Refusal;
 
-/// What a client sends on one stream.
+/// The messages that a client sends on one stream.
 pub(crate) struct Incoming {
     stream: RecvStream,
     held: BytesMut,
@@ -19,7 +19,7 @@ impl Incoming {
         Self { stream, held: BytesMut::new() }
     }
 
-    /// The next message; `None` at the end, or if the client has given up.
+    /// The next message; `None` at the end, or if the client has reset the stream.
     pub(crate) async fn message(&mut self) -> Option<Bytes> {
         loop {
             if let Some(message) = self.whole() {
@@ -44,7 +44,7 @@ impl Incoming {
     }
 }
 
-/// What is said on one stream.
+/// The messages that the member sends on one stream.
 pub(crate) struct Outgoing {
     head: SendResponse<Bytes>,
     stream: Option<SendStream<Bytes>>,
@@ -55,7 +55,7 @@ impl Outgoing {
         Self { head, stream: None }
     }
 
-    /// Begins to answer. A client that is gone is not missed.
+    /// Begins the answer. If the client is gone, nothing happens.
     pub(crate) fn begin(&mut self) {
         if self.stream.is_none() {
             self.stream = self.head.send_response(begun(), false).ok();
@@ -70,7 +70,7 @@ impl Outgoing {
         let _sent = stream.send_data(framed.into(), false).is_ok();
     }
 
-    /// Says that all went well.
+    /// Ends the answer with the status OK.
     pub(crate) fn well(mut self) {
         self.begin();
         let Some(stream) = &mut self.stream else { return };
@@ -79,7 +79,7 @@ impl Outgoing {
         let _sent = stream.send_trailers(trailers).is_ok();
     }
 
-    /// Ends without saying how it went.
+    /// Ends the stream without a status.
     pub(crate) fn end(mut self) {
         self.begin();
         if let Some(stream) = &mut self.stream {
@@ -118,7 +118,7 @@ fn begun() -> Response<()> {
     head
 }
 
-/// So that nothing here depends on how errors are made elsewhere.
+/// The answer to a method that the peer does not implement.
 pub(crate) fn unknown(path: &str) -> Refusal {
     Refusal::new(Code::Unimplemented, format!("unknown method {path}"))
 }

@@ -11,7 +11,7 @@ use super::message::{
 };
 use super::refusal::Refusal;
 
-/// Everything that was ever written, up to what was compacted.
+/// All commits since the last compaction.
 #[derive(Debug)]
 pub(crate) struct Keys {
     all: BTreeMap<Vec<u8>, Vec<Version>>,
@@ -27,7 +27,7 @@ struct Version {
     kv: Option<KeyValue>,
 }
 
-/// What happened at one revision.
+/// The changes of one revision.
 #[derive(Clone, Debug)]
 pub(crate) struct Commit {
     pub(crate) revision: i64,
@@ -40,7 +40,7 @@ impl Default for Keys {
     }
 }
 
-/// What a range of keys is.
+/// The bounds of a range of keys.
 type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 fn bounds(key: &[u8], end: &[u8]) -> Bounds {
@@ -48,7 +48,7 @@ fn bounds(key: &[u8], end: &[u8]) -> Bounds {
     match end {
         [] => (from, Bound::Included(key.to_vec())),
         [0] => (from, Bound::Unbounded),
-        // An empty range, which the map would not take.
+        // An empty range, which the map would reject.
         end if end <= key => (Bound::Included(key.to_vec()), Bound::Excluded(key.to_vec())),
         end => (from, Bound::Excluded(end.to_vec())),
     }
@@ -62,7 +62,7 @@ impl Version {
 }
 
 impl Keys {
-    /// All of a range as of a revision.
+    /// The keys of a range as of a revision.
     fn between(&self, key: &[u8], end: &[u8], at: i64) -> impl Iterator<Item = &KeyValue> {
         let all = self.all.range(bounds(key, end));
         all.filter_map(move |(_, versions)| Version::of(versions, at))
@@ -72,7 +72,7 @@ impl Keys {
         Version::of(self.all.get(key)?, i64::MAX)
     }
 
-    /// Answers a range as of the revision that it asks for, or as of `now`.
+    /// Answers a range as of the revision that it requests, or as of `now`.
     pub(crate) fn range(
         &self,
         request: &RangeRequest,
@@ -122,14 +122,14 @@ impl Keys {
         all.all(|kv| compares(compare, kv))
     }
 
-    /// What happened after a revision, up to another.
+    /// The commits after a revision, up to another.
     pub(crate) fn since(&self, after: i64, up_to: i64) -> &[Commit] {
         let from = self.log.partition_point(|commit| commit.revision <= after);
         let to = self.log.partition_point(|commit| commit.revision <= up_to);
         &self.log[from..to.max(from)]
     }
 
-    /// Forgets what was before a revision.
+    /// Removes the history before a revision.
     pub(crate) fn compact(&mut self, to: i64) {
         self.compacted = self.compacted.max(to.min(self.revision));
     }
@@ -140,7 +140,7 @@ impl Keys {
     }
 }
 
-/// What is written at one revision.
+/// The writes of one revision.
 #[derive(Debug)]
 pub(crate) struct Batch<'a> {
     pub(crate) keys: &'a mut Keys,
@@ -149,7 +149,7 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    /// Writes a key. What was there before is returned.
+    /// Writes a key. Returns its previous state.
     pub(crate) fn put(&mut self, key: &[u8], value: Bytes, lease: i64) -> Option<KeyValue> {
         let before = self.keys.get(key).cloned();
         let (created, version) = match &before {
@@ -169,7 +169,7 @@ impl Batch<'_> {
         before
     }
 
-    /// Deletes a range of keys. What was there before is returned.
+    /// Deletes a range of keys. Returns their previous state.
     pub(crate) fn delete(&mut self, key: &[u8], end: &[u8]) -> Vec<KeyValue> {
         let gone: Vec<KeyValue> = self.keys.between(key, end, i64::MAX).cloned().collect();
         for kv in &gone {
@@ -181,7 +181,7 @@ impl Batch<'_> {
         gone
     }
 
-    /// The revision that reads within this batch show.
+    /// The revision of reads within this batch.
     pub(crate) fn revision(&self) -> i64 {
         if self.events.is_empty() { self.keys.revision } else { self.at }
     }
@@ -191,7 +191,7 @@ impl Batch<'_> {
         versions.push(Version { at: self.at, kv });
     }
 
-    /// Makes it history. Returns the revision afterwards.
+    /// Appends the batch to the history. Returns the revision afterwards.
     pub(crate) fn commit(self) -> i64 {
         if !self.events.is_empty() {
             self.keys.revision = self.at;

@@ -8,13 +8,13 @@ use tonic::Code;
 
 use super::refusal::Refusal;
 
-/// All leases that live.
+/// All leases that are alive.
 #[derive(Debug)]
 pub(crate) struct Leases {
     all: BTreeMap<i64, Lease>,
     /// The shortest time to live that is granted.
     pub(crate) shortest: i64,
-    /// Added to what is granted.
+    /// Seconds that are added to a requested time to live.
     pub(crate) longer: i64,
     /// How many thousandths of a granted second a lease lives: a server's clock may be 1 % fast, and
     /// a client's 1 % slow.
@@ -44,7 +44,7 @@ impl Leases {
         Instant::now() + seconds / 1_000 * self.rate
     }
 
-    /// Grants a lease. Returns how long it lives without a sign of life.
+    /// Grants a lease. Returns its time to live.
     pub(crate) fn grant(&mut self, id: i64, ttl: i64) -> Result<i64, Refusal> {
         if self.all.contains_key(&id) {
             return Err(Refusal::etcd(Code::FailedPrecondition, "lease already exists"));
@@ -55,7 +55,7 @@ impl Leases {
         Ok(ttl)
     }
 
-    /// Counts the time of a lease anew. Returns that time; zero if there is no such lease.
+    /// Restarts the time of a lease. Returns that time; zero if there is no such lease.
     pub(crate) fn renew(&mut self, id: i64) -> i64 {
         let Some(ttl) = self.all.get(&id).map(|lease| lease.ttl) else { return 0 };
         let ends = self.ends(ttl);
@@ -65,7 +65,7 @@ impl Leases {
         ttl
     }
 
-    /// Ends a lease. Returns the keys that end with it.
+    /// Ends a lease. Returns the keys that are deleted with it.
     pub(crate) fn end(&mut self, id: i64) -> Result<BTreeSet<Vec<u8>>, Refusal> {
         self.all.remove(&id).map(|lease| lease.keys).ok_or_else(not_found)
     }
@@ -84,7 +84,7 @@ impl Leases {
         }
     }
 
-    /// A new leader counts the time of every lease anew.
+    /// A new leader restarts the time of every lease.
     pub(crate) fn renew_all(&mut self) {
         let all: Vec<i64> = self.all.keys().copied().collect();
         for id in all {
@@ -92,7 +92,7 @@ impl Leases {
         }
     }
 
-    /// The first lease to end, and when.
+    /// The first lease to expire, and when.
     pub(crate) fn first(&self) -> Option<(i64, Instant)> {
         self.all.iter().map(|(id, lease)| (*id, lease.ends)).min_by_key(|(_, ends)| *ends)
     }

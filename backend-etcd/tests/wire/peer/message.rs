@@ -1,4 +1,4 @@
-//! The messages of etcd's protocol that the backend sends and reads, as far as it does.
+//! The messages of etcd's protocol, with the fields that the backend sends and reads.
 
 use prost::{Enumeration, Message, Oneof};
 
@@ -177,7 +177,8 @@ pub(crate) enum CompareTarget {
     Lease = 4,
 }
 
-/// The values to compare with are one of several in etcd's own words; each has a number of its own.
+/// In etcd's own definition the value to compare with is a `oneof`; each variant has a number of
+/// its own.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Compare {
     #[prost(enumeration = "CompareResult", tag = "1")]
@@ -226,7 +227,7 @@ pub(crate) struct GrantRequest {
     pub(crate) id: i64,
 }
 
-/// The answer to a grant. That to a keep-alive has the same numbers for the same things.
+/// The answer to a grant. The answer to a keep-alive has the same field numbers.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct LeaseResponse {
     #[prost(message, optional, tag = "1")]
@@ -237,7 +238,7 @@ pub(crate) struct LeaseResponse {
     pub(crate) ttl: i64,
 }
 
-/// Which lease is to be revoked, or kept alive.
+/// The lease to revoke, or to keep alive.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct LeaseRequest {
     #[prost(int64, tag = "1")]

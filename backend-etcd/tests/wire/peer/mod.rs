@@ -38,7 +38,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// So many members, within a tokio runtime.
+    /// A cluster of this many members, within a tokio runtime.
     pub(crate) fn new(members: usize) -> Self {
         let shared = Arc::new(Shared::new(members));
         let expiring = spawn(shared.clone().expire());
@@ -58,18 +58,18 @@ impl Peer {
         Network::new(self.shared.clone())
     }
 
-    /// A backend of its own on a network of its own.
+    /// A new backend on a network of its own.
     pub(crate) fn backend(&self, seed: u64) -> EtcdBackend {
         let backend = self.network().backend(self.options(), Chance::seeded(seed));
         backend.expect("the members are named well")
     }
 
-    /// Has something go wrong.
+    /// Adds a rule for a fault.
     pub(crate) fn script(&self, rule: Rule) {
         self.shared.script().add(rule);
     }
 
-    /// How often a kind of request was met.
+    /// How often a kind of request occurred.
     pub(crate) fn met(&self, kind: Kind) -> usize {
         let script = self.shared.script();
         script.met.iter().find(|(met, _)| *met == kind).map_or(0, |(_, count)| *count)

@@ -1,4 +1,4 @@
-//! [`Network`]: what lies between one client and the members.
+//! [`Network`]: the links between one client and the members.
 
 use std::future::pending;
 use std::io;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep_until};
 use super::serve::serve;
 use super::shared::Shared;
 
-/// How much is on its way at a time.
+/// How many bytes can be in transit at a time.
 const ROOM: usize = 256 << 10;
 
 /// The links of one client, all in the same state.
@@ -47,7 +47,7 @@ impl Network {
         self.link.send_replace(link);
     }
 
-    /// A backend of its own, over this network.
+    /// A new backend that uses this network.
     pub(crate) fn backend(&self, options: EtcdOptions, chance: Chance) -> Result<EtcdBackend> {
         let network = self.clone();
         synod_etcd::scripted::backend(options, chance, move |to| {
@@ -70,7 +70,7 @@ impl Network {
         let (near, far) = tokio::io::duplex(ROOM);
         let served = serve(far, self.shared.clone(), member, self.number);
         let carried = carry_both(theirs, near, self.link.subscribe());
-        // Both end when the client lets go of its end, or the member of its own.
+        // Both directions end when the client or the member closes its end.
         let work = async move {
             let _ended = select(pin!(carried), pin!(served)).await;
         };
@@ -84,7 +84,7 @@ async fn carry_both(client: DuplexStream, server: DuplexStream, link: watch::Rec
     let (server_read, server_write) = tokio::io::split(server);
     let there = carry(client_read, server_write, Way::There, link.clone());
     let back = carry(server_read, client_write, Way::Back, link);
-    // The end of one is the end of both.
+    // The end of one direction ends the other.
     let _ended = select(pin!(there), pin!(back)).await;
 }
 
@@ -99,7 +99,7 @@ async fn carry(
     let shown = link.clone();
     let reading = async {
         let mut piece = vec![0; 16 << 10];
-        // The end is carried as well.
+        // The end of the stream is forwarded as well.
         loop {
             let size = from.read(&mut piece).await.unwrap_or(0);
             let at = Instant::now() + delay(*shown.borrow(), way);
@@ -119,7 +119,7 @@ async fn carry(
             }
         }
     };
-    // What was read is written, also if nothing more comes.
+    // Bytes that were read are written even if no more follow.
     let reading = async {
         reading.await;
         pending::<()>().await;

@@ -1,4 +1,4 @@
-//! [`Storm`]: what goes wrong by chance.
+//! [`Storm`]: random faults.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) struct Storm {
     one_in: u64,
 }
 
-/// What happens to one network.
+/// The random faults of one network.
 struct Gust<'a> {
     chance: &'a Chance,
 }
@@ -46,7 +46,7 @@ impl Storm {
 
 impl Gust<'_> {
     fn pause(&self) -> Duration {
-        // Mostly short ones; some are longer than any patience.
+        // Mostly short delays; some are longer than any limit of the backend.
         let longest = [5, 50, 500, 5_000][usize::try_from(self.chance.below(4)).unwrap_or(0)];
         Duration::from_millis(self.chance.below(longest))
     }
@@ -62,7 +62,7 @@ impl Gust<'_> {
         reasons[usize::try_from(self.chance.below(5)).unwrap_or(0)]
     }
 
-    /// What etcd says when it cannot know whether it was done.
+    /// An error that etcd returns when it does not know whether the request was applied.
     fn doubtful(&self) -> Refusal {
         match self.chance.below(6) {
             0 => Refusal::etcd(Code::Unavailable, "request timed out"),
@@ -77,7 +77,7 @@ impl Gust<'_> {
         }
     }
 
-    /// What etcd says only when nothing was done.
+    /// An error that etcd returns only if the request was not applied.
     fn certain(&self) -> Refusal {
         match self.chance.below(3) {
             0 => Refusal::etcd(Code::Unavailable, "no leader"),
@@ -113,7 +113,7 @@ impl Gust<'_> {
         }
     }
 
-    /// A stream is ordered and whole: what was sent on it is answered, or the stream breaks.
+    /// A stream is ordered and complete: each message on it is answered, or the stream breaks.
     fn of_watching(&self) -> Act {
         match self.chance.below(4) {
             0 => Act::Cut { applied: true },

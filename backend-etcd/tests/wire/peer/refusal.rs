@@ -2,7 +2,7 @@
 
 use tonic::Code;
 
-/// A code and a message, as gRPC has them.
+/// A code and a message, as in gRPC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) code: Code,
@@ -14,7 +14,7 @@ impl Refusal {
         Self { code, message: message.into() }
     }
 
-    /// With the words that etcd puts in front of its own.
+    /// With the prefix that etcd gives its own messages.
     pub(crate) fn etcd(code: Code, message: &str) -> Self {
         Self::new(code, format!("etcdserver: {message}"))
     }

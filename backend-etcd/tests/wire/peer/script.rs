@@ -1,4 +1,4 @@
-//! [`Script`]: what goes wrong, where and how often.
+//! [`Script`]: which faults happen, where and how often.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use super::answer::Answer;
 use super::random::Storm;
 use super::refusal::Refusal;
 
-/// What a member does next: it answers a request of this kind, or sends an event.
+/// An action of a member that a script can change: answering a kind of request, or sending an
+/// event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Range,
@@ -23,7 +24,7 @@ pub(crate) enum Kind {
     Authenticate,
     /// A stream of watches is opened.
     Watch,
-    /// A watch is asked for on a stream.
+    /// A watch is requested on a stream.
     Create,
     Cancel,
     Progress,
@@ -41,36 +42,36 @@ impl fmt::Debug for Edit {
     }
 }
 
-/// What a member does instead of what it should.
+/// What a member does instead of its normal action.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Says no, and does nothing.
+    /// Returns an error, without applying the request.
     Refuse(Refusal),
-    /// Does it, and says no.
+    /// Applies the request, and returns an error.
     ApplyAndRefuse(Refusal),
-    /// Does nothing, and says nothing.
+    /// Neither applies the request nor answers.
     Ignore,
-    /// Does it, and says nothing.
+    /// Applies the request, and does not answer.
     Mute,
-    /// Closes the connection, before or after it did it.
+    /// Closes the connection, after or before applying the request.
     Cut { applied: bool },
-    /// Resets the stream, before or after it did it.
+    /// Resets the stream, after or before applying the request.
     Reset { applied: bool, reason: Reason },
-    /// Does it and answers, and takes no more requests on the connection.
+    /// Applies the request and answers, and takes no more requests on the connection.
     GoAway,
-    /// Does it after so long, even if the caller is gone by then.
+    /// Applies the request after this time, even if the caller is gone by then.
     Late(Duration),
-    /// Does it at once, and answers after so long.
+    /// Applies the request at once, and answers after this time.
     Slow(Duration),
     /// Answers twice.
     Twice,
     /// Answers with another message.
     Edit(Edit),
-    /// Ends an answer without saying how it went, after its message or before.
+    /// Ends an answer without its status, after its message or before.
     NoStatus { message: bool },
-    /// Sends each event by itself, and says that more is to come.
+    /// Sends each event separately, with the mark that more follow.
     Fragment,
-    /// Ends the stream as if all were well.
+    /// Ends the stream without an error.
     End,
 }
 
@@ -79,13 +80,13 @@ impl Act {
         Self::Edit(Edit(Arc::new(change)))
     }
 
-    /// Answers with bytes that are no message.
+    /// Answers with bytes that cannot be decoded.
     pub(crate) fn garble() -> Self {
         Self::edit(|_| Answer::Garbage(vec![0xff; 7].into()))
     }
 }
 
-/// Something that is to go wrong.
+/// One scripted fault.
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     kind: Kind,
@@ -96,7 +97,7 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// The next one of this kind.
+    /// Applies to the next action of this kind.
     pub(crate) fn on(kind: Kind, act: Act) -> Self {
         Self { kind, member: None, skip: 0, times: 1, act }
     }
@@ -106,7 +107,7 @@ impl Rule {
         Self { member: Some(member), ..self }
     }
 
-    /// Not the first ones.
+    /// Skips the first so many.
     pub(crate) fn behind(self, skip: usize) -> Self {
         Self { skip, ..self }
     }
@@ -120,12 +121,12 @@ impl Rule {
     }
 }
 
-/// The rules that are left, and what happens where there is none.
+/// The remaining rules, and the random faults where no rule applies.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     rules: Vec<Rule>,
     pub(crate) storm: Option<Storm>,
-    /// How often each kind was met, scripted or not.
+    /// How often each kind occurred, scripted or not.
     pub(crate) met: Vec<(Kind, usize)>,
     /// How many acts were played.
     pub(crate) played: usize,
@@ -141,7 +142,7 @@ impl Script {
         self.storm = None;
     }
 
-    /// What is to happen now at this member.
+    /// The act to play now at this member, if any.
     pub(crate) fn next(&mut self, kind: Kind, member: usize, network: usize) -> Option<Act> {
         match self.met.iter_mut().find(|(met, _)| *met == kind) {
             Some((_, count)) => *count += 1,

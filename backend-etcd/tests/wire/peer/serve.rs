@@ -26,14 +26,14 @@ use super::script::{Act, Kind};
 use super::shared::{Caller, Counted, Shared};
 use super::streams;
 
-/// What becomes of a connection.
+/// An order to a connection: close, or take no more requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
     Cut,
     GoAway,
 }
 
-/// What a request needs to be answered.
+/// The data needed to answer a request.
 pub(crate) struct Asked {
     pub(crate) shared: Arc<Shared>,
     pub(crate) member: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Asked {
     pub(crate) orders: UnboundedSender<Order>,
 }
 
-/// A request, and where its answer goes.
+/// A request, and the stream for its answer.
 type Accepted = (Head<RecvStream>, SendResponse<Bytes>);
 
 enum Next {
@@ -135,7 +135,7 @@ impl Asked {
         }
     }
 
-    /// Answers what is not about keys and leases.
+    /// Answers requests that are not about keys and leases.
     async fn other(self, path: &str, mut incoming: Incoming, mut outgoing: Outgoing) {
         let member = self.shared.member(self.member);
         let message = match (path, member.version) {
@@ -207,7 +207,7 @@ impl Asked {
             _ => {}
         }
         if kind == Kind::KeepAlive {
-            // The stream ends when the client has nothing more to ask.
+            // The stream ends when the client has no more requests.
             let mut incoming = incoming;
             while incoming.message().await.is_some() {}
         }

@@ -1,4 +1,4 @@
-//! [`Shared`]: what the members of a cluster have in common, and what is wrong with each.
+//! [`Shared`]: the state that the members of a cluster share, and the faults of each.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,18 +16,18 @@ use super::request::Request;
 use super::script::{Act, Kind, Script};
 use super::state::State;
 
-/// How long a member waits for a leader, or for the others, before it says that it did not get one.
+/// How long a member waits for a leader, or for the others, before it returns an error.
 const TIMEOUT: Duration = Duration::from_secs(7);
 
-/// What is called with the id of a lease when it ends by itself.
+/// A callback for the id of a lease that expires.
 type Ended = Box<dyn Fn(i64) + Send + Sync>;
 
-/// One state, several members.
+/// One state, shared by several members.
 pub(crate) struct Shared {
     state: Mutex<State>,
     script: Mutex<Script>,
     members: Mutex<Vec<Member>>,
-    /// Counts everything that happened, so that it can be waited for.
+    /// Counts everything that happened, so that a test can wait for a change.
     pub(crate) moved: watch::Sender<u64>,
     pub(crate) watches: AtomicUsize,
     pub(crate) connections: AtomicUsize,
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) ended: Mutex<Option<Ended>>,
 }
 
-/// How a member is.
+/// The condition of a member.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a state of its own that a script sets")]
 pub(crate) struct Member {
@@ -43,13 +43,13 @@ pub(crate) struct Member {
     pub(crate) down: bool,
     /// It has no leader, and so cannot agree with the others.
     pub(crate) leaderless: bool,
-    /// It has no vote, and answers next to nothing.
+    /// It has no vote, and answers only few requests.
     pub(crate) learner: bool,
     /// It applies nothing after this revision.
     pub(crate) behind: Option<i64>,
-    /// What it says of its version, if it says anything.
+    /// The version that it reports, if any.
     pub(crate) version: Option<&'static str>,
-    /// It is no member, but etcd's gRPC proxy in front of one.
+    /// It is not a member, but etcd's gRPC proxy in front of one.
     pub(crate) proxy: bool,
 }
 
@@ -110,7 +110,7 @@ impl Shared {
         behind.map_or(revision, |behind| behind.min(revision))
     }
 
-    /// Does what is asked, once the members agree.
+    /// Applies a request, once the members agree.
     pub(crate) async fn apply(
         &self,
         member: usize,
@@ -133,7 +133,7 @@ impl Shared {
         answer
     }
 
-    /// [`Shared::apply`] after so long, whatever becomes of the caller.
+    /// [`Shared::apply`] after this time, even if the caller is gone.
     pub(crate) async fn apply_late(
         self: Arc<Self>,
         member: usize,
@@ -151,7 +151,7 @@ impl Shared {
         told.await.unwrap_or_else(|_gone| Err(Refusal::new(Code::Unavailable, "gone")))
     }
 
-    /// Whether a member deals with such requests at all.
+    /// Whether a member accepts requests of this kind.
     pub(crate) fn admits(
         &self,
         member: usize,
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Ends each lease when its time is over.
+    /// Expires each lease when its time is over.
     pub(crate) async fn expire(self: Arc<Self>) {
         let mut moved = self.moved.subscribe();
         loop {
@@ -217,7 +217,7 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// One of something, for as long as it lives.
+/// Counts one object for as long as it lives.
 #[derive(Debug)]
 pub(crate) struct Counted {
     shared: Arc<Shared>,

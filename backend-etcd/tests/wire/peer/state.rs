@@ -1,4 +1,4 @@
-//! [`State`]: what the members agree on, and what requests do to it.
+//! [`State`]: the state on which the members agree, and how requests change it.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ impl State {
         Header::of(member, self.keys.revision)
     }
 
-    /// Does what is asked of a member that has applied everything up to `applied`.
+    /// Applies a request at a member that has applied everything up to `applied`.
     pub(crate) fn apply(
         &mut self,
         member: usize,
@@ -153,7 +153,7 @@ impl State {
 fn one(batch: &mut Batch<'_>, leases: &mut Leases, op: &Op, applied: i64) -> Done {
     match op {
         Op::Range(request) => {
-            // Reads within a transaction that writes see what it wrote.
+            // Reads within a transaction see its earlier writes.
             let wrote = batch.revision() > batch.keys.revision;
             let now = if wrote { batch.revision() } else { applied };
             let found = batch.keys.range(&RangeRequest { revision: 0, ..request.clone() }, now);
@@ -181,7 +181,7 @@ fn delete(batch: &mut Batch<'_>, leases: &mut Leases, request: &DeleteRequest) -
     DeleteResponse { header: None, deleted: i64::try_from(gone.len()).unwrap_or(i64::MAX) }
 }
 
-/// No key is written twice by one transaction.
+/// Checks that no key is written twice by one transaction.
 fn once_each(ops: &[RequestOp]) -> Result<(), Refusal> {
     let mut written = BTreeSet::new();
     let deletes = ops.iter().filter_map(|op| match &op.op {

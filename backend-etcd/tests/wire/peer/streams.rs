@@ -32,7 +32,7 @@ struct Stream {
     asked: Asked,
     outgoing: Outgoing,
     watches: Vec<Watched>,
-    /// The number of a watch that was not given any.
+    /// The last number that was given to a watch without one.
     last: i64,
 }
 
@@ -42,7 +42,7 @@ enum End {
     Cut,
     Reset(h2::Reason),
     Refused(Refusal),
-    /// The client is gone.
+    /// The client has closed the connection.
     Gone,
 }
 
@@ -160,7 +160,7 @@ impl Stream {
             };
             return self.say(Kind::Push, Some(forgotten)).await;
         }
-        // It is there before the answer to it is on its way.
+        // The watch is counted before its answer is sent.
         let counted = Counted::new(&shared, |shared| &shared.watches);
         self.watches.push(Watched { id, request, next, behind: from > 0, _counted: counted });
         self.play(act, Kind::Create, created).await

@@ -1,4 +1,4 @@
-//! [`Users`]: names, passwords and the tokens that are given for them.
+//! [`Users`]: names, passwords and the tokens that are issued for them.
 
 use tonic::Code;
 
@@ -9,9 +9,9 @@ use super::refusal::Refusal;
 #[derive(Debug, Default)]
 pub(crate) struct Users {
     only: Option<(String, String)>,
-    /// Which revision of the users is in force: tokens say which one they were given at.
+    /// The current revision of the users; tokens contain the revision at which they were issued.
     revision: u64,
-    /// Tokens of before this number are not valid.
+    /// Tokens with a lower number are not valid.
     valid_from: u64,
     given: u64,
 }
@@ -21,12 +21,12 @@ impl Users {
         self.only = Some((name.into(), password.into()));
     }
 
-    /// As if a user was added: signed tokens of before are refused.
+    /// Simulates an added user: earlier signed tokens are refused.
     pub(crate) fn change(&mut self) {
         self.revision += 1;
     }
 
-    /// As if all tokens had run out.
+    /// Simulates that all tokens have expired.
     pub(crate) fn forget_tokens(&mut self) {
         self.valid_from = self.given;
     }
@@ -35,7 +35,7 @@ impl Users {
         self.only = None;
     }
 
-    /// Gives a token.
+    /// Issues a token.
     pub(crate) fn authenticate(
         &mut self,
         request: &AuthenticateRequest,
@@ -52,7 +52,7 @@ impl Users {
         Ok(format!("{}.{}", self.revision, self.given - 1))
     }
 
-    /// Whether a request with this token is let in.
+    /// Whether a request with this token is permitted.
     pub(crate) fn check(&self, token: Option<&str>) -> Result<(), Refusal> {
         if self.only.is_none() {
             return Ok(());
