@@ -9,7 +9,6 @@ use crate::logged::{CANARY, Log, shown};
 
 mod logged;
 
-
 #[track_caller]
 fn keeps_the_secret(said: &str) {
     assert!(!said.contains(CANARY), "{said}");
