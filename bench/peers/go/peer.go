@@ -147,7 +147,7 @@ func (p *peer) nodes(t task) (interface{}, error) {
 func (p *peer) txn(when clientv3.Cmp, then clientv3.Op) error {
 	done, err := p.client.Txn(background).If(when).Then(then).Commit()
 	if err == nil && !done.Succeeded {
-		err = errors.New("nobody else is there, and yet it was refused")
+		err = errors.New("the transaction was refused, although no other client writes the key")
 	}
 	return err
 }

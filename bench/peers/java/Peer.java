@@ -42,12 +42,12 @@ public final class Peer {
     private final String address;
     private final int session;
     private final List<CuratorFramework> clients = new ArrayList<>();
-    /** What is led until the end. */
+    /** Leads until the process ends. */
     private LeaderLatch leading;
     /** Threads stay, as they do in an application. */
     private final ExecutorService threads = Executors.newCachedThreadPool(Peer::daemon);
 
-    /** What one client does again and again. */
+    /** The lap of one client. */
     private interface Lap {
         void run() throws Exception;
     }
@@ -133,7 +133,7 @@ public final class Peer {
                 case "get-local":
                     return () -> client.getData().forPath(node);
                 case "get":
-                    // The sync is in the background, ahead of the read.
+                    // The sync is sent in the background, before the read.
                     return () -> {
                         client.sync().forPath(node);
                         client.getData().forPath(node);
@@ -210,7 +210,7 @@ public final class Peer {
             while (children(client, path) <= task.clients) {
                 Thread.sleep(10);
             }
-            // They watch only some time after they stand in line.
+            // Candidates set their watches only some time after they join.
             Thread.sleep(200 + task.clients);
             rss = Math.max(rss, rss());
             long cpuBefore = cpu();

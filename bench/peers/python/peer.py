@@ -87,7 +87,7 @@ class Peer:
                 waiter.start()
             while client.exists(path).numChildren <= count:
                 time.sleep(0.01)
-            # They watch only some time after they stand in line.
+            # Candidates set their watches only some time after they join.
             time.sleep(0.2 + count / 1000)
             memory = max(memory, rss())
             work_before, begun = time.process_time_ns(), time.perf_counter_ns()
@@ -204,7 +204,7 @@ def drive(task, lanes):
                 started = time.perf_counter_ns()
                 lane()
                 own.append(time.perf_counter_ns() - started)
-        except Exception as why:  # whatever it is, it is told
+        except Exception as why:  # any error is reported
             failed.append(why)
         laps.extend(own)
 
