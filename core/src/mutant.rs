@@ -101,6 +101,7 @@ mistakes! {
         SleepUncounted = "does not count the time in which the machine slept",
         ClosedClientWaits = "lets calls wait for a session when it is closed",
         LossUntold = "tells nobody of a session that was lost, but only of the next one",
+        StateNeverEnds = "keeps who follows the state waiting behind the end of the client",
         LateSubscriberUntold = "tells who asks late that nothing happened yet",
         WatchEndsWithSession = "ends a client's watch with the session that it is made on",
         ObservesTwice = "observes twice for each watch, and forgets one of the two",

@@ -91,6 +91,33 @@ async fn states_are_told_in_order_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_state_ends_behind_closed() {
+    let (script, client) = opened().await;
+    let mut early = client.state();
+    lose(&script, 1).await;
+    assert!(early.changed().await.is_ok());
+    assert!(!client.state().has_changed().expect("it is open"), "what was before is not new");
+    client.session().await.expect("opened again");
+    let following = async {
+        let mut told = Vec::new();
+        while early.changed().await.is_ok() {
+            told.push(*early.borrow_and_update());
+        }
+        told
+    };
+
+    let (told, closed) = join(timeout(LONG, following), client.close()).await;
+
+    closed.expect("reachable");
+    // A clone of the client lives on.
+    assert_eq!(told.expect("it ends").last(), Some(&Connection::Closed));
+    let mut late = client.state();
+    assert_eq!(*late.borrow(), Connection::Closed);
+    let changed = timeout(LONG, late.changed()).await.expect("it ends at once");
+    assert!(changed.is_err(), "nothing comes behind Closed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_next_session_is_opened_when_one_is_lost() {
     let (script, client) = opened().await;
     let first = client.session().await.expect("open");
