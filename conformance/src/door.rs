@@ -24,6 +24,7 @@ pub(crate) mod gate;
 mod generation;
 mod limit;
 mod namespace;
+mod put;
 mod removal;
 mod ticket;
 mod value;
@@ -40,6 +41,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     watch::CASES,
     closing::CASES,
     namespace::CASES,
+    put::CASES,
     value::CASES,
 ];
 

@@ -22,6 +22,7 @@ use crate::task;
 mod generations;
 mod keeper;
 mod options;
+mod put;
 mod verbs;
 mod watching;
 
