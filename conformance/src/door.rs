@@ -20,6 +20,7 @@ use crate::world::World;
 
 mod closing;
 mod dropped;
+mod following;
 pub(crate) mod gate;
 mod generation;
 mod limit;
@@ -42,6 +43,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     closing::CASES,
     namespace::CASES,
     put::CASES,
+    following::CASES,
     value::CASES,
 ];
 

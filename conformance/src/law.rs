@@ -237,6 +237,10 @@ pub const LAWS: &[Law] = &[
         "D-PUT",
         "a put leaves its data there, whatever comes and goes meanwhile, and is never taken back",
     ),
+    law(
+        "D-FOLLOW",
+        "who follows a value is told of the last one, and keeps it while what replaced it cannot be read",
+    ),
     law("D-VALUE", "a value is read as it was written, or said to be unreadable"),
 ];
 

@@ -19,6 +19,7 @@ use crate::session::reach::Tuning;
 use crate::store::Backend;
 use crate::task;
 
+mod following;
 mod generations;
 mod keeper;
 mod options;
@@ -29,6 +30,7 @@ mod watching;
 #[cfg(test)]
 mod tests;
 
+pub use following::ValueWatch;
 pub use generations::Connection;
 pub use options::ClientOptions;
 pub use watching::ClientWatch;

@@ -112,6 +112,8 @@ mistakes! {
         PutTakenBack = "removes the node of a put whose caller is gone, whoever wrote to it since",
         PutLosesRace = "fails a put when a node comes or goes between its two requests",
         ValueWithoutVersion = "takes any version for the one that a value was read in",
+        HeardForgotten = "loses the change that a dropped call for the next value heard of",
+        BadValueForgetsGood = "forgets the last value when what replaced it cannot be read",
         DataQuoted = "quotes data that cannot be read in its error",
         CorruptIsNone = "takes data that cannot be read for none",
 

@@ -8,7 +8,7 @@ use futures_util::future::{join, join3};
 use tokio::sync::watch;
 
 use crate::chance::Chance;
-use crate::client::{Client, ClientOptions, ClientWatch, Connection};
+use crate::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
 use crate::error::{Effect, ErrorKind};
 use crate::path::Path;
 use crate::retry::{Backoff, Retry};
@@ -497,9 +497,12 @@ fn everything_can_be_moved_to_another_task() {
     fn shared<T: Send + Sync + 'static>() {}
     fn moved<T: Send + Unpin + 'static>() {}
     fn compiles(_: impl Fn(Client, Session, Path)) {}
+    fn follows(_: impl Fn(ValueWatch<String>)) {}
     shared::<Client>();
     shared::<Session>();
     moved::<ClientWatch>();
+    moved::<ValueWatch<String>>();
+    follows(|mut value| sendable(&value.changed()));
     compiles(|client, session, at| {
         sendable(&client.get(&at));
         sendable(&client.create(&at, "", Lifetime::Session));
@@ -507,6 +510,9 @@ fn everything_can_be_moved_to_another_task() {
         sendable(&client.watch(Query::node(at.clone())));
         sendable(&client.set_value(&at, "", Expect::Any));
         sendable(&client.get_value::<String>(&at));
+        sendable(&client.put(&at, ""));
+        sendable(&client.put_value(&at, ""));
+        sendable(&client.follow_value::<String>(&at));
         sendable(&client.session());
         sendable(&client.close());
         sendable(&session.create_sequential(&at, "", Lifetime::Session));

@@ -109,7 +109,8 @@ impl<K> Hold<K> {
     }
 
     /// A transaction that happens only while this is held, whatever the clocks do: it begins with the
-    /// check that the node is there. Add to it, and send it with the same client.
+    /// check that the node is there. Add to it, and send it with the same client. For more than one guard there is
+    /// [`Txn::under`].
     ///
     /// # Examples
     ///
@@ -176,6 +177,41 @@ impl<K> Hold<K> {
     /// Gives it back in the background, whoever still looks at it.
     pub(crate) fn give_up(&self) {
         self.stub.give_up();
+    }
+}
+
+/// # Guards
+impl Txn {
+    /// Goes on only while this is held, too, whatever the clocks do. It adds the check that the node of the hold is there.
+    ///
+    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are held, or
+    /// it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node of the first one that
+    /// is gone. Each guard takes one of the operations that the store allows in a transaction.
+    ///
+    /// The guards may be of different sessions and clients, provided that all clients are of one store and call its paths the
+    /// same as the client that sends it: of one [namespace](crate::client::Client::namespace).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # use synod_core::error::Result;
+    /// # use synod_core::path;
+    /// use synod_core::recipe::election::Election;
+    /// use synod_core::recipe::mutex::Mutex;
+    /// use synod_core::store::{Expect, Txn};
+    ///
+    /// # async fn example(client: Client) -> Result<()> {
+    /// let lead = Election::new(&client, path!("/cron/leader")).campaign("ann").await?;
+    /// let guard = Mutex::new(&client, path!("/cron/jobs/backup")).lock().await?;
+    /// let write = Txn::new().under(&lead).under(&guard).set(path!("/cron/last"), "backup", Expect::Any);
+    /// let written = client.transaction(write).await?;
+    /// assert!(written.committed().is_some(), "else the lead or the lock was lost before");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn under<K>(self, hold: &Hold<K>) -> Self {
+        hold.stub.check(self)
     }
 }
 
