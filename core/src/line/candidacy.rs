@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::stream::unfold;
 use tokio::sync::{oneshot, watch};
+use tracing::Instrument as _;
 
 use crate::clock::timeout;
 use crate::error::{Error, ErrorKind, Result};
@@ -64,9 +65,14 @@ impl Candidacy {
         let (tell, closed) = oneshot::channel();
         let (tx, mut state) = watch::channel(State::Joining);
         let stand = Stand::new(line.clone(), tx, asked);
-        let task = task::spawn(async move {
-            let _heard = tell.send(stand.run(ticket).await).is_ok();
-        });
+        let label = String::from_utf8_lossy(line.label());
+        let span = tracing::info_span!("standing", recipe = line.form().recipe, path = %line.dir(), ?label);
+        let task = task::spawn(
+            async move {
+                let _heard = tell.send(stand.run(ticket).await).is_ok();
+            }
+            .instrument(span),
+        );
         let candidacy = Self { state: state.clone(), close, closed, task };
         let _known = state.wait_for(|state| !matches!(state, State::Joining)).await.is_ok();
         Ok(candidacy)

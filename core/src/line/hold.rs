@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use tracing::Span;
-use tracing::field::{Empty, debug};
+use tracing::field::{Empty, debug, display};
 
 use crate::clock::{self, Instant};
 use crate::error::{Error, ErrorKind, Result};
@@ -40,8 +40,9 @@ struct Stay {
 
 impl Stay {
     fn of(stub: &Stub, recipe: &'static str) -> Self {
-        let (path, token) = (stub.path(), stub.token());
-        let span = tracing::debug_span!("holding", recipe, %path, %token, held = Empty);
+        let (ticket, token) = (stub.path(), stub.token());
+        let path = ticket.parent().map(display);
+        let span = tracing::debug_span!("holding", recipe, path, %ticket, %token, held = Empty);
         Self { recipe, since: clock::now(), span }
     }
 }
@@ -145,7 +146,7 @@ impl<K> Hold<K> {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         match select(pin!(work), pin!(self.lost())).await {
             Either::Left((done, _)) => Ok(done),
-            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under a lock")
+            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "holding on")
                 .at(self.stub.path())
                 .because("it was lost; what was done under it was stopped")),
         }

@@ -51,7 +51,7 @@ impl Stand {
                     return Err(error);
                 }
                 Err(error) => {
-                    tracing::warn!(path = %self.line.dir(), %error, "could not stand; trying again");
+                    tracing::warn!(%error, "could not stand; trying again");
                     self.state.send_replace(State::Failed(error));
                     let rest = sleep(delays.next().unwrap_or_default());
                     if let Either::Right(_) = select(pin!(rest), &mut self.asked).await {
@@ -106,11 +106,12 @@ impl Stand {
         called?;
         let term = Term(Arc::new(ticket.hold(())));
         self.state.send_replace(State::Leading(term.0.clone()));
-        tracing::info!(path = %term.0.path(), token = %term.0.token(), "leading");
+        let (ticket, token) = (term.0.seen_path(), term.0.token());
+        tracing::info!(%ticket, %token, "leading");
         if let Either::Right(_) = select(pin!(term.0.lost()), &mut self.asked).await {
             return Ok(Some(term.0.give_back().await));
         }
-        tracing::info!(path = %term.0.path(), token = %term.0.token(), "the lead is lost");
+        tracing::info!(%ticket, %token, "the lead is lost");
         Ok(None)
     }
 }
