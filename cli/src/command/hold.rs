@@ -16,10 +16,11 @@ use synod::recipe::election::Election;
 use synod::recipe::mutex::Mutex;
 use synod::recipe::rwlock::RwLock;
 use synod::recipe::semaphore::Semaphore;
+use synod::{Address, Scheme};
 use tokio::time::{Instant, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};
-use crate::command::connect;
+use crate::command::{connect, store};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::signals::Signals;
@@ -50,6 +51,7 @@ impl fmt::Display for Time {
 
 /// A client, for which a store that does not answer has no longer than whoever has the lock.
 async fn connected(common: &Common, running: &Running) -> Result<(Client, Time), Failure> {
+    refuse_memory(common)?;
     let tries = running.r#try || running.timeout == Some(Duration::ZERO);
     let limit = running.timeout.filter(|_| !tries).unwrap_or(Duration::MAX);
     let (began, mut time) = (Instant::now(), Time { limit, left: limit, tries });
@@ -60,6 +62,18 @@ async fn connected(common: &Common, running: &Running) -> Result<(Client, Time),
     };
     time.left = limit.saturating_sub(began.elapsed());
     Ok((client?, time))
+}
+
+/// What is held in a store in memory is held in this process alone.
+fn refuse_memory(common: &Common) -> Result<(), Failure> {
+    let address: Address = store(common)?.parse()?;
+    if address.scheme() != Scheme::Mem {
+        return Ok(());
+    }
+    Err(Failure::plain(
+        "a store in memory ends with this command and no other process sees it, so it excludes nobody; name a server, \
+         for example --store zk://localhost:2181 or --store etcd://localhost:2379",
+    ))
 }
 
 pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
