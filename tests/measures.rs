@@ -105,7 +105,7 @@ async fn hold_each(client: &Client) -> synod::Result<()> {
     let rwlock = RwLock::new(client, path("rwlock"));
     rwlock.read().await?.release().await?;
     rwlock.write().await?.release().await?;
-    Semaphore::new(client, path("semaphore"), one).acquire(one).await?.release().await?;
+    Semaphore::new(client, path("semaphore"), one).acquire().await?.release().await?;
     UnfairLock::new(client, path("unfair")).lock().await?.release().await?;
     PassingMutex::new(client, path("passing"), one).lock().await?.release().await?;
     let reentrant = ReentrantMutex::new(client, path("reentrant"));

@@ -55,6 +55,7 @@ pub(crate) mod follow;
 pub(crate) mod heir;
 pub(crate) mod hold;
 pub(crate) mod lead;
+pub(crate) mod limit;
 pub(crate) mod order;
 pub(crate) mod owner;
 pub(crate) mod permits;

@@ -56,6 +56,10 @@ impl Path {
     }
 
     /// What `path!` makes of a text that [`check_constant`] accepted.
+    ///
+    /// # Panics
+    ///
+    /// For any other text.
     #[doc(hidden)]
     pub fn of_constant(text: &'static str) -> Self {
         Self::new(text).expect("`path!` checked it when the program was compiled")
@@ -194,13 +198,16 @@ impl Path {
 #[macro_export]
 macro_rules! path {
     ($text:expr) => {{
-        const TEXT: &str = $text;
-        const _: () = $crate::path::check_constant(TEXT);
-        $crate::path::Path::of_constant(TEXT)
+        const { $crate::path::check_constant($text) };
+        $crate::path::Path::of_constant($text)
     }};
 }
 
 /// Refuses a text that is no path, and one that is not printable ASCII, when the program is compiled.
+///
+/// # Panics
+///
+/// For such a text.
 #[doc(hidden)]
 pub const fn check_constant(text: &str) {
     let bytes = text.as_bytes();

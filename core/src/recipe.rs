@@ -18,11 +18,14 @@
 //! | [`revocable`] | asking for what somebody has |
 //! | [`inspect`] | who holds and who waits |
 //!
+//! What waits does so for as long as it takes; [`within`] gives it a limit.
+//!
 //! # What can be measured
 //!
 //! Every wait is a `tracing` span at the level of debug, with the recipe and the path, and in the end with how long
-//! it was (`waited`) and how many calls to the store it took (`calls`); every hold is one, too, with the token, and in the
-//! end with how long it was (`held`). With the feature `metrics`
+//! it was (`waited`) and how many calls to the store it took (`calls`); every hold is one, too, with the ticket and the token,
+//! and in the end with how long it was (`held`). `path` is the one that the recipe was made with, `ticket` the node that
+//! stands for it there. A latch logs in a span with its label, within the span of who joined. With the feature `metrics`
 //! there are histograms beside those of [`trace`](crate::layer::trace), each with the recipe as its label:
 //!
 //! | metric | what |
@@ -45,4 +48,5 @@ pub mod semaphore;
 pub mod unfair;
 
 pub use crate::line::hold::Hold;
+pub use crate::line::limit::within;
 pub use crate::line::token::Token;

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::num::NonZeroU32;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -83,13 +82,8 @@ pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
     let tries = time.tries;
     if let Some(permits) = lock.permits {
         let semaphore = Semaphore::new(&client, path.clone(), permits).label(label);
-        let one = NonZeroU32::MIN;
         let entering = async {
-            if tries {
-                semaphore.try_acquire(one).await
-            } else {
-                semaphore.acquire(one).await.map(Some)
-            }
+            if tries { semaphore.try_acquire().await } else { semaphore.acquire().await.map(Some) }
         };
         return hold(common, &client, &path, entering, (running, time)).await;
     }

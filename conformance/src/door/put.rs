@@ -29,8 +29,12 @@ async fn a_put_makes_what_is_missing_and_replaces_what_is_there(world: World) {
     assert_eq!(bob.text(&at).await.as_deref(), Some("\"2\""));
     assert_ne!(Some(stat.version), made.stat.map(|stat| stat.version));
 
-    // A container is no node yet.
+    // A container with something below it holds nothing itself, and says so at once.
     bob.create(&world.at("c/below"), "").await;
+    let above = failure(client.put(&world.at("c"), "3").await, "where a container is");
+    assert_eq!((above.kind(), above.path()), (ErrorKind::Refused, Some(&world.at("c"))));
+    // An empty one is nothing.
+    bob.delete(&world.at("c/below")).await;
     answer(client.put(&world.at("c"), "3").await);
     assert_eq!(bob.text(&world.at("c")).await.as_deref(), Some("3"));
 
@@ -51,8 +55,8 @@ async fn a_put_goes_on_when_the_node_comes_in_between(world: World) {
         // It found nothing, and there is something when it creates.
         gate.held(1).await;
         bob.create(&at, "bob").await;
-        gate.set(Way::Open);
         gate.hold_behind(Some((Verb::Commit, 1)));
+        gate.set(Way::Open);
         // It found something, and there is nothing when it sets.
         gate.held(2).await;
         bob.delete(&at).await;

@@ -142,7 +142,8 @@ impl Holder {
             Room::Semaphore => {
                 let permits = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
                 let wanted = permits(if self.chance.below(2) == 0 { 1 } else { all });
-                let permit = Semaphore::new(client, path, permits(all)).acquire(wanted).await?;
+                let permit =
+                    Semaphore::new(client, path, permits(all)).acquire_many(wanted.get()).await?;
                 self.hold(&permit, wanted.get(), || permit.is_held()).await;
                 permit.release().await
             }

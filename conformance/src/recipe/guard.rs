@@ -90,7 +90,7 @@ async fn all(world: &World, client: &Client) -> Vec<Guard> {
         Guard::of("read", answer(lock("rwlock").read().await)),
         Guard::of("write", answer(lock("write").write().await)),
         Guard::of("downgraded", answer(writing.downgrade().await)),
-        Guard::of("semaphore", answer(semaphore.acquire(NonZeroU32::MIN).await)),
+        Guard::of("semaphore", answer(semaphore.acquire().await)),
         Guard::of("unfair", answer(unfair.lock().await)),
         Guard::of("election", answer(election.campaign(LABEL).await)),
     ];

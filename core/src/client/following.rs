@@ -1,11 +1,9 @@
 //! [`ValueWatch`]: the value that a node holds, followed.
 
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_core::Stream;
-use futures_util::stream::unfold;
+use futures_util::stream::{BoxStream, unfold};
 use serde::de::DeserializeOwned;
 
 use crate::client::generations::closed;
@@ -78,7 +76,7 @@ impl Client {
             pauses: None,
             over: None,
         };
-        following.learn(view.into_node())?;
+        following.learn(view.into_node().as_ref())?;
         Ok(following)
     }
 }
@@ -133,7 +131,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
                 self.pauses.get_or_insert_with(|| self.watch.again().pauses());
             })?;
             (self.stale, self.pauses) = (false, None);
-            if self.learn(node)? {
+            if self.learn(node.as_ref())? {
                 return Ok(());
             }
         }
@@ -141,7 +139,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
 
     /// The values as a stream: first the one that is there now, then each that [`ValueWatch::changed`] waits for, and its
     /// errors. It ends behind the first error after which nothing more is heard.
-    pub fn into_stream(self) -> Pin<Box<dyn Stream<Item = Result<Option<Value<T>>>> + Send>>
+    pub fn into_stream(self) -> BoxStream<'static, Result<Option<Value<T>>>>
     where
         T: Send + 'static,
     {
@@ -156,8 +154,8 @@ impl<T: DeserializeOwned> ValueWatch<T> {
     }
 
     /// Takes note of what the node holds. Whether that is news.
-    fn learn(&mut self, node: Option<Node>) -> Result<bool> {
-        let stat = node.as_ref().and_then(|node| node.stat);
+    fn learn(&mut self, node: Option<&Node>) -> Result<bool> {
+        let stat = node.and_then(|node| node.stat);
         if stat == self.seen && node.is_some() == stat.is_some() {
             return Ok(false);
         }
@@ -165,7 +163,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
         if mutant::is(Mutant::BadValueForgetsGood) {
             self.current = None;
         }
-        self.current = node.as_ref().map(Value::of).transpose()?;
+        self.current = node.map(Value::of).transpose()?;
         Ok(true)
     }
 

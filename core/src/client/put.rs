@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use crate::client::Client;
 use crate::clock::sleep;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::session::deadline::Deadline;
 use crate::session::{Session, only};
-use crate::store::{Done, Expect, Lifetime, Outcome, Txn, Why};
+use crate::store::{Done, Expect, Lifetime, Outcome, Query, Txn, Why};
 use crate::value::encode;
 
 /// # Writes of what may not be there yet
@@ -28,7 +28,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As every verb, and [`ErrorKind::Refused`](crate::error::ErrorKind::Refused) if there is an ephemeral node above.
+    /// As every verb, and [`ErrorKind::Refused`](crate::error::ErrorKind::Refused) if there is an ephemeral node above, or
+    /// a container with nodes below it at the path itself.
     /// With [`Effect::None`](crate::error::Effect::None) nothing was written. With
     /// [`Effect::Unknown`](crate::error::Effect::Unknown) the data may have been written, or may still be: a put that is
     /// repeated then ends with the data there, and may replace what another client wrote in between.
@@ -71,6 +72,16 @@ impl Client {
     }
 }
 
+/// Whether there are nodes below a path at which there is none: none can be made there.
+async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bool> {
+    let node = session.read_by(Query::node(path).names_only(), by).await?;
+    if node.node().is_some() {
+        return Ok(false);
+    }
+    let below = Query::children(path).names_only();
+    Ok(!session.read_by(below, by).await?.nodes.is_empty())
+}
+
 /// Sets or creates, until one of the two finds the node as it must be.
 async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Result<Done> {
     let mut pauses = session.spread();
@@ -95,6 +106,11 @@ async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Resu
             Outcome::Rejected(no) if no.why == Why::Exists && !mutant::is(Mutant::PutLosesRace) => {
             }
             outcome => return outcome.required(),
+        }
+        if is_container(session, path, by).await? {
+            return Err(Error::new(ErrorKind::Refused, "putting data")
+                .at(path)
+                .because("there are nodes below it, and it is none itself"));
         }
         // Another client made it in between. It may remove it, too.
         let pause = sleep(pauses.next().unwrap_or_default());

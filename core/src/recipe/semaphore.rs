@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use bytes::Bytes;
 
 use crate::client::Client;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::line::order::Room;
 use crate::line::{Form, Line, posted};
 use crate::path::Path;
@@ -47,7 +47,7 @@ pub use crate::line::permits::{Permit, Permits};
 /// # async fn example(client: Client) -> Result<()> {
 /// let three = NonZeroU32::new(3).expect("not zero");
 /// let semaphore = Semaphore::new(&client, Path::new("/pools/gpu")?, three);
-/// let permit = semaphore.acquire(NonZeroU32::MIN).await?;
+/// let permit = semaphore.acquire().await?;
 /// permit.release().await
 /// # }
 /// ```
@@ -73,21 +73,35 @@ impl Semaphore {
         Self { line: self.line.labelled(label.into()) }
     }
 
-    /// Waits for so many permits, all of them at once.
+    /// Waits for one permit.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::error::ErrorKind::Invalid) for more than [`Semaphore::new`] was told that there are; otherwise as
-    /// [`Mutex::lock`](crate::recipe::mutex::Mutex::lock).
+    /// As [`Mutex::lock`](crate::recipe::mutex::Mutex::lock).
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
-    pub async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
+    pub async fn acquire(&self) -> Result<Permit> {
+        self.acquire_many(1).await
+    }
+
+    /// Waits for so many permits, all of them at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::error::ErrorKind::Invalid) for none, and for more than [`Semaphore::new`] was told that there are;
+    /// otherwise as [`Semaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn acquire_many(&self, permits: u32) -> Result<Permit> {
+        let permits = self.some(permits)?;
         Ok(self.line.wanting(permits)?.enter().await?.hold(Permits(permits)))
     }
 
-    /// So many permits, if they are free and nobody waits. Never waits.
+    /// One permit, if it is free and nobody waits. Never waits.
     ///
     /// # Errors
     ///
@@ -96,7 +110,21 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
-    pub async fn try_acquire(&self, permits: NonZeroU32) -> Result<Option<Permit>> {
+    pub async fn try_acquire(&self) -> Result<Option<Permit>> {
+        self.try_acquire_many(1).await
+    }
+
+    /// So many permits, if they are free and nobody waits. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::acquire_many`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Permit>> {
+        let permits = self.some(permits)?;
         let entered = self.line.wanting(permits)?.try_enter().await?;
         Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
     }
@@ -129,6 +157,15 @@ impl Semaphore {
             Room::Permits(permits) => Ok(permits),
             _ => posted::get(self.line.client(), self.line.dir()).await,
         }
+    }
+
+    /// At least one.
+    fn some(&self, permits: u32) -> Result<NonZeroU32> {
+        NonZeroU32::new(permits).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "asking for permits")
+                .at(self.line.dir())
+                .because("there is at least one to ask for")
+        })
     }
 
     fn of(client: &Client, path: Path, room: Room) -> Self {
