@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "an example shows what it does")]
 
 use serde::{Deserialize, Serialize};
-use synod::{Client, Expect, Path, Query, Result};
+use synod::{Expect, Result, path};
 
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
 struct Limits {
@@ -18,29 +18,19 @@ struct Limits {
 async fn main() -> Result<()> {
     let url = std::env::var("SYNOD_STORE").unwrap_or_else(|_| "mem://".to_owned());
     let client = synod::connect(&url).await?;
-    let path = Path::new("/config/limits")?;
-    publish(&client, &path, 100).await?;
+    let path = path!("/config/limits");
+    client.put_value(&path, &Limits { requests_per_second: 100 }).await?;
 
-    // The current value, then an event whenever it may have changed.
-    let (_view, mut changes) = client.watch(Query::node(&path)).await?;
-    for limit in [200, 300] {
-        publish(&client, &path, limit).await?;
-        changes.next().await.expect("the client is open");
-        let limits = client.get_value::<Limits>(&path).await?.expect("it was published");
-        println!("now {} requests a second", limits.value.requests_per_second);
+    // What is there now, and from then on whenever it changes.
+    let mut limits = client.follow_value::<Limits>(&path).await?;
+    for requests_per_second in [200, 300] {
+        client.put_value(&path, &Limits { requests_per_second }).await?;
+        limits.changed().await?;
+        let now = limits.current().expect("it was put");
+        println!("now {} requests a second", now.value.requests_per_second);
     }
 
     let left = client.delete(&path, Expect::Any).await?;
     assert!(left.committed().is_some());
     client.close().await
-}
-
-/// Writes the limits, whether or not there are any yet.
-async fn publish(client: &Client, path: &Path, requests_per_second: u32) -> Result<()> {
-    let limits = Limits { requests_per_second };
-    if client.set_value(path, &limits, Expect::Any).await?.committed().is_some() {
-        return Ok(());
-    }
-    client.create_value(path, &limits, synod::Lifetime::Persistent).await?.required()?;
-    Ok(())
 }

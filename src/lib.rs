@@ -11,13 +11,17 @@ mod registry;
 pub use address::{Address, Credentials, Scheme};
 pub use config::{Config, Tls};
 pub use registry::{Opening, register};
-pub use synod_core::client::{Client, ClientOptions, ClientWatch, Connection};
+pub use synod_core::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
 pub use synod_core::error::{Effect, Error, ErrorKind, Result};
 pub use synod_core::name::Name;
-pub use synod_core::path::Path;
+pub use synod_core::path::{InvalidPath, Path};
 pub use synod_core::retry::Retry;
 pub use synod_core::session::Session;
-pub use synod_core::store::{Event, Expect, Lifetime, Node, Outcome, Query, Txn, Why};
+pub use synod_core::store::{
+    Commit, Done, End, Event, Expect, Lifetime, Loss, Node, Outcome, Query, Rejected, Revision,
+    Stat, Status, Txn, Version, Why,
+};
+pub use synod_core::value::Value;
 pub use synod_core::{
     chance, client, clock, error, layer, name, path, recipe, retry, session, store, value,
 };

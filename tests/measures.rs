@@ -17,8 +17,9 @@ use synod::recipe::{
     Election, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex,
     RwLock, Semaphore, UnfairLock,
 };
-use synod::{Client, Path};
+use synod::{Client, Expect, Path};
 use tokio::time::sleep;
+use tracing::Instrument as _;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
@@ -99,7 +100,7 @@ async fn hold_each(client: &Client) -> synod::Result<()> {
     let rwlock = RwLock::new(client, path("rwlock"));
     rwlock.read().await?.release().await?;
     rwlock.write().await?.release().await?;
-    Semaphore::new(client, path("semaphore"), one).acquire(one).await?.release().await?;
+    Semaphore::new(client, path("semaphore"), one).acquire().await?.release().await?;
     UnfairLock::new(client, path("unfair")).lock().await?.release().await?;
     PassingMutex::new(client, path("passing"), one).lock().await?.release().await?;
     let reentrant = ReentrantMutex::new(client, path("reentrant"));
@@ -126,18 +127,49 @@ const RECIPES: [&str; 10] = [
     "leader_selector",
 ];
 
-#[tokio::test(start_paused = true)]
-async fn waits_and_holds_are_measured_and_are_spans() {
-    const LONG: Duration = Duration::from_secs(3);
-    let (measured, log) = (Measured::default(), Log::default());
-    let _recording = metrics::set_default_local_recorder(&measured);
+/// Listens to what is told on this thread.
+fn listen(log: &Log) -> tracing::subscriber::DefaultGuard {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::DEBUG)
         .with_span_events(FmtSpan::CLOSE)
         .with_ansi(false)
         .with_writer(log.clone())
         .finish();
-    let _logging = tracing::subscriber::set_default(subscriber);
+    tracing::subscriber::set_default(subscriber)
+}
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().expect("nobody panicked").clone()).expect("text")
+    }
+}
+
+/// What a latch tells carries its label and the span of the task that joined, and names the latch and the ticket
+/// apart.
+async fn latch_is_heard(client: &Client, log: &Log) {
+    let latch = LeaderLatch::new(client, path("labelled")).label("host-7");
+    let candidacy = latch.join().instrument(tracing::info_span!("service", name = "cron")).await;
+    let candidacy = candidacy.expect("nobody else stands");
+    let lead = candidacy.leading().await.expect("nobody else stands");
+    client.delete(lead.path(), Expect::Any).await.expect("memory answers").committed();
+    lead.lost().await;
+    sleep(Duration::from_secs(10)).await;
+    candidacy.close().await.expect("memory answers");
+    let told = log.text();
+    let standing = "service{name=\"cron\"}:standing{recipe=\"leader_latch\" path=/labelled label=\"host-7\"}: ";
+    for message in ["leading ticket=/labelled/", "the lead is lost ticket=/labelled/"] {
+        let line = told.lines().find(|line| line.contains(message));
+        let line = line.unwrap_or_else(|| panic!("no {message} in\n{told}"));
+        assert!(line.contains(standing), "no {standing} in {line}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_and_holds_are_measured_and_are_spans() {
+    const LONG: Duration = Duration::from_secs(3);
+    let (measured, log) = (Measured::default(), Log::default());
+    let _recording = metrics::set_default_local_recorder(&measured);
+    let _logging = listen(&log);
     let client = synod::connect("mem://measures").await.expect("memory is always there");
     let mutex = Mutex::new(&client, path("mutex"));
 
@@ -168,15 +200,22 @@ async fn waits_and_holds_are_measured_and_are_spans() {
             assert_eq!(measured.of(metric, recipe).len(), 1, "{metric} of {recipe}");
         }
     }
-    let told = String::from_utf8(log.0.lock().expect("nobody panicked").clone()).expect("text");
+    let told = log.text();
     let waits = "waiting{recipe=\"mutex\" path=/mutex waited=";
-    for span in [waits, "leading{path=/selector/", "holding{recipe=\"semaphore\" path=/semaphore/"]
-    {
+    for span in [
+        waits,
+        "leading{path=/selector ticket=/selector/",
+        "holding{recipe=\"semaphore\" path=/semaphore ticket=/semaphore/",
+    ] {
         assert!(told.contains(span), "no {span} in\n{told}");
     }
+    let client = synod::connect("mem://measures").await.expect("memory is always there");
+    latch_is_heard(&client, &log).await;
+    client.close().await.expect("memory answers");
     let second = format!("{waits}{LONG:?} calls={}}}", calls[1]);
     assert!(told.contains(&second), "no {second} in\n{told}");
-    let mut holds =
-        told.lines().filter(|line| line.contains("holding{recipe=\"mutex\" path=/mutex/"));
+    let mut holds = told
+        .lines()
+        .filter(|line| line.contains("holding{recipe=\"mutex\" path=/mutex ticket=/mutex/"));
     assert!(holds.any(|hold| hold.contains(&format!("held={LONG:?}}}"))), "{told}");
 }

@@ -49,7 +49,7 @@ pub(crate) fn node(node: &Node) -> Value {
         }
         Some(stat) => {
             let (key, value) = data(&node.data);
-            object.insert(key.into(), value.into());
+            object.insert(key.into(), value);
             object.extend(facts(stat));
         }
     }
@@ -83,11 +83,23 @@ pub(crate) fn kind(stat: Option<&Stat>) -> &'static str {
     }
 }
 
-/// Text as it is, other data in base64 under another key.
-pub(crate) fn data(data: &[u8]) -> (&'static str, String) {
+/// Text as text; an object, an array or a string of JSON as JSON under another key, so that no
+/// string is quoted within a string; and other data in base64 under a third key.
+pub(crate) fn data(data: &[u8]) -> (&'static str, Value) {
     match std::str::from_utf8(data) {
-        Ok(text) => ("data", text.to_owned()),
-        Err(_) => ("data_base64", STANDARD.encode(data)),
+        Err(_) => ("data_base64", STANDARD.encode(data).into()),
+        Ok(text) => match serde_json::from_str(text) {
+            Ok(json @ (Value::Object(_) | Value::Array(_) | Value::String(_))) => ("json", json),
+            _ => ("data", text.into()),
+        },
+    }
+}
+
+/// [`data`] of what somebody says of himself, which is not read as JSON.
+pub(crate) fn label(label: &[u8]) -> (&'static str, String) {
+    match std::str::from_utf8(label) {
+        Err(_) => ("label_base64", STANDARD.encode(label)),
+        Ok(text) => ("label", text.to_owned()),
     }
 }
 
@@ -97,11 +109,18 @@ pub(crate) fn glimpse(data: &[u8]) -> String {
     match std::str::from_utf8(data) {
         Err(_) => format!("<{} bytes>", data.len()),
         Ok(text) => {
-            let shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+            let shown: String = text.chars().take(SHOWN).flat_map(shown).collect();
             let more = if text.chars().nth(SHOWN).is_some() { "…" } else { "" };
             format!("{shown}{more}")
         }
     }
+}
+
+/// A character as it is printed on a terminal. A quote needs no backslash outside of quotes.
+fn shown(c: char) -> impl Iterator<Item = char> {
+    let plain = matches!(c, '"' | '\'').then_some(c);
+    let escaped = if plain.is_some() { None } else { Some(c.escape_debug()) };
+    plain.into_iter().chain(escaped.into_iter().flatten())
 }
 
 /// Whether standard output is a terminal whose user wants colours.
@@ -114,10 +133,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn json_is_told_as_json_and_not_as_a_string_of_it() {
+        assert_eq!(data(br#"{"a": [1]}"#), ("json", json!({ "a": [1] })));
+        assert_eq!(data(br#""blue""#), ("json", "blue".into()));
+        for text in ["10", "1e400", "true", "null", "", "{", "[1] x"] {
+            assert_eq!(data(text.as_bytes()), ("data", text.into()), "{text}");
+        }
+    }
+
+    #[test]
     fn bytes_that_are_no_text_are_told_apart_from_text() {
-        assert_eq!(data(b"blue"), ("data", "blue".to_owned()));
-        assert_eq!(data(&[0xFF, 0]), ("data_base64", "/wA=".to_owned()));
+        assert_eq!(data(b"blue"), ("data", "blue".into()));
+        assert_eq!(data(&[0xFF, 0]), ("data_base64", "/wA=".into()));
+        assert_eq!(label(b"[1]"), ("label", "[1]".to_owned()));
+        assert_eq!(label(&[0xFF, 0]), ("label_base64", "/wA=".to_owned()));
         assert_eq!(glimpse(b"a\nb"), "a\\nb");
+        assert_eq!(glimpse(br#"{"a": "it's"}"#), r#"{"a": "it's"}"#);
         assert_eq!(glimpse(&[0xFF]), "<1 bytes>");
         assert_eq!(glimpse("x".repeat(61).as_bytes()), format!("{}…", "x".repeat(60)));
     }

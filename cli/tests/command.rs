@@ -70,6 +70,17 @@ fn what_a_lock_cannot_be_asked_is_told_with_what_it_can() {
     assert!(said(&["--bogus"]).contains("--bogus"));
 }
 
+#[cfg(unix)]
+#[test]
+fn a_store_that_excludes_nobody_is_refused() {
+    for held in ["lock", "elect"] {
+        for store in ["mem://", "mem://name", "mem:///below"] {
+            let told = failing(&[held, "--store", store, "/a", "true"]);
+            assert!(told.contains("excludes nobody") && told.contains("--store zk://"), "{told}");
+        }
+    }
+}
+
 #[test]
 fn a_password_is_in_no_output() {
     let urls = [

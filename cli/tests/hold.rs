@@ -1,5 +1,5 @@
-//! `synod lock`, `synod elect` and `synod inspect` with the arguments that a user types, on real
-//! servers.
+//! `synod lock`, `synod elect`, `synod inspect` and `synod watch` with the arguments that a user
+//! types, on real servers.
 
 #![cfg(unix)]
 
@@ -351,7 +351,31 @@ fn one_leads_and_the_next_after_him(on: &Server) {
     leads.ends_with(0);
     assert_eq!(next.line(), "in");
     next.ends_with(0);
-    assert_eq!(text(&on.output(&["inspect", "/elect"]).stdout), "/elect: free");
+    assert!(text(&on.output(&["inspect", "/elect"]).stdout).starts_with("/elect: free"));
+}
+
+fn a_place_where_nothing_ever_was_is_told_from_a_free_lock(on: &Server) {
+    let told = text(&on.output(&["inspect", "/never/used"]).stdout);
+    assert!(told.starts_with("/never/used: free; nothing is at this path"), "{told}");
+    assert_eq!(on.code(&["create", "/used/below"]), Some(0));
+    assert_eq!(text(&on.output(&["inspect", "/used"]).stdout), "/used: free");
+}
+
+fn a_change_is_shown_with_its_data(on: &Server) {
+    assert_eq!(on.code(&["create", "/watched", "one"]), Some(0));
+    let mut watch = Running::start(&mut on.synod(&["watch", "--count", "1", "/watched"]));
+    assert_eq!(watch.line(), "found    /watched  one");
+    let mut json = Running::start(&mut on.synod(&["watch", "--json", "--count", "1", "/watched"]));
+    assert!(json.line().contains(r#""data":"one""#));
+    assert_eq!(on.code(&["set", "/watched", r#"{"a":1}"#]), Some(0));
+    assert_eq!(watch.line(), r#"updated  /watched  {"a":1}"#);
+    watch.ends_with(0);
+    let line = json.line();
+    let told: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!((&told["event"], &told["json"]["a"]), (&"updated".into(), &1.into()), "{line}");
+    json.ends_with(0);
+    let tree = text(&on.output(&["tree", "--json", "/watched"]).stdout);
+    assert!(tree.contains(r#""json":{"a":1}"#) && !tree.contains('\\'), "{tree}");
 }
 
 /// Types into a terminal of its own: a line for the command to read, then Ctrl-C. The terminal's
@@ -441,6 +465,11 @@ const SCENES: &[Scene] = &[
     ("a_command_is_ended_when_the_lock_is_lost", a_command_is_ended_when_the_lock_is_lost),
     ("some_share", some_share),
     ("one_leads_and_the_next_after_him", one_leads_and_the_next_after_him),
+    (
+        "a_place_where_nothing_ever_was_is_told_from_a_free_lock",
+        a_place_where_nothing_ever_was_is_told_from_a_free_lock,
+    ),
+    ("a_change_is_shown_with_its_data", a_change_is_shown_with_its_data),
     ("a_command_has_the_terminal", a_command_has_the_terminal),
     (
         "without_a_command_it_is_held_until_interrupted",

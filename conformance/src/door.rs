@@ -20,10 +20,12 @@ use crate::world::World;
 
 mod closing;
 mod dropped;
+mod following;
 pub(crate) mod gate;
 mod generation;
 mod limit;
 mod namespace;
+mod put;
 mod removal;
 mod ticket;
 mod value;
@@ -40,6 +42,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     watch::CASES,
     closing::CASES,
     namespace::CASES,
+    put::CASES,
+    following::CASES,
     value::CASES,
 ];
 

@@ -232,6 +232,15 @@ pub const LAWS: &[Law] = &[
         "D-STATE",
         "a session that was lost is told before the one after it, and a refusal of that one",
     ),
+    law("D-STATE-2", "the state of a client ends with the client, for early and late receivers"),
+    law(
+        "D-PUT",
+        "a put leaves its data there, whatever comes and goes meanwhile, and is never taken back",
+    ),
+    law(
+        "D-FOLLOW",
+        "who follows a value is told of the last one, and keeps it while what replaced it cannot be read",
+    ),
     law("D-VALUE", "a value is read as it was written, or said to be unreadable"),
 ];
 

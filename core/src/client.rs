@@ -19,15 +19,18 @@ use crate::session::deadline::Deadline;
 use crate::store::Backend;
 use crate::task;
 
+mod following;
 mod generations;
 mod keeper;
 mod options;
+mod put;
 mod verbs;
 mod watching;
 
 #[cfg(test)]
 mod tests;
 
+pub use following::ValueWatch;
 pub use generations::Connection;
 pub use options::ClientOptions;
 pub use watching::ClientWatch;
@@ -84,10 +87,25 @@ impl Client {
         Ok(Self { generations, tuning, close, root: Path::root() })
     }
 
-    /// How the client stands with its store. The receiver always holds the latest.
+    /// The state of the connection to the store. The receiver always holds the latest.
     ///
-    /// Who looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
+    /// A receiver that looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
     /// session is still the same is for [`Session::is_lost`] to say.
+    ///
+    /// [`Connection::Closed`] is the last state: behind it `changed` fails, also in receivers that were made later, so
+    /// that a loop over the changes ends with the client. `borrow` goes on to answer `Closed`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # async fn example(client: Client) {
+    /// let mut state = client.state();
+    /// while state.changed().await.is_ok() {
+    ///     println!("the store is {:?}", *state.borrow_and_update());
+    /// }
+    /// # }
+    /// ```
     pub fn state(&self) -> watch::Receiver<Connection> {
         self.generations.state()
     }

@@ -48,6 +48,7 @@ use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 pub(crate) mod contender;
 pub(crate) mod held;
 pub(crate) mod hold;
+pub(crate) mod limit;
 pub(crate) mod order;
 pub(crate) mod ticket;
 pub(crate) mod ticket_node;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::invalid_path::write_safely;
-use crate::name::{Name, check_segment};
+use crate::name::{MAX_NAME_BYTES, Name, check_segment};
 
 pub use crate::invalid_path::InvalidPath;
 
@@ -56,6 +56,16 @@ impl Path {
     pub fn new(text: &str) -> Result<Self, InvalidPath> {
         check(text)?;
         Ok(Self(Arc::from(text)))
+    }
+
+    /// What `path!` makes of a text that [`check_constant`] accepted.
+    ///
+    /// # Panics
+    ///
+    /// For any other text.
+    #[doc(hidden)]
+    pub fn of_constant(text: &'static str) -> Self {
+        Self::new(text).expect("`path!` checked it when the program was compiled")
     }
 
     /// The child of this path with the given name.
@@ -168,6 +178,75 @@ impl Path {
         check_whole(&text)?;
         Ok(Self(Arc::from(text)))
     }
+}
+
+/// A [`Path`] from a constant, which is checked when the program is compiled.
+///
+/// The constant is printable ASCII; [`Path::new`] takes any text.
+///
+/// # Examples
+///
+/// ```
+/// use synod_core::path;
+///
+/// const DIR: &str = "/locks";
+/// assert_eq!(path!("/locks/db").parent(), Some(path!(DIR)));
+/// ```
+///
+/// What is no path does not compile:
+///
+/// ```compile_fail
+/// let path = synod_core::path!("locks/db");
+/// ```
+#[macro_export]
+macro_rules! path {
+    ($text:expr) => {{
+        const { $crate::path::check_constant($text) };
+        $crate::path::Path::of_constant($text)
+    }};
+}
+
+/// Refuses a text that is no path, and one that is not printable ASCII, when the program is compiled.
+///
+/// # Panics
+///
+/// For such a text.
+#[doc(hidden)]
+pub const fn check_constant(text: &str) {
+    let bytes = text.as_bytes();
+    assert!(!bytes.is_empty() && bytes[0] == b'/', "a path starts with /");
+    assert!(bytes.len() <= MAX_PATH_BYTES, "a path has at most 2048 bytes");
+    let (mut at, mut start) = (1, 1);
+    while at <= bytes.len() && bytes.len() > 1 {
+        if at == bytes.len() || bytes[at] == b'/' {
+            assert!(at > start, "a path has no empty segment, and does not end with /");
+            let dots = at - start <= 2 && bytes[start] == b'.' && bytes[at - 1] == b'.';
+            assert!(!dots, "a path has no segment . or ..");
+            assert!(at - start <= MAX_NAME_BYTES, "a name has at most 255 bytes");
+            start = at + 1;
+        } else {
+            assert!(matches!(bytes[at], b' '..=b'~'), "a constant path is printable ASCII");
+        }
+        at += 1;
+    }
+    assert!(!is_reserved(bytes), "/zookeeper is reserved");
+}
+
+/// Whether it is `/zookeeper` or below it.
+const fn is_reserved(path: &[u8]) -> bool {
+    let reserved = b"/zookeeper";
+    if path.len() < reserved.len() || (path.len() > reserved.len() && path[reserved.len()] != b'/')
+    {
+        return false;
+    }
+    let mut at = 0;
+    while at < reserved.len() {
+        if path[at] != reserved[at] {
+            return false;
+        }
+        at += 1;
+    }
+    true
 }
 
 impl FromStr for Path {
@@ -325,6 +404,49 @@ mod tests {
         for (text, at) in table {
             assert_eq!(refused(text), at, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_constant_is_accepted_if_it_is_an_ascii_path() {
+        let name = "n".repeat(MAX_NAME_BYTES);
+        let long = [format!("/{name}"), format!("/{name}n"), format!("/{name}").repeat(9)];
+        let texts = [
+            "/",
+            "/a",
+            "/a/b",
+            "/.a",
+            "/a..b",
+            "/...",
+            "/a b",
+            "/~",
+            "/zookeeperx",
+            "/zookeepe",
+            "/b.",
+            "",
+            "a",
+            "a/b",
+            "//",
+            "/a//b",
+            "/a/",
+            "/.",
+            "/..",
+            "/a/.",
+            "/a/..",
+            "/a/../b",
+            "/./a",
+            "/a\0",
+            "/a\nb",
+            "/\u{7f}",
+            "/zookeeper",
+            "/zookeeper/quota",
+            "/zookeeper/",
+        ];
+        for text in texts.into_iter().chain(long.iter().map(String::as_str)) {
+            let constant = std::panic::catch_unwind(|| check_constant(text)).is_ok();
+            assert_eq!(constant, Path::new(text).is_ok(), "{text:?}");
+        }
+        assert_eq!(path!("/a/b").as_str(), "/a/b");
+        assert!(std::panic::catch_unwind(|| check_constant("/é")).is_err(), "it is not ASCII");
     }
 
     #[test]

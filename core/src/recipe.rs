@@ -18,11 +18,14 @@
 //! | [`ask_back()`] | asking for what somebody has |
 //! | [`inspect()`] | who holds and who waits |
 //!
+//! What waits does so for as long as it takes; [`within`] gives it a limit.
+//!
 //! # What can be measured
 //!
 //! Every wait is a `tracing` span at the level of debug, with the recipe and the path, and in the end with how long
-//! it was (`waited`) and how many calls to the store it took (`calls`); every hold is one, too, with the token, and in the
-//! end with how long it was (`held`). With the feature `metrics`
+//! it was (`waited`) and how many calls to the store it took (`calls`); every hold is one, too, with the ticket and the token,
+//! and in the end with how long it was (`held`). `path` is the one that the recipe was made with, `ticket` the node that
+//! stands for it there. A latch logs in a span with its label, within the span of who joined. With the feature `metrics`
 //! there are histograms beside those of [`trace`](crate::layer::trace), each with the recipe as its label:
 //!
 //! | metric | what |
@@ -47,6 +50,7 @@ mod unfair_lock;
 pub use crate::line::contender::Contender;
 pub use crate::line::held::Held;
 pub use crate::line::hold::{Hold, Leadership};
+pub use crate::line::limit::within;
 pub use crate::line::order::Claim;
 pub use crate::line::token::Token;
 pub use crate::recipe::ask_back::ask_back;

@@ -354,10 +354,26 @@ impl Session {
         self.settle(txn, deadline).await.map(|(outcome, _once)| outcome)
     }
 
+    /// [`Session::commit_by`] of what is not taken back, though its caller is gone.
+    pub(crate) async fn keep_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
+        let path = txn.ops.first().map(|op| op.path().clone());
+        let write = Write::new(&self.context, &self.jobs, txn).kept();
+        self.finish(write, path, deadline).await.map(|(outcome, _once)| outcome)
+    }
+
     /// Applies a transaction, and tells whether it was sent only once and answered.
     async fn settle(&self, txn: Txn, deadline: Deadline) -> Result<(Outcome, bool)> {
         let path = txn.ops.first().map(|op| op.path().clone());
         let write = Write::new(&self.context, &self.jobs, txn);
+        self.finish(write, path, deadline).await
+    }
+
+    async fn finish(
+        &self,
+        write: Write<'_>,
+        path: Option<Path>,
+        deadline: Deadline,
+    ) -> Result<(Outcome, bool)> {
         let flight = write.flight();
         match write.ended(deadline).await {
             Ok(outcome) => Ok((outcome, !flight.is_unsure())),

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
-use crate::store::{Expect, Node, Stat};
+use crate::store::{Expect, Lifetime, Node, Stat, Txn};
 
 /// A value that a node holds, and which version of it that is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +55,54 @@ impl<T: DeserializeOwned> Value<T> {
                 Err(corrupt(node, format!("{what}, at line {line} column {column}")))
             }
         }
+    }
+}
+
+/// # Values as JSON
+impl Txn {
+    /// [`Txn::create`] of a node that holds a value as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use synod_core::path;
+    /// use synod_core::store::{Expect, Lifetime, Txn};
+    ///
+    /// let txn = Txn::new()
+    ///     .create_value(path!("/jobs/last"), &7, Lifetime::Persistent)?
+    ///     .set_value(path!("/jobs/state"), "done", Expect::Any)?;
+    /// assert_eq!(txn.ops.len(), 2);
+    /// # Ok::<(), synod_core::error::Error>(())
+    /// ```
+    pub fn create_value<T: Serialize + ?Sized>(
+        self,
+        path: impl Into<Path>,
+        value: &T,
+        lifetime: Lifetime,
+    ) -> Result<Self> {
+        let path = path.into();
+        let data = encode(&path, value)?;
+        Ok(self.create(path, data, lifetime))
+    }
+
+    /// [`Txn::set`] to a value as JSON. With [`Value::unchanged`] it replaces exactly what was read.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the value cannot be written as JSON.
+    pub fn set_value<T: Serialize + ?Sized>(
+        self,
+        path: impl Into<Path>,
+        value: &T,
+        expect: Expect,
+    ) -> Result<Self> {
+        let path = path.into();
+        let data = encode(&path, value)?;
+        Ok(self.set(path, data, expect))
     }
 }
 

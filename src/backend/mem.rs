@@ -1,6 +1,6 @@
 //! `mem://` is a new store; `mem://name` is the store of that name in this process.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use synod_core::error::Result;
 use synod_core::store::Backend;
@@ -15,8 +15,25 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     if target.credentials.is_some() {
         return Err(invalid("a store in memory knows no users; leave user and password out"));
     }
-    Ok(Arc::new(match target.hosts.first() {
-        Some(name) => MemBackend::named(name),
-        None => MemBackend::new(),
-    }))
+    if let Some(name) = target.hosts.first() {
+        return Ok(Arc::new(MemBackend::named(name)));
+    }
+    let backend: Arc<dyn Backend> = Arc::new(MemBackend::new());
+    if is_one_of_several(&backend) {
+        tracing::warn!(
+            "mem:// is opened again in this process, and is another, empty store: locks and elections of the one exclude \
+             nobody in the other; to share a store give it a name, as in mem://name, or clone the client"
+        );
+    }
+    Ok(backend)
+}
+
+/// Whether this process has another store without a name.
+fn is_one_of_several(backend: &Arc<dyn Backend>) -> bool {
+    static NAMELESS: Mutex<Vec<Weak<dyn Backend>>> = Mutex::new(Vec::new());
+
+    let mut nameless = NAMELESS.lock().unwrap_or_else(PoisonError::into_inner);
+    nameless.retain(|other| other.strong_count() > 0);
+    nameless.push(Arc::downgrade(backend));
+    nameless.len() > 1
 }

@@ -174,7 +174,7 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "a release").await;
 
     let pool = Semaphore::new(&ann, path("/counted/pool"), 3.try_into().expect("some"));
-    let permits = pool.acquire(2.try_into().expect("some")).await.expect("answered");
+    let permits = pool.acquire_many(2).await.expect("answered");
     sent.is(1, "free permits").await;
     permits.release().await.expect("answered");
     sent.is(1, "their release").await;

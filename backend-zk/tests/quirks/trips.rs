@@ -183,7 +183,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
     asks_for(&links, bobs, &[Verb::Delete]).await;
 
     let pool = Semaphore::new(&ann, path("/counted/pool"), 3.try_into().expect("some"));
-    let permit = pool.acquire(2.try_into().expect("some")).await.expect("answers");
+    let permit = pool.acquire_many(2).await.expect("answers");
     asks_for(&links, anns, &DRAWN).await;
     permit.release().await.expect("answers");
     asks_for(&links, anns, &[Verb::Delete]).await;

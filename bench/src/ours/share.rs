@@ -21,7 +21,7 @@ pub(super) async fn semaphore(ours: &mut Ours, task: &Task) -> Result<Report, Fa
     let lanes = ours.sessions(task.clients).await?.iter().map(|client| {
         let semaphore = Semaphore::new(client, path.clone(), all);
         async move || {
-            let permit = semaphore.acquire(NonZeroU32::MIN).await?;
+            let permit = semaphore.acquire().await?;
             inside.visit(PERMITS).await?;
             Ok(permit.release().await?)
         }

@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::num::NonZeroU32;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -12,10 +11,11 @@ use synod::client::Client;
 use synod::error::Result as StoreResult;
 use synod::path::Path;
 use synod::recipe::{Election, Hold, Mutex, RwLock, Semaphore};
+use synod::{Address, Scheme};
 use tokio::time::{Instant, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};
-use crate::command::connect;
+use crate::command::{connect, store};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::signals::Signals;
@@ -47,6 +47,7 @@ impl fmt::Display for Time {
 
 /// Connects. The time limit covers both connecting and acquiring.
 async fn connected(common: &Common, running: &Running) -> Result<(Client, Time), Failure> {
+    refuse_memory(common)?;
     let tries = running.r#try || running.timeout == Some(Duration::ZERO);
     let limit = running.timeout.filter(|_| !tries).unwrap_or(Duration::MAX);
     let (began, mut time) = (Instant::now(), Time { limit, left: limit, tries });
@@ -59,6 +60,18 @@ async fn connected(common: &Common, running: &Running) -> Result<(Client, Time),
     Ok((client?, time))
 }
 
+/// What is held in a store in memory is held in this process alone.
+fn refuse_memory(common: &Common) -> Result<(), Failure> {
+    let address: Address = store(common)?.parse()?;
+    if address.scheme() != Scheme::Mem {
+        return Ok(());
+    }
+    Err(Failure::plain(
+        "a store in memory ends with this command and no other process sees it, so it excludes nobody; name a server, \
+         for example --store zk://localhost:2181 or --store etcd://localhost:2379",
+    ))
+}
+
 pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
     let (path, label) = (lock.path, lock.label.unwrap_or_else(whoami));
     let running = lock.running;
@@ -66,13 +79,8 @@ pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
     let tries = time.tries;
     if let Some(permits) = lock.permits {
         let semaphore = Semaphore::new(&client, path.clone(), permits).label(label);
-        let one = NonZeroU32::MIN;
         let entering = async {
-            if tries {
-                semaphore.try_acquire(one).await
-            } else {
-                semaphore.acquire(one).await.map(Some)
-            }
+            if tries { semaphore.try_acquire().await } else { semaphore.acquire().await.map(Some) }
         };
         return hold(common, &client, &path, entering, (running, time)).await;
     }

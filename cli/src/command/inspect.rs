@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 use synod::path::Path;
 use synod::recipe::{Claim, Contender, inspect};
+use synod::{Client, Query, Result};
 
 use crate::args::Common;
 use crate::command::connect;
@@ -17,15 +18,29 @@ use crate::progress::Progress;
 pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
     let client = connect(common).await?;
     let line = Progress::waiting("reading", inspect(&client, path)).await;
+    let unused = match &line {
+        Ok(line) if line.is_empty() => is_unused(&client, path).await,
+        _ => Ok(false),
+    };
     client.close().await?;
-    let line = line?;
+    let (line, unused) = (line?, unused?);
     if common.json {
         for one in &line {
             output::object(&object(one))?;
         }
         return Ok(());
     }
+    if unused {
+        return Ok(output::line(&format!(
+            "{path}: free; nothing is at this path now, nor below it: is it spelled right?"
+        ))?);
+    }
     Ok(output::line(&told(path, &line))?)
+}
+
+/// Whether there is no node at the path or below it. A store may keep the directory of a lock that was used before.
+async fn is_unused(client: &Client, path: &Path) -> Result<bool> {
+    Ok(client.read(Query::subtree(path).names_only()).await?.nodes.is_empty())
 }
 
 /// The text for a person: a summary, then a row for each contender.
@@ -102,7 +117,7 @@ fn object(one: &Contender) -> Value {
         _ => "permits",
     };
     let permits = if let Claim::Permits(permits) = one.claim { Some(permits) } else { None };
-    let (key, label) = output::data(&one.label);
+    let (key, label) = output::label(&one.label);
     json!({
         "state": state(one),
         "claim": claim,
@@ -111,7 +126,7 @@ fn object(one: &Contender) -> Value {
         "since": one.since.and_then(date),
         "path": one.path.as_str(),
         "session": one.owner.map(|owner| owner.to_string()),
-        key.replace("data", "label"): label,
+        key: label,
     })
 }
 

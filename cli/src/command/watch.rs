@@ -30,7 +30,13 @@ pub(crate) async fn run(
     let mut left = count.unwrap_or(usize::MAX);
     while left > 0 {
         match until_interrupted(watch.next()).await {
-            Some(Some(Event::Changed(change))) => tell(common, verb(change.kind), &change)?,
+            Some(Some(Event::Changed(mut change))) => {
+                if change.node.is_none() && matches!(change.kind, Kind::Created | Kind::Updated) {
+                    // Not every store tells of the data. What is there now may be newer than the change.
+                    change.node = client.get(&change.path).await?;
+                }
+                tell(common, verb(change.kind), &change)?;
+            }
             Some(Some(Event::Resync)) => resync(common)?,
             Some(Some(Event::Ended(_)) | None) => {
                 return Err(Failure::plain("the watch ended; try again"));
@@ -57,7 +63,7 @@ fn tell(common: &Common, verb: &str, change: &Change) -> Result<(), Failure> {
         let mut told = json!({ "event": verb, "path": change.path.as_str(), "revision": revision });
         if let (Some(node), Value::Object(told)) = (&change.node, &mut told) {
             let (key, data) = output::data(&node.data);
-            told.insert(key.into(), data.into());
+            told.insert(key.into(), data);
         }
         return Ok(output::object(&told)?);
     }

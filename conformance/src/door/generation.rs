@@ -14,6 +14,7 @@ use crate::world::World;
 cases![
     "D-STATE L-SES-3" needs [Expiry] breaks [LossUntold] => a_loss_is_told_before_the_next_session,
     "L-SES-4 D-STATE" needs [Expiry] breaks [LateSubscriberUntold] => who_asks_late_is_told_how_it_stands,
+    "D-STATE-2" breaks [StateNeverEnds] => the_states_end_with_the_client,
     "L-SES-3 C-SES-2" breaks [LostTakenBack] => a_session_that_is_over_stays_over,
     "L-SES-10 L-SES-6 L-OUT-6" needs [Expiry] catches [SessionIdReused] => the_next_session_inherits_nothing,
     "D-STATE" breaks [RefusalIsFinal] => a_later_session_that_is_refused_is_asked_for_again,
@@ -69,8 +70,30 @@ async fn who_asks_late_is_told_how_it_stands(world: World) {
     answer(client.close().await);
 
     assert_eq!(*client.state().borrow(), Connection::Closed);
-    assert!(early.has_changed().is_ok_and(|changed| changed));
+    assert!(early.changed().await.is_ok(), "the end is a state that it has not seen");
     assert_eq!(*early.borrow_and_update(), Connection::Closed);
+}
+
+async fn the_states_end_with_the_client(world: World) {
+    let client = world.client().await;
+    let mut state = client.state();
+    let following = async {
+        let mut last = *state.borrow();
+        while state.changed().await.is_ok() {
+            last = *state.borrow_and_update();
+        }
+        last
+    };
+
+    let ended = join(following, client.close());
+    let (last, closed) = world.in_time("the end of the states", ended).await;
+
+    answer(closed);
+    assert_eq!(last, Connection::Closed);
+    let mut late = client.state();
+    let changed = world.in_time("the end of a late receiver", late.changed()).await;
+    assert!(changed.is_err(), "nothing comes behind the end");
+    assert_eq!(*late.borrow(), Connection::Closed);
 }
 
 async fn a_session_that_is_over_stays_over(world: World) {

@@ -129,8 +129,8 @@ impl Holder {
             Room::Semaphore => {
                 let permits = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
                 let wanted = permits(if self.chance.below(2) == 0 { 1 } else { all });
-                let permit = Semaphore::new(client, path, permits(all)).acquire(wanted).await?;
-                self.stay(permit, wanted.get()).await
+                let pool = Semaphore::new(client, path, permits(all));
+                self.stay(pool.acquire_many(wanted.get()).await?, wanted.get()).await
             }
             Room::Latch => {
                 let candidacy = LeaderLatch::new(client, path).join().await?;

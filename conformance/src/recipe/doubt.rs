@@ -95,12 +95,12 @@ async fn permits_drawn_in_doubt_guard_while_they_are_held(world: World) {
     let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
     let (data, one) = (data(&world, &bob).await, NonZeroU32::MIN);
     let pool = |client| Semaphore::new(client, world.at("pool"), one);
-    let first = answer(pool(&bob).acquire(one).await);
+    let first = answer(pool(&bob).acquire().await);
     let (anns, bobs) = (pool(&ann), pool(&bob));
-    let anns = Waiting::new(async move { anns.acquire(one).await });
+    let anns = Waiting::new(async move { anns.acquire().await });
     world.stand(&bob, &world.at("pool"), 2).await;
     assert_eq!(plan.pending(), 0, "it was sent twice");
-    let bobs = Waiting::new(async move { bobs.acquire(one).await });
+    let bobs = Waiting::new(async move { bobs.acquire().await });
     world.stand(&bob, &world.at("pool"), 3).await;
 
     // A waiter that is granted notifies those after it.
@@ -176,11 +176,11 @@ async fn who_waits_behind_permits_drawn_in_doubt_gets_his(world: World) {
     let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
     let (one, two) = (NonZeroU32::MIN, NonZeroU32::MIN.saturating_add(1));
     let pool = |client| Semaphore::new(client, world.at("pool"), two);
-    let both = answer(pool(&bob).acquire(two).await);
+    let both = answer(pool(&bob).acquire_many(2).await);
     let mut waiting = Vec::new();
     for (place, client) in [&ann, &bob, &bob].into_iter().enumerate() {
         let (pool, wanted) = (pool(client), if place == 2 { two } else { one });
-        waiting.push(Waiting::new(async move { pool.acquire(wanted).await }));
+        waiting.push(Waiting::new(async move { pool.acquire_many(wanted.get()).await }));
         world.stand(&bob, &world.at("pool"), place + 2).await;
     }
     assert_eq!(plan.pending(), 0, "it was sent twice");

@@ -22,6 +22,7 @@ use crate::world::World;
 
 cases![
     "L-MX-5 L-EL-10" breaks [TxnUnguarded] => a_transaction_under_any_guard_needs_what_it_stands_for,
+    "L-MX-5 L-EL-10 L-KV-9" breaks [TxnUnguarded] => a_transaction_under_several_guards_needs_each_of_them,
     "L-MX-1 L-EL-2 L-EL-7" breaks [RemovalUnnoticed] => any_guard_is_told_when_its_ticket_is_taken_away,
     "L-MX-8" breaks [SinceUntold] => who_holds_anything_is_seen_with_his_token_and_label,
 ];
@@ -84,7 +85,7 @@ async fn all(world: &World, client: &Client) -> Vec<Guard> {
         Guard::of("read", answer(lock("rwlock").read().await)),
         Guard::of("write", answer(lock("write").write().await)),
         Guard::of("downgraded", answer(writing.downgrade().await)),
-        Guard::of("semaphore", answer(semaphore.acquire(NonZeroU32::MIN).await)),
+        Guard::of("semaphore", answer(semaphore.acquire().await)),
         Guard::of("unfair", answer(unfair.lock().await)),
         Guard::of("passing", answer(passing.lock().await)),
         Guard::of("election", answer(election.campaign(LABEL).await)),
@@ -183,6 +184,33 @@ async fn a_transaction_under_any_guard_needs_what_it_stands_for(world: World) {
     }
 }
 
+async fn a_transaction_under_several_guards_needs_each_of_them(world: World) {
+    let (ann, bob, eve) = (world.client().await, world.client().await, world.client().await);
+    let data = world.at("data");
+    answer(ann.put(&data, "0").await);
+    let lock = answer(Mutex::new(&ann, world.at("mutex")).lock().await);
+    // Of another session of the same process.
+    let read = answer(RwLock::new(&bob, world.at("rwlock")).read().await);
+    let lead = answer(Election::new(&ann, world.at("election")).campaign(LABEL).await);
+    let write = |data: &Path, to: &'static str| {
+        let txn = lock.txn().under(&read).under(&lead);
+        assert_eq!(txn.ops.len(), 3, "one check each");
+        txn.set(data, to, Expect::Any)
+    };
+
+    let all = answer(ann.transaction(write(&data, "1")).await);
+    assert!(all.committed().is_some(), "all are held");
+    let removed = answer(eve.delete(read.path(), Expect::Any).await);
+    assert!(removed.committed().is_some(), "it has a ticket");
+    let late = answer(ann.transaction(write(&data, "2")).await);
+
+    let rejected = late.rejected().expect("one of them is lost");
+    assert_eq!((rejected.index, &rejected.path), (1, read.path()));
+    assert_eq!(answer(ann.get(&data).await).expect("it was put").data, "1");
+    let rest = Txn::new().under(&lock).under(&lead).set(&data, "3", Expect::Any);
+    assert!(answer(ann.transaction(rest).await).committed().is_some(), "the others are held");
+}
+
 async fn any_guard_is_told_when_its_ticket_is_taken_away(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
     for guard in all(&world, &client).await {
@@ -194,7 +222,9 @@ async fn any_guard_is_told_when_its_ticket_is_taken_away(world: World) {
         let [late, _] = guard.txns.map(|txn| txn.create(data.clone(), "", Lifetime::Persistent));
         assert!(answer(client.transaction(late).await).rejected().is_some(), "{recipe}");
         let lost = world.in_time("word of the loss", (guard.end)(End::Lost)).await;
-        assert_eq!(failure(lost, "work under what is lost").kind(), ErrorKind::SessionLost);
+        let error = failure(lost, "work under what is lost");
+        assert_eq!(error.kind(), ErrorKind::SessionLost);
+        assert!(!error.to_string().contains("under a lock"), "{recipe}: {error}");
     }
 }
 

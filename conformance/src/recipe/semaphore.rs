@@ -43,7 +43,7 @@ async fn queued(
     (semaphore, permits): (Semaphore, u32),
     count: usize,
 ) -> Waiting<Permit> {
-    let waiting = Waiting::new(async move { semaphore.acquire(many(permits)).await });
+    let waiting = Waiting::new(async move { semaphore.acquire_many(permits).await });
     world.stand(client, &world.at("pool"), count).await;
     waiting
 }
@@ -62,9 +62,9 @@ async fn no_more_enter_than_there_are_permits(world: World) {
             for _ in 0..ROUNDS {
                 let wanted = u32::try_from(1 + chance.below(PERMITS.into())).expect("few");
                 if chance.below(3) == 0 {
-                    drop(stop_at(1, semaphore.acquire(many(wanted))).await.transpose()?);
+                    drop(stop_at(1, semaphore.acquire_many(wanted)).await.transpose()?);
                 }
-                let permit = semaphore.acquire(many(wanted)).await?;
+                let permit = semaphore.acquire_many(wanted).await?;
                 let taken = room.try_acquire_many(permit.permits().get());
                 let taken = taken.expect("as many are free as were given");
                 tokio::task::yield_now().await;
@@ -81,9 +81,9 @@ async fn no_more_enter_than_there_are_permits(world: World) {
 async fn who_asks_for_many_is_not_passed(world: World) {
     let client = world.client().await;
     let pool = semaphore(&world, &client, 3);
-    let first = answer(pool.acquire(many(2)).await);
+    let first = answer(pool.acquire_many(2).await);
     let mut large = queued(&world, &client, (pool.clone(), 3), 2).await;
-    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "there is a waiter");
+    assert!(answer(pool.try_acquire().await).is_none(), "there is a waiter");
     let mut small = queued(&world, &client, (pool.clone(), 1), 3).await;
     small.waits_for(world.brief(), "an earlier request waits for many").await;
     large.waits_for(world.brief(), "two of three are taken").await;
@@ -102,7 +102,7 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
         let pool = semaphore(&world, &ann, 2);
         let mut held = Vec::new();
         for _ in 0..2 {
-            held.push(answer(pool.acquire(many(1)).await));
+            held.push(answer(pool.acquire().await));
         }
         let theirs = semaphore(&world, &bob, 2);
         let mut waiting = Vec::new();
@@ -122,7 +122,7 @@ async fn any_permit_given_back_lets_the_next_one_in(world: World) {
     }
     // All holders keep their permits while earlier holders leave.
     let pool = semaphore(&world, &ann, 2);
-    let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
+    let held = [pool.acquire().await, pool.acquire().await].map(answer);
     let mut waiting = Vec::new();
     for place in 3..5 {
         waiting.push(queued(&world, &bob, (semaphore(&world, &bob, 2), 1), place).await);
@@ -145,9 +145,9 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     let eve = world.client_on(gate.clone(), world.unhurried()).await;
     let pool = semaphore(&world, &eve, 2);
     gate.set(Way::Holding);
-    let trying = Waiting::new(async move { pool.try_acquire(many(1)).await });
+    let trying = Waiting::new(async move { pool.try_acquire().await });
     world.in_time("a look at a free pool", gate.held(1)).await;
-    let both = answer(semaphore(&world, &ann, 2).acquire(many(2)).await);
+    let both = answer(semaphore(&world, &ann, 2).acquire_many(2).await);
     gate.hold_behind(Some((Verb::Read, 1)));
     gate.set(Way::Open);
     world.in_time("the ticket, which is found", gate.held(2)).await;
@@ -179,7 +179,7 @@ async fn who_holds_permits_and_who_waits_is_told(world: World) {
         } else {
             semaphore(&world, &client, 3)
         };
-        let held = answer(pool.acquire(many(2)).await);
+        let held = answer(pool.acquire_many(2).await);
         let waits = queued(&world, &client, (pool.clone(), 2), 2).await;
         let waits_too = queued(&world, &client, (pool.clone(), 1), 3).await;
 
@@ -197,14 +197,14 @@ async fn more_than_there_are_is_refused(world: World) {
     let client = world.client().await;
     let pool = semaphore(&world, &client, 3);
     for permits in [4, u32::MAX] {
-        let acquired = world.in_time("a refusal", pool.acquire(many(permits))).await;
+        let acquired = world.in_time("a refusal", pool.acquire_many(permits)).await;
         let refused = failure(acquired, "more than there are");
         assert_eq!(refused.kind(), ErrorKind::Invalid);
-        let tried = failure(pool.try_acquire(many(permits)).await, "more than there are");
+        let tried = failure(pool.try_acquire_many(permits).await, "more than there are");
         assert_eq!(tried.kind(), ErrorKind::Invalid);
     }
     assert_eq!(line(&client, &world.at("pool")).await, []);
-    let _all = answer(pool.acquire(many(3)).await);
+    let _all = answer(pool.acquire_many(3).await);
 }
 
 async fn more_permits_let_more_in(world: World) {
@@ -212,7 +212,7 @@ async fn more_permits_let_more_in(world: World) {
     let [pool, theirs] = [&ann, &bob].map(|it| Semaphore::shared(it, world.at("pool")));
     answer(pool.set_permits(1).await);
     assert_eq!(answer(theirs.permits().await), 1);
-    let first = answer(pool.acquire(many(1)).await);
+    let first = answer(pool.acquire().await);
     let mut second = queued(&world, &bob, (theirs.clone(), 1), 2).await;
     let third = queued(&world, &bob, (theirs.clone(), 2), 3).await;
     second.waits_for(world.brief(), "the only permit is taken").await;
@@ -221,7 +221,7 @@ async fn more_permits_let_more_in(world: World) {
 
     let second = second.gets(&world, "one of four").await;
     let third = third.gets(&world, "two of four").await;
-    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "all four are taken");
+    assert!(answer(pool.try_acquire().await).is_none(), "all four are taken");
     let holding = line(&ann, &world.at("pool")).await;
     assert!(holding.iter().all(|one| one.holds == Some(true)), "{holding:?}");
     for permit in [first, second, third] {
@@ -235,7 +235,7 @@ async fn fewer_permits_let_fewer_in(world: World) {
     answer(pool.set_permits(3).await);
     let mut held = Vec::new();
     for _ in 0..3 {
-        held.push(answer(pool.acquire(many(1)).await));
+        held.push(answer(pool.acquire().await));
     }
 
     answer(pool.set_permits(2).await);
@@ -249,30 +249,30 @@ async fn fewer_permits_let_fewer_in(world: World) {
     answer(held.pop().expect("one").release().await);
     let permit = waits.gets(&world, "the second of two").await;
     assert!(last.is_held() && permit.is_held());
-    assert!(answer(pool.try_acquire(many(1)).await).is_none(), "two of two are taken");
+    assert!(answer(pool.try_acquire().await).is_none(), "two of two are taken");
 }
 
 async fn who_failed_on_the_way_holds_no_permit(world: World) {
     let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
-    let held = answer(semaphore(&world, &ann, 1).acquire(many(1)).await);
+    let held = answer(semaphore(&world, &ann, 1).acquire().await);
     plan.cue(Cue::new(Site::Denied).of(Verb::Observe));
     // Deleting the ticket fails at first, too: the error is the reason that there are no permits.
     plan.cue(Cue::new(Site::ReplyLost).of(Verb::Delete));
 
     let theirs = semaphore(&world, &bob, 1);
-    let failed = world.in_time("the failure", theirs.acquire(many(1))).await;
+    let failed = world.in_time("the failure", theirs.acquire()).await;
     let failed = failure(failed, "an acquire that is denied");
 
     assert_eq!(failed.kind(), ErrorKind::Denied);
     world.stand(&ann, &world.at("pool"), 1).await;
     assert_eq!(plan.pending(), 0);
     answer(held.release().await);
-    let _permit = answer(world.in_time("the permit", theirs.acquire(many(1))).await);
+    let _permit = answer(world.in_time("the permit", theirs.acquire()).await);
 }
 
 async fn the_permits_of_an_expired_session_are_free(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
-    let stale = answer(semaphore(&world, &ann, 2).acquire(many(2)).await);
+    let stale = answer(semaphore(&world, &ann, 2).acquire_many(2).await);
     let first = queued(&world, &bob, (semaphore(&world, &bob, 2), 1), 2).await;
     let second = queued(&world, &bob, (semaphore(&world, &bob, 2), 1), 3).await;
 
@@ -288,7 +288,7 @@ async fn an_acquire_dropped_at_any_await_leaves_nothing(world: World) {
     let (ann, bob) = (world.client().await, world.hesitant().await);
     let pool = semaphore(&world, &ann, 2);
     for waits in 1.. {
-        let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
+        let held = [pool.acquire().await, pool.acquire().await].map(answer);
         let leaving = async {
             for permit in held {
                 for _ in 0..waits.min(8) {
@@ -299,7 +299,7 @@ async fn an_acquire_dropped_at_any_await_leaves_nothing(world: World) {
         };
         let theirs = semaphore(&world, &bob, 2);
         let acquiring = async {
-            let acquired = timeout(world.profile.patience, theirs.acquire(many(2)));
+            let acquired = timeout(world.profile.patience, theirs.acquire_many(2));
             stop_at(waits, acquired).await
         };
         let (ended, ()) = futures_util::future::join(acquiring, leaving).await;
@@ -312,7 +312,7 @@ async fn an_acquire_dropped_at_any_await_leaves_nothing(world: World) {
     }
     let theirs = semaphore(&world, &bob, 2);
     let drops = cancel_at_every_await(async || {
-        answer(answer(theirs.acquire(many(2)).await).release().await);
+        answer(answer(theirs.acquire_many(2).await).release().await);
     });
     dropped_enough(drops.await, 2);
     world.left_alone(&ann, &world.at("pool")).await;
@@ -324,8 +324,8 @@ async fn a_free_permit_is_one_call_and_so_is_its_release(world: World) {
     let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
     let pool = semaphore(&world, &client, 5);
 
-    let first = answer(pool.acquire(many(2)).await);
-    let second = answer(pool.acquire(many(3)).await);
+    let first = answer(pool.acquire_many(2).await);
+    let second = answer(pool.acquire_many(3).await);
     assert_eq!(counts(), [2, 0, 0], "commits, reads, observes");
     answer(first.release().await);
     answer(second.release().await);
@@ -337,7 +337,7 @@ async fn a_permit_given_back_wakes_whom_it_serves(world: World) {
     let (ann, gate) = (world.client().await, world.gate());
     let bob = world.client_on(gate.clone(), world.unhurried()).await;
     let pool = semaphore(&world, &ann, 2);
-    let held = [pool.acquire(many(1)).await, pool.acquire(many(1)).await].map(answer);
+    let held = [pool.acquire().await, pool.acquire().await].map(answer);
     let mut waiting = Vec::new();
     for number in 0..WAITERS {
         let theirs = semaphore(&world, &bob, 2);

@@ -79,10 +79,15 @@ async fn who_ran_out_of_time_does_not_enter_later(world: World) {
     let late = timeout(world.brief(), mutex(&world, &bob).lock()).await;
 
     assert!(late.is_err(), "ann holds it");
+    let late = answer(mutex(&world, &bob).lock_within(world.brief()).await);
+    assert!(late.is_none(), "ann holds it still");
     world.stand(&ann, &world.at("lock"), 1).await;
     answer(held.release().await);
     world.left_alone(&ann, &world.at("lock")).await;
-    let _guard = answer(mutex(&world, &ann).try_lock().await).expect("it is free");
+    let guard = answer(mutex(&world, &ann).try_lock().await).expect("it is free");
+    answer(guard.release().await);
+    let guard = answer(mutex(&world, &bob).lock_within(world.profile.patience).await);
+    assert!(guard.is_some_and(|guard| guard.is_held()), "it is free");
 }
 
 async fn waits_that_were_given_up_leave_no_watch(world: World) {

@@ -52,7 +52,10 @@ impl Connection {
 pub(super) struct Generations {
     current: Mutex<Current>,
     turned: Notify,
-    state: watch::Sender<Connection>,
+    /// `None` once `Closed` was sent: a receiver that waits for the next state hears that there is none.
+    state: Mutex<Option<watch::Sender<Connection>>>,
+    /// What late subscribers are made of.
+    latest: watch::Receiver<Connection>,
 }
 
 #[derive(Clone, Debug)]
@@ -68,10 +71,12 @@ enum Current {
 
 impl Generations {
     pub(super) fn new(first: Session) -> Self {
+        let (state, latest) = watch::channel(Connection::Connected);
         Self {
             current: Mutex::new(Current::Live(first)),
             turned: Notify::new(),
-            state: watch::Sender::new(Connection::Connected),
+            state: Mutex::new(Some(state)),
+            latest,
         }
     }
 
@@ -79,18 +84,38 @@ impl Generations {
         if mutant::is(Mutant::LateSubscriberUntold) {
             return watch::Sender::new(Connection::Connected).subscribe();
         }
-        self.state.subscribe()
+        let mut receiver = self.latest.clone();
+        // Only what changes from now on is new to it.
+        receiver.mark_unchanged();
+        receiver
     }
 
     /// Tells how the current session stands.
     pub(super) fn tell(&self, session: StatusKind) {
-        self.state.send_if_modified(|state| match state.then(session) {
+        self.turn(|state| state.then(session));
+    }
+
+    /// Sends the state that follows, if one does.
+    fn turn(&self, then: impl FnOnce(Connection) -> Option<Connection>) {
+        // Sending wakes tasks: not under the lock.
+        let sender = self.sender().clone();
+        let Some(sender) = sender else { return };
+        sender.send_if_modified(|state| match then(*state) {
             Some(next) => {
                 *state = next;
                 true
             }
             None => false,
         });
+    }
+
+    /// Sends `Closed`, and nothing behind it.
+    fn close(&self) {
+        self.turn(|_| Some(Connection::Closed));
+        if !mutant::is(Mutant::StateNeverEnds) {
+            let last = self.sender().take();
+            drop(last);
+        }
     }
 
     pub(super) fn between(&self) {
@@ -103,13 +128,7 @@ impl Generations {
     /// Remembers why there is no next session yet, and reports a refusal.
     pub(super) fn failing(&self, error: Error) {
         if error.kind() == ErrorKind::Denied {
-            self.state.send_if_modified(|state| {
-                let is_news = *state == Connection::Lost;
-                if is_news {
-                    *state = Connection::Denied;
-                }
-                is_news
-            });
+            self.turn(|state| (state == Connection::Lost).then_some(Connection::Denied));
         }
         self.set(Current::Between(Some(Arc::new(error))));
     }
@@ -135,7 +154,7 @@ impl Generations {
     /// The last session is closed too.
     pub(super) fn ended(&self, why: &Arc<Error>, cleanly: bool) {
         // The state first: a call that returns because the client is over finds it.
-        self.state.send_replace(Connection::Closed);
+        self.close();
         self.set(Current::Over(why.clone(), Some(cleanly)));
     }
 
@@ -202,6 +221,10 @@ impl Generations {
         // Dropping a session wakes its task: not under the lock.
         drop(last);
         self.turned.notify_waiters();
+    }
+
+    fn sender(&self) -> MutexGuard<'_, Option<watch::Sender<Connection>>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Current> {

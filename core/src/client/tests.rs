@@ -8,7 +8,7 @@ use futures_util::future::{join, join3};
 use tokio::sync::watch;
 
 use crate::chance::Chance;
-use crate::client::{Client, ClientOptions, ClientWatch, Connection};
+use crate::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
 use crate::error::{Effect, ErrorKind};
 use crate::path::Path;
 use crate::retry::{Backoff, Retry};
@@ -88,6 +88,33 @@ async fn states_are_told_in_order_and_once() {
 
     assert_eq!(told, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
     assert_eq!(*client.state().borrow(), Closed, "told to whoever asks late");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_state_ends_behind_closed() {
+    let (script, client) = opened().await;
+    let mut early = client.state();
+    lose(&script, 1).await;
+    assert!(early.changed().await.is_ok());
+    assert!(!client.state().has_changed().expect("it is open"), "what was before is not new");
+    client.session().await.expect("opened again");
+    let following = async {
+        let mut told = Vec::new();
+        while early.changed().await.is_ok() {
+            told.push(*early.borrow_and_update());
+        }
+        told
+    };
+
+    let (told, closed) = join(timeout(LONG, following), client.close()).await;
+
+    closed.expect("reachable");
+    // A clone of the client lives on.
+    assert_eq!(told.expect("it ends").last(), Some(&Connection::Closed));
+    let mut late = client.state();
+    assert_eq!(*late.borrow(), Connection::Closed);
+    let changed = timeout(LONG, late.changed()).await.expect("it ends at once");
+    assert!(changed.is_err(), "nothing comes behind Closed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -470,9 +497,12 @@ fn everything_can_be_moved_to_another_task() {
     fn shared<T: Send + Sync + 'static>() {}
     fn moved<T: Send + Unpin + 'static>() {}
     fn compiles(_: impl Fn(Client, Session, Path)) {}
+    fn follows(_: impl Fn(ValueWatch<String>)) {}
     shared::<Client>();
     shared::<Session>();
     moved::<ClientWatch>();
+    moved::<ValueWatch<String>>();
+    follows(|mut value| sendable(&value.changed()));
     compiles(|client, session, at| {
         sendable(&client.get(&at));
         sendable(&client.create(&at, "", Lifetime::Session));
@@ -480,6 +510,9 @@ fn everything_can_be_moved_to_another_task() {
         sendable(&client.watch(Query::node(at.clone())));
         sendable(&client.set_value(&at, "", Expect::Any));
         sendable(&client.get_value::<String>(&at));
+        sendable(&client.put(&at, ""));
+        sendable(&client.put_value(&at, ""));
+        sendable(&client.follow_value::<String>(&at));
         sendable(&client.session());
         sendable(&client.close());
         sendable(&session.create_sequential(&at, "", Lifetime::Session));

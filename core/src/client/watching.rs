@@ -14,8 +14,9 @@ use crate::client::generations::Generations;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::retry::{Delays, Retry};
 use crate::session::call_context::Tuning;
-use crate::store::{End, Event, Loss, Query, Watch};
+use crate::store::{End, Event, Loss, Node, Query, Watch};
 
 /// What is told of the things that a client observes: a stream that ends with [`Event::Ended`].
 ///
@@ -55,6 +56,11 @@ impl ClientWatch {
     /// Cancel safe: a dropped call takes no event.
     pub async fn next(&mut self) -> Option<Event> {
         std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// What it takes to read the same.
+    pub(super) fn again(&self) -> &Again {
+        &self.again
     }
 
     fn end(&mut self, why: End) -> Event {
@@ -100,6 +106,36 @@ impl Stream for ClientWatch {
 }
 
 impl Again {
+    /// Reads the node, however long the store does not answer. `None` once the client is closed.
+    pub(super) async fn read(&self) -> Option<Result<Option<Node>>> {
+        let Self { generations, root, query, .. } = self;
+        let mut pauses = self.pauses();
+        loop {
+            let session = generations.session(root).await.ok()?;
+            let error = match session.read_by(query.clone(), session.deadline()).await {
+                Ok(view) => return Some(Ok(view.into_node())),
+                Err(error) => error,
+            };
+            // It keeps no session open while it waits.
+            drop(session);
+            match error.kind() {
+                ErrorKind::SessionLost => {}
+                ErrorKind::Unreachable => {
+                    let pause = pin!(sleep(pauses.next().unwrap_or_default()));
+                    if let Either::Right(_) = select(pause, pin!(generations.over())).await {
+                        return None;
+                    }
+                }
+                _ => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// How long to wait between the tries of what is not given up.
+    pub(super) fn pauses(&self) -> Delays {
+        Retry::forever().delays(&self.tuning.chance)
+    }
+
     /// Observes in the next session that lets it.
     async fn observe(self) -> Result<Watch, End> {
         let mut delays = self.tuning.retry.delays(&self.tuning.chance);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use tracing::Span;
-use tracing::field::{Empty, debug};
+use tracing::field::{Empty, debug, display};
 
 use crate::clock::{self, Instant};
 use crate::error::{Error, ErrorKind, Result};
@@ -45,8 +45,9 @@ struct Stay {
 
 impl Stay {
     fn of(node: &TicketNode, recipe: &'static str) -> Self {
-        let (path, token) = (node.path(), node.token());
-        let span = tracing::debug_span!("holding", recipe, %path, %token, held = Empty);
+        let (ticket, token) = (node.path(), node.token());
+        let path = ticket.parent().map(display);
+        let span = tracing::debug_span!("holding", recipe, path, %ticket, %token, held = Empty);
         Self { recipe, since: clock::now(), span }
     }
 }
@@ -114,7 +115,8 @@ impl<K> Hold<K> {
     }
 
     /// A transaction that happens only while this is held, whatever the clocks do: it begins with the
-    /// check that the node is there. Add to it, and send it with the same client.
+    /// check that the node is there. Add to it, and send it with the same client. For more than one guard there is
+    /// [`Txn::under`].
     ///
     /// # Examples
     ///
@@ -149,7 +151,7 @@ impl<K> Hold<K> {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
         match select(pin!(work), pin!(self.lost())).await {
             Either::Left((done, _)) => Ok(done),
-            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under a lock")
+            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "holding on")
                 .at(self.node.path())
                 .because("it was lost; what was done under it was stopped")),
         }
@@ -181,6 +183,41 @@ impl<K> Hold<K> {
     /// Gives it back in the background, whoever still looks at it.
     pub(crate) fn give_up(&self) {
         self.node.give_up();
+    }
+}
+
+/// # Guards
+impl Txn {
+    /// Goes on only while this is held, too, whatever the clocks do. It adds the check that the node of the hold is there.
+    ///
+    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are held, or
+    /// it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node of the first one that
+    /// is gone. Each guard takes one of the operations that the store allows in a transaction.
+    ///
+    /// The guards may be of different sessions and clients, provided that all clients are of one store and call its paths the
+    /// same as the client that sends it: of one [namespace](crate::client::Client::namespace).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # use synod_core::error::Result;
+    /// # use synod_core::path;
+    /// use synod_core::recipe::{Election, Mutex};
+    /// use synod_core::store::{Expect, Txn};
+    ///
+    /// # async fn example(client: Client) -> Result<()> {
+    /// let lead = Election::new(&client, path!("/cron/leader")).campaign("ann").await?;
+    /// let guard = Mutex::new(&client, path!("/cron/jobs/backup")).lock().await?;
+    /// let write = Txn::new().under(&lead).under(&guard).set(path!("/cron/last"), "backup", Expect::Any);
+    /// let written = client.transaction(write).await?;
+    /// assert!(written.committed().is_some(), "else the lead or the lock was lost before");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn under(mut self, held: &(impl Held + ?Sized)) -> Self {
+        self.ops.extend(held.txn().ops);
+        self
     }
 }
 

@@ -10,6 +10,7 @@ use futures_core::Stream;
 use futures_util::future::{Either, poll_immediate, select};
 use futures_util::stream::unfold;
 use tokio::sync::{oneshot, watch};
+use tracing::Instrument as _;
 
 use crate::client::{Client, Connection};
 use crate::clock::{sleep, timeout};
@@ -168,9 +169,15 @@ impl Candidacy {
         let (tell, closed) = oneshot::channel();
         let (tx, mut state) = watch::channel(CandidateState::Joining);
         let stand = CandidateTask::new(line.clone(), tx, asked);
-        let task = task::spawn(async move {
-            let _heard = tell.send(stand.run(ticket).await).is_ok();
-        });
+        let label = String::from_utf8_lossy(line.label());
+        let (recipe, path) = (line.form().recipe, line.dir());
+        let span = tracing::info_span!("candidate", recipe, %path, ?label);
+        let task = task::spawn(
+            async move {
+                let _heard = tell.send(stand.run(ticket).await).is_ok();
+            }
+            .instrument(span),
+        );
         let candidacy = Self { state: state.clone(), close, closed, task };
         let _known =
             state.wait_for(|state| !matches!(state, CandidateState::Joining)).await.is_ok();
@@ -328,7 +335,7 @@ impl CandidateTask {
                     return Err(error);
                 }
                 Err(error) => {
-                    tracing::warn!(path = %self.line.dir(), %error, "could not stand; trying again");
+                    tracing::warn!(%error, "could not become a candidate; trying again");
                     self.state.send_replace(CandidateState::Failed(error));
                     let rest = sleep(delays.next().unwrap_or_default());
                     if let Either::Right(_) = select(pin!(rest), &mut self.asked).await {
@@ -383,11 +390,12 @@ impl CandidateTask {
         called?;
         let tenure = Tenure(Arc::new(ticket.hold(())));
         self.state.send_replace(CandidateState::Leading(tenure.0.clone()));
-        tracing::info!(path = %tenure.0.path(), token = %tenure.0.token(), "leading");
+        let (ticket, token) = (tenure.0.seen_path(), tenure.0.token());
+        tracing::info!(%ticket, %token, "leading");
         if let Either::Right(_) = select(pin!(tenure.0.lost()), &mut self.asked).await {
             return Ok(Some(tenure.0.give_back().await));
         }
-        tracing::info!(path = %tenure.0.path(), token = %tenure.0.token(), "the lead is lost");
+        tracing::info!(%ticket, %token, "the lead is lost");
         Ok(None)
     }
 }

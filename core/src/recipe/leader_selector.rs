@@ -233,8 +233,9 @@ impl Lead {
     where
         F: Future<Output = T>,
     {
-        let (path, token) = (self.0.path(), self.0.token());
-        let span = tracing::info_span!("leading", %path, %token);
+        let (ticket, token) = (self.0.path(), self.0.token());
+        let path = ticket.parent().map(tracing::field::display);
+        let span = tracing::info_span!("leading", path, %ticket, %token);
         work_while(&self.0, work(self.0.clone()), heard.0).instrument(span).await
     }
 
@@ -244,7 +245,7 @@ impl Lead {
             return std::mem::forget(self);
         }
         if let Err(error) = self.0.give_back().await {
-            tracing::debug!(path = %self.0.path(), %error, "the lead was not given back in the foreground");
+            tracing::debug!(ticket = %self.0.path(), %error, "the lead was not given back in the foreground");
         }
     }
 }

@@ -1,11 +1,14 @@
 //! [`Mutex`]: one at a time, in the order in which they came.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::client::Client;
 use crate::error::Result;
 use crate::line::contender::Contender;
 use crate::line::hold::Hold;
+use crate::line::limit::within;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 use crate::path::Path;
@@ -21,7 +24,7 @@ use crate::path::Path;
 /// [`Hold::txn`], or send [`Hold::token`] to a system that refuses lower ones. Tokens never repeat and
 /// never go back, also after the lock's directory was deleted.
 ///
-/// A deadline is the caller's: `tokio::time::timeout(limit, mutex.lock())`.
+/// A wait with a limit is [`Mutex::lock_within`].
 ///
 /// # Others on the same path
 ///
@@ -84,6 +87,20 @@ impl Mutex {
     /// Cancel safe: a dropped call leaves nothing behind.
     pub async fn lock(&self) -> Result<MutexGuard> {
         Ok(self.line.enter().await?.hold(()))
+    }
+
+    /// Waits for the lock, for no longer than `limit`. `None` if that was too short: the ticket is then removed in the
+    /// background, and does not get in later. [`within`](crate::recipe::within) does the same for other recipes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn lock_within(&self, limit: Duration) -> Result<Option<MutexGuard>> {
+        within(limit, self.lock()).await
     }
 
     /// The lock if nobody has it and nobody waits. Never waits, and leaves nothing if it gets nothing.

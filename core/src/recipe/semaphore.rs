@@ -48,7 +48,7 @@ use crate::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 /// # async fn example(client: Client) -> Result<()> {
 /// let three = NonZeroU32::new(3).expect("not zero");
 /// let semaphore = Semaphore::new(&client, Path::new("/pools/gpu")?, three);
-/// let permit = semaphore.acquire(NonZeroU32::MIN).await?;
+/// let permit = semaphore.acquire().await?;
 /// permit.release().await
 /// # }
 /// ```
@@ -84,21 +84,35 @@ impl Semaphore {
         Self { line: self.line.labelled(label.into()) }
     }
 
-    /// Waits for so many permits, all of them at once.
+    /// Waits for one permit.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::error::ErrorKind::Invalid) for more than [`Semaphore::new`] was told that there are; otherwise as
-    /// [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
     ///
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
-    pub async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
+    pub async fn acquire(&self) -> Result<Permit> {
+        self.acquire_many(1).await
+    }
+
+    /// Waits for so many permits, all of them at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::error::ErrorKind::Invalid) for none, and for more than [`Semaphore::new`] was told that there are;
+    /// otherwise as [`Semaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn acquire_many(&self, permits: u32) -> Result<Permit> {
+        let permits = self.some(permits)?;
         Ok(self.wanting(permits)?.enter().await?.hold(Permits(permits)))
     }
 
-    /// So many permits, if they are free and nobody waits. Never waits.
+    /// One permit, if it is free and nobody waits. Never waits.
     ///
     /// # Errors
     ///
@@ -107,7 +121,21 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// Cancel safe: a dropped call leaves nothing behind.
-    pub async fn try_acquire(&self, permits: NonZeroU32) -> Result<Option<Permit>> {
+    pub async fn try_acquire(&self) -> Result<Option<Permit>> {
+        self.try_acquire_many(1).await
+    }
+
+    /// So many permits, if they are free and nobody waits. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::acquire_many`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing behind.
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Permit>> {
+        let permits = self.some(permits)?;
         let entered = self.wanting(permits)?.try_enter().await?;
         Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
     }
@@ -140,6 +168,15 @@ impl Semaphore {
             Capacity::Permits(permits) => Ok(permits),
             _ => limit(self.line.client(), self.line.dir()).await,
         }
+    }
+
+    /// At least one.
+    fn some(&self, permits: u32) -> Result<NonZeroU32> {
+        NonZeroU32::new(permits).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "asking for permits")
+                .at(self.line.dir())
+                .because("the number of permits must be at least one")
+        })
     }
 
     /// The line, for tickets that want so many permits. An error if there can never be as many.

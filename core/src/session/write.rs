@@ -68,6 +68,12 @@ impl<'a> Write<'a> {
         Self { context, jobs, flight, call: Some(call), undo }
     }
 
+    /// The same, and what it creates stays though its caller is gone.
+    pub(super) fn kept(mut self) -> Self {
+        self.undo = Undo::default();
+        self
+    }
+
     /// What is known of it, also when it has ended.
     pub(super) fn flight(&self) -> Arc<Flight> {
         self.flight.clone()

@@ -128,7 +128,7 @@ impl Worker {
             self.me.sometimes(CHANGED, matches!(changed, Some(Ok(()))));
             return;
         }
-        let refused = self.semaphore.acquire(number(ALL + 1)).await;
+        let refused = self.semaphore.acquire_many(ALL + 1).await;
         if !refused.is_err_and(|error| error.kind() == ErrorKind::Invalid) {
             self.me.wrong("L-SEM-7", || "more permits than there are were not refused".to_owned());
         }
@@ -137,7 +137,7 @@ impl Worker {
     /// Waits for permits, and sets the limit again when a stranger removed it: until then no
     /// process is granted.
     async fn acquire(&self, permits: NonZeroU32) -> Result<Permit> {
-        let mut acquired = pin!(self.semaphore.acquire(permits));
+        let mut acquired = pin!(self.semaphore.acquire_many(permits.get()));
         loop {
             if let Ok(acquired) = clock::timeout(self.me.ttl() * 4, acquired.as_mut()).await {
                 return acquired;

@@ -1,0 +1,183 @@
+//! [`ValueWatch`]: the value that a node holds, followed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures_util::stream::{BoxStream, unfold};
+use serde::de::DeserializeOwned;
+
+use crate::client::generations::closed;
+use crate::client::{Client, ClientWatch};
+use crate::clock::sleep;
+use crate::error::{Error, Result};
+use crate::mutant::{self, Mutant};
+use crate::path::Path;
+use crate::retry::Delays;
+use crate::store::{End, Event, Node, Query, Stat};
+use crate::value::Value;
+
+/// The value that a node holds as JSON, followed across sessions: see [`Client::follow_value`].
+///
+/// It always has the last value that could be read. It does not keep the client open. Dropping it frees what the server
+/// keeps for it.
+#[must_use = "a value that is dropped is not followed"]
+pub struct ValueWatch<T> {
+    path: Path,
+    watch: ClientWatch,
+    current: Option<Value<T>>,
+    /// Of which version of the node the caller knows, readable or not.
+    seen: Option<Stat>,
+    /// Whether the node may have changed since it was read.
+    stale: bool,
+    /// The pauses between reads that the store refuses.
+    pauses: Option<Delays>,
+    /// Why nothing more is heard of it.
+    over: Option<Error>,
+}
+
+impl Client {
+    /// The value that the node at `path` holds as JSON, and every later one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt) if the node holds something else now, and as every
+    /// verb. A node that is missing is no error: its value is `None` until there is one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call follows nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # use synod_core::error::{ErrorKind, Result};
+    /// # use synod_core::path;
+    /// # async fn example(client: Client) -> Result<()> {
+    /// let mut limit = client.follow_value::<u32>(&path!("/config/limit")).await?;
+    /// loop {
+    ///     println!("the limit is {:?}", limit.current().map(|limit| limit.value));
+    ///     match limit.changed().await {
+    ///         Ok(()) => {}
+    ///         Err(error) if error.kind() == ErrorKind::Corrupt => eprintln!("{error}"),
+    ///         Err(error) => return Err(error),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub async fn follow_value<T: DeserializeOwned>(&self, path: &Path) -> Result<ValueWatch<T>> {
+        let (view, watch) = self.watch(Query::node(path.clone())).await?;
+        let mut following = ValueWatch {
+            path: path.clone(),
+            watch,
+            current: None,
+            seen: None,
+            stale: false,
+            pauses: None,
+            over: None,
+        };
+        following.learn(view.into_node().as_ref())?;
+        Ok(following)
+    }
+}
+
+impl<T: DeserializeOwned> ValueWatch<T> {
+    /// The value that was read last; `None` if there was no node then.
+    pub fn current(&self) -> Option<&Value<T>> {
+        self.current.as_ref()
+    }
+
+    /// Waits for another value, or for the node to go, and reads it: [`ValueWatch::current`] is what is there now.
+    /// Values that are replaced in quick succession may be left out; the last one never is.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](crate::error::ErrorKind::Corrupt), once for each version of the node that holds something
+    /// else: [`ValueWatch::current`] stays the last value that could be read, and the next call waits for another.
+    ///
+    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) when the client is closed, and what the store
+    /// said if it ended the watch. Every later call fails with the same.
+    ///
+    /// What the store says if it refuses to be read, like [`ErrorKind::Denied`](crate::error::ErrorKind::Denied). The next
+    /// call reads again after a pause. An outage is no error: the call waits for its end.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: what a dropped call heard of is told by the next one.
+    pub async fn changed(&mut self) -> Result<()> {
+        if mutant::is(Mutant::HeardForgotten) {
+            self.stale = false;
+        }
+        loop {
+            if let Some(why) = &self.over {
+                return Err(why.clone());
+            }
+            if !self.stale {
+                match self.watch.next().await {
+                    Some(Event::Changed(_) | Event::Resync) => self.stale = true,
+                    Some(Event::Ended(End::Failed(why))) => self.end(&why),
+                    Some(Event::Ended(_)) | None => self.end(&closed()),
+                }
+                continue;
+            }
+            if let Some(pauses) = &mut self.pauses {
+                sleep(pauses.next().unwrap_or_default()).await;
+            }
+            let Some(read) = self.watch.again().read().await else {
+                self.end(&closed());
+                continue;
+            };
+            let node = read.inspect_err(|_| {
+                self.pauses.get_or_insert_with(|| self.watch.again().pauses());
+            })?;
+            (self.stale, self.pauses) = (false, None);
+            if self.learn(node.as_ref())? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The values as a stream: first the one that is there now, then each that [`ValueWatch::changed`] waits for, and its
+    /// errors. It ends behind the first error after which nothing more is heard.
+    pub fn into_stream(self) -> BoxStream<'static, Result<Option<Value<T>>>>
+    where
+        T: Send + 'static,
+    {
+        Box::pin(unfold((self, true), |(mut following, first)| async move {
+            if following.over.is_some() {
+                return None;
+            }
+            let read = if first { Ok(()) } else { following.changed().await };
+            let value = read.map(|()| following.current.take());
+            Some((value, (following, false)))
+        }))
+    }
+
+    /// Takes note of what the node holds. Whether that is news.
+    fn learn(&mut self, node: Option<&Node>) -> Result<bool> {
+        let stat = node.and_then(|node| node.stat);
+        if stat == self.seen && node.is_some() == stat.is_some() {
+            return Ok(false);
+        }
+        self.seen = stat;
+        if mutant::is(Mutant::BadValueForgetsGood) {
+            self.current = None;
+        }
+        self.current = node.map(Value::of).transpose()?;
+        Ok(true)
+    }
+
+    fn end(&mut self, why: &Arc<Error>) {
+        let over = Error::new(why.kind(), "following a value").at(&self.path);
+        self.over = Some(over.caused_by(why.clone()));
+    }
+}
+
+impl<T> fmt::Debug for ValueWatch<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueWatch")
+            .field("path", &self.path)
+            .field("seen", &self.seen)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,43 @@
+//! [`within`]: waiting for no longer than a limit.
+
+use std::time::Duration;
+
+use crate::clock::timeout;
+use crate::error::Result;
+
+/// What `work` gets within `limit`; `None` if that was too short.
+///
+/// For anything here that waits: a lock, permits, a lead. When the time is up the wait is given up: its ticket is removed in
+/// the background, and it does not get in later.
+///
+/// # Errors
+///
+/// What `work` fails with.
+///
+/// # Cancel safety
+///
+/// As cancel safe as `work`.
+///
+/// # Examples
+///
+/// ```
+/// # use std::time::Duration;
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path;
+/// use synod_core::recipe::{RwLock, within};
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let table = RwLock::new(&client, path!("/locks/table"));
+/// match within(Duration::from_secs(5), table.write()).await? {
+///     Some(guard) => guard.release().await,
+///     None => Ok(println!("the table is in use")),
+/// }
+/// # }
+/// ```
+pub async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T>>,
+) -> Result<Option<T>> {
+    timeout(limit, work).await.ok().transpose()
+}

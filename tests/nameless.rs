@@ -1,0 +1,59 @@
+//! Each `mem://` is a store of its own. A program that opens a second one is warned: locks there exclude nobody.
+//!
+//! Alone in its file: the stores without a name are counted in the process.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use tracing_subscriber::fmt::MakeWriter;
+
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn warnings(&self) -> usize {
+        let log = self.0.lock().expect("nobody panicked");
+        String::from_utf8_lossy(&log).matches("exclude nobody").count()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Log {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_second_store_without_a_name_is_warned_of() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(log.clone()).finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+    let connect = async |url| synod::connect(url).await.expect("memory is always there");
+
+    let first = connect("mem://").await;
+    let named = [connect("mem://nameless").await, connect("mem://nameless").await];
+    assert_eq!(log.warnings(), 0, "there is one");
+    let second = connect("mem://").await;
+    assert_eq!(log.warnings(), 1);
+
+    for client in named.into_iter().chain([first, second]) {
+        client.close().await.expect("memory answers");
+    }
+    // What the client's task held goes with the task.
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let _third = connect("mem://").await;
+    assert_eq!(log.warnings(), 1, "it is the only one again");
+}
