@@ -216,8 +216,14 @@ mod tests {
                 serve(client, name, stopped).await
             });
             stops.push((name, stop));
-            runs(&operator, 3).await;
+            // It stands for election when all else is set up.
+            while operator.children(&path!("/leader")).await.expect("memory answers").len()
+                < stops.len()
+            {
+                sleep(MOMENT).await;
+            }
         }
+        runs(&operator, 3).await;
         // A schedule that cannot be read changes nothing.
         operator.put(&path!("/schedule"), "every day").await.expect("memory answers");
         let last = runs(&operator, 6).await;
