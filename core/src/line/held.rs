@@ -117,3 +117,38 @@ impl<K: Send + Sync> Held for Hold<K> {
         Self::release(self).await
     }
 }
+
+/// # Guards
+impl Txn {
+    /// Goes on only while this is held, too, whatever the clocks do. It adds the check that the node of the hold is there.
+    ///
+    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are held, or
+    /// it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node of the first one that
+    /// is gone. Each guard takes one of the operations that the store allows in a transaction.
+    ///
+    /// The guards may be of different sessions and clients, provided that all clients are of one store and call its paths the
+    /// same as the client that sends it: of one [namespace](crate::client::Client::namespace).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # use synod_core::error::Result;
+    /// # use synod_core::path;
+    /// use synod_core::recipe::{Election, Mutex};
+    /// use synod_core::store::{Expect, Txn};
+    ///
+    /// # async fn example(client: Client) -> Result<()> {
+    /// let lead = Election::new(&client, path!("/cron/leader")).campaign("ann").await?;
+    /// let guard = Mutex::new(&client, path!("/cron/jobs/backup")).lock().await?;
+    /// let write = Txn::new().under(&lead).under(&guard).set(path!("/cron/last"), "backup", Expect::Any);
+    /// let written = client.transaction(write).await?;
+    /// assert!(written.committed().is_some(), "else the lead or the lock was lost before");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn under(mut self, held: &(impl Held + ?Sized)) -> Self {
+        self.ops.extend(held.txn().ops);
+        self
+    }
+}
