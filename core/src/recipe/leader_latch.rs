@@ -250,7 +250,7 @@ impl Candidacy {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`], if he led.
+    /// As [`Hold::release`](crate::recipe::Hold::release), if he led.
     ///
     /// # Cancel safety
     ///
