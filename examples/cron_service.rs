@@ -55,7 +55,7 @@ async fn main() -> Result<(), Box<dyn StdError>> {
     Ok(())
 }
 
-/// Takes part until `stop`, and leaves nothing behind.
+/// Takes part until `stop`, and releases everything.
 async fn serve(client: Client, name: &str, stop: impl Future<Output = ()>) -> Result<()> {
     let usual = Schedule { every: Duration::from_secs(1) };
     // The first process makes what is missing. Losing that race is no error.
@@ -109,7 +109,7 @@ async fn follow(mut followed: ValueWatch<Schedule>, publish: watch::Sender<Sched
     }
 }
 
-/// Stands for election until told to stop, and runs the job while it leads.
+/// Is a candidate until it is asked to stop, and runs the job while it leads.
 async fn lead(
     client: &Client,
     name: &str,
@@ -141,7 +141,7 @@ async fn lead(
     candidacy.close().await
 }
 
-/// Runs the job every so often, until told to stop: then one that runs comes to its end first.
+/// Runs the job at intervals, until it is asked to stop. A job that runs is finished first.
 async fn jobs(
     client: &Client,
     name: &str,

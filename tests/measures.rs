@@ -127,7 +127,7 @@ const RECIPES: [&str; 10] = [
     "leader_selector",
 ];
 
-/// Listens to what is told on this thread.
+/// Records the logs of this thread.
 fn listen(log: &Log) -> tracing::subscriber::DefaultGuard {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::DEBUG)
@@ -144,8 +144,8 @@ impl Log {
     }
 }
 
-/// What a latch tells carries its label and the span of the task that joined, and names the latch and the ticket
-/// apart.
+/// The logs of a latch have its label and the span of the task that joined, and separate fields for the
+/// latch and its ticket.
 async fn latch_is_heard(client: &Client, log: &Log) {
     let latch = LeaderLatch::new(client, path("labelled")).label("host-7");
     let candidacy = latch.join().instrument(tracing::info_span!("service", name = "cron")).await;
@@ -156,7 +156,7 @@ async fn latch_is_heard(client: &Client, log: &Log) {
     sleep(Duration::from_secs(10)).await;
     candidacy.close().await.expect("memory answers");
     let told = log.text();
-    let standing = "service{name=\"cron\"}:standing{recipe=\"leader_latch\" path=/labelled label=\"host-7\"}: ";
+    let standing = "service{name=\"cron\"}:candidate{recipe=\"leader_latch\" path=/labelled label=\"host-7\"}: ";
     for message in ["leading ticket=/labelled/", "the lead is lost ticket=/labelled/"] {
         let line = told.lines().find(|line| line.contains(message));
         let line = line.unwrap_or_else(|| panic!("no {message} in\n{told}"));

@@ -1,4 +1,4 @@
-//! Each `mem://` is a store of its own. A program that opens a second one is warned: locks there exclude nobody.
+//! Each `mem://` is a store of its own. A program that opens a second one gets a warning: their locks do not exclude each other.
 //!
 //! Alone in its file: the stores without a name are counted in the process.
 

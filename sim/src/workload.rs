@@ -56,6 +56,7 @@ const WATCHED: &[Site] = &[
     Site::ResyncForNothing,
     Site::Compacted,
     Site::SmallBuffer,
+    Site::EventAhead,
 ];
 
 /// Every workload that comes with the simulator.

@@ -1,4 +1,4 @@
-//! No two types of core have one name, so that a reader who meets a name finds one definition of it.
+//! Each type of core has a name of its own, so that a name has one definition to find.
 
 use std::collections::BTreeMap;
 

@@ -15,7 +15,7 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "D-PUT" breaks [PutLosesRace] => a_put_goes_on_when_the_node_comes_in_between,
-    "D-PUT L-KV-1" => puts_and_deletes_of_one_path_all_end,
+    "D-PUT L-KV-1" breaks [PutLosesRace] => puts_and_deletes_of_one_path_all_end,
     "D-PUT L-X-1 D-DROP" breaks [PutTakenBack] => a_dropped_put_takes_nothing_back,
     "D-PUT D-VALUE" breaks [PutKeepsWhatIsThere] => a_put_makes_what_is_missing_and_replaces_what_is_there,
 ];

@@ -94,16 +94,22 @@ async fn a_time_to_live_of_any_size_is_negotiated(world: World) {
 }
 
 async fn negotiates(world: &World, asked: Duration) {
-    let ann = world.session(asked).await;
-    let ttl = ann.ttl();
-    assert!(!ttl.is_zero() && ttl < Duration::MAX, "{asked:?} became {ttl:?}");
-    if let Status::Live { until } = ann.status() {
-        let certain = until.saturating_duration_since(Instant::now());
-        assert!(certain <= ttl, "certain for {certain:?} of {ttl:?}, asked for {asked:?}");
-    }
-    sleep(ttl.min(world.profile.ttl) * 2).await;
-    ann.create(&world.at(&format!("n{}", asked.as_nanos())), "").await;
-    ann.close().await;
+    let outlives = async || {
+        let ann = world.session(asked).await;
+        let ttl = ann.ttl();
+        assert!(!ttl.is_zero() && ttl < Duration::MAX, "{asked:?} became {ttl:?}");
+        if let Status::Live { until } = ann.status() {
+            let certain = until.saturating_duration_since(Instant::now());
+            assert!(certain <= ttl, "certain for {certain:?} of {ttl:?}, asked for {asked:?}");
+        }
+        sleep(ttl.min(world.profile.ttl) * 2).await;
+        let node = world.at(&format!("n{}", world.chance.id()));
+        let made = ann.store.commit(Txn::new().create(&node, "", Lifetime::Persistent)).await;
+        ann.store.close().await.map_err(|error| error.to_string())?;
+        made.map(drop).map_err(|error| format!("asked for {asked:?}: {error}"))
+    };
+    // The shortest sessions end when the machine stands still for a moment.
+    world.unless_stalled(world.profile.ttl / 50, outlives).await;
 }
 
 async fn a_time_to_live_of_zero_is_refused(world: World) {

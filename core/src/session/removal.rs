@@ -1,7 +1,9 @@
 //! Removing exactly the nodes that a session made, however long that takes.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::select;
 use tokio::sync::oneshot;
 
 use crate::clock;
@@ -254,7 +256,8 @@ impl Trail {
             let called = clock::now();
             match self.find_other(known, context).await {
                 Ok(Some(late)) => return Some(late),
-                Ok(None) if over || last.is_none_or(|last| called >= last) => return None,
+                Ok(None) if over => return None,
+                Ok(None) if last.is_none_or(|last| called >= last) => break,
                 Ok(None) => {}
                 Err(error) if error.kind() == ErrorKind::SessionLost => return None,
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
@@ -272,6 +275,29 @@ impl Trail {
                     }
                     last = clock::now().checked_add(ttl);
                 }
+            }
+            context.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
+        }
+        self.comes_last(known, context).await
+    }
+
+    /// Waits for a request that a server held for longer than the looks go on: a server that was paused or cut off from its
+    /// leader. It makes an ephemeral node that nobody knows of, and for which others would wait until the session ends.
+    ///
+    /// Only the given path is watched. A store that adds to the name refuses the requests of a connection that the session
+    /// has left.
+    async fn comes_last(&self, known: Option<Revision>, context: &CallContext) -> Option<Done> {
+        self.owner?;
+        let mut delays = Retry::forever().delays(&context.tuning.chance);
+        while context.state.loss().is_none() {
+            if let Ok((view, mut watch)) =
+                context.store.observe(Query::node(self.path.clone())).await
+            {
+                let other = |node: &Node| node.stat.map(|stat| stat.created) != known;
+                if let Some(late) = view.into_node().filter(other).and_then(|it| self.adopt(it)) {
+                    return Some(late);
+                }
+                let _event_or_end = select(pin!(watch.next()), pin!(context.state.lost())).await;
             }
             context.rest(delays.next().unwrap_or(Duration::from_secs(1))).await;
         }

@@ -115,6 +115,24 @@ async fn the_first_of_two_sendings_is_removed_however_late_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_first_of_two_sendings_is_removed_though_no_look_finds_it() {
+    let (script, session) = opened().await;
+    script.commits([Fault::RequestLost]);
+    let ticket = session.unique(&path("/q/t-")).expect("short");
+    let txn = Txn::new().create_sequential(ticket.clone(), "", Lifetime::Session);
+    let commit = session.commit(txn).await.expect("reachable").committed().expect("free");
+    session.remove(&commit.done[0]).await.expect("reachable");
+
+    for held in [5, 50] {
+        sleep(SessionOptions::default().ttl * held).await;
+        script.put(&ticket, Some(session.info().id.get()));
+        script.change(&ticket);
+        sleep(LONG).await;
+        assert_eq!(script.nodes().len(), 0, "held for {held} times the time to live");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_node_of_another_session_is_not_adopted() {
     let (script, session) = opened().await;
     let ticket = session.unique(&path("/q/t-")).expect("short");

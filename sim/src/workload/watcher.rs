@@ -40,7 +40,8 @@ impl Workload for Watchers {
     }
 
     fn unreached(&self) -> Vec<Site> {
-        vec![Site::NearTheEnd, Site::BeatsCut]
+        // No recipe draws tickets, whose names contain a date.
+        vec![Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
