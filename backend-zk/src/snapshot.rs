@@ -133,7 +133,21 @@ impl Snapshot {
                 _ => return Err(unexpected()),
             }
         }
+        snapshot.narrow(aim);
         Ok(snapshot)
+    }
+
+    /// Leaves the known containers out of a listing of which only a window is wanted: a window counts
+    /// nodes, and a container may have the name of a ticket.
+    fn narrow(&mut self, aim: Aim<'_>) {
+        let Aim::Children(query, _) = aim else { return };
+        let dir = query.path.as_str();
+        if let (Some(_), Some(names)) = (query.window, self.names.get_mut(dir)) {
+            let nodes = &self.nodes;
+            names.retain(|name| {
+                !nodes.get(&below(dir, name)).is_some_and(|found| found.is_container())
+            });
+        }
     }
 
     /// Adds the nodes that were seen but not requested, from a later snapshot, if they cannot have
@@ -158,6 +172,7 @@ impl Snapshot {
                 _ => return false,
             }
         }
+        self.narrow(aim);
         aim.reached(&self.names).iter().all(|path| self.nodes.contains_key(path))
     }
 
@@ -173,15 +188,18 @@ impl Snapshot {
         own: &OnceLock<Sequence>,
         seen: Revision,
     ) -> (View, Vec<Path>) {
-        let mut containers = Vec::new();
+        let hidden = |(path, found): (&String, &Found)| {
+            let path = Path::new(path).ok().filter(|path| *path != query.path)?;
+            found.is_container().then_some(path)
+        };
+        let containers = self.nodes.iter().filter_map(hidden).collect();
         let mut nodes = Vec::new();
         let names = self.names.remove(query.path.as_str()).unwrap_or_default();
         for (sequence, name) in sift(query, names, own.get().copied()) {
             let Ok(path) = query.path.join(&name) else { continue };
             let Some(found) = self.nodes.remove(path.as_str()) else { continue };
             if found.is_container() {
-                containers.push(path.clone());
-                if found.stat.num_children > 0 && query.window.is_none() {
+                if found.stat.num_children > 0 {
                     nodes.push(Node::new(path));
                 }
             } else {

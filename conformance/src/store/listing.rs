@@ -18,6 +18,7 @@ cases![
     "L-KV-12 C-READ-3" catches [PrefixIgnored] => a_prefix_narrows_the_children,
     "L-KV-12 C-READ-3" catches [WindowUnsorted] => the_oldest_children_come_in_order,
     "L-KV-12 C-READ-3" catches [NewestFromTheWrongEnd] => the_newest_children_come_in_order,
+    "L-KV-12 C-READ-3" catches [NewestFromTheWrongEnd] => a_window_counts_no_container,
     "L-KV-12 C-READ-3" catches [WindowIgnoresBefore] => the_newest_before_one_are_all_before_it,
     "L-KV-12 C-READ-3" catches [WindowBeforePrefix] => a_window_is_taken_of_what_has_the_prefix,
     "L-KV-13 C-READ-3" needs [Crowd] catches [ListingTruncated] => a_crowded_directory_is_listed_whole,
@@ -189,6 +190,26 @@ async fn the_newest_children_come_in_order(world: World) {
     assert_eq!(tickets(&ann, query().newest(2)).await, line[3..]);
     assert_eq!(tickets(&ann, query().newest(100).names_only()).await, line);
     assert_eq!(tickets(&ann, query().newest(2).local()).await, line[3..]);
+}
+
+/// Also where a container has the name of a ticket.
+async fn a_window_counts_no_container(world: World) {
+    let (ann, dir) = (world.ann().await, world.at("d"));
+    for number in ["0000000000", "2000000000"] {
+        ann.create(&world.at(&format!("d/t-{number}/below")), "").await;
+    }
+    let mut line = Vec::new();
+    for nth in 0..3 {
+        line.push(ann.draw(&world.at(&format!("d/t-{nth}-")), Lifetime::Session).await.path);
+    }
+    let shown = async |query: Query| {
+        let nodes = ann.read(query.starting_with("t-")).await.nodes;
+        nodes.into_iter().map(|node| node.path).collect::<Vec<_>>()
+    };
+
+    assert_eq!(shown(Query::children(&dir).oldest(2)).await, line[..2]);
+    assert_eq!(shown(Query::children(&dir).newest(1)).await, line[2..]);
+    assert_eq!(shown(Query::children(&dir).newest(2)).await, line[1..]);
 }
 
 async fn the_newest_before_one_are_all_before_it(world: World) {
