@@ -112,8 +112,7 @@ fn main() -> ExitCode {
         answers_that_come_at_once_stop_nobody();
         Ok(())
     }));
-    let soak = alone("soak", || Box::pin(soak::whatever_happens_the_laws_are_kept()));
-    trials.push(soak.with_ignored_flag(true).with_kind("runs by request"));
+    trials.push(alone("soak", || Box::pin(soak::whatever_happens_the_laws_are_kept())));
     let replay = alone("replay", || Box::pin(replay::the_peer_and_a_server_say_the_same()));
     trials.push(match Ensemble::missing() {
         None => replay,

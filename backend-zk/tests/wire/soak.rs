@@ -39,7 +39,7 @@ const TTL: u64 = 2_000;
 /// In so many rounds a request is disturbed: in one round it is about one of thirty.
 const ENOUGH: usize = 4;
 /// How long the run takes by default.
-const USUAL: Duration = Duration::from_secs(20);
+const USUAL: Duration = Duration::from_secs(10);
 
 /// One process, and the values that it writes.
 struct Actor {
@@ -260,8 +260,7 @@ async fn judge(peer: &Peer, book: &Book, eve: &Actor, seed: u64, servers: usize)
             let found: Vec<_> = found.iter().take(10).map(ToString::to_string).collect();
             panic!(
                 "on {servers} servers: {}\ntaken down in {}\nrepeat its choices with \
-                 SYNOD_SEED={seed:#x} cargo test -p synod-zk --all-features --test wire soak \
-                 -- --include-ignored",
+                 SYNOD_SEED={seed:#x} cargo test -p synod-zk --all-features --test wire soak",
                 found.join("\n"),
                 book.path().display()
             );
