@@ -83,8 +83,15 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
             ["pem", "key"].map(|file| keys.read(&format!("{name}-server.{file}")));
         Some(tls.identity(certificate, key))
     };
-    let store = open(host.clone(), known(trusting("right"), "right"), 20).await;
-    let store = store.expect("both are vouched for");
+    // A busy server may end its first connections before the handshake is complete.
+    let mut opened = open(host.clone(), known(trusting("right"), "right"), 20).await;
+    for _ in 0..5 {
+        if opened.is_ok() {
+            break;
+        }
+        opened = open(host.clone(), known(trusting("right"), "right"), 20).await;
+    }
+    let store = opened.expect("both are vouched for");
     done(&*store, Txn::new().create(path("/secure"), "", Lifetime::Persistent)).await;
     assert!(there(&*store, "/secure").await);
 
