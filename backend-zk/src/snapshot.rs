@@ -144,9 +144,7 @@ impl Snapshot {
         let dir = query.path.as_str();
         if let (Some(_), Some(names)) = (query.window, self.names.get_mut(dir)) {
             let nodes = &self.nodes;
-            names.retain(|name| {
-                !nodes.get(&below(dir, name)).is_some_and(|found| found.is_container())
-            });
+            names.retain(|name| !nodes.get(&below(dir, name)).is_some_and(Found::is_container));
         }
     }
 
