@@ -1,6 +1,6 @@
 //! The contract of synod and everything that is built on it. Knows no backend and no network.
 //!
-//! Read it from the ground up: [`path`], [`error`], then the floor, [`store`],
+//! Read it from the ground up: [`path`](mod@path), [`error`], then the floor, [`store`],
 //! then the door, [`session`] and [`client`], then any file of [`recipe`].
 
 pub mod chance;

@@ -16,7 +16,7 @@ pub const MAX_PATH_BYTES: usize = 2_048;
 ///
 /// A `Path` that exists is valid on every store: it is absolute, has no empty, `.` or `..`
 /// segment, no control characters, nothing above U+FFFF, at most [`MAX_PATH_BYTES`] bytes and
-/// at most [`MAX_NAME_BYTES`](crate::name::MAX_NAME_BYTES) a segment. `/zookeeper` belongs to
+/// at most [`MAX_NAME_BYTES`] a segment. `/zookeeper` belongs to
 /// ZooKeeper itself and is refused everywhere.
 ///
 /// Paths are compared byte by byte. Two spellings that look alike (composed and decomposed

@@ -28,7 +28,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As every verb, and [`ErrorKind::Refused`](crate::error::ErrorKind::Refused) if there is an ephemeral node above, or
+    /// As every verb, and [`ErrorKind::Refused`] if there is an ephemeral node above, or
     /// a container with nodes below it at the path itself.
     /// With [`Effect::None`](crate::error::Effect::None) nothing was written. With
     /// [`Effect::Unknown`](crate::error::Effect::Unknown) the data may have been written, or may still be: a put that is
@@ -60,7 +60,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`](crate::error::ErrorKind::Invalid) if the value cannot be written so,
+    /// [`ErrorKind::Invalid`] if the value cannot be written so,
     /// and as [`Client::put`].
     ///
     /// # Cancel safety
