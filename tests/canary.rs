@@ -13,9 +13,11 @@ use synod_conformance::server::required;
 use synod_conformance::server::zookeeper::Ensemble;
 use tracing::instrument::WithSubscriber as _;
 
-use crate::logged::{CANARY, Log, shown};
+use crate::logged::Log;
+use crate::secret::{CANARY, shown};
 
 mod logged;
+mod secret;
 
 const LIMIT: Duration = Duration::from_secs(120);
 

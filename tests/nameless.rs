@@ -2,38 +2,12 @@
 //!
 //! Alone in its file: the stores without a name are counted in the process.
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use crate::logged::Log;
 
-use tracing_subscriber::fmt::MakeWriter;
+mod logged;
 
-#[derive(Clone, Debug, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn warnings(&self) -> usize {
-        let log = self.0.lock().expect("nobody panicked");
-        String::from_utf8_lossy(&log).matches("exclude nobody").count()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Log {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
+fn warnings(log: &Log) -> usize {
+    log.text().matches("exclude nobody").count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -45,9 +19,9 @@ async fn a_second_store_without_a_name_is_warned_of() {
 
     let first = connect("mem://").await;
     let named = [connect("mem://nameless").await, connect("mem://nameless").await];
-    assert_eq!(log.warnings(), 0, "there is one");
+    assert_eq!(warnings(&log), 0, "there is one");
     let second = connect("mem://").await;
-    assert_eq!(log.warnings(), 1);
+    assert_eq!(warnings(&log), 1);
 
     for client in named.into_iter().chain([first, second]) {
         client.close().await.expect("memory answers");
@@ -55,5 +29,5 @@ async fn a_second_store_without_a_name_is_warned_of() {
     // What the client's task held goes with the task.
     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
     let _third = connect("mem://").await;
-    assert_eq!(log.warnings(), 1, "it is the only one again");
+    assert_eq!(warnings(&log), 1, "it is the only one again");
 }

@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 
 use synod::Config;
 
-use crate::logged::{CANARY, Log, shown};
+use crate::logged::Log;
+use crate::secret::{CANARY, shown};
 
 mod logged;
+mod secret;
 
 #[track_caller]
 fn keeps_the_secret(said: &str) {

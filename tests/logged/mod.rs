@@ -1,15 +1,9 @@
-//! What a program shows: everything that it logs, and the full text of errors.
+//! What a program logs.
 
-use std::error::Error as _;
-use std::fmt::Write as _;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use synod::Error;
 use tracing_subscriber::fmt::MakeWriter;
-
-/// A password that no output may contain.
-pub(crate) const CANARY: &str = "canary-7f3a91";
 
 /// Records everything that is logged.
 #[derive(Clone, Default)]
@@ -39,15 +33,4 @@ impl<'a> MakeWriter<'a> for Log {
     fn make_writer(&'a self) -> Self {
         self.clone()
     }
-}
-
-/// The full text of an error, with its causes.
-pub(crate) fn shown(error: &Error) -> String {
-    let mut shown = format!("{error} {error:?} {error:#?}");
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        write!(shown, " {error} {error:?}").expect("a string has room");
-        cause = error.source();
-    }
-    shown
 }
