@@ -224,6 +224,9 @@ impl State {
             }
         }
         self.agenda.extend(all.into_iter().map(Reverse));
+        for server in &mut self.servers {
+            server.learner.hurry(by);
+        }
     }
 
     /// Makes the leader act for an author. Sessions that expire at this moment are not attributed
