@@ -1,26 +1,54 @@
 //! Known-wrong variants of the code of this crate, for testing the tests. Those of stores are in
 //! `synod-conformance`, which makes them around any store.
 //!
-//! A law that nothing was ever seen to break proves little. Each variant here is a mistake that
-//! somebody made in earnest; code that could make it asks [`is`] whether to. Without the feature
-//! `mutants` the answer is a constant no, and nothing of this is in the program.
+//! A law that nothing was ever seen to break proves little. Each [`Mutant`] is a mistake that was made in
+//! earnest, planted by [`mistake!`] behind the right code. A wrong algorithm of more than a few lines is in a
+//! module of this folder. Without the feature `mutants` nothing of this is in the program but the list.
 
 #[cfg(feature = "mutants")]
 mod active;
-#[cfg(not(feature = "mutants"))]
-mod inactive;
+#[cfg(feature = "mutants")]
+pub(crate) mod client;
+#[cfg(feature = "mutants")]
+pub(crate) mod line;
+#[cfg(feature = "mutants")]
+pub(crate) mod recipe;
+#[cfg(feature = "mutants")]
+pub(crate) mod session;
 
 #[cfg(feature = "mutants")]
-use active as state;
-#[cfg(feature = "mutants")]
-pub use active::with;
-#[cfg(not(feature = "mutants"))]
-use inactive as state;
+pub use active::{is, with};
 
-/// Whether this mistake is to be made now, on this thread.
-#[inline]
-pub fn is(mutant: Mutant) -> bool {
-    state::is(mutant)
+pub use crate::mistake;
+
+/// Plants a mistake behind the right code, in a statement of its own.
+///
+/// Without the feature `mutants` of this crate it is nothing. With it, and while the mistake is switched on,
+///
+/// - `mistake!(Name: let value = wrong)` replaces a value that was computed before;
+/// - `mistake!(Name: return wrong)`, and any other statement, is done.
+///
+/// The mistake is one of `crate::mutant::Mutant`, and `crate::mutant::is` tells whether it is switched on: both of
+/// the crate that plants it.
+#[cfg(feature = "mutants")]
+#[macro_export]
+#[expect(clippy::crate_in_macro_def, reason = "each crate has a list of mistakes of its own")]
+macro_rules! mistake {
+    ($name:ident: let $value:ident = $wrong:expr) => {
+        let $value = if crate::mutant::is(crate::mutant::Mutant::$name) { $wrong } else { $value };
+    };
+    ($name:ident: $($wrong:tt)+) => {
+        if crate::mutant::is(crate::mutant::Mutant::$name) {
+            $($wrong)+
+        }
+    };
+}
+
+/// Plants a mistake behind the right code, in a statement of its own: nothing, without the feature `mutants`.
+#[cfg(not(feature = "mutants"))]
+#[macro_export]
+macro_rules! mistake {
+    ($($mistake:tt)+) => {};
 }
 
 /// Lists mistakes, each with what is wrong about it in a sentence.
