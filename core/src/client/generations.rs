@@ -83,7 +83,9 @@ impl Generations {
         let mut receiver = self.latest.clone();
         // Only what changes from now on is new to it.
         receiver.mark_unchanged();
-        mistake!(LateSubscriberUntold: let receiver = watch::Sender::new(Connection::Connected).subscribe());
+        mistake!(LateSubscriberUntold: let receiver = {
+            watch::Sender::new(Connection::Connected).subscribe()
+        });
         receiver
     }
 

@@ -85,7 +85,7 @@ async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bo
 /// Sets or creates, until one of the two finds the node as it must be.
 async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Result<Done> {
     let mut pauses = session.spread();
-    mistake!(PutKeepsWhatIsThere: return crate::mutant::client::create(session, path, data, by).await);
+    mistake!(PutKeepsWhatIsThere: return session.create_or_keep(path, data, by).await);
     loop {
         let set = Txn::new().set(path, data.clone(), Expect::Any);
         match only(session.commit_by(set, by).await?)? {

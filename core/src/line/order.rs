@@ -102,7 +102,7 @@ impl Queue {
         let mut entries: Vec<Entry> = view.nodes.iter().filter_map(Entry::of).collect();
         entries.sort_by_key(|one| one.order);
         mistake!(SortsByName: entries.sort_by(|a, b| a.path.cmp(&b.path)));
-        mistake!(OldDatesIgnored: entries.retain(|one| !crate::mutant::line::is_old(one.path.name())));
+        mistake!(OldDatesIgnored: entries.retain(|one| !crate::mutant::line::is_old(one)));
         let limits = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
         // Of two, which cannot be, the one that harms less.
         let posted = limits.filter_map(|limit| limit.parse().ok()).min();
@@ -174,8 +174,12 @@ impl Queue {
         let Some(permits) = self.permits(capacity) else {
             let shares = |other: &&Entry| claim == Claim::Shared && other.claim == claim;
             let blocking = ahead.iter().rev().find(|other| !shares(other));
-            mistake!(WriterPassesReaders: let blocking = blocking.filter(|other| other.claim == Claim::Alone));
-            mistake!(ReaderPassesWriters: let blocking = blocking.filter(|_| !ahead.first().is_some_and(|first| shares(&first))));
+            mistake!(WriterPassesReaders: let blocking = {
+                ahead.iter().rev().find(|other| other.claim == Claim::Alone)
+            });
+            mistake!(ReaderPassesWriters: let blocking = {
+                blocking.filter(|_| !ahead.first().is_some_and(|first| shares(&first)))
+            });
             return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
         };
         let weight = |claim| match claim {
@@ -185,7 +189,9 @@ impl Queue {
         };
         let taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
         mistake!(PermitsMiscounted: let taken = ahead.len() as u64);
-        mistake!(PermitsBarge: let taken = crate::mutant::line::fitting(ahead.iter().map(|it| weight(it.claim)), permits));
+        mistake!(PermitsBarge: let taken = {
+            crate::mutant::line::fitting(ahead.iter().map(|other| weight(other.claim)), permits)
+        });
         if taken + weight(claim) <= permits.into() {
             Turn::Now
         } else if taken <= permits.into() {
@@ -287,7 +293,9 @@ pub(crate) fn turn(queue: &Queue, me: &Path, capacity: Capacity) -> Turn {
     };
     let (ahead, own) = (&queue.entries[..place], &queue.entries[place]);
     let turn = queue.turn_of(ahead, own.claim, capacity);
-    mistake!(WatchesFirst: if matches!(turn, Turn::After(_)) { return Turn::After(queue.entries[0].path.clone()) });
+    mistake!(WatchesFirst: if let Turn::After(_) = turn {
+        return Turn::After(queue.entries[0].path.clone());
+    });
     turn
 }
 

@@ -233,7 +233,7 @@ impl Ticket {
         tracing::debug!(ticket = %self.node.path(), "the ticket is gone; drawing another");
         let (node, seen) = self.line.draw().await?;
         // What is trusted is not removed.
-        mistake!(OldTicketTrusted: self.node.spend());
+        mistake!(OldTicketTrusted: crate::mutant::line::keep(&self.node));
         self.node = node;
         self.seen = seen;
         self.asked += 1;
@@ -311,7 +311,9 @@ impl Ticket {
                 view
             } else {
                 let view = self.read(sight).await;
-                mistake!(LostReadIsEmpty: if let Err(WaitError::Failed(_)) = view { return Ok(Turn::Now) });
+                mistake!(LostReadIsEmpty: if let Err(WaitError::Failed(_)) = view {
+                    return Ok(Turn::Now);
+                });
                 view?
             };
             let (turn, alone) = self.think(&view);
@@ -332,7 +334,9 @@ impl Ticket {
             queue = queue.placed(self.node.path(), self.node.sequence());
         }
         let (me, capacity) = (self.node.path(), self.form().capacity);
-        mistake!(LimitRemembered: let capacity = self.last.permits.map_or(capacity, Capacity::Permits));
+        mistake!(LimitRemembered: let capacity = {
+            self.last.permits.map_or(capacity, Capacity::Permits)
+        });
         let followed = queue.goes_on_behind(me);
         let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
         let last = Last { followed, permits: queue.permits(capacity), suspects, unsure };
@@ -379,7 +383,9 @@ impl Ticket {
         ahead: &Path,
         line: &mut Option<Watch>,
     ) -> Result<Waited, WaitError> {
-        mistake!(WatchesInTwoCalls: self.unless_lost(crate::mutant::line::next_event_if_there(self.node.session(), ahead)).await?);
+        mistake!(WatchesInTwoCalls: {
+            self.unless_lost(self.node.session().next_event_if_there(ahead)).await?;
+        });
         // What one writes to his ticket matters where others may come in beside him.
         let wants_data = self.form().capacity != Capacity::One || self.may_share();
         let mut query = Query::node(ahead.clone());
@@ -391,7 +397,9 @@ impl Ticket {
         mistake!(DataWakes: query.once = false);
         let (view, mut watch) = self.observe(query).await?;
         let Some(node) = view.node() else {
-            mistake!(WaitsForTheAbsent: self.unless_lost(crate::mutant::line::next_event(self.node.session(), ahead)).await?);
+            mistake!(WaitsForTheAbsent: {
+                self.unless_lost(self.node.session().next_event(ahead)).await?;
+            });
             mistake!(ContainerIsTicket: return Ok(Waited::Nothing));
             self.vacant.push(ahead.clone());
             return Ok(Waited::Change(Some(watch)));

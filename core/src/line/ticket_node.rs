@@ -201,7 +201,7 @@ impl TicketNode {
 
     /// Waits until it is lost: its session is, or somebody removed the node.
     pub(crate) async fn lost(&self) {
-        mistake!(ReconnectResets: return crate::mutant::line::lost_or_reconnected(&self.session).await);
+        mistake!(ReconnectResets: return self.session.lost_or_reconnected().await);
         let _either = select(pin!(self.session.lost()), pin!(self.removed())).await;
     }
 

@@ -7,11 +7,10 @@ use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::Line;
 use crate::line::contender::Contender;
+use crate::line::order::Entry;
 use crate::line::ticket_name::since;
 use crate::line::ticket_node::TicketNode;
-use crate::path::Path;
 use crate::session::Session;
-use crate::session::session_state::StatusKind;
 use crate::store::{Done, Node, Query};
 
 impl Line {
@@ -43,6 +42,12 @@ impl Line {
     }
 }
 
+/// Leaves a ticket in the line, and its session open.
+pub(crate) fn keep(node: &TicketNode) {
+    std::mem::forget(node.session().clone());
+    node.spend();
+}
+
 /// Reads each contender by itself, and fails if one left meanwhile.
 pub(crate) async fn read_each(client: &Client, all: &[Contender]) -> Result<()> {
     for one in all {
@@ -53,35 +58,13 @@ pub(crate) async fn read_each(client: &Client, all: &[Contender]) -> Result<()> 
 }
 
 /// Whether the name of a ticket contains a date of more than an hour ago.
-pub(crate) fn is_old(name: &str) -> bool {
+pub(crate) fn is_old(ticket: &Entry) -> bool {
     const HOUR: Duration = Duration::from_secs(3_600);
-    let age = since(name).and_then(|since| clock::date().duration_since(since).ok());
+    let age = since(ticket.path.name()).and_then(|since| clock::date().duration_since(since).ok());
     age.is_some_and(|age| age > HOUR)
 }
 
 /// How many permits are taken if each request that fits is granted, whatever waits ahead of it.
 pub(crate) fn fitting(wanted: impl Iterator<Item = u64>, permits: u32) -> u64 {
     wanted.fold(0, |taken, more| if taken + more <= permits.into() { taken + more } else { taken })
-}
-
-/// Waits for an event of a node, also if there is no node.
-pub(crate) async fn next_event(session: &Session, path: &Path) {
-    if let Ok((_view, mut watch)) = session.observe(Query::node(path.clone()).local()).await {
-        let _event = watch.next().await;
-    }
-}
-
-/// Reads a node, and if it exists watches it in a second call.
-pub(crate) async fn next_event_if_there(session: &Session, path: &Path) {
-    let node = Query::node(path.clone()).names_only().local();
-    if session.read(node).await.is_ok_and(|view| view.node().is_some()) {
-        next_event(session, path).await;
-    }
-}
-
-/// Waits until the session is lost, or connected again.
-pub(crate) async fn lost_or_reconnected(session: &Session) {
-    if session.state().turned(StatusKind::Live).await != StatusKind::Lost {
-        session.state().turned(StatusKind::Suspended).await;
-    }
 }

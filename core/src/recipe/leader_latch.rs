@@ -268,10 +268,7 @@ impl Candidacy {
 impl CandidateState {
     fn leadership(&self) -> Option<&Leadership> {
         match self {
-            Self::Leading(lead) => {
-                mistake!(LeadByCallback: return Some(lead));
-                lead.is_held().then_some(lead)
-            }
+            Self::Leading(lead) => lead.is_held().then_some(lead),
             _ => None,
         }
     }
@@ -326,7 +323,6 @@ impl CandidateTask {
                 }
                 Err(error) if self.line.client().is_closed() => return Err(error),
                 Err(error) => {
-                    mistake!(FailureEndsCandidacy: return Err(error));
                     tracing::warn!(%error, "could not become a candidate; trying again");
                     self.state.send_replace(CandidateState::Failed(error));
                     let rest = sleep(delays.next().unwrap_or_default());

@@ -254,7 +254,6 @@ impl Drop for Lead {
 
 /// Waits for the lead. False if it is there, and interrupted before it was heard of.
 async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
-    mistake!(InterruptRemembered: let interrupts = &mut interrupts.clone());
     loop {
         // The interruption first: the lead that is heard of in the same moment was there before.
         match select(pin!(interrupts.changed()), pin!(ticket.called())).await {
@@ -263,7 +262,6 @@ async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -
         }
         // It was meant for the first in the line at that moment, whether its session saw that already or not. What
         // the draw saw, or a read that lags shows, may be of a moment before the interruption.
-        mistake!(InterruptUnheard: continue);
         if ticket.is_called_now().await? {
             return Ok(false);
         }

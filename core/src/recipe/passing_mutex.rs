@@ -14,7 +14,6 @@ use crate::line::held::Held;
 use crate::line::hold::Hold;
 use crate::line::token::Token;
 use crate::line::{Form, Line};
-use crate::mutant::mistake;
 use crate::path::Path;
 use crate::recipe::passing_mutex::handover::{Handover, SlotTurn};
 use crate::store::Txn;
@@ -211,12 +210,7 @@ impl PassingGuard {
     fn pass_on(&mut self) {
         let wanted = self.here.is_wanted();
         let fenced = self.fenced.load(Ordering::Relaxed);
-        mistake!(PassesFenced: let fenced = false);
-        let may_be = |hold: &Hold| {
-            let has_turns = hold.token().turn() < self.most;
-            mistake!(PassesForEver: let has_turns = true);
-            has_turns && !fenced && hold.is_held()
-        };
+        let may_be = |hold: &Hold| hold.token().turn() < self.most && !fenced && hold.is_held();
         if wanted
             && self.hold.as_ref().is_some_and(may_be)
             && let (Some(hold), Some(turn)) = (self.hold.take(), self.turn.take())

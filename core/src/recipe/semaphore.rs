@@ -182,7 +182,8 @@ impl Semaphore {
     /// The line, for tickets that want so many permits. An error if there can never be as many.
     fn wanting(&self, permits: NonZeroU32) -> Result<Line> {
         let Form { recipe, capacity, .. } = *self.line.form();
-        mistake!(ImpossibleAwaited: return Ok(self.line.with_form(Form::permits(recipe, permits.get(), capacity))));
+        let line = self.line.with_form(Form::permits(recipe, permits.get(), capacity));
+        mistake!(ImpossibleAwaited: return Ok(line));
         if let Capacity::Permits(all) = capacity
             && permits.get() > all
         {
@@ -190,7 +191,7 @@ impl Semaphore {
                 .at(self.line.dir())
                 .because(format!("{permits} permits of {all}: that would be waiting for ever")));
         }
-        Ok(self.line.with_form(Form::permits(recipe, permits.get(), capacity)))
+        Ok(line)
     }
 
     fn of(client: &Client, path: Path, capacity: Capacity) -> Self {

@@ -57,7 +57,9 @@ pub(super) async fn create(
         let error = match next {
             Step::Create => {
                 let txn = create.txn.clone();
-                mistake!(BlindRepeat: let txn = crate::mutant::session::renamed(txn, unsure.is_some(), &context.tuning.chance)?);
+                mistake!(BlindRepeat: let txn = {
+                    crate::mutant::session::renamed(txn, unsure.is_some(), &context.tuning.chance)?
+                });
                 match flight.send(context.store.commit(txn)).await {
                     Ok(Outcome::Rejected(no)) if unsure.is_some() => {
                         next = Step::Look(Some(no));

@@ -9,7 +9,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::line::Line;
 use crate::line::contender::Contender;
 use crate::line::order::{Entry, Queue};
-use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{End, Event, Kind, Node, Query};
 
@@ -61,10 +60,7 @@ impl Observer {
                 match watch.next().await {
                     Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
                     Some(Event::Ended(why)) => return Err(ended(Some(why))),
-                    Some(_) => {
-                        mistake!(ObserverStopsWithTerm: std::future::pending::<()>().await);
-                        self.first = None;
-                    }
+                    Some(_) => self.first = None,
                     None => return Err(ended(None)),
                 }
                 self.vacant.clear();
