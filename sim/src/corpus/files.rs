@@ -20,8 +20,8 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/latch-zk-LossUntoldToLatch-1.json"),
     ),
     (
-        "latch-zk-ReconnectResets-4.json",
-        include_str!("../../corpus/latch-zk-ReconnectResets-4.json"),
+        "latch-zk-ReconnectResets-1.json",
+        include_str!("../../corpus/latch-zk-ReconnectResets-1.json"),
     ),
     (
         "multi-zk-LocksInAnyOrder-8b.json",
