@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use crate::client::generations::Generations;
 use crate::client::keeper::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::Session;
@@ -117,9 +117,9 @@ impl Client {
     ///
     /// [`ErrorKind::Invalid`] if `root` gets too long, being within this client's own root.
     pub fn namespace(&self, root: &Path) -> Result<Self> {
-        let outer =
-            if mutant::is(Mutant::NamespaceReplaces) { Path::root() } else { self.root.clone() };
-        Ok(Self { root: root.within(&outer)?, ..self.clone() })
+        let outer = &self.root;
+        mistake!(NamespaceReplaces: let outer = &Path::root());
+        Ok(Self { root: root.within(outer)?, ..self.clone() })
     }
 
     /// The session that lives now; waits for the next one while there is none.
@@ -150,9 +150,7 @@ impl Client {
     /// A dropped call goes on in the background: the client is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a client";
-        if mutant::is(Mutant::CloseNeedsItsCaller) {
-            tokio::task::yield_now().await;
-        }
+        mistake!(CloseNeedsItsCaller: tokio::task::yield_now().await);
         let _asked = self.close.send(Close).is_ok();
         let deadline = self.deadline();
         match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {
@@ -206,14 +204,13 @@ impl Client {
         let deadline = self.deadline();
         loop {
             let session = self.session_by(deadline).await?;
-            match call(session, deadline).await {
-                Err(error)
-                    if error.kind() == ErrorKind::SessionLost
-                        && error.effect() == Effect::None
-                        && !mutant::is(Mutant::StaysWithLostSession)
-                        // Which would be given out again and again.
-                        && !mutant::is(Mutant::HandsOutLost) => {}
-                result => return result,
+            let result = call(session, deadline).await;
+            let did_nothing = result.as_ref().is_err_and(|error| {
+                error.kind() == ErrorKind::SessionLost && error.effect() == Effect::None
+            });
+            mistake!(StaysWithLostSession: let did_nothing = false);
+            if !did_nothing {
+                return result;
             }
         }
     }

@@ -40,10 +40,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::Contender;
 use crate::line::order::{Capacity, Claim, Queue, Turn};
 use crate::line::ticket_node::TicketNode;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::Session;
-use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
+use crate::store::{Lifetime, Outcome, Query, Sequence, Txn, View};
 
 pub(crate) mod contender;
 pub(crate) mod held;
@@ -55,7 +55,7 @@ pub(crate) mod ticket_node;
 pub(crate) mod token;
 
 mod seen_version;
-mod ticket_name;
+pub(crate) mod ticket_name;
 
 #[cfg(feature = "metrics")]
 mod meter;
@@ -115,6 +115,7 @@ impl Form {
 
     /// Tickets of this form may come to stand for less.
     pub(crate) fn changing(self) -> Self {
+        mistake!(WriterForEver: return self);
         Self { changes: true, ..self }
     }
 
@@ -159,7 +160,8 @@ impl Line {
     /// Whether a later try may succeed after this failure: the store did not answer, or there was no session in time.
     pub(crate) fn may_pass(&self, error: &Error) -> bool {
         let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        passes && !self.client.is_closed() && !mutant::is(Mutant::OutageEndsIt)
+        mistake!(OutageEndsIt: let passes = false);
+        passes && !self.client.is_closed()
     }
 
     /// Measures a wait that ended without a call to the store.
@@ -170,12 +172,7 @@ impl Line {
     /// Everybody in it, in order.
     pub(crate) async fn contenders(&self) -> Result<Vec<Contender>> {
         let all = contender::contenders(&self.client, &self.dir, self.form.capacity).await?;
-        if mutant::is(Mutant::VanishedIsError) {
-            for one in &all {
-                let gone = || Error::new(ErrorKind::Refused, "reading a candidate").at(&one.path);
-                self.client.get(&one.path).await?.ok_or_else(gone)?;
-            }
-        }
+        mistake!(VanishedIsError: crate::mutant::line::read_each(&self.client, &all).await?);
         Ok(all)
     }
 
@@ -188,7 +185,7 @@ impl Line {
 
     /// The line without containers, if any name in it may be that of one.
     async fn past_containers(&self, queue: Queue) -> Result<Queue> {
-        if !queue.has_suspects() || mutant::is(Mutant::ContainerIsTicket) {
+        if !queue.has_suspects() {
             return Ok(queue);
         }
         let view = self.client.read(order::with_stats(&self.dir)).await?;
@@ -230,11 +227,9 @@ impl Line {
     async fn draw(&self) -> Result<(TicketNode, Option<View>)> {
         loop {
             let session = self.client.session().await?;
-            let adopts =
-                mutant::is(Mutant::TicketPerSession) || mutant::is(Mutant::OldTicketTrusted);
-            if adopts && let Some(node) = self.drawn_before(&session).await? {
+            mistake!(OldTicketTrusted: if let Some(node) = self.drawn_before(&session).await? {
                 return Ok((node, None));
-            }
+            });
             let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
             // It says since when he stands there, who has it.
             let used = used
@@ -250,28 +245,36 @@ impl Line {
             let (outcome, once) = match session.draw(txn).await {
                 // What it made, if anything, goes with the session.
                 Err(error) if error.kind() == ErrorKind::SessionLost => continue,
-                Err(_) if mutant::is(Mutant::RefusalSwallowed) => continue,
-                outcome => outcome?,
+                outcome => {
+                    mistake!(RefusalSwallowed: if outcome.is_err() { continue });
+                    outcome?
+                }
             };
             if used && outcome.rejected().is_some() {
                 continue;
             }
             let mut commit = outcome.required()?;
             let done = commit.done.pop().ok_or_else(ticket_node::untold)?;
-            let mut node = TicketNode::new(session, done)?;
-            let given = *node.path() == path;
-            let in_doubt = given && !once;
-            let changes = self.form.changes && !mutant::is(Mutant::WriterForEver);
-            let trusted = in_doubt && mutant::is(Mutant::LateTwinTrusted);
-            if (in_doubt || changes) && !trusted {
-                node = node.counting_by_version();
-                if !self.is_settled(&node).await? {
-                    continue;
-                }
-            } else if given && !in_doubt && self.form.renews {
-                node = node.renewable();
+            let node = TicketNode::new(session, done)?;
+            let as_given = *node.path() == path;
+            let node = self.counted(node, as_given, once);
+            if self.is_settled(&node).await? {
+                return Ok((node, commit.look));
             }
-            return Ok((node, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
+        }
+    }
+
+    /// The ticket, and how it is told from others at its path, by whether the store left its name as it was given and by
+    /// whether its create was sent only once.
+    fn counted(&self, node: TicketNode, as_given: bool, once: bool) -> TicketNode {
+        let in_doubt = as_given && !once;
+        mistake!(LateTwinTrusted: if in_doubt { return node });
+        if in_doubt || self.form.changes {
+            node.counting_by_version()
+        } else if as_given && self.form.renews {
+            node.renewable()
+        } else {
+            node
         }
     }
 
@@ -279,40 +282,21 @@ impl Line {
     /// was drawn in doubt is checked by its version, so it is written to at once: who comes behind it looks at the
     /// whole line. False if it is gone already.
     async fn is_settled(&self, node: &TicketNode) -> Result<bool> {
-        let untold = mutant::is(Mutant::DoubtUntold);
-        if self.form.capacity == Capacity::One || !node.counts_by_version() || untold {
+        if self.form.capacity == Capacity::One || !node.counts_by_version() {
             return Ok(true);
         }
+        mistake!(DoubtUntold: return Ok(true));
         match node.write(self.label.clone()).await {
             Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
             written => Ok(matches!(written?, Outcome::Committed(_))),
         }
     }
 
-    /// The ticket that somebody drew in this session, or in the one before: two mistakes.
-    async fn drawn_before(&self, session: &Session) -> Result<Option<TicketNode>> {
-        let view = session.read(Query::children(self.dir.clone())).await?;
-        let is_own = |node: &Node| {
-            if mutant::is(Mutant::OldTicketTrusted) {
-                return !self.label.is_empty() && node.data == self.label;
-            }
-            node.stat.and_then(|it| it.owner) == Some(session.info().id)
-        };
-        let own = view.nodes.into_iter().find(is_own).and_then(|node| {
-            let done = Done::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
-            Some(TicketNode::new(session.clone(), done))
-        });
-        own.transpose()
-    }
-
     /// A name that nobody else gives, as Curator writes them.
     fn name(&self, session: &Session) -> String {
         let mark = &self.form.mark;
-        if mutant::is(Mutant::TicketWithoutId) {
-            return mark.clone();
-        }
-        let now = Some(clock::date()).filter(|_| !mutant::is(Mutant::SinceUntold));
-        format!("_c_{}-{mark}", ticket_name::dated(&session.id(), now))
+        mistake!(TicketWithoutId: return mark.clone());
+        format!("_c_{}-{mark}", ticket_name::dated(&session.id(), Some(clock::date())))
     }
 
     /// What is looked at as the ticket is drawn.
@@ -340,7 +324,9 @@ impl Line {
     }
 
     fn sees_all(&self) -> bool {
-        self.form.whole || mutant::is(Mutant::WatchesFirst) || mutant::is(Mutant::SortsByName)
+        mistake!(WatchesFirst: return true);
+        mistake!(SortsByName: return true);
+        self.form.whole
     }
 }
 

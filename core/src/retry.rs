@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 
 /// The shortest first delay: what bounds the traffic of a client whose store is gone.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -234,10 +234,8 @@ impl Iterator for Delays {
         let share = f64::from(part) / f64::from(PARTS) * f64::from(self.jitter);
         // A share that is no number, or out of its bounds, takes nothing off.
         let off = if (0.0..=1.0).contains(&share) { whole.mul_f64(share) } else { Duration::ZERO };
-        let mut delay = whole.saturating_sub(off).max(SHORTEST);
-        if mutant::is(Mutant::RetriesInAStorm) {
-            delay = SHORTEST;
-        }
+        let delay = whole.saturating_sub(off).max(SHORTEST);
+        mistake!(RetriesInAStorm: let delay = SHORTEST);
         let in_time = self.end.is_none_or(|end| delay < end - clock::now());
         in_time.then_some(delay)
     }

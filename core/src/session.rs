@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::{Backoff, Delays, Retry};
 use crate::session::call_context::{CallContext, Tuning};
@@ -228,11 +228,12 @@ impl Session {
         const DOING: &str = "removing a node";
         let (own, context, deadline) = (Own::of(node)?, self.context.clone(), self.deadline());
         let (tell, mut told) = oneshot::channel();
-        if mutant::is(Mutant::RemovalNeedsItsCaller) {
-            own.tell_until_gone(&context, tell).await;
+        let removal = Box::pin(async move { own.tell_until_gone(&context, tell).await });
+        mistake!(RemovalNeedsItsCaller: {
+            removal.await;
             return told.await.unwrap_or_else(|_unheard| Err(over(Loss::Closed, DOING)));
-        }
-        self.send(Box::pin(async move { own.tell_until_gone(&context, tell).await }));
+        });
+        self.send(removal);
         let result = match select(&mut told, pin!(self.context.stopped(deadline))).await {
             Either::Left((Ok(result), _)) => self.context.judge(result, DOING),
             Either::Left((Err(_unheard), _)) => Err(over(Loss::Closed, DOING)),
@@ -310,7 +311,9 @@ impl Session {
     /// [`Session::remove`] of a ticket whose name may be used again, if the store wrote nothing to it: it is,
     /// once nothing is on its way any more that was said of this one.
     pub(crate) async fn remove_for_next(&self, ticket: &Done) -> Result<()> {
-        if self.settle_removal(ticket).await? || mutant::is(Mutant::NameFreedInDoubt) {
+        let is_last = self.settle_removal(ticket).await?;
+        mistake!(NameFreedInDoubt: let is_last = true);
+        if is_last {
             self.names.give(&ticket.path);
         }
         Ok(())
@@ -375,10 +378,11 @@ impl Session {
         deadline: Deadline,
     ) -> Result<(Outcome, bool)> {
         let flight = write.flight();
+        mistake!(PathUntold: let path = None);
         match write.ended(deadline).await {
             Ok(outcome) => Ok((outcome, !flight.is_unsure())),
             Err(error) => Err(match (error.path(), path) {
-                (None, Some(path)) if !mutant::is(Mutant::PathUntold) => error.at(&path),
+                (None, Some(path)) => error.at(&path),
                 _ => error,
             }),
         }
@@ -406,13 +410,15 @@ impl fmt::Debug for Session {
 /// What the only operation of a transaction did.
 pub(crate) fn only(outcome: Outcome) -> Result<Outcome<Done>> {
     match outcome {
-        Outcome::Committed(commit) => match commit.done.into_iter().next() {
-            Some(done) => Ok(Outcome::Committed(done)),
-            None if mutant::is(Mutant::AnswerTrusted) => panic!("a store tells of every operation"),
-            None => Err(Error::new(ErrorKind::Backend, "commit")
-                .because("the store did not tell what it did")
-                .with_unknown_effect()),
-        },
+        Outcome::Committed(commit) => {
+            let done = commit.done.into_iter().next();
+            mistake!(AnswerTrusted: assert!(done.is_some(), "a store tells of every operation"));
+            done.map(Outcome::Committed).ok_or_else(|| {
+                Error::new(ErrorKind::Backend, "commit")
+                    .because("the store did not tell what it did")
+                    .with_unknown_effect()
+            })
+        }
         Outcome::Rejected(no) => Ok(Outcome::Rejected(no)),
     }
 }

@@ -58,6 +58,7 @@ fn modules_of_core_import_only_what_stands_below_them() {
         ("client.rs", "use crate::{session::Session, layer::{trace, faults}};"),
         ("recipe/mutex.rs", "use crate::line::Line;\nmod tests {\n    use super::*;\n}"),
         ("lib.rs", "pub use crate::recipe::mutex::Mutex;"),
+        ("mutant/line.rs", "use crate::line::Line;"),
     ];
     for (path, text) in fine {
         spares(import_upward, &format!("core/src/{path}"), text);
@@ -109,7 +110,8 @@ fn import_upward(file: &File) -> Vec<String> {
         return Vec::new();
     };
     let home: Vec<_> = place.split('/').collect();
-    if home == ["lib"] {
+    // Wrong algorithms are written for the module that they are planted in.
+    if home == ["lib"] || (home[0] == "mutant" && home.len() > 1) {
         return Vec::new();
     }
     let Some((_, allowed)) = ROOMS.iter().find(|(rooms, _)| rooms.contains(&home[0])) else {

@@ -10,7 +10,7 @@ use crate::client::generations::closed;
 use crate::client::{Client, ClientWatch};
 use crate::clock::sleep;
 use crate::error::{Error, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Delays;
 use crate::store::{End, Event, Node, Query, Stat};
@@ -105,9 +105,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
     ///
     /// Cancel safe: what a dropped call heard of is told by the next one.
     pub async fn changed(&mut self) -> Result<()> {
-        if mutant::is(Mutant::HeardForgotten) {
-            self.stale = false;
-        }
+        mistake!(HeardForgotten: self.stale = false);
         loop {
             if let Some(why) = &self.over {
                 return Err(why.clone());
@@ -160,9 +158,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
             return Ok(false);
         }
         self.seen = stat;
-        if mutant::is(Mutant::BadValueForgetsGood) {
-            self.current = None;
-        }
+        mistake!(BadValueForgetsGood: self.current = None);
         self.current = node.map(Value::of).transpose()?;
         Ok(true)
     }

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
-use tokio::task::yield_now;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::Session;
 use crate::session::session_state::StatusKind;
@@ -81,12 +80,12 @@ impl Generations {
     }
 
     pub(super) fn state(&self) -> watch::Receiver<Connection> {
-        if mutant::is(Mutant::LateSubscriberUntold) {
-            return watch::Sender::new(Connection::Connected).subscribe();
-        }
         let mut receiver = self.latest.clone();
         // Only what changes from now on is new to it.
         receiver.mark_unchanged();
+        mistake!(LateSubscriberUntold: let receiver = {
+            watch::Sender::new(Connection::Connected).subscribe()
+        });
         receiver
     }
 
@@ -112,17 +111,15 @@ impl Generations {
     /// Sends `Closed`, and nothing behind it.
     fn close(&self) {
         self.turn(|_| Some(Connection::Closed));
-        if !mutant::is(Mutant::StateNeverEnds) {
-            let last = self.sender().take();
-            drop(last);
-        }
+        mistake!(StateNeverEnds: return);
+        let last = self.sender().take();
+        drop(last);
     }
 
     pub(super) fn between(&self) {
         self.set(Current::Between(None));
-        if !mutant::is(Mutant::LossUntold) {
-            self.tell(StatusKind::Lost);
-        }
+        mistake!(LossUntold: return);
+        self.tell(StatusKind::Lost);
     }
 
     /// Remembers why there is no next session yet, and reports a refusal.
@@ -170,19 +167,15 @@ impl Generations {
     pub(super) async fn session(&self, root: &Path) -> Result<Session> {
         let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
-            Current::Live(session) if mutant::is(Mutant::HandsOutLost) => Some(Ok(session.clone())),
             Current::Live(_) | Current::Between(_) => None,
-            Current::Over(..) if mutant::is(Mutant::ClosedClientWaits) => None,
-            Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")
-                .because("the client is closed")
-                .caused_by(why.clone()))),
+            Current::Over(why, _) => {
+                mistake!(ClosedClientWaits: return None);
+                Some(Err(Error::new(why.kind(), "waiting for a session")
+                    .because("the client is closed")
+                    .caused_by(why.clone())))
+            }
         });
-        let session = found.await?;
-        if mutant::is(Mutant::HandsOutLost) && session.is_lost() {
-            // Whoever asks for another at once, and again, is at least to be seen to.
-            yield_now().await;
-        }
-        Ok(session.below(root))
+        Ok(found.await?.below(root))
     }
 
     /// Whether there will be no other session.

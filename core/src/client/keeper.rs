@@ -1,6 +1,5 @@
 //! The one task of a client: keeps it in sessions.
 
-use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::client::generations::{Generations, closed};
 use crate::client::options::ClientOptions;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::retry::Delays;
 use crate::session::Session;
 use crate::session::call_context::Tuning;
@@ -70,7 +69,7 @@ impl Opener {
     async fn repeat(
         &self,
         mut delays: Delays,
-        is_final: impl Fn(&Error) -> bool,
+        ends: impl Fn(&Error) -> bool,
         mut note: impl FnMut(Error),
     ) -> Result<Session> {
         loop {
@@ -79,7 +78,9 @@ impl Opener {
                 Err(error) => error,
             };
             tracing::warn!(%error, "could not open a session");
-            if is_final(&error) {
+            let ended = ends(&error);
+            mistake!(RefusalIsFinal: let ended = is_final(&error));
+            if ended {
                 return Err(error);
             }
             let Some(delay) = delays.next() else { return Err(error) };
@@ -110,8 +111,8 @@ fn is_final(error: &Error) -> bool {
 
 /// Whether a later one is not. The store accepted a session with these options before, so a refusal may be that of one
 /// server, or of credentials that are being changed: the retry policy decides.
-fn is_final_later(error: &Error) -> bool {
-    mutant::is(Mutant::RefusalIsFinal) && is_final(error)
+fn is_final_later(_error: &Error) -> bool {
+    false
 }
 
 impl Keeper {
@@ -123,9 +124,7 @@ impl Keeper {
             let born = clock::now();
             if let Some(asked) = self.until_lost(&session).await {
                 self.end(session, asked).await;
-                if mutant::is(Mutant::KeeperStays) {
-                    pending::<()>().await;
-                }
+                mistake!(KeeperStays: std::future::pending::<()>().await);
                 return;
             }
             self.generations.between();
@@ -182,7 +181,8 @@ impl Keeper {
     /// its nodes are gone: its own close does.
     async fn end_between(&self, why: &Arc<Error>, last: &SessionState) {
         self.generations.end(why);
-        let cleanly = mutant::is(Mutant::LossIsEnd) || last.closed().await;
+        let cleanly = last.closed().await;
+        mistake!(LossIsEnd: let cleanly = true);
         self.generations.ended(why, cleanly);
     }
 
@@ -190,9 +190,7 @@ impl Keeper {
         let why = closed();
         self.generations.end(&why);
         if !asked {
-            if mutant::is(Mutant::LastDropForgotten) {
-                pending::<()>().await;
-            }
+            mistake!(LastDropForgotten: std::future::pending::<()>().await);
             // Whoever still holds the session keeps it.
             drop(session);
             return self.generations.ended(&why, true);

@@ -7,11 +7,10 @@ use serde::de::DeserializeOwned;
 use crate::client::watching::Again;
 use crate::client::{Client, ClientWatch};
 use crate::error::Result;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::only;
 use crate::store::{Done, Expect, Lifetime, Node, Outcome, Query, Txn, View};
-use crate::task;
 use crate::value::{Value, encode};
 
 /// # Plain verbs
@@ -189,15 +188,7 @@ impl Client {
         let observed =
             self.on_session(async |session, by| session.observe_by(query.clone(), by).await);
         let (view, watch) = observed.await?;
-        if mutant::is(Mutant::ObservesTwice) {
-            let session = self.session().await?;
-            let (_view, forgotten) = session.observe(query.clone()).await?;
-            task::spawn(async move {
-                let _kept = forgotten;
-                session.lost().await;
-            })
-            .let_go();
-        }
+        mistake!(ObservesTwice: crate::mutant::client::watch_and_forget(self, &query).await?);
         let (generations, tuning) = (self.generations.clone(), self.tuning.clone());
         let again = Again { generations, tuning, root: self.root.clone(), query };
         Ok((view, ClientWatch::new(again, watch)))
@@ -215,10 +206,8 @@ impl Client {
     /// Cancel safe: it only reads.
     pub async fn get_value<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<Value<T>>> {
         let value = self.get(path).await?.as_ref().map(Value::of);
-        match value {
-            Some(Err(_)) if mutant::is(Mutant::CorruptIsNone) => Ok(None),
-            value => value.transpose(),
-        }
+        mistake!(CorruptIsNone: let value = value.filter(Result::is_ok));
+        value.transpose()
     }
 
     /// Replaces what a node that exists holds by a value as JSON.

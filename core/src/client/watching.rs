@@ -12,7 +12,7 @@ use futures_util::future::{Either, select};
 
 use crate::client::generations::Generations;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::call_context::Tuning;
@@ -76,9 +76,8 @@ impl Stream for ClientWatch {
         loop {
             match &mut self.phase {
                 Phase::Watching(watch) => match ready!(Pin::new(watch).poll_next(cx)) {
-                    Some(Event::Ended(End::SessionOver(_)))
-                        if !mutant::is(Mutant::WatchEndsWithSession) =>
-                    {
+                    Some(Event::Ended(End::SessionOver(_))) => {
+                        mistake!(WatchEndsWithSession: return Poll::Ready(Some(self.end(untold()))));
                         let again = self.again.clone();
                         self.phase = Phase::Reopening(Box::pin(again.observe()));
                     }
@@ -89,15 +88,14 @@ impl Stream for ClientWatch {
                 Phase::Reopening(observed) => match ready!(observed.as_mut().poll(cx)) {
                     Ok(watch) => {
                         self.phase = Phase::Watching(watch);
-                        if !mutant::is(Mutant::ResyncSwallowed) {
-                            return Poll::Ready(Some(Event::Resync));
-                        }
+                        mistake!(ResyncSwallowed: continue);
+                        return Poll::Ready(Some(Event::Resync));
                     }
-                    Err(_) if mutant::is(Mutant::EndUntold) => {
-                        self.phase = Phase::Over;
-                        return Poll::Ready(None);
+                    Err(why) => {
+                        let end = self.end(why);
+                        mistake!(EndUntold: return Poll::Ready(None));
+                        return Poll::Ready(Some(end));
                     }
-                    Err(why) => return Poll::Ready(Some(self.end(why))),
                 },
                 Phase::Over => return Poll::Ready(None),
             }

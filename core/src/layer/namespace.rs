@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{
     Backend, Change, Commit, Done, End, Event, Kind, Node, Op, Outcome, Query, Rejected,
@@ -133,10 +133,8 @@ impl Root {
             *path = self.add(path, "commit")?;
         }
         if let Some(look) = txn.look.take() {
-            let mut look = self.add_to_query(look, "commit")?;
-            if mutant::is(Mutant::NamespaceAddsTwice) {
-                look = self.add_to_query(look, "commit")?;
-            }
+            let look = self.add_to_query(look, "commit")?;
+            mistake!(NamespaceAddsTwice: let look = self.add_to_query(look, "commit")?);
             txn.look = Some(look);
         }
         Ok(txn)
@@ -146,10 +144,7 @@ impl Root {
 /// From the store below to the caller.
 impl Root {
     fn strip(&self, path: &Path) -> Option<Path> {
-        if mutant::is(Mutant::NamespaceStripsByText) {
-            let rest = path.as_str().strip_prefix(self.0.as_str())?;
-            return Path::new(&format!("/{}", rest.trim_start_matches('/'))).ok();
-        }
+        mistake!(NamespaceStripsByText: return crate::mutant::session::strip_text(path, &self.0));
         path.relative_to(&self.0)
     }
 
@@ -206,9 +201,7 @@ impl Root {
     }
 
     fn strip_event(&self, event: Event) -> Option<Event> {
-        if mutant::is(Mutant::NamespaceForgetsEvents) {
-            return Some(event);
-        }
+        mistake!(NamespaceForgetsEvents: return Some(event));
         match event {
             Event::Changed(change) => self.strip_change(change).map(Event::Changed),
             Event::Resync => Some(Event::Resync),

@@ -13,7 +13,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::line::meter;
 use crate::line::ticket_node::TicketNode;
 use crate::line::token::Token;
-use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::Txn;
 
@@ -74,9 +73,7 @@ impl<K> Hold<K> {
 
     /// The same, in other hands of this process.
     pub(crate) fn passed_on(mut self) -> Self {
-        if !mutant::is(Mutant::TurnUncounted) {
-            self.node.pass_on();
-        }
+        self.node.pass_on();
         self.stay = Stay::of(&self.node, self.stay.recipe);
         self
     }

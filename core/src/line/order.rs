@@ -14,9 +14,7 @@
 //!
 //! What has none of these names stands in no line: it is ignored.
 
-use crate::clock;
-use crate::line::ticket_name;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{Node, Query, Revision, Sequence, SessionId, View};
 
@@ -102,14 +100,9 @@ impl Claim {
 impl Queue {
     pub(crate) fn of(view: &View) -> Self {
         let mut entries: Vec<Entry> = view.nodes.iter().filter_map(Entry::of).collect();
-        if mutant::is(Mutant::SortsByName) {
-            entries.sort_by(|a, b| a.path.cmp(&b.path));
-        } else {
-            entries.sort_by_key(|one| one.order);
-        }
-        if mutant::is(Mutant::OldDatesIgnored) {
-            entries.retain(|one| !ticket_name::seems_left_over(one.path.name(), clock::date()));
-        }
+        entries.sort_by_key(|one| one.order);
+        mistake!(SortsByName: entries.sort_by(|a, b| a.path.cmp(&b.path)));
+        mistake!(OldDatesIgnored: entries.retain(|one| !crate::mutant::line::is_old(one)));
         let limits = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
         // Of two, which cannot be, the one that harms less.
         let posted = limits.filter_map(|limit| limit.parse().ok()).min();
@@ -180,13 +173,13 @@ impl Queue {
     fn turn_of(&self, ahead: &[Entry], claim: Claim, capacity: Capacity) -> Turn {
         let Some(permits) = self.permits(capacity) else {
             let shares = |other: &&Entry| claim == Claim::Shared && other.claim == claim;
-            let mut blocking = ahead.iter().rev().find(|other| !shares(other));
-            if mutant::is(Mutant::WriterPassesReaders) {
-                blocking = ahead.iter().rev().find(|other| other.claim == Claim::Alone);
-            }
-            if mutant::is(Mutant::ReaderPassesWriters) && claim == Claim::Shared {
-                blocking = blocking.and(ahead.first()).filter(|first| !shares(first));
-            }
+            let blocking = ahead.iter().rev().find(|other| !shares(other));
+            mistake!(WriterPassesReaders: let blocking = {
+                ahead.iter().rev().find(|other| other.claim == Claim::Alone)
+            });
+            mistake!(ReaderPassesWriters: let blocking = {
+                blocking.filter(|_| !ahead.first().is_some_and(|first| shares(&first)))
+            });
             return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
         };
         let weight = |claim| match claim {
@@ -194,15 +187,11 @@ impl Queue {
             // Who wants it alone takes whatever there is, and a little more.
             Claim::Alone | Claim::Shared => u64::from(permits).max(1),
         };
-        let mut taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
-        if mutant::is(Mutant::PermitsMiscounted) {
-            taken = ahead.len() as u64;
-        }
-        if mutant::is(Mutant::PermitsBarge) {
-            taken = ahead.iter().map(|other| weight(other.claim)).fold(0, |taken, more| {
-                if taken + more <= permits.into() { taken + more } else { taken }
-            });
-        }
+        let taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
+        mistake!(PermitsMiscounted: let taken = ahead.len() as u64);
+        mistake!(PermitsBarge: let taken = {
+            crate::mutant::line::fitting(ahead.iter().map(|other| weight(other.claim)), permits)
+        });
         if taken + weight(claim) <= permits.into() {
             Turn::Now
         } else if taken <= permits.into() {
@@ -221,7 +210,9 @@ pub(crate) fn with_stats(dir: &Path) -> Query {
 
 /// What a listing with stats shows to be no node.
 pub(crate) fn containers(view: &View) -> impl Iterator<Item = Path> + '_ {
-    view.nodes.iter().filter(|node| node.stat.is_none()).map(|node| node.path.clone())
+    let nodes = view.nodes.as_slice();
+    mistake!(ContainerIsTicket: let nodes = &nodes[..0]);
+    nodes.iter().filter(|node| node.stat.is_none()).map(|node| node.path.clone())
 }
 
 impl Entry {
@@ -239,7 +230,8 @@ impl Entry {
         let all = stem.and_then(|stem| permits(stem.strip_suffix("lease-")?).1);
         let claim = stem.and_then(claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
-            (is_owners || mutant::is(Mutant::StrangersCount)).then_some(Claim::Alone)
+            mistake!(StrangersCount: let is_owners = true);
+            is_owners.then_some(Claim::Alone)
         })?;
         Some(Self {
             path: node.path.clone(),
@@ -296,25 +288,25 @@ fn permits(before: &str) -> (u32, Option<u32>) {
 /// Decides, from the line as it was seen, what whoever holds the ticket `me` does next.
 pub(crate) fn turn(queue: &Queue, me: &Path, capacity: Capacity) -> Turn {
     let Some(place) = queue.entries.iter().position(|one| one.path == *me) else {
-        return if mutant::is(Mutant::MissingIsFirst) { Turn::Now } else { Turn::Gone };
+        mistake!(MissingIsFirst: return Turn::Now);
+        return Turn::Gone;
     };
     let (ahead, own) = (&queue.entries[..place], &queue.entries[place]);
-    match queue.turn_of(ahead, own.claim, capacity) {
-        Turn::After(_) if mutant::is(Mutant::WatchesFirst) => {
-            Turn::After(queue.entries[0].path.clone())
-        }
-        turn => turn,
-    }
+    let turn = queue.turn_of(ahead, own.claim, capacity);
+    mistake!(WatchesFirst: if let Turn::After(_) = turn {
+        return Turn::After(queue.entries[0].path.clone());
+    });
+    turn
 }
 
 /// Whether a ticket that was drawn to write goes on reading.
 pub(crate) fn shares(node: &Node) -> bool {
     // On any other ticket the data is a label, and labels may be anything.
-    if !node.path.name().contains("__WRIT__") && !mutant::is(Mutant::LabelIsMode) {
-        return false;
-    }
+    let is_writers = node.path.name().contains("__WRIT__");
     let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
-    (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
+    let says_so = node.data.starts_with(SHARES);
+    mistake!(LabelIsMode: return says_so);
+    is_writers && written && says_so
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use crate::line::meter;
 use crate::line::order::{self, Capacity, Claim, POSTED, Queue, Turn, shares, turn};
 use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line, SIGHT};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
 
@@ -76,6 +76,9 @@ impl Line {
 
     /// A place at the end of the line.
     pub(crate) async fn enqueue(&self) -> Result<Ticket> {
+        mistake!(TicketPerSession: if let Some(node) = self.drawn_by_session().await? {
+            return Ok(Ticket::new(self.clone(), node, None));
+        });
         let (node, seen) = self.draw().await?;
         Ok(Ticket::new(self.clone(), node, seen))
     }
@@ -83,12 +86,9 @@ impl Line {
     /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
     /// sees nothing of it.
     pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
-        let sharing = if mutant::is(Mutant::TriesByDrawing) {
-            Vec::new()
-        } else {
-            let Some(sharing) = self.sharing_if_free().await? else { return Ok(None) };
-            sharing
-        };
+        let sharing = self.sharing_if_free().await?;
+        mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
+        let Some(sharing) = sharing else { return Ok(None) };
         let mut ticket = self.enqueue().await?.sharing(sharing);
         if ticket.is_called().await? {
             return Ok(Some(ticket));
@@ -100,6 +100,7 @@ impl Line {
 
 impl Ticket {
     fn new(line: Line, node: TicketNode, seen: Option<View>) -> Self {
+        mistake!(LookIgnored: let seen = None);
         let (since, last) = (clock::now(), Last::default());
         let (sharing, vacant) = (Vec::new(), Vec::new());
         Self {
@@ -152,10 +153,10 @@ impl Ticket {
             loop {
                 match self.called_in_session().await {
                     Ok(()) => break,
-                    Err(WaitError::Gone) if mutant::is(Mutant::WaitsInOneSession) => {
-                        return Err(Error::new(ErrorKind::SessionLost, "waiting in line"));
+                    Err(WaitError::Gone) => {
+                        mistake!(WaitsInOneSession: return Err(self.node.was_lost()));
+                        self.draw_again().await?;
                     }
-                    Err(WaitError::Gone) => self.draw_again().await?,
                     Err(WaitError::Failed(error)) => return Err(error),
                 }
             }
@@ -184,9 +185,7 @@ impl Ticket {
 
     /// Whether it is called at this moment, whatever was seen before.
     pub(crate) async fn is_called_now(&mut self) -> Result<bool> {
-        if mutant::is(Mutant::InterruptByOldLook) {
-            return self.is_called().await;
-        }
+        mistake!(InterruptByOldLook: return self.is_called().await);
         (self.seen, self.strict) = (None, true);
         let called = self.is_called().await;
         self.strict = false;
@@ -212,9 +211,8 @@ impl Ticket {
     /// Takes note that it was called without waiting. A waiter behind it may rely on being notified all the same.
     fn note_called(&self) {
         meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
-        if !mutant::is(Mutant::TryUntold) {
-            self.tell_those_behind();
-        }
+        mistake!(TryUntold: return);
+        self.tell_those_behind();
     }
 
     /// Gives the place up, and waits until that is done, or goes on in the background.
@@ -234,11 +232,9 @@ impl Ticket {
     async fn draw_again(&mut self) -> Result<()> {
         tracing::debug!(ticket = %self.node.path(), "the ticket is gone; drawing another");
         let (node, seen) = self.line.draw().await?;
-        let before = std::mem::replace(&mut self.node, node);
-        if mutant::is(Mutant::OldTicketTrusted) {
-            // What is trusted is not removed.
-            std::mem::forget(before);
-        }
+        // What is trusted is not removed.
+        mistake!(OldTicketTrusted: crate::mutant::line::keep(&self.node));
+        self.node = node;
         self.seen = seen;
         self.asked += 1;
         self.vacant.clear();
@@ -264,9 +260,7 @@ impl Ticket {
                 Turn::Gone => return Err(WaitError::Gone),
                 Turn::After(ahead) => {
                     let waited = self.until_gone(&ahead, &mut line).await?;
-                    if mutant::is(Mutant::PredecessorGoneIsTurn) {
-                        return Ok(());
-                    }
+                    mistake!(PredecessorGoneIsTurn: return Ok(()));
                     waited
                 }
                 Turn::Next => self.until_anything(&mut line).await?,
@@ -285,7 +279,7 @@ impl Ticket {
     async fn turn_past_containers(&mut self) -> Result<Turn, WaitError> {
         let turn = self.turn().await?;
         let suspects = matches!(turn, Turn::After(_) | Turn::Next) && self.last.suspects;
-        if !suspects || mutant::is(Mutant::ContainerIsTicket) {
+        if !suspects {
             return Ok(turn);
         }
         self.sweep().await?;
@@ -304,7 +298,8 @@ impl Ticket {
 
     /// Nothing counts but what is certain now.
     fn is_certain(&self) -> bool {
-        self.node.session().is_certain() || mutant::is(Mutant::GrantsUncertain)
+        mistake!(GrantsUncertain: return true);
+        self.node.session().is_certain()
     }
 
     /// Whose turn it is now.
@@ -312,14 +307,14 @@ impl Ticket {
         let mut sight = SIGHT;
         let mut seen = self.seen.take();
         loop {
-            let view = match seen.take() {
-                Some(view) => view,
-                None => match self.read(sight).await {
-                    Err(WaitError::Failed(_)) if mutant::is(Mutant::LostReadIsEmpty) => {
-                        return Ok(Turn::Now);
-                    }
-                    view => view?,
-                },
+            let view = if let Some(view) = seen.take() {
+                view
+            } else {
+                let view = self.read(sight).await;
+                mistake!(LostReadIsEmpty: if let Err(WaitError::Failed(_)) = view {
+                    return Ok(Turn::Now);
+                });
+                view?
             };
             let (turn, alone) = self.think(&view);
             let cut = !self.line.sees_all() && sight < usize::MAX && view.nodes.len() >= sight;
@@ -338,10 +333,10 @@ impl Ticket {
             // Made again by a late sending, it is another.
             queue = queue.placed(self.node.path(), self.node.sequence());
         }
-        let (me, mut capacity) = (self.node.path(), self.form().capacity);
-        if let (Some(first), true) = (self.last.permits, mutant::is(Mutant::LimitRemembered)) {
-            capacity = Capacity::Permits(first);
-        }
+        let (me, capacity) = (self.node.path(), self.form().capacity);
+        mistake!(LimitRemembered: let capacity = {
+            self.last.permits.map_or(capacity, Capacity::Permits)
+        });
         let followed = queue.goes_on_behind(me);
         let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
         let last = Last { followed, permits: queue.permits(capacity), suspects, unsure };
@@ -373,7 +368,8 @@ impl Ticket {
             };
             match error.kind() {
                 ErrorKind::SessionLost => return Err(WaitError::Gone),
-                ErrorKind::Unreachable if !mutant::is(Mutant::LostReadIsEmpty) => {
+                ErrorKind::Unreachable => {
+                    mistake!(LostReadIsEmpty: return Err(WaitError::Failed(error)));
                     sleep(delays.next().unwrap_or_default()).await;
                 }
                 _ => return Err(WaitError::Failed(error)),
@@ -387,31 +383,25 @@ impl Ticket {
         ahead: &Path,
         line: &mut Option<Watch>,
     ) -> Result<Waited, WaitError> {
-        if mutant::is(Mutant::WatchesInTwoCalls) {
-            let session = self.node.session().clone();
-            let there = Query::node(ahead.clone()).names_only();
-            if self.insist(|| session.read(there.clone())).await?.node().is_none() {
-                return Ok(Waited::Change(None));
-            }
-        }
+        mistake!(WatchesInTwoCalls: {
+            self.unless_lost(self.node.session().next_event_if_there(ahead)).await?;
+        });
         // What one writes to his ticket matters where others may come in beside him.
         let wants_data = self.form().capacity != Capacity::One || self.may_share();
-        let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
         let mut query = Query::node(ahead.clone());
         if !wants_data {
             query = query.names_only();
         }
         // Nothing but what is waited for is told of it.
-        query.once = !blind && !mutant::is(Mutant::DataWakes);
+        query.once = true;
+        mistake!(DataWakes: query.once = false);
         let (view, mut watch) = self.observe(query).await?;
         let Some(node) = view.node() else {
-            if blind {
-                self.unless_lost(watch.next()).await?;
-            } else if mutant::is(Mutant::ContainerIsTicket) {
-                return Ok(Waited::Nothing);
-            } else {
-                self.vacant.push(ahead.clone());
-            }
+            mistake!(WaitsForTheAbsent: {
+                self.unless_lost(self.node.session().next_event(ahead)).await?;
+            });
+            mistake!(ContainerIsTicket: return Ok(Waited::Nothing));
+            self.vacant.push(ahead.clone());
             return Ok(Waited::Change(Some(watch)));
         };
         if !self.is_ahead(node) {
@@ -463,7 +453,8 @@ impl Ticket {
         let view = self.insist(|| session.read(query.clone())).await?;
         let changed = view.node().and_then(|node| node.stat).map(|stat| stat.created);
         let changed_before = changed.is_some_and(|changed| changed < stat.created);
-        Ok(changed_before || mutant::is(Mutant::LimitChangeIgnored))
+        mistake!(LimitChangeIgnored: let changed_before = true);
+        Ok(changed_before)
     }
 
     /// Waits until something in the line is another than when it was looked at last.
@@ -481,7 +472,7 @@ impl Ticket {
             }
             line
         };
-        let sweeps = self.last.unsure && !self.swept && !mutant::is(Mutant::ContainerIsTicket);
+        let sweeps = self.last.unsure && !self.swept;
         let limit = match self.node.session().info().ttl / 3 {
             _ if sweeps && self.last.suspects => Duration::ZERO,
             long if sweeps => long,
@@ -528,7 +519,8 @@ impl Ticket {
     fn tell_those_behind(&self) {
         let told = self.form().capacity != Capacity::One && self.last.followed;
         // One that counts only as it was last seen said so when it was drawn, for good.
-        if told && !self.node.counts_by_version() && !mutant::is(Mutant::CallUntold) {
+        mistake!(CallUntold: let told = false);
+        if told && !self.node.counts_by_version() {
             let (path, label) = (self.node.path().clone(), self.line.label().clone());
             self.node.session().rewrite(path, label);
         }

@@ -6,12 +6,15 @@
 
 use std::time::{Duration, SystemTime};
 
+use crate::mutant::mistake;
+
 /// The sign of those ids that tell the time, where a UUID has its version; [`UNTOLD`] is what those have that do not.
 const TOLD: char = '8';
 const UNTOLD: char = '4';
 
 /// An id of 32 digits as a UUID that tells the time, if there is one to tell.
 pub(super) fn dated(id: &str, now: Option<SystemTime>) -> String {
+    mistake!(SinceUntold: let now = None);
     let since_1970 = now.and_then(|now| now.duration_since(SystemTime::UNIX_EPOCH).ok());
     let millis = since_1970.and_then(|time| u64::try_from(time.as_millis()).ok());
     let (version, last) = match millis.filter(|millis| millis >> 48 == 0) {
@@ -37,13 +40,6 @@ pub(super) fn is_of_second(name: &str, now: Option<SystemTime>) -> bool {
     const SECOND: Duration = Duration::from_secs(1);
     let (Some(since), Some(now)) = (since(name), now) else { return true };
     now.duration_since(since).is_ok_and(|age| age < SECOND)
-}
-
-/// Whether the name of a ticket tells a time of more than an hour ago: what a mistake takes for a ticket that was
-/// left over.
-pub(super) fn seems_left_over(name: &str, now: SystemTime) -> bool {
-    const HOUR: Duration = Duration::from_secs(3_600);
-    since(name).and_then(|since| now.duration_since(since).ok()).is_some_and(|age| age > HOUR)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::clock::{self, Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::seen_version::SeenVersion;
 use crate::line::token::Token;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::Session;
 use crate::store::{
@@ -57,14 +57,12 @@ impl TicketNode {
         // From here on it goes when it is dropped.
         let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
         let is_own = stat.owner == Some(ticket.session.info().id);
-        if !is_own && !mutant::is(Mutant::OldTicketTrusted) {
+        mistake!(OldTicketTrusted: let is_own = true);
+        if !is_own {
             return Err(untold());
         }
         ticket.sequence = sequence;
         ticket.token = Token::new(stat.created);
-        if mutant::is(Mutant::TokenIsSequence) {
-            ticket.token = Token::new(Revision::new(sequence.get()));
-        }
         Ok(ticket)
     }
 
@@ -107,28 +105,27 @@ impl TicketNode {
     }
 
     pub(crate) fn token(&self) -> Token {
+        mistake!(TokenIsSequence: return Token::new(Revision::new(self.sequence.get())));
         self.token
     }
 
     /// The same ticket, in other hands of this process.
     pub(crate) fn pass_on(&mut self) {
+        mistake!(TurnUncounted: return);
         self.token = self.token.next_turn();
     }
 
     /// The path, for the outside, where it may be kept for long: no other ticket ever has it.
     pub(crate) fn told_path(&self) -> &Path {
-        if !mutant::is(Mutant::ToldNameUsedAgain) {
-            self.renewable.store(false, Ordering::Relaxed);
-        }
+        mistake!(ToldNameUsedAgain: return self.path());
+        self.renewable.store(false, Ordering::Relaxed);
         self.path()
     }
 
     /// Adds the check that the node is there. Nobody else ever has its path, or it counts only as
     /// it was last seen.
     pub(crate) fn check(&self, txn: Txn) -> Txn {
-        if mutant::is(Mutant::TxnUnguarded) {
-            return txn;
-        }
+        mistake!(TxnUnguarded: return txn);
         txn.check(self.told_path().clone(), self.expected())
     }
 
@@ -190,9 +187,7 @@ impl TicketNode {
 
     /// Removes the node in the background, unless that was done before.
     pub(crate) fn give_up(&self) {
-        if mutant::is(Mutant::DroppedTicketStays) {
-            return;
-        }
+        mistake!(DroppedTicketStays: return);
         if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
             self.session.abandon(&self.node);
         }
@@ -206,6 +201,7 @@ impl TicketNode {
 
     /// Waits until it is lost: its session is, or somebody removed the node.
     pub(crate) async fn lost(&self) {
+        mistake!(ReconnectResets: return self.session.lost_or_reconnected().await);
         let _either = select(pin!(self.session.lost()), pin!(self.removed())).await;
     }
 
@@ -213,9 +209,7 @@ impl TicketNode {
     ///
     /// Most tickets are given back before they are of any age: those are not watched.
     async fn removed(&self) {
-        if mutant::is(Mutant::RemovalUnnoticed) {
-            return pending().await;
-        }
+        mistake!(RemovalUnnoticed: return pending().await);
         let age = clock::elapsed(self.drawn);
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
         let mut delays = self.session.delays();
@@ -258,9 +252,8 @@ struct Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if let Some(watch) = self.watch.take()
-            && !mutant::is(Mutant::WatchesAgain)
-        {
+        mistake!(WatchesAgain: return);
+        if let Some(watch) = self.watch.take() {
             self.ticket.kept().get_or_insert(watch);
         }
     }

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::Contender;
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::recipe::election::observer::observe;
 use crate::recipe::election::resign_to::resign_to;
@@ -157,10 +157,12 @@ impl Leader {
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
         match self.node.write(value.into()).await? {
             Outcome::Committed(_) => Ok(()),
-            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
-            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
-                .at(self.node.path())
-                .because("the lead was lost before")),
+            Outcome::Rejected(_) => {
+                mistake!(ProclaimsUnguarded: return Ok(()));
+                Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                    .at(self.node.path())
+                    .because("the lead was lost before"))
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use futures_util::stream::unfold;
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument as _;
 
-use crate::client::{Client, Connection};
+use crate::client::Client;
 use crate::clock::{sleep, timeout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::Contender;
@@ -20,7 +20,7 @@ use crate::line::hold::Leadership;
 use crate::line::ticket::Ticket;
 use crate::line::token::Token;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::task::{self, Task};
 
@@ -256,10 +256,7 @@ impl Candidacy {
     ///
     /// A dropped call goes on in the background.
     pub async fn close(self) -> Result<()> {
-        if mutant::is(Mutant::CloseForgetsDraw) {
-            std::mem::forget(self);
-            return Ok(());
-        }
+        mistake!(CloseForgetsDraw: return { std::mem::forget(self); Ok(()) });
         let Self { close, closed, task, .. } = self;
         let _asked = close.send(()).is_ok();
         let result = closed.await.unwrap_or(Ok(()));
@@ -271,9 +268,7 @@ impl Candidacy {
 impl CandidateState {
     fn leadership(&self) -> Option<&Leadership> {
         match self {
-            Self::Leading(lead) => {
-                (lead.is_held() || mutant::is(Mutant::LeadByCallback)).then_some(lead)
-            }
+            Self::Leading(lead) => lead.is_held().then_some(lead),
             _ => None,
         }
     }
@@ -285,9 +280,7 @@ fn next(told: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChan
     match (*told, now) {
         (Some(last), now) if leads != Some(last) => {
             *told = None;
-            if mutant::is(Mutant::LossUntoldToLatch) {
-                return next(told, now);
-            }
+            mistake!(LossUntoldToLatch: return next(told, now));
             (
                 Some(LeadershipChange::Lost(last)),
                 leads.is_some() || matches!(now, CandidateState::Failed(_)),
@@ -322,18 +315,13 @@ impl CandidateTask {
         let mut delays = self.line.client().delays();
         let mut ticket = Some(first);
         loop {
-            match self.term_or_reset(ticket.take()).await {
+            match self.term(ticket.take()).await {
                 Ok(Some(left)) => return left,
                 Ok(None) => {
                     delays = self.line.client().delays();
                     self.state.send_replace(CandidateState::Waiting);
                 }
-                Err(error)
-                    if self.line.client().is_closed()
-                        || mutant::is(Mutant::FailureEndsCandidacy) =>
-                {
-                    return Err(error);
-                }
+                Err(error) if self.line.client().is_closed() => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "could not become a candidate; trying again");
                     self.state.send_replace(CandidateState::Failed(error));
@@ -343,22 +331,6 @@ impl CandidateTask {
                     }
                 }
             }
-        }
-    }
-
-    /// [`CandidateTask::term`], and a mistake.
-    async fn term_or_reset(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
-        if !mutant::is(Mutant::ReconnectResets) {
-            return self.term(ticket).await;
-        }
-        let mut state = self.line.client().state();
-        let reset = async {
-            let _down = state.wait_for(|state| *state == Connection::Suspended).await.is_ok();
-            let _up = state.wait_for(|state| *state == Connection::Reconnected).await.is_ok();
-        };
-        match select(pin!(self.term(ticket)), pin!(reset)).await {
-            Either::Left((ended, _)) => ended,
-            Either::Right(_) => Ok(None),
         }
     }
 

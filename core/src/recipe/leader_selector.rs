@@ -17,7 +17,7 @@ use crate::line::contender::Contender;
 use crate::line::hold::{Hold, Leadership};
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Delays;
 
@@ -133,11 +133,9 @@ impl LeaderSelector {
     where
         F: Future<Output = ControlFlow<T>>,
     {
-        let (mut forgotten, mut delays) = (Vec::new(), self.line.client().delays());
+        let mut delays = self.line.client().delays();
         loop {
-            if mutant::is(Mutant::RequeuesTwice) {
-                forgotten.push(self.line.enqueue().await?);
-            }
+            mistake!(RequeuesTwice: std::mem::forget(self.line.enqueue().await?));
             let term = self.rest_if_failed(self.lead(&mut work).await, &mut delays).await?;
             if let Some(Term::Done(ControlFlow::Break(done))) = term {
                 return Ok(done);
@@ -241,9 +239,7 @@ impl Lead {
 
     /// Gives it back. What the work came to is told in any case; if this fails it goes on in the background.
     async fn end(self) {
-        if mutant::is(Mutant::LeadKeptAfterWork) {
-            return std::mem::forget(self);
-        }
+        mistake!(LeadKeptAfterWork: return std::mem::forget(self));
         if let Err(error) = self.0.give_back().await {
             tracing::debug!(ticket = %self.0.path(), %error, "the lead was not given back in the foreground");
         }
@@ -258,9 +254,6 @@ impl Drop for Lead {
 
 /// Waits for the lead. False if it is there, and interrupted before it was heard of.
 async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
-    let mut remembered = interrupts.clone();
-    let interrupts =
-        if mutant::is(Mutant::InterruptRemembered) { &mut remembered } else { interrupts };
     loop {
         // The interruption first: the lead that is heard of in the same moment was there before.
         match select(pin!(interrupts.changed()), pin!(ticket.called())).await {
@@ -269,7 +262,7 @@ async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -
         }
         // It was meant for the first in the line at that moment, whether its session saw that already or not. What
         // the draw saw, or a read that lags shows, may be of a moment before the interruption.
-        if !mutant::is(Mutant::InterruptUnheard) && ticket.is_called_now().await? {
+        if ticket.is_called_now().await? {
             return Ok(false);
         }
     }
@@ -281,9 +274,7 @@ async fn work_while<T>(
     work: impl Future<Output = T>,
     mut interrupts: watch::Receiver<u64>,
 ) -> Term<T> {
-    if mutant::is(Mutant::WorkOutlivesLead) {
-        return Term::Done(work.await);
-    }
+    mistake!(WorkOutlivesLead: return Term::Done(work.await));
     // The loss first: work that is ready in the same moment did not end in the lead.
     let (lost, interrupted) = (pin!(lead.lost()), pin!(interrupts.changed()));
     match select(select(lost, interrupted), pin!(work)).await {

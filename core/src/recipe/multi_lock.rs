@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::Txn;
 
@@ -55,9 +55,12 @@ impl MultiLock {
     /// [`ErrorKind::Invalid`] for none, and for one path twice: that would wait for itself.
     pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Result<Self> {
         let mut paths: Vec<Path> = paths.into_iter().map(Into::into).collect();
-        if !mutant::is(Mutant::LocksInAnyOrder) {
-            paths.sort();
-        }
+        mistake!(LocksInAnyOrder: {
+            let form = Form::alone("multi_lock", "lock-").renewing();
+            let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
+            return Ok(Self { lines: lines.collect() });
+        });
+        paths.sort();
         let twice = paths.windows(2).find(|pair| pair[0] == pair[1]);
         if paths.is_empty() || twice.is_some() {
             return Err(Error::new(ErrorKind::Invalid, "naming several locks")
@@ -107,9 +110,7 @@ impl MultiLock {
         for line in &self.lines {
             let Some(ticket) = line.try_enter().await? else {
                 let some = MultiGuard::new(holds);
-                if mutant::is(Mutant::SomeKept) {
-                    std::mem::forget(some);
-                } else if let Err(error) = some.release().await {
+                if let Err(error) = some.release().await {
                     tracing::debug!(%error, "locks are given back in the background");
                 }
                 return Ok(None);
@@ -129,7 +130,7 @@ impl MultiGuard {
     /// These and one more. The wait for it ends when one of these is lost.
     async fn and(mut self, line: &Line) -> Result<Self> {
         let lost = async {
-            if self.holds.is_empty() || mutant::is(Mutant::LossSeenLate) {
+            if self.holds.is_empty() {
                 return pending().await;
             }
             self.lost().await;

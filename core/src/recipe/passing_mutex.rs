@@ -14,7 +14,6 @@ use crate::line::held::Held;
 use crate::line::hold::Hold;
 use crate::line::token::Token;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::recipe::passing_mutex::handover::{Handover, SlotTurn};
 use crate::store::Txn;
@@ -210,12 +209,8 @@ impl PassingGuard {
     /// the ticket stays in `hold`, and is given back with it.
     fn pass_on(&mut self) {
         let wanted = self.here.is_wanted();
-        let fenced = self.fenced.load(Ordering::Relaxed) && !mutant::is(Mutant::PassesFenced);
-        let may_be = |hold: &Hold| {
-            (hold.token().turn() < self.most || mutant::is(Mutant::PassesForEver))
-                && !fenced
-                && hold.is_held()
-        };
+        let fenced = self.fenced.load(Ordering::Relaxed);
+        let may_be = |hold: &Hold| hold.token().turn() < self.most && !fenced && hold.is_held();
         if wanted
             && self.hold.as_ref().is_some_and(may_be)
             && let (Some(hold), Some(turn)) = (self.hold.take(), self.turn.take())

@@ -16,7 +16,7 @@ use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
 use crate::line::token::Token;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::Txn;
 
@@ -204,7 +204,7 @@ impl Default for Owner {
 impl Owners {
     /// The lock state of `owner`.
     fn slot(&self, owner: &Owner) -> OwnerSlot {
-        let owner = if mutant::is(Mutant::OwnersMixedUp) { &Owner(0) } else { owner };
+        mistake!(OwnersMixedUp: let owner = &Owner(0));
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // An owner that neither holds the lock nor asks for it is forgotten.
         slots.retain(|other, slot| {
@@ -219,7 +219,9 @@ impl Owners {
 /// Another guard of an owner that has the lock; `None` if it does not have it.
 fn again(own: &Weak<Hold>) -> Result<Option<ReentrantGuard>> {
     let Some(hold) = own.upgrade() else { return Ok(None) };
-    if !hold.is_held() && !mutant::is(Mutant::ReentersLost) {
+    let is_held = hold.is_held();
+    mistake!(ReentersLost: let is_held = true);
+    if !is_held {
         return Err(Error::new(ErrorKind::SessionLost, "locking again")
             .at(hold.path())
             .because("the lock was lost; drop what is left of it first"));

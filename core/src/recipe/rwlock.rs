@@ -6,11 +6,9 @@ use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::line::order::SHARES;
-use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
-use crate::store::{Lifetime, Txn};
 
 /// A lock that many can have for reading or one for writing, shared by everybody who names the same path.
 ///
@@ -173,27 +171,11 @@ impl Hold<Writing> {
     ///
     /// A dropped call gives the lock back.
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        if mutant::is(Mutant::DowngradeUntold) {
-            return Ok(self.map(|_| Reading {}));
-        }
-        if mutant::is(Mutant::DowngradeQueuesAnew) {
-            return self.queue_anew().await;
-        }
+        mistake!(DowngradeQueuesAnew: return crate::mutant::recipe::queue_anew(self).await);
         let data = [SHARES, &self.kind.label].concat();
         // It keeps its place in the line, so nobody can come in between.
         self.node.write(data.into()).await?.required()?;
         Ok(self.map(|_| Reading {}))
-    }
-
-    /// Reads on behind whoever came meanwhile: a mistake.
-    async fn queue_anew(self) -> Result<ReadGuard> {
-        let session = self.node.session().clone();
-        let dir = self.path().parent().unwrap_or_else(Path::root);
-        let path = dir.join(&format!("_c_{}-__READ__", session.id()))?;
-        let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
-        let node = session.commit(txn).await?.required()?.done.remove(0);
-        self.node.remove().await?;
-        Ok(Hold::new(TicketNode::new(session, node)?, "rwlock_read", Reading {}))
     }
 }
 

@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::line::order::{Capacity, POSTED};
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
@@ -182,15 +182,16 @@ impl Semaphore {
     /// The line, for tickets that want so many permits. An error if there can never be as many.
     fn wanting(&self, permits: NonZeroU32) -> Result<Line> {
         let Form { recipe, capacity, .. } = *self.line.form();
+        let line = self.line.with_form(Form::permits(recipe, permits.get(), capacity));
+        mistake!(ImpossibleAwaited: return Ok(line));
         if let Capacity::Permits(all) = capacity
             && permits.get() > all
-            && !mutant::is(Mutant::ImpossibleAwaited)
         {
             return Err(Error::new(ErrorKind::Invalid, "asking for permits")
                 .at(self.line.dir())
                 .because(format!("{permits} permits of {all}: that would be waiting for ever")));
         }
-        Ok(self.line.with_form(Form::permits(recipe, permits.get(), capacity)))
+        Ok(line)
     }
 
     fn of(client: &Client, path: Path, capacity: Capacity) -> Self {

@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::error::Result;
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::Query;
 
@@ -97,12 +97,14 @@ impl UnfairLock {
     /// The lock, or whoever has it.
     async fn attempt(&self) -> Result<Result<UnfairGuard, Path>> {
         let mut ticket = self.line.enqueue().await?;
-        match ticket.blocked_by().await? {
-            Some(ahead) if !mutant::is(Mutant::UnfairUnlooked) => {
+        let ahead = ticket.blocked_by().await?;
+        mistake!(UnfairUnlooked: let ahead = ahead.filter(|_| false));
+        match ahead {
+            Some(ahead) => {
                 ticket.leave().await;
                 Ok(Err(ahead))
             }
-            _ => Ok(Ok(ticket.hold(()))),
+            None => Ok(Ok(ticket.hold(()))),
         }
     }
 

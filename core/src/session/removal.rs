@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::clock;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::call_context::CallContext;
@@ -134,17 +134,15 @@ impl Own {
 
     /// Whether it is not tried again after this. A node that is not ephemeral and has others below it is in no way.
     fn is_given_up(&self, error: &Error) -> bool {
-        let refused = error.kind() == ErrorKind::Refused && !self.ephemeral;
-        let certain = error.kind() != ErrorKind::Unreachable;
-        refused
-            || mutant::is(Mutant::RemovalGivesUp)
-            || (certain && mutant::is(Mutant::RefusedRemovalStays))
+        mistake!(RemovalGivesUp: return true);
+        error.kind() == ErrorKind::Refused && !self.ephemeral
     }
 
     async fn remove_once(&self, context: &CallContext) -> Result<Tried> {
-        let expect = match self.created {
+        let created = self.created;
+        mistake!(RemovesByPath: let created = None);
+        let expect = match created {
             None => Expect::Any,
-            Some(_) if mutant::is(Mutant::RemovesByPath) => Expect::Any,
             Some(created) => match self.version(context, created).await? {
                 Some(version) => Expect::Version(version),
                 None => return Ok(Tried::Missing),
@@ -188,13 +186,9 @@ impl Trail {
         context: &CallContext,
     ) -> Result<Option<Done>> {
         let Some(dir) = self.path.parent() else { return Ok(None) };
-        let mut query = Query::children(dir.clone()).starting_with(self.path.name());
-        if mutant::is(Mutant::LooksWithoutSync) {
-            query = query.local();
-        }
-        if mutant::is(Mutant::AdoptsStranger) {
-            query = Query::children(dir);
-        }
+        let query = Query::children(dir.clone()).starting_with(self.path.name());
+        mistake!(LooksWithoutSync: let query = query.local());
+        mistake!(AdoptsStranger: let query = Query::children(dir));
         let view = context.store.read(query).await?;
         let other = |node: &Node| known.is_none() || node.stat.map(|stat| stat.created) != known;
         Ok(view.nodes.into_iter().filter(other).find_map(|node| self.adopt(node)))
@@ -203,9 +197,11 @@ impl Trail {
     /// A node of the same name may be a dying session's: it is not ours, and will not stay.
     fn adopt(&self, node: Node) -> Option<Done> {
         let stat = node.stat?;
-        let ours = stat.owner == self.owner || mutant::is(Mutant::ForeignAdopted);
+        let ours = stat.owner == self.owner;
+        mistake!(ForeignAdopted: let ours = true);
         let named = node.path.as_str().starts_with(self.path.as_str());
-        if !ours || !(named || mutant::is(Mutant::AdoptsStranger)) {
+        mistake!(AdoptsStranger: let named = true);
+        if !ours || !named {
             return None;
         }
         let done = Done::new(node.path).with_stat(stat);
@@ -223,9 +219,7 @@ impl Trail {
         {
             let ephemeral = self.owner.is_some();
             Own::incarnation(late.path, stat.created, ephemeral).remove(&context).await;
-            if mutant::is(Mutant::OneLateComerExpected) {
-                return;
-            }
+            mistake!(OneLateComerExpected: return);
         }
     }
 
@@ -234,7 +228,8 @@ impl Trail {
     pub(super) async fn erase(self, repeated: bool, context: CallContext) {
         while let Some(late) = self.comes_late(None, &context).await {
             Own::unique(late.path, self.owner.is_some()).remove(&context).await;
-            if !repeated || mutant::is(Mutant::OneLateComerExpected) {
+            mistake!(OneLateComerExpected: return);
+            if !repeated {
                 return;
             }
         }

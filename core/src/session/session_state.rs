@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, ErrorKind};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::store::{Loss, Status};
 
 /// What the session's store says of it, except that the end is final even if the store takes it
@@ -56,7 +56,8 @@ impl SessionState {
         }
         self.change(|told| {
             let store = *self.store.borrow();
-            (!told.is_lost() || mutant::is(Mutant::LostTakenBack)).then_some(store)
+            mistake!(LostTakenBack: return Some(store));
+            (!told.is_lost()).then_some(store)
         })
     }
 
@@ -97,7 +98,8 @@ impl SessionState {
 
     pub(super) fn is_certain(&self) -> bool {
         let now = self.now();
-        now.is_certain() || (mutant::is(Mutant::CertainUntilTold) && !now.is_lost())
+        mistake!(CertainUntilTold: return !now.is_lost());
+        now.is_certain()
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Status> {

@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
 
 use crate::error::ErrorKind;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::session::session_state::SessionState;
 use crate::store::{Loss, Status, Store};
 
@@ -71,9 +71,7 @@ impl Sweeper {
     }
 
     async fn close(&self) -> bool {
-        if mutant::is(Mutant::ClosesByForgetting) {
-            return true;
-        }
+        mistake!(ClosesByForgetting: return true);
         let (session, ttl) = (self.store.session().id, self.store.session().ttl);
         match timeout(ttl, self.store.close()).await {
             Ok(Ok(())) => return true,

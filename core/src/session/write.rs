@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::error::{ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::call_context::{CallContext, may_repeat};
@@ -70,6 +70,7 @@ impl<'a> Write<'a> {
 
     /// The same, and what it creates stays though its caller is gone.
     pub(super) fn kept(mut self) -> Self {
+        mistake!(PutTakenBack: return self);
         self.undo = Undo::default();
         self
     }
@@ -113,9 +114,10 @@ impl<'a> Write<'a> {
             let repeated = self.flight.is_repeated();
             self.send(Box::pin(trail.clone().erase(repeated, self.context.clone())));
         }
+        let repeated = self.flight.is_repeated();
+        mistake!(BlindRepeat: let repeated = false);
         if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
-            && self.flight.is_repeated()
-            && !mutant::is(Mutant::BlindRepeat)
+            && repeated
             && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
             && let Some(stat) = made.stat
         {
@@ -130,11 +132,12 @@ impl<'a> Write<'a> {
     /// Leaves the rest to the sweeper, if there is any.
     fn hand_over(&mut self, retract: bool) {
         let Some(call) = self.call.take() else { return };
-        if !self.flight.is_unsure() || mutant::is(Mutant::DroppedWriteAborted) {
+        if !self.flight.is_unsure() {
             return;
         }
+        mistake!(DroppedWriteAborted: return);
         self.flight.abandon();
-        let retract = retract && !mutant::is(Mutant::DroppedCreateStays);
+        mistake!(DroppedCreateStays: let retract = false);
         let undo = if retract { std::mem::take(&mut self.undo) } else { Undo::default() };
         let (context, flight) = (self.context.clone(), self.flight.clone());
         self.send(Box::pin(async move {
@@ -185,10 +188,10 @@ impl Undo {
                 }
             }
         }
+        mistake!(DroppedTicketForgotten: return);
         // Also when a repetition was answered: the first one may come late.
         if let Some(trail) = self.trail
             && flight.is_unsure()
-            && !mutant::is(Mutant::DroppedTicketForgotten)
         {
             trail.erase(flight.is_repeated(), context).await;
         }

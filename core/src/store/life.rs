@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Instant;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::store::session::{Loss, Status, certain_until};
 use crate::store::watching::{End, Feed};
 
@@ -103,8 +103,8 @@ impl<K: Ord> Life<K> {
     /// [`renew`](Self::renew) was given.
     pub fn renegotiated(&self, ttl: Duration) {
         let mut terms = self.terms();
-        terms.ttl = if mutant::is(Mutant::FirstTtlKept) { terms.ttl } else { ttl };
-        let ttl = terms.ttl;
+        mistake!(FirstTtlKept: let ttl = terms.ttl);
+        terms.ttl = ttl;
         let until = certain_until(terms.sent, ttl, self.slack);
         self.change_status(|status| match status {
             Status::Live { .. } => Status::Live { until },

@@ -1,7 +1,6 @@
 //! [`observe`]: the leaders of an election and the values that they proclaim, across sessions.
 
 use futures_core::Stream;
-use futures_util::future::pending;
 use futures_util::stream::unfold;
 
 use crate::client::ClientWatch;
@@ -10,7 +9,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::line::Line;
 use crate::line::contender::Contender;
 use crate::line::order::{Entry, Queue};
-use crate::mutant::{self, Mutant};
 use crate::path::Path;
 use crate::store::{End, Event, Kind, Node, Query};
 
@@ -62,7 +60,6 @@ impl Observer {
                 match watch.next().await {
                     Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
                     Some(Event::Ended(why)) => return Err(ended(Some(why))),
-                    Some(_) if mutant::is(Mutant::ObserverStopsWithTerm) => pending().await,
                     Some(_) => self.first = None,
                     None => return Err(ended(None)),
                 }
@@ -86,9 +83,6 @@ impl Observer {
         let Some(first) = self.first().await? else { return Ok(None) };
         let (view, watch) = self.line.client().watch(Query::node(first.path.clone())).await?;
         if view.node().is_none() {
-            if mutant::is(Mutant::ContainerIsTicket) {
-                return pending().await;
-            }
             // It left meanwhile, or it is a container: whoever is behind it is the first.
             self.vacant.push(first.path);
             return Ok(None);

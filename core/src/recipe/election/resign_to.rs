@@ -4,7 +4,7 @@ use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::line::Line;
 use crate::line::contender::Contender;
 use crate::line::ticket_node::TicketNode;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{Expect, Outcome, Txn};
 
@@ -34,7 +34,7 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
             Heir::Behind(between) => between,
         };
         let strange = between.iter().find(|path| !path.name().starts_with("_c_"));
-        if let Some(strange) = strange.filter(|_| !mutant::is(Mutant::StrangerSentBack)) {
+        if let Some(strange) = strange {
             return Err(Error::new(ErrorKind::Refused, "resigning in favour of a candidate")
                 .at(strange)
                 .because("somebody of another kind stands between"));
@@ -45,9 +45,8 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
         if between.is_empty() {
             txn = Txn::new().delete(own.path().clone(), own.expected());
         }
-        if !mutant::is(Mutant::HeirByHope) {
-            txn = last.into_iter().fold(txn, |txn, path| txn.delete(path, Expect::Any));
-        }
+        mistake!(HeirByHope: let last = Vec::new());
+        txn = last.into_iter().fold(txn, |txn, path| txn.delete(path, Expect::Any));
         match own.session().commit(txn).await {
             Ok(Outcome::Committed(_)) if between.is_empty() => break,
             // There are more.
@@ -56,9 +55,7 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
             Ok(Outcome::Rejected(_)) => {
                 let _there = own.look().await?;
             }
-            Err(error)
-                if error.effect() == Effect::Unknown && !mutant::is(Mutant::DoubtIsFailure) =>
-            {
+            Err(error) if error.effect() == Effect::Unknown => {
                 in_doubt = true;
             }
             Err(error) => return Err(error),

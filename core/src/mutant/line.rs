@@ -1,0 +1,70 @@
+//! Wrong algorithms of lines of tickets.
+
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::line::Line;
+use crate::line::contender::Contender;
+use crate::line::order::Entry;
+use crate::line::ticket_name::since;
+use crate::line::ticket_node::TicketNode;
+use crate::session::Session;
+use crate::store::{Done, Node, Query};
+
+impl Line {
+    /// The ticket that the current session drew before.
+    pub(crate) async fn drawn_by_session(&self) -> Result<Option<TicketNode>> {
+        let session = self.client().session().await?;
+        let id = session.info().id;
+        let is_own = |node: &Node| node.stat.and_then(|stat| stat.owner) == Some(id);
+        self.adopted(&session, is_own).await
+    }
+
+    /// The ticket with the label of this line, of whichever session.
+    pub(crate) async fn drawn_before(&self, session: &Session) -> Result<Option<TicketNode>> {
+        let label = self.label();
+        self.adopted(session, |node| !label.is_empty() && node.data == *label).await
+    }
+
+    async fn adopted(
+        &self,
+        session: &Session,
+        is_own: impl Fn(&Node) -> bool,
+    ) -> Result<Option<TicketNode>> {
+        let view = session.read(Query::children(self.dir().clone())).await?;
+        let own = view.nodes.into_iter().find(is_own).and_then(|node| {
+            let done = Done::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
+            Some(TicketNode::new(session.clone(), done))
+        });
+        own.transpose()
+    }
+}
+
+/// Leaves a ticket in the line, and its session open.
+pub(crate) fn keep(node: &TicketNode) {
+    std::mem::forget(node.session().clone());
+    node.spend();
+}
+
+/// Reads each contender by itself, and fails if one left meanwhile.
+pub(crate) async fn read_each(client: &Client, all: &[Contender]) -> Result<()> {
+    for one in all {
+        let gone = || Error::new(ErrorKind::Refused, "reading a candidate").at(&one.path);
+        client.get(&one.path).await?.ok_or_else(gone)?;
+    }
+    Ok(())
+}
+
+/// Whether the name of a ticket contains a date of more than an hour ago.
+pub(crate) fn is_old(ticket: &Entry) -> bool {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let age = since(ticket.path.name()).and_then(|since| clock::date().duration_since(since).ok());
+    age.is_some_and(|age| age > HOUR)
+}
+
+/// How many permits are taken if each request that fits is granted, whatever waits ahead of it.
+pub(crate) fn fitting(wanted: impl Iterator<Item = u64>, permits: u32) -> u64 {
+    wanted.fold(0, |taken, more| if taken + more <= permits.into() { taken + more } else { taken })
+}
