@@ -99,8 +99,8 @@ impl<S: Place> Choice<S> {
         Self::of(Decisions::Taped(tape))
     }
 
-    /// Which faults fire, and how large they are, by a tape; what is picked, by this seed. Whatever comes of it,
-    /// [`Choice::recorded`] gives it again from what fired.
+    /// Which faults fire, and how large they are, by a tape; what is picked, by this seed. Whatever the
+    /// run does, [`Choice::recorded`] repeats it from what fired.
     pub fn swept(seed: u64, tape: Tape) -> Self {
         Self::of(Decisions::Swept(seed, tape))
     }

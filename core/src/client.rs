@@ -136,7 +136,7 @@ impl Client {
         self.session_by(self.deadline()).await
     }
 
-    /// Closes the client: its session, and with it all that hung on it, and its tasks. Every
+    /// Closes the client: its session, and with it all that depends on it, and its tasks. Every
     /// pending call fails. Closing twice is no error.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub enum ErrorKind {
     /// The store did not answer, or not in time. Repeat later; look first if the effect is
     /// unknown.
     Unreachable,
-    /// The session is over, and with it all that hung on it. Open a new one.
+    /// The session is over, and with it all that depends on it. Open a new one.
     SessionLost,
     /// The store knows the caller and refuses the call, or does not know the caller.
     Denied,

@@ -23,7 +23,7 @@ pub enum Connection {
     Suspended,
     /// The store answers again: in the same session, or in the next one if `Lost` came in between.
     Reconnected,
-    /// The session is over, and with it all that hung on it. The next one is being opened.
+    /// The session is over, and with it all that depends on it. The next one is being opened.
     Lost,
     /// The session is over, and the store does not accept the credentials for the next one. Further attempts are
     /// made, as the retry policy says: a refusal may be that of one server, or of credentials that are being changed.
@@ -50,7 +50,7 @@ impl Connection {
 pub(super) struct Generations {
     current: Mutex<Current>,
     turned: Notify,
-    /// `None` once `Closed` was sent: a receiver that waits for the next state hears that there is none.
+    /// `None` once `Closed` was sent: a receiver that waits for the next state learns that there is none.
     state: Mutex<Option<watch::Sender<Connection>>>,
     /// What late subscribers are made of.
     latest: watch::Receiver<Connection>,
@@ -58,7 +58,7 @@ pub(super) struct Generations {
 
 #[derive(Clone, Debug)]
 enum Current {
-    /// It may be lost already, and the keeper not have heard of it.
+    /// It may be lost already, before the keeper has noticed.
     Live(Session),
     /// Why the last attempt to open the next one failed, if one did.
     Between(Option<Arc<Error>>),

@@ -132,7 +132,7 @@ impl Keeper {
             self.generations.between();
             let (ttl, last) = (session.info().ttl, session.state().clone());
             drop(session);
-            // Sessions that die young are not opened in a storm.
+            // A session that ends soon after it was opened is followed by a pause: no storm of openings.
             let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
             if pause.is_none() {
                 delays = self.opener.delays();

@@ -33,7 +33,7 @@ impl Client {
         Ok(self.read(Query::node(path.clone())).await?.into_node())
     }
 
-    /// The node at `path`, as this session last heard of it: cheaper, and may lag.
+    /// The node at `path`, not older than what this session already knows: cheaper, and may lag.
     ///
     /// # Errors
     ///

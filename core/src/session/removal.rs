@@ -27,7 +27,7 @@ pub(super) struct Own {
     ephemeral: bool,
 }
 
-/// What came of a try to remove a node.
+/// The result of one attempt to remove a node.
 enum Tried {
     Removed,
     Missing,
@@ -195,7 +195,7 @@ impl Trail {
         Ok(view.nodes.into_iter().filter(other).find_map(|node| self.adopt(node)))
     }
 
-    /// A node of the same name may be a dying session's: it is not ours, and will not stay.
+    /// A node of the same name may belong to a session that is ending: it is not this session's, and will not stay.
     fn adopt(&self, node: Node) -> Option<Done> {
         let stat = node.stat?;
         let ours = stat.owner == self.owner;

@@ -43,7 +43,7 @@ impl Sequential {
     }
 }
 
-/// Creates, and goes on until it is known what became of it: at most one node comes of it, under
+/// Creates, and goes on until its effect is known: it makes at most one node, under
 /// the one path that it was given.
 pub(super) async fn create(
     context: CallContext,

@@ -576,7 +576,7 @@ async fn idle() {
     assert_eq!(alive, 0);
 }
 
-/// Every mistake of the door breaks the promise that it is against.
+/// Every mistake of a session breaks the promise that it is against.
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mistake_breaks_a_promise() {
