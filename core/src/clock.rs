@@ -1,7 +1,7 @@
 //! The one place where time is read and waited for: tokio's clock, or on a [`Stage`] the clock
 //! of the process that runs there.
 //!
-//! What it shows includes the time during which the machine was suspended, as far as the system tells: tokio's
+//! What it shows includes the time during which the machine was suspended, as far as the system reports it: tokio's
 //! own clock stands still meanwhile, and servers do not. So an [`Instant`] of this clock is compared with [`now`] and waited
 //! for with [`sleep_until`], not with tokio's functions of these names.
 

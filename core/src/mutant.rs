@@ -1,9 +1,9 @@
 //! Known-wrong variants of the code of this crate, for testing the tests. Those of stores are in
 //! `synod-conformance`, which makes them around any store.
 //!
-//! A law that nothing was ever seen to break proves little. Each [`Mutant`] is a mistake that was made in
-//! earnest, planted by [`mistake!`] behind the right code. A wrong algorithm of more than a few lines is in a
-//! module of this folder. Without the feature `mutants` nothing of this is in the program but the list.
+//! A law that no mistake was ever seen to break proves little. Each [`Mutant`] is a mistake that was really made,
+//! planted by [`mistake!`] after the right code. A wrong algorithm of more than a few lines is in a module of
+//! this folder. Without the feature `mutants` nothing of this is in the program but the list.
 
 #[cfg(feature = "mutants")]
 mod active;
@@ -19,15 +19,15 @@ pub(crate) mod session;
 #[cfg(feature = "mutants")]
 pub use active::{is, with};
 
-/// Plants a mistake behind the right code, in a statement of its own.
+/// Plants a mistake after the right code, in a statement of its own.
 ///
 /// Without the feature `mutants` of this crate it is nothing. With it, and while the mistake is switched on,
 ///
 /// - `mistake!(Name: let value = wrong)` replaces a value that was computed before;
 /// - `mistake!(Name: return wrong)`, and any other statement, is done.
 ///
-/// The mistake is one of `crate::mutant::Mutant`, and `crate::mutant::is` tells whether it is switched on: both of
-/// the crate that plants it.
+/// The mistake is one of `crate::mutant::Mutant`, and `crate::mutant::is` returns whether it is switched on:
+/// both of the crate that plants it.
 #[cfg(feature = "mutants")]
 #[macro_export]
 #[expect(clippy::crate_in_macro_def, reason = "each crate has a list of mistakes of its own")]
@@ -42,7 +42,7 @@ macro_rules! mistake {
     };
 }
 
-/// Plants a mistake behind the right code, in a statement of its own: nothing, without the feature `mutants`.
+/// Plants a mistake after the right code, in a statement of its own: nothing, without the feature `mutants`.
 #[cfg(not(feature = "mutants"))]
 #[macro_export]
 macro_rules! mistake {
@@ -53,7 +53,7 @@ pub use mistake;
 
 /// Lists mistakes, each with what is wrong about it in a sentence.
 ///
-/// The enum that comes of it has `ALL`, `what`, and its names as `Display`.
+/// The enum that it makes has `ALL`, `what`, and its names as `Display`.
 #[macro_export]
 macro_rules! mistakes {
     ($(#[$about:meta])* pub enum $list:ident { $($name:ident = $what:literal,)* }) => {
@@ -85,7 +85,7 @@ macro_rules! mistakes {
 }
 
 mistakes! {
-    /// A mistake of the code itself that somebody made in earnest.
+    /// A mistake of the code itself that was really made.
     pub enum Mutant {
         NamespaceStripsByText =
             "takes a namespace's root off a path as text, so that /a matches /ab",

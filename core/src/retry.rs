@@ -197,7 +197,7 @@ impl Backoff {
         }
     }
 
-    /// Grows without a panic and without a storm even if nobody validated it.
+    /// Grows without a panic and without a storm even if it was not validated.
     fn grow(&self, times: Option<u32>) -> ExponentialBackoff {
         let cap = self.cap.clamp(SHORTEST, LONGEST);
         let growing = ExponentialBuilder::new()
@@ -251,7 +251,7 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     Ok(limit)
 }
 
-/// A [`Backoff`] that nobody checked yet.
+/// A [`Backoff`] that is not checked yet.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Draft {

@@ -1,5 +1,5 @@
-//! [`Session`]: one generation of a client, for whoever needs to know that two things hang on one
-//! lease.
+//! [`Session`]: one generation of a client, for a caller that has to know that two things depend on one
+//! session.
 
 use std::fmt;
 use std::pin::pin;
@@ -52,22 +52,21 @@ mod tests;
 ///
 /// - Reads, when the store was unreachable.
 /// - Writes that certainly did not happen because it was.
-/// - A transaction with a sequential create, also when nobody knows whether it happened: the node is
-///   looked for, and taken for this call's if it is this session's; if it is not there, the
-///   transaction is sent again, with the same name. When the node was found so, the look of the
-///   transaction is left unanswered, and what it did beside is not told.
+/// - A transaction with a sequential create, also when its effect is unknown: the session looks for the node,
+///   and takes it for this call's if it is this session's; if it is not there, the transaction is sent again,
+///   with the same name. When the node was found so, the look of the transaction is left unanswered, and the
+///   results of its other operations have no more than their paths.
 ///
 /// Nothing else: an error with an unknown effect is the caller's to resolve. One deadline covers a
 /// call and all of its repetitions.
 ///
-/// # What a dropped call leaves behind
+/// # What remains of a dropped call
 ///
-/// A write that is on its way is driven to its end in the background, also when nobody waits for it
-/// any more. If the transaction only checks and creates, its nodes are then removed again. A set, a
-/// delete or a mixed transaction stays done. The node of a single sequential create is removed too when
-/// the call fails without anybody knowing whether it happened. What cannot be undone: a plain create
-/// whose *answer* was lost, and one of several of which the store does not tell what it made (some
-/// ZooKeeper servers do not).
+/// A write that is on its way is driven to its end in the background, also when its caller no longer waits for
+/// it. If the transaction only checks and creates, its nodes are then removed again. A set, a delete or a mixed
+/// transaction stays done. The node of a single sequential create is removed too when the call fails with an
+/// unknown effect. Two things cannot be undone: a plain create whose *answer* was lost, and one of several
+/// creates if the store does not return what it made (some ZooKeeper servers do not).
 #[derive(Clone)]
 pub struct Session {
     context: CallContext,
@@ -84,7 +83,7 @@ impl Session {
         let (jobs, queue) = mpsc::unbounded_channel();
         let grace = store.session().ttl.min(tuning.deadline / 2);
         let sweeper = Sweeper { store: store.clone(), state: state.clone(), jobs: queue, grace };
-        // It ends by itself: when the session is over, or nobody holds it any more.
+        // It ends by itself: when the session is over, or when its last clone is dropped.
         task::spawn(sweeper.run()).let_go();
         Self { context: CallContext { store, state, tuning }, jobs, names: Arc::default() }
     }
@@ -96,12 +95,12 @@ impl Session {
         Self { context: CallContext { store, ..self.context.clone() }, ..self.clone() }
     }
 
-    /// [`Session::namespace`], for whom the root may be the store's own.
+    /// [`Session::namespace`], where the root may also be the store's own.
     pub(crate) fn below(&self, root: &Path) -> Self {
         if root.is_root() { self.clone() } else { self.namespace(root.clone()) }
     }
 
-    /// Who this session is, and what its store can and cannot do.
+    /// The id of this session, its time to live, and what its store can and cannot do.
     pub fn info(&self) -> &SessionInfo {
         self.context.store.session()
     }
@@ -112,8 +111,8 @@ impl Session {
         self.context.state.subscribe()
     }
 
-    /// Whether the session certainly lives at the server now. This, and nothing else, is what "I
-    /// still hold it" means: it is false as soon as nobody can know, before anybody is told.
+    /// Whether the session certainly lives at the server now. This, and nothing else, is what "I still hold it"
+    /// means: it is false as soon as the session is no longer certain, before any receiver is notified.
     pub fn is_certain(&self) -> bool {
         self.context.state.is_certain()
     }
@@ -163,7 +162,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`Session::read`]; [`Error::effect`] tells whether it may have happened all the same.
+    /// As [`Session::read`]; [`Error::effect`] says whether it may have happened all the same.
     ///
     /// # Cancel safety
     ///
@@ -173,7 +172,7 @@ impl Session {
         self.commit_by(txn, self.deadline()).await
     }
 
-    /// Creates a sequential node at `prefix` and an id that nobody else has.
+    /// Creates a sequential node at `prefix` and a unique id.
     ///
     /// # Errors
     ///
@@ -182,7 +181,7 @@ impl Session {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: nothing remains of a dropped call.
     pub async fn create_sequential(
         &self,
         prefix: &Path,
@@ -193,7 +192,7 @@ impl Session {
         only(self.commit(txn).await?)
     }
 
-    /// A path for a sequential create: `prefix` and an id that nobody else has.
+    /// A path for a sequential create: `prefix` and a unique id.
     ///
     /// # Errors
     ///
@@ -202,9 +201,8 @@ impl Session {
         Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.context.tuning.chance.id()))?)
     }
 
-    /// Removes the node that a create on this session made, if it is still there: exactly that
-    /// incarnation, never one that somebody made in its place. Repeated, whatever the policy says,
-    /// until it is gone.
+    /// Removes the node that a create on this session made, if it is still there: exactly that incarnation,
+    /// never a later node at its path. Repeated, whatever the policy says, until it is gone.
     ///
     /// If the store goes on refusing for the session's time to live, the removal ends. If the node is ephemeral the
     /// session is then closed, and the node goes with it: a ticket that stays would block others for as long as the
@@ -297,8 +295,8 @@ impl Session {
         Deadline::within(self.context.tuning.deadline)
     }
 
-    /// Applies the transaction that draws a ticket; and tells whether it was sent only once, so that it cannot
-    /// happen again.
+    /// Applies the transaction that draws a ticket; also returns whether it was sent only once, so that it
+    /// cannot happen again.
     pub(crate) async fn draw(&self, txn: Txn) -> Result<(Outcome, bool)> {
         self.settle(txn, self.deadline()).await
     }
@@ -308,8 +306,8 @@ impl Session {
         self.names.take(dir, mark)
     }
 
-    /// [`Session::remove`] of a ticket whose name may be used again, if the store wrote nothing to it: it is,
-    /// once nothing is on its way any more that was said of this one.
+    /// [`Session::remove`] of a ticket. If the store added nothing to its name, a later ticket may have that
+    /// name, once no request about this ticket is on its way any more.
     pub(crate) async fn remove_for_next(&self, ticket: &Done) -> Result<()> {
         let is_last = self.settle_removal(ticket).await?;
         mistake!(NameFreedInDoubt: let is_last = true);
@@ -319,7 +317,7 @@ impl Session {
         Ok(())
     }
 
-    /// An id that nobody else has.
+    /// A unique id.
     pub(crate) fn id(&self) -> String {
         self.context.tuning.chance.id()
     }
@@ -357,14 +355,14 @@ impl Session {
         self.settle(txn, deadline).await.map(|(outcome, _once)| outcome)
     }
 
-    /// [`Session::commit_by`] of what is not taken back, though its caller is gone.
+    /// [`Session::commit_by`], except that what it creates stays even if its caller is gone.
     pub(crate) async fn keep_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
         let path = txn.ops.first().map(|op| op.path().clone());
         let write = Write::new(&self.context, &self.jobs, txn).kept();
         self.finish(write, path, deadline).await.map(|(outcome, _once)| outcome)
     }
 
-    /// Applies a transaction, and tells whether it was sent only once and answered.
+    /// Applies a transaction; also returns whether it was sent only once and answered.
     async fn settle(&self, txn: Txn, deadline: Deadline) -> Result<(Outcome, bool)> {
         let path = txn.ops.first().map(|op| op.path().clone());
         let write = Write::new(&self.context, &self.jobs, txn);
@@ -389,12 +387,12 @@ impl Session {
     }
 
     fn send(&self, job: Job) {
-        // If nobody takes it, the session is over, and its nodes with it.
+        // If the sweeper does not take it, the session is over, and its nodes with it.
         let _taken = self.jobs.send(job).is_ok();
     }
 }
 
-/// The longest first wait of those who would otherwise all try at once.
+/// The longest first wait of callers that would otherwise all try at once.
 const SPREAD: Duration = Duration::from_millis(10);
 
 impl fmt::Debug for Session {

@@ -18,7 +18,7 @@ use crate::session::deadline::Deadline;
 use crate::session::session_state::{SessionState, StatusKind};
 use crate::store::Backend;
 
-/// Asks the keeper to close the client. When nobody can ask any more, it does so too.
+/// Asks the keeper to close the client. The keeper also does so when the last sender is dropped.
 pub(super) struct Close;
 
 pub(super) struct Opener {
@@ -104,20 +104,22 @@ impl Opener {
 
 const OPENING: &str = "opening a session";
 
-/// Whether the first session is not tried for again: a mistake in the options is to be seen at once.
+/// Whether this error ends the attempts to open the first session: a mistake in the options is to be seen at
+/// once.
 fn is_final(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
 }
 
-/// Whether a later one is not. The store accepted a session with these options before, so a refusal may be that of one
-/// server, or of credentials that are being changed: the retry policy decides.
+/// Whether this error ends the attempts to open a later one. The store accepted a session with these options
+/// before, so a refusal may be that of one server, or of credentials that are being changed: the retry policy
+/// decides.
 fn is_final_later(_error: &Error) -> bool {
     false
 }
 
 impl Keeper {
-    /// Opens the next session when one is lost, until the client is closed, nobody holds it any
-    /// more, or the retry policy gives up.
+    /// Opens the next session when one is lost, until the client is closed, its last clone is dropped, or the
+    /// retry policy gives up.
     pub(super) async fn run(mut self, mut session: Session) {
         let mut delays = self.opener.delays();
         loop {
@@ -130,7 +132,7 @@ impl Keeper {
             self.generations.between();
             let (ttl, last) = (session.info().ttl, session.state().clone());
             drop(session);
-            // Sessions that die young are not opened in a storm.
+            // A session that ends soon after it was opened is followed by a pause: no storm of openings.
             let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
             if pause.is_none() {
                 delays = self.opener.delays();
@@ -160,8 +162,8 @@ impl Keeper {
         }
     }
 
-    /// Tells how the session stands until it is lost; or whether closing was asked for, or nobody
-    /// can ask any more.
+    /// Reports the status of the session until it is lost (`None`), closing is requested (`true`), or the last
+    /// clone of the client is dropped (`false`).
     async fn until_lost(&mut self, session: &Session) -> Option<bool> {
         let mut seen = StatusKind::Live;
         loop {
@@ -191,7 +193,7 @@ impl Keeper {
         self.generations.end(&why);
         if !asked {
             mistake!(LastDropForgotten: std::future::pending::<()>().await);
-            // Whoever still holds the session keeps it.
+            // A caller that still holds the session keeps it.
             drop(session);
             return self.generations.ended(&why, true);
         }

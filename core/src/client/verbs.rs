@@ -33,7 +33,7 @@ impl Client {
         Ok(self.read(Query::node(path.clone())).await?.into_node())
     }
 
-    /// The node at `path`, as this session last heard of it: cheaper, and may lag.
+    /// The node at `path`, not older than what this session already knows: cheaper, and may lag.
     ///
     /// # Errors
     ///
@@ -103,8 +103,7 @@ impl Client {
         only(self.transaction(Txn::new().create(path.clone(), data, lifetime)).await?)
     }
 
-    /// Creates a sequential node at `prefix` and an id that nobody else has, by which it is found
-    /// again if the answer is lost.
+    /// Creates a sequential node at `prefix` and a unique id, by which it is found again if the answer is lost.
     ///
     /// # Errors
     ///
@@ -112,7 +111,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: nothing remains of a dropped call.
     pub async fn create_sequential(
         &self,
         prefix: &Path,

@@ -18,10 +18,10 @@ use crate::retry::{Delays, Retry};
 use crate::session::call_context::Tuning;
 use crate::store::{End, Event, Loss, Node, Query, Watch};
 
-/// What is told of the things that a client observes: a stream that ends with [`Event::Ended`].
+/// The events of what a client observes: a stream that ends with [`Event::Ended`].
 ///
-/// When a session is lost, the things are observed again in the next one, and [`Event::Resync`] is
-/// told: read again. It ends when the client is closed, or the store cannot go on with it. It does
+/// When a session is lost, the same query is observed again in the next one, and the watch delivers
+/// [`Event::Resync`]: read again. It ends when the client is closed, or the store cannot go on with it. It does
 /// not keep the client open. Dropping it frees what the server keeps for it.
 #[must_use = "a watch that is dropped watches nothing"]
 pub struct ClientWatch {
@@ -161,7 +161,7 @@ impl Again {
     }
 }
 
-/// A store's watch always says why it ends, so this one broke its word.
+/// A store's watch always ends with a reason, so this store broke the contract.
 fn untold() -> End {
     let error = Error::new(ErrorKind::Backend, "observe").because("the watch ended untold");
     End::Failed(Arc::new(error))

@@ -64,7 +64,7 @@ pub(crate) fn is_old(ticket: &Entry) -> bool {
     age.is_some_and(|age| age > HOUR)
 }
 
-/// How many permits are taken if each request that fits is granted, whatever waits ahead of it.
+/// How many permits are taken if each request that fits is granted, whatever waits before it.
 pub(crate) fn fitting(wanted: impl Iterator<Item = u64>, permits: u32) -> u64 {
     wanted.fold(0, |taken, more| if taken + more <= permits.into() { taken + more } else { taken })
 }

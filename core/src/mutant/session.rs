@@ -56,7 +56,7 @@ pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, chance: &Chance) -> Res
     Ok(txn)
 }
 
-/// The part of a path behind `root`, compared as text.
+/// The part of a path after `root`, compared as text.
 pub(crate) fn strip_text(path: &Path, root: &Path) -> Option<Path> {
     let rest = path.as_str().strip_prefix(root.as_str())?;
     Path::new(&format!("/{}", rest.trim_start_matches('/'))).ok()

@@ -119,8 +119,8 @@ impl CallContext {
         }
     }
 
-    /// What an answer is worth: none is good that came after the session was lost, and a session
-    /// of which the store says in an answer that it is over is over.
+    /// Judges an answer: no answer counts that came after the session was lost, and an answer that says that
+    /// the session is over ends it.
     pub(super) fn judge<T>(&self, result: Result<T>, doing: &'static str) -> Result<T> {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SessionLost

@@ -36,7 +36,7 @@ impl Deadline {
             .because(format!("no answer within {:?}", self.limit))
     }
 
-    /// [`Deadline::error`], when the store answers nobody in this session.
+    /// [`Deadline::error`], when the store answers no call of this session.
     pub(crate) fn error_suspended(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::Unreachable, doing).because(format!(
             "no answer within {:?}; the session is suspended, and goes on if a server answers before its \

@@ -27,7 +27,7 @@ pub(super) struct Own {
     ephemeral: bool,
 }
 
-/// What came of a try to remove a node.
+/// The result of one attempt to remove a node.
 enum Tried {
     Removed,
     Missing,
@@ -35,12 +35,12 @@ enum Tried {
     Changed,
 }
 
-/// How to find the node of a sequential create of which nobody knows whether it happened.
+/// How to find the node of a sequential create whose effect is unknown.
 #[derive(Clone)]
 pub(super) struct Trail {
     /// The path that was given; the store may have added to it.
     path: Path,
-    /// Whose it must be.
+    /// The session that must own it.
     owner: Option<SessionId>,
 }
 
@@ -132,7 +132,8 @@ impl Own {
         }
     }
 
-    /// Whether it is not tried again after this. A node that is not ephemeral and has others below it is in no way.
+    /// Whether the removal ends with this error. A node that is not ephemeral and has others below it blocks no
+    /// waiter.
     fn is_given_up(&self, error: &Error) -> bool {
         mistake!(RemovalGivesUp: return true);
         error.kind() == ErrorKind::Refused && !self.ephemeral
@@ -194,7 +195,7 @@ impl Trail {
         Ok(view.nodes.into_iter().filter(other).find_map(|node| self.adopt(node)))
     }
 
-    /// A node of the same name may be a dying session's: it is not ours, and will not stay.
+    /// A node of the same name may belong to a session that is ending: it is not this session's, and will not stay.
     fn adopt(&self, node: Node) -> Option<Done> {
         let stat = node.stat?;
         let ours = stat.owner == self.owner;
@@ -211,8 +212,8 @@ impl Trail {
         })
     }
 
-    /// Removes what other sendings make after all, when that of one, `created` then, was removed again already.
-    /// Nobody would know of it.
+    /// Removes what other sendings of the create make after all, when the node of one, `created` then, was
+    /// removed again already. No caller would know of it.
     pub(super) async fn guard(self, created: Revision, context: CallContext) {
         while let Some(late) = self.comes_late(Some(created), &context).await
             && let Some(stat) = late.stat
@@ -276,8 +277,9 @@ impl Trail {
         self.comes_last(known, context).await
     }
 
-    /// Waits for a request that a server held for longer than the looks go on: a server that was paused or cut off from its
-    /// leader. It makes an ephemeral node that nobody knows of, and for which others would wait until the session ends.
+    /// Waits for a request that a server held for longer than the looks go on: a server that was paused or cut
+    /// off from its leader. It makes an ephemeral node that no client knows of, and other clients would wait
+    /// for it until the session ends.
     ///
     /// Only the given path is watched. A store that adds to the name refuses the requests of a connection that the session
     /// has left.

@@ -10,8 +10,8 @@ use crate::session::flight::Flight;
 use crate::session::removal::Trail;
 use crate::store::{Commit, Done, Op, Outcome, Rejected, Txn};
 
-/// A transaction with a sequential create, and how to find what that made: it tells whether the
-/// whole transaction happened.
+/// A transaction with a sequential create, and how to find the node that it made: whether that node is there
+/// says whether the whole transaction happened.
 pub(super) struct Sequential {
     txn: Txn,
     /// Which of its operations it is.
@@ -43,7 +43,7 @@ impl Sequential {
     }
 }
 
-/// Creates, and goes on until it is known what became of it: at most one node comes of it, under
+/// Creates, and goes on until its effect is known: it makes at most one node, under
 /// the one path that it was given.
 pub(super) async fn create(
     context: CallContext,

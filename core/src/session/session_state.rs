@@ -11,7 +11,7 @@ use crate::store::{Loss, Status};
 /// What the session's store says of it, except that the end is final even if the store takes it
 /// back or has not heard of it yet.
 ///
-/// Whoever asks carries over what the store says now, so that no answer waits for a task to run.
+/// Every look at the state first takes over what the store says now, so that no answer waits for a task to run.
 /// Waiting goes through one [`Notify`], which wakes in the order of waiting; the wakers of a `watch`
 /// are woken in an order that differs per run.
 #[derive(Debug)]
