@@ -198,7 +198,7 @@ impl Line {
         let queue = Queue::of(&view);
         let blind = queue.is_empty() || queue.has_suspects();
         if query.window.take().is_some() && blind && !view.nodes.is_empty() {
-            // The window may show no ticket at all so far: read the whole directory.
+            // The nodes in the window may all be no tickets: read the whole directory.
             view = self.client.read(query).await?;
         }
         let claim = Claim::of_mark(&self.form.mark);
@@ -314,9 +314,9 @@ impl Line {
 
     /// The query with the freshness that a ticket needs after its create.
     ///
-    /// All earlier tickets existed before this one, and tickets are only removed; and an answer to a session is never
-    /// older than the session's own writes. So an answer that lags shows at most some tickets that are gone already,
-    /// and the session will be notified of their removal. The number of permits may change, however.
+    /// All tickets before it in the line existed before its create, and tickets are only removed; and an answer to a
+    /// session is never older than the session's own writes. So an answer that lags shows at most some tickets that are
+    /// gone already, and the session will be notified of their removal. The number of permits may change, however.
     fn fresh(&self, query: Query) -> Query {
         if self.form.capacity == Capacity::Posted { query } else { query.local() }
     }

@@ -8,7 +8,7 @@ pub(super) fn called(recipe: &'static str, waited: Duration, asked: u32) {
     metrics::histogram!("synod_wait_calls", "recipe" => recipe).record(f64::from(asked));
 }
 
-/// A holder released, or lost, after this time.
+/// A holder released or lost what it held, after this time.
 pub(super) fn held(recipe: &'static str, held: Duration) {
     metrics::histogram!("synod_hold_seconds", "recipe" => recipe).record(held);
 }
