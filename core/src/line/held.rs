@@ -10,16 +10,16 @@ use crate::line::token::Token;
 use crate::path::Path;
 use crate::store::Txn;
 
-/// Something held at one path, by whatever recipe: for code that works under any guard.
+/// A guard of one path, of any recipe: for code that works under any guard.
 ///
-/// Each method means what the method of [`Hold`] with the same name means. The trait is kept by [`Hold`], and so by
-/// the guards of mutexes, read-write locks, semaphores and elections; by
+/// Each method means what the method of [`Hold`] with the same name means. The trait is implemented by [`Hold`], and
+/// so by the guards of mutexes, read-write locks, semaphores and elections; by
 /// [`PassingGuard`](crate::recipe::PassingGuard); and by [`ReentrantGuard`](crate::recipe::ReentrantGuard).
 ///
-/// - A [`MultiGuard`](crate::recipe::MultiGuard) has several paths, each with a token of its own. Each of its
-///   [`holds`](crate::recipe::MultiGuard::holds) keeps the trait; for all of them together it has methods of its own.
-/// - A [`Leadership`](crate::recipe::Leadership) is a [`Hold`] behind an `Arc`: `&*leadership` keeps the trait. It is given
-///   back by the candidacy or the work that it belongs to.
+/// - A [`MultiGuard`](crate::recipe::MultiGuard) has several paths, each with its own token. Each of its
+///   [`holds`](crate::recipe::MultiGuard::holds) implements the trait; for all of them together it has its own methods.
+/// - A [`Leadership`](crate::recipe::Leadership) is a [`Hold`] in an `Arc`: `&*leadership` implements the trait. It is
+///   released by the candidacy or the work that it belongs to.
 ///
 /// # Examples
 ///
@@ -46,7 +46,7 @@ pub trait Held: fmt::Debug + Send + Sync {
     /// The fencing token: larger for each later holder of the path.
     fn token(&self) -> Token;
 
-    /// The node of the ticket.
+    /// The path of the ticket.
     fn path(&self) -> &Path;
 
     /// [`Hold::seen_path`].
@@ -59,10 +59,10 @@ pub trait Held: fmt::Debug + Send + Sync {
     /// Waits until it is lost. Cancel safe: it only watches.
     fn lost(&self) -> BoxFuture<'_, ()>;
 
-    /// A transaction that happens only while this is held.
+    /// A transaction that is applied only while this is held.
     fn txn(&self) -> Txn;
 
-    /// Does `work` while this is held. When it is lost, or the call is dropped, `work` is dropped.
+    /// Runs `work` while this is held. When it is lost, or the call is dropped, `work` is dropped.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ pub trait Held: fmt::Debug + Send + Sync {
     where
         Self: Sized;
 
-    /// Gives it back. A dropped call goes on in the background.
+    /// Releases it. A dropped call continues in the background.
     ///
     /// # Errors
     ///
@@ -120,14 +120,14 @@ impl<K: Send + Sync> Held for Hold<K> {
 
 /// # Guards
 impl Txn {
-    /// Goes on only while this is held, too, whatever the clocks do. It adds the check that the node of the hold is there.
+    /// Requires that this is held, too, whatever the clocks do. It adds the check that the node of the hold exists.
     ///
-    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are held, or
-    /// it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node of the first one that
-    /// is gone. Each guard takes one of the operations that the store allows in a transaction.
+    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are
+    /// held, or it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node
+    /// of the first guard that is gone. Each guard takes one of the operations that the store allows in a transaction.
     ///
-    /// The guards may be of different sessions and clients, provided that all clients are of one store and call its paths the
-    /// same as the client that sends it: of one [namespace](crate::client::Client::namespace).
+    /// The guards may be of different sessions and clients, provided that all clients are of one store and use the same
+    /// paths as the client that sends it: those of one [namespace](crate::client::Client::namespace).
     ///
     /// # Examples
     ///

@@ -1,4 +1,4 @@
-//! [`Ticket`]: a place in a line, and how it waits there.
+//! [`Ticket`]: a ticket in a line, and how it waits until it is granted.
 
 use std::fmt;
 use std::pin::pin;
@@ -19,25 +19,25 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
 
-/// A place in a line. Dropping it gives it up.
+/// A ticket in a line. Dropping it removes it.
 pub(crate) struct Ticket {
     line: Line,
     node: TicketNode,
-    /// What was seen as it was drawn, and not thought about yet.
+    /// The view that its create returned, until it is evaluated.
     seen: Option<View>,
     since: Instant,
-    /// How often the store was asked for it.
+    /// How many calls to the store it took.
     asked: u32,
-    /// Tickets that share though their names do not say so.
+    /// Tickets that are shared although their names do not show it.
     sharing: Vec<Path>,
-    /// Places ahead where no node is, though a listing names them: containers, and tickets that went meanwhile. They
-    /// were empty after this ticket was drawn, so a node that is made there later stands behind it.
+    /// Paths that a listing names although no node is there: containers, and earlier tickets that are gone. They were
+    /// vacant after this ticket was created, so a node that is created there later is later in the line.
     vacant: Vec<Path>,
-    /// Whether it was looked for containers since anything changed.
+    /// Whether the line was searched for containers since the last change.
     swept: bool,
-    /// Whether what was read before, or lags, does not count.
+    /// Whether only the latest state counts: no earlier view, and no answer that lags.
     strict: bool,
-    /// What was seen last: whether a ticket is behind, and how many permits there are.
+    /// What was seen last: whether there is a later ticket, and how many permits there are.
     last: Last,
 }
 
@@ -45,36 +45,36 @@ pub(crate) struct Ticket {
 struct Last {
     followed: bool,
     permits: Option<u32>,
-    /// Whether any name may be that of a container, and is not of the kind that this library gives to tickets.
+    /// Whether any name may be that of a container, and is not one that this library gives to tickets.
     suspects: bool,
     /// Whether any name may be that of a container.
     unsure: bool,
 }
 
-/// Why there is no waiting on.
+/// Why a wait ended without a grant.
 enum WaitError {
-    /// The ticket is gone, or its session is.
+    /// The ticket or its session is gone.
     Gone,
     Failed(Error),
 }
 
-/// What a wait came to.
+/// The result of a wait for a change.
 enum Waited {
-    /// Something changed, or may have. With what it was waited with.
+    /// Something changed, or may have changed. With the watch that was used.
     Change(Option<Watch>),
-    /// It ended, and nothing says that anything changed.
+    /// The wait ended, and no change is known.
     Nothing,
 }
 
 impl Line {
-    /// A ticket that was called, however long that takes.
+    /// A ticket that is granted, however long the wait takes.
     pub(crate) async fn enter(&self) -> Result<Ticket> {
         let mut ticket = self.enqueue().await?;
         ticket.called().await?;
         Ok(ticket)
     }
 
-    /// A place at the end of the line.
+    /// A new ticket at the end of the line.
     pub(crate) async fn enqueue(&self) -> Result<Ticket> {
         mistake!(TicketPerSession: if let Some(node) = self.drawn_by_session().await? {
             return Ok(Ticket::new(self.clone(), node, None));
@@ -83,8 +83,8 @@ impl Line {
         Ok(Ticket::new(self.clone(), node, seen))
     }
 
-    /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
-    /// sees nothing of it.
+    /// A ticket that is granted at once, if one is. Looks before it creates a ticket, so that a taken line gets no
+    /// ticket.
     pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
         let sharing = self.sharing_if_free().await?;
         mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
@@ -117,7 +117,7 @@ impl Ticket {
         }
     }
 
-    /// Knows that these share.
+    /// The same ticket, with the knowledge that these tickets are shared.
     fn sharing(self, sharing: Vec<Path>) -> Self {
         Self { sharing, ..self }
     }
@@ -126,7 +126,7 @@ impl Ticket {
         self.line.form()
     }
 
-    /// The contenders ahead of it now, in order; `None` if it is not in the line any more.
+    /// The contenders before it in the line now, in order; `None` if it is not in the line any more.
     pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
         let line = &self.line;
         let mut all = contenders(line.client(), line.dir(), self.form().capacity).await?;
@@ -137,8 +137,8 @@ impl Ticket {
         }))
     }
 
-    /// Waits until it is called. If it goes with its session, or somebody removes it, another one is
-    /// drawn, at the end of the line.
+    /// Waits until it is granted. If its session is lost, or another client removes it, another ticket is
+    /// created at the end of the line.
     pub(crate) async fn called(&mut self) -> Result<()> {
         let span = tracing::debug_span!(
             "waiting",
@@ -148,7 +148,7 @@ impl Ticket {
             calls = tracing::field::Empty,
         );
         let told = span.clone();
-        // On the heap: whoever waits in many places at once should not carry all of this in each.
+        // On the heap, so that the future of a caller with many waits stays small.
         Box::pin(async {
             loop {
                 match self.called_in_session().await {
@@ -170,7 +170,7 @@ impl Ticket {
         .await
     }
 
-    /// Whether it is called already, as it is just drawn.
+    /// Whether it is granted already, directly after its create.
     pub(crate) async fn is_called(&mut self) -> Result<bool> {
         let called = match self.turn_past_containers().await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
@@ -183,7 +183,7 @@ impl Ticket {
         Ok(called)
     }
 
-    /// Whether it is called at this moment, whatever was seen before.
+    /// Whether it is granted at this moment, whatever was seen before.
     pub(crate) async fn is_called_now(&mut self) -> Result<bool> {
         mistake!(InterruptByOldLook: return self.is_called().await);
         (self.seen, self.strict) = (None, true);
@@ -192,7 +192,7 @@ impl Ticket {
         called
     }
 
-    /// The ticket that it would have to wait for; `None` if it is called.
+    /// The ticket that it would have to wait for; `None` if it is granted.
     pub(crate) async fn blocked_by(&mut self) -> Result<Option<Path>> {
         loop {
             match self.turn_past_containers().await {
@@ -208,14 +208,14 @@ impl Ticket {
         }
     }
 
-    /// Takes note that it was called without waiting. A waiter behind it may rely on being notified all the same.
+    /// Records that it was granted without a wait. A later waiter may rely on the notification all the same.
     fn note_called(&self) {
         meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
         mistake!(TryUntold: return);
         self.tell_those_behind();
     }
 
-    /// Gives the place up, and waits until that is done, or goes on in the background.
+    /// Removes the ticket. Returns when that is done, or when it continues in the background.
     pub(crate) async fn leave(self) {
         let path = self.node.path().clone();
         if let Err(error) = self.node.remove().await {
@@ -223,7 +223,7 @@ impl Ticket {
         }
     }
 
-    /// What it has become once it was called.
+    /// The hold that it becomes once it is granted.
     pub(crate) fn hold<K>(self, kind: K) -> Hold<K> {
         let recipe = self.form().recipe;
         Hold::new(self.node, recipe, kind)
@@ -246,7 +246,7 @@ impl Ticket {
         let (mut line, mut spent, mut delays) = (None, None, None);
         loop {
             let turn = self.turn().await?;
-            // What it was waited with goes behind the look, which is in a hurry.
+            // The used watch is dropped only after the look, which is urgent.
             drop(spent.take());
             let waited = match turn {
                 Turn::Now if self.is_certain() => {
@@ -275,7 +275,7 @@ impl Ticket {
         }
     }
 
-    /// [`Ticket::turn`], for what does not wait. A name that may be that of a container is looked at first.
+    /// [`Ticket::turn`], for a call that does not wait. Names that may be those of containers are checked first.
     async fn turn_past_containers(&mut self) -> Result<Turn, WaitError> {
         let turn = self.turn().await?;
         let suspects = matches!(turn, Turn::After(_) | Turn::Next) && self.last.suspects;
@@ -286,7 +286,7 @@ impl Ticket {
         self.turn().await
     }
 
-    /// Looks which names in the line are those of containers.
+    /// Finds out which names in the line are those of containers.
     async fn sweep(&mut self) -> Result<(), WaitError> {
         let (session, all) = (self.node.session().clone(), order::with_stats(self.line.dir()));
         let query = self.line.fresh(all);
@@ -296,13 +296,13 @@ impl Ticket {
         Ok(())
     }
 
-    /// Nothing counts but what is certain now.
+    /// Whether the session is certain now. A grant counts only then.
     fn is_certain(&self) -> bool {
         mistake!(GrantsUncertain: return true);
         self.node.session().is_certain()
     }
 
-    /// Whose turn it is now.
+    /// What the ticket does next.
     async fn turn(&mut self) -> Result<Turn, WaitError> {
         let mut sight = SIGHT;
         let mut seen = self.seen.take();
@@ -321,16 +321,16 @@ impl Ticket {
             if turn != Turn::Now || !cut || !alone {
                 return Ok(turn);
             }
-            // All that was seen ahead is no ticket.
+            // No other node in the window is a ticket: read the whole line.
             sight = usize::MAX;
         }
     }
 
-    /// Whose turn it is, by what was seen, and whether no other ticket was.
+    /// What the ticket does next, according to the view, and whether the view has no other ticket.
     fn think(&mut self, view: &View) -> (Turn, bool) {
         let mut queue = Queue::of(view).sharing(&self.sharing).without(&self.vacant);
         if self.node.counts_by_version() {
-            // Made again by a late sending, it is another.
+            // If a late request created the node again, that is another ticket.
             queue = queue.placed(self.node.path(), self.node.sequence());
         }
         let (me, capacity) = (self.node.path(), self.form().capacity);
@@ -354,7 +354,7 @@ impl Ticket {
         self.insist(|| session.read(query.clone())).await
     }
 
-    /// Asks for as long as the session lives.
+    /// Repeats a request for as long as the session lives.
     async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
     where
         F: Future<Output = Result<T>>,
@@ -377,7 +377,7 @@ impl Ticket {
         }
     }
 
-    /// Waits until it may be worth to look again, as the one ahead went or was called; and with what it waited.
+    /// Waits until another look may have another result, as the predecessor is gone or was granted.
     async fn until_gone(
         &mut self,
         ahead: &Path,
@@ -386,13 +386,13 @@ impl Ticket {
         mistake!(WatchesInTwoCalls: {
             self.unless_lost(self.node.session().next_event_if_there(ahead)).await?;
         });
-        // What one writes to his ticket matters where others may come in beside him.
+        // The data of the predecessor matters if this ticket can be granted while the predecessor exists.
         let wants_data = self.form().capacity != Capacity::One || self.may_share();
         let mut query = Query::node(ahead.clone());
         if !wants_data {
             query = query.names_only();
         }
-        // Nothing but what is waited for is told of it.
+        // One event is enough for this wait.
         query.once = true;
         mistake!(DataWakes: query.once = false);
         let (view, mut watch) = self.observe(query).await?;
@@ -405,7 +405,7 @@ impl Ticket {
             return Ok(Waited::Change(Some(watch)));
         };
         if !self.is_ahead(node) {
-            // By its place in the listing it is, so the next look says the same.
+            // According to the listing it is earlier, so the next look has the same result.
             return Ok(Waited::Nothing);
         }
         if self.may_share() && shares(node) {
@@ -422,21 +422,21 @@ impl Ticket {
         })
     }
 
-    /// Whether a ticket came before the own one. A draw whose answer was lost is repeated under its name if
-    /// somebody removed what it had made: then it stands behind, and waits itself.
+    /// Whether a ticket was created before the own one. If the answer to a create was lost and another client removed
+    /// the node, the create is repeated under the same name: then the ticket is later in the line, and waits itself.
     fn is_ahead(&self, node: &Node) -> bool {
         node.stat.is_none_or(|stat| self.node.created().is_none_or(|own| stat.created < own))
     }
 
-    /// Whether it matters if the one ahead has given up to be alone.
+    /// Whether it matters that the predecessor may downgrade.
     fn may_share(&self) -> bool {
         let form = self.form();
         form.capacity == Capacity::One && Claim::of_mark(&form.mark) == Claim::Shared
     }
 
-    /// Whether one who stands ahead waits himself, and will say so when he is called. Who said so already
-    /// will not again; and who came before the number of permits was changed may have been called before
-    /// that, with nobody behind to tell.
+    /// Whether the predecessor waits itself, and will write to its ticket when it is granted. One that has written
+    /// already does not write again. One that was created before the number of permits was changed may have been
+    /// granted before that change, when there was no later waiter to notify.
     async fn will_tell(&mut self, ahead: &Node) -> Result<bool, WaitError> {
         let Some(stat) = ahead.stat else { return Ok(false) };
         if stat.modified != stat.created {
@@ -457,9 +457,9 @@ impl Ticket {
         Ok(changed_before)
     }
 
-    /// Waits until something in the line is another than when it was looked at last.
+    /// Waits until something in the line differs from the last look.
     ///
-    /// If nothing changes for long, it looks for containers: what counts for a ticket may never go.
+    /// If nothing changes for long, it searches for containers: a container that counts as a ticket may never go.
     async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<Waited, WaitError> {
         let mut line = if let Some(line) = kept.take() {
             line
@@ -494,7 +494,7 @@ impl Ticket {
         };
         if matches!(waited, Waited::Change(_)) {
             self.swept = false;
-            // What comes while the line is looked at again is reported, too.
+            // The watch also reports what changes during the next look.
             *kept = Some(line);
         }
         Ok(waited)
@@ -506,7 +506,7 @@ impl Ticket {
         self.insist(|| session.observe(query.clone())).await
     }
 
-    /// Waits for something, for as long as the ticket is there.
+    /// Waits for `wait`, for as long as the ticket exists.
     async fn unless_lost<T>(&self, wait: impl Future<Output = T>) -> Result<T, WaitError> {
         match select(pin!(wait), pin!(self.node.lost())).await {
             Either::Left((waited, _)) => Ok(waited),
@@ -514,11 +514,11 @@ impl Ticket {
         }
     }
 
-    /// Tells those behind who wait for it to be called, if there are any and it matters to them. In the
-    /// background: whoever was called does not wait for it.
+    /// Notifies the later waiters of the grant, if there are any and it matters to them. This happens in the
+    /// background: the holder does not wait for it.
     fn tell_those_behind(&self) {
         let told = self.form().capacity != Capacity::One && self.last.followed;
-        // One that counts only as it was last seen said so when it was drawn, for good.
+        // A ticket that is checked by its version was written to when it was created, once for all.
         mistake!(CallUntold: let told = false);
         if told && !self.node.counts_by_version() {
             let (path, label) = (self.node.path().clone(), self.line.label().clone());
@@ -540,8 +540,8 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Whether somebody came, or wrote to his ticket: nobody has less ahead of him for that. A ticket that is made
-/// again went before, of which the watch tells, too.
+/// Whether a ticket was created or written to: neither brings any waiter closer to its grant. If a ticket is created
+/// again, it was removed before, which the watch reports, too.
 fn is_arrival(change: &Change) -> bool {
     let is_ticket = !change.path.name().starts_with(POSTED);
     is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)

@@ -1,4 +1,4 @@
-//! [`LeaderLatch`]: stands for election from joining to closing, and always knows whether it leads.
+//! [`LeaderLatch`]: a candidate from joining to closing, which always knows whether it leads.
 
 use std::fmt;
 use std::pin::pin;
@@ -24,18 +24,18 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::task::{self, Task};
 
-/// An election in which whoever joined stands until he leaves, leading whenever it is his turn.
+/// An election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn.
 ///
-/// At most one candidate believes at any time that he leads, provided no two clocks differ in *rate* by more
+/// At most one candidate believes at any time that it leads, provided no two clocks differ in *rate* by more
 /// than 1 % (their offset does not matter) and the process does not act on a check that it made before being
-/// paused. Who joined first leads first; when the leader's session ends, or his node is removed, the next one
-/// leads, and he stands again, as the last.
+/// paused. Candidates lead in the order in which they joined. When the leader's session ends, or its node is removed,
+/// the next candidate leads, and the former leader becomes a candidate again, as the last.
 ///
-/// A session that is suspended is still the leader's until nobody can be certain that it lives: then
-/// [`Candidacy::is_leader`] is false, before anybody is told. *Not promised* is that nobody acts too late: for work
+/// The lead stays with a suspended session until the session is no longer certain: then
+/// [`Candidacy::is_leader`] is false, before any notification. *Not promised*: that no leader acts too late. For work
 /// that must be exclusive without any assumption use [`Hold::txn`](crate::recipe::Hold::txn), or send
-/// [`Hold::token`](crate::recipe::Hold::token) to a system that refuses lower ones. Tokens never repeat and never
-/// go back, also after the directory was deleted.
+/// [`Hold::token`](crate::recipe::Hold::token) to a system that refuses lower tokens. Tokens never repeat and never
+/// go back, even after the directory was deleted.
 ///
 /// # Others on the same path
 ///
@@ -63,8 +63,7 @@ pub struct LeaderLatch {
     line: Line,
 }
 
-/// Somebody who stands in a [`LeaderLatch`], across sessions. Dropping
-/// this gives it up in the background.
+/// A candidate of a [`LeaderLatch`], across sessions. Dropping this removes the candidate in the background.
 #[must_use = "who is dropped does not stand any more"]
 pub struct Candidacy {
     state: watch::Receiver<CandidateState>,
@@ -77,18 +76,18 @@ pub struct Candidacy {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LeadershipChange {
-    /// He leads.
+    /// The candidate leads.
     Gained(Leadership),
-    /// He does not lead any more: the term with this token is over.
+    /// The candidate does not lead any more: the term with this token is over.
     Lost(Token),
-    /// He could not stand, and tries again.
+    /// The candidate could not enter the line, and tries again.
     Failed(Error),
 }
 
-/// How a candidate stands.
+/// The state of a candidate.
 #[derive(Clone, Debug)]
 enum CandidateState {
-    /// He is on his way.
+    /// It has entered the line, and does not know yet whether it leads.
     Joining,
     Waiting,
     Leading(Leadership),
@@ -102,10 +101,10 @@ struct CandidateTask {
     asked: oneshot::Receiver<()>,
 }
 
-/// The lead of one term. Dropping it gives the lead up.
+/// The lead of one term. Dropping it releases the lead.
 struct Tenure(Leadership);
 
-/// How long whoever waits for the lead rests when nobody can be certain of it.
+/// The pause of a wait for the lead while the lead is not certain.
 const REST: Duration = Duration::from_millis(100);
 
 impl LeaderLatch {
@@ -114,27 +113,28 @@ impl LeaderLatch {
         Self { line: Line::new(client, path.into(), Form::alone("leader_latch", "latch-")) }
     }
 
-    /// What a candidate is known by in the list of candidates.
+    /// Sets the label of the candidates of this latch, as the list of candidates shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
 
-    /// Stands for election from now on, in a task of its own. If nobody else does, he leads when this returns.
+    /// Becomes a candidate, in a task of its own. If there is no other candidate, it leads when this returns.
     ///
     /// # Errors
     ///
     /// [`Unreachable`](crate::error::ErrorKind) if there was no session for as long as the client's deadline,
-    /// [`SessionLost`](crate::error::ErrorKind) once the client is closed, and what the store says. Who has joined
-    /// stands on whatever happens; that he could not is then told as [`LeadershipChange::Failed`].
+    /// [`SessionLost`](crate::error::ErrorKind) once the client is closed, and any error that the store returns. A
+    /// client that has joined stays a candidate whatever happens: a later failure is reported as
+    /// [`LeadershipChange::Failed`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn join(&self) -> Result<Candidacy> {
         Candidacy::begin(&self.line).await
     }
 
-    /// Who is the first: he leads, or is about to.
+    /// The first candidate: it leads, or is about to.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl LeaderLatch {
         Ok(self.candidates().await?.into_iter().next())
     }
 
-    /// All who stand, the leader first, in the order in which they will lead.
+    /// All candidates, the leader first, in the order in which they will lead.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl LeaderLatch {
 }
 
 impl Candidacy {
-    /// Stands in this line from now on. If nobody else does, he leads when this returns.
+    /// Enters the line. If there is no other candidate, it leads when this returns.
     async fn begin(line: &Line) -> Result<Self> {
         let ticket = line.enqueue().await?;
         let (close, asked) = oneshot::channel();
@@ -184,21 +184,21 @@ impl Candidacy {
         Ok(candidacy)
     }
 
-    /// Whether he certainly leads at this moment. False as soon as nobody can know, before anybody is told.
+    /// Whether it certainly leads at this moment. False as soon as the session is not certain, before any notification.
     pub fn is_leader(&self) -> bool {
         self.leadership().is_some()
     }
 
-    /// The lead, if he certainly has it at this moment.
+    /// The lead, if it certainly leads at this moment.
     pub fn leadership(&self) -> Option<Leadership> {
         self.state.borrow().leadership().cloned()
     }
 
-    /// Waits until he leads.
+    /// Waits until it leads.
     ///
     /// # Errors
     ///
-    /// Why he could not stand, if that happens meanwhile. He tries again; so may the caller.
+    /// Why it could not enter the line, if that happens meanwhile. It tries again; the caller may call this again, too.
     ///
     /// # Cancel safety
     ///
@@ -223,8 +223,8 @@ impl Candidacy {
         }
     }
 
-    /// What happens to him from now on, beginning with [`LeadershipChange::Gained`] if he leads. Each term that is told
-    /// is gained and lost, once and in order; who looks rarely misses whole terms. It ends with the candidacy.
+    /// The changes from now on, beginning with [`LeadershipChange::Gained`] if it leads. Each reported term is gained
+    /// and lost, once and in order; a reader that reads seldom misses whole terms. The stream ends with the candidacy.
     pub fn changes(&self) -> impl Stream<Item = LeadershipChange> + Send + use<> {
         let mut state = self.state.clone();
         state.mark_changed();
@@ -246,15 +246,15 @@ impl Candidacy {
         })
     }
 
-    /// Leaves: when this returned without an error he does not stand any more, and the next one may lead.
+    /// Leaves: when this returned without an error it is no candidate any more, and the next one may lead.
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::recipe::Hold::release), if he led.
+    /// As [`Hold::release`](crate::recipe::Hold::release), if it led.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn close(self) -> Result<()> {
         mistake!(CloseForgetsDraw: return { std::mem::forget(self); Ok(()) });
         let Self { close, closed, task, .. } = self;
@@ -274,7 +274,7 @@ impl CandidateState {
     }
 }
 
-/// What to tell next of how it stands, after what was told last; and whether there is more to tell.
+/// The next change to report, after the last term that was reported; and whether there is another one to report.
 fn next(told: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChange>, bool) {
     let leads = now.leadership().map(|lead| lead.token());
     match (*told, now) {
@@ -310,7 +310,7 @@ impl CandidateTask {
         Self { line, state, asked }
     }
 
-    /// Stands until asked to leave.
+    /// Stays a candidate until asked to leave.
     async fn run(mut self, first: Ticket) -> Result<()> {
         let mut delays = self.line.client().delays();
         let mut ticket = Some(first);
@@ -334,7 +334,7 @@ impl CandidateTask {
         }
     }
 
-    /// One term, from standing in line to its loss. `Some` if he was asked to leave.
+    /// One term, from entering the line to the loss of the lead. `Some` if it was asked to leave.
     async fn term(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
         let mut ticket = match ticket {
             Some(ticket) => ticket,

@@ -20,13 +20,14 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::Txn;
 
-/// A [`Mutex`](crate::recipe::Mutex) that its owner may lock again while he has it, at no cost.
+/// A [`Mutex`](crate::recipe::Mutex) that its owner may lock again while it holds the lock, at no cost.
 ///
-/// An owner is a value, not a thread or a task: whoever shows the same [`Owner`] to the same `ReentrantMutex` (or a
-/// clone of it) enters again, and the lock is given back when the last of his guards is. All his guards
-/// hang on one ticket: when that is lost all are, and he cannot enter again before they are gone.
+/// An owner is a value, and not a thread or a task. Every call with the same [`Owner`] on the same `ReentrantMutex`
+/// (or a clone of it) acquires the lock again, and the lock is released with the last guard of its owner. All guards
+/// of an owner share one ticket: when it is lost, all are lost, and the owner cannot lock again before they are
+/// dropped.
 ///
-/// What is promised otherwise, on what assumption, and what not, is as for `Mutex`. *Not promised* is that two
+/// All other promises and assumptions, and what is not promised, are those of `Mutex`. *Not promised*: that two
 /// `ReentrantMutex`es made of the same path know each other's owners.
 ///
 /// # Examples
@@ -53,7 +54,7 @@ pub struct ReentrantMutex {
     owners: Arc<Owners>,
 }
 
-/// The lock, held, once or once more.
+/// A guard of the lock: the first guard of its owner, or a further one.
 #[derive(Debug)]
 #[must_use = "the lock is given back when the last guard is dropped"]
 pub struct ReentrantGuard {
@@ -81,7 +82,7 @@ impl ReentrantMutex {
         Self { line, owners: Arc::default() }
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::recipe::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -90,12 +91,12 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if `owner` had it, lost it, and has guards of it still; otherwise as
+    /// [`ErrorKind::SessionLost`] if `owner` held the lock, lost it, and still has guards of it; otherwise as
     /// [`Mutex::lock`](crate::recipe::Mutex::lock).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self, owner: &Owner) -> Result<ReentrantGuard> {
         let slot = self.owners.slot(owner);
         let mut own = slot.lock().await;
@@ -105,8 +106,8 @@ impl ReentrantMutex {
         Ok(first(&mut own, self.line.enter().await?))
     }
 
-    /// The lock, if `owner` has it, or nobody has it and nobody waits. Never waits, and leaves nothing if it gets
-    /// nothing. `None` as well while another call with the same owner waits for the lock.
+    /// Acquires the lock if `owner` holds it, or if it has no holder and no waiter. Never waits, and leaves no ticket
+    /// if it returns `None`. Returns `None` as well while another call with the same owner waits for the lock.
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl ReentrantMutex {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self, owner: &Owner) -> Result<Option<ReentrantGuard>> {
         let slot = self.owners.slot(owner);
         let Ok(mut own) = slot.try_lock() else { return Ok(None) };
@@ -126,7 +127,7 @@ impl ReentrantMutex {
 }
 
 impl ReentrantGuard {
-    /// What all guards of this owner share: token, transactions, and the loss of it.
+    /// The hold that all guards of this owner share, with its token, its transactions and its loss.
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
@@ -136,7 +137,7 @@ impl ReentrantGuard {
         Arc::strong_count(&self.hold)
     }
 
-    /// Gives the lock back if this is the last guard of its owner.
+    /// Releases the lock if this is the last guard of its owner.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl ReentrantGuard {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn release(self) -> Result<()> {
         match Arc::into_inner(self.hold) {
             Some(hold) => hold.release().await,

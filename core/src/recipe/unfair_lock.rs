@@ -1,4 +1,4 @@
-//! [`UnfairLock`]: a lock without a line, for what is seldom wanted by two at once.
+//! [`UnfairLock`]: a lock without a line, for a lock with little contention.
 
 use crate::clock::sleep;
 use bytes::Bytes;
@@ -11,14 +11,14 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::Query;
 
-/// A lock that is given to whoever comes at the right moment, shared by everybody who names the same path.
+/// A lock that is granted in no order, shared by all clients of the same path.
 ///
 /// It excludes like a [`Mutex`](crate::recipe::Mutex), on the same assumption, and may be used on the same path
-/// with it. Whoever has it has the one node there is: those who wait have none, and cost the store nothing but
-/// a watch. When it becomes free each of them waits for a while of his own before he tries, and for longer
-/// ones the more often he was late, so that they do not all come at once.
+/// with it. Only the holder has a node. A waiter has none, and costs the store nothing but a watch. When the lock
+/// becomes free, each waiter waits for a random time before it tries. That time grows with the number of its failed
+/// tries, so that the waiters do not all try at once.
 ///
-/// *Not promised* is any order, nor that somebody who waits gets it while others come and go.
+/// *Not promised*: any order, or that a waiter ever acquires the lock while other clients acquire and release it.
 ///
 /// # Examples
 ///
@@ -48,7 +48,7 @@ impl UnfairLock {
         Self { line: Line::new(client, path.into(), Form::alone("unfair_lock", "lock-")) }
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::recipe::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -61,7 +61,7 @@ impl UnfairLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<UnfairGuard> {
         let (mut delays, mut seen) = (None, None);
         loop {
@@ -76,12 +76,12 @@ impl UnfairLock {
             let session = self.line.client().session().await?;
             let delays = delays.get_or_insert_with(|| session.spread());
             sleep(delays.next().unwrap_or_default()).await;
-            // Who looks before he tries does not disturb whoever was quicker.
+            // A look before the try does not disturb a client that was quicker.
             seen = self.line.first().await?;
         }
     }
 
-    /// The lock, if nobody has it. Never waits.
+    /// Acquires the lock, if it has no holder. Never waits.
     ///
     /// # Errors
     ///
@@ -89,12 +89,12 @@ impl UnfairLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<UnfairGuard>> {
         Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
     }
 
-    /// The lock, or whoever has it.
+    /// Acquires the lock, or returns the ticket of its holder.
     async fn attempt(&self) -> Result<Result<UnfairGuard, Path>> {
         let mut ticket = self.line.enqueue().await?;
         let ahead = ticket.blocked_by().await?;

@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 /// A slot for a value, and the tasks that wait for their turn at it, in order.
 ///
 /// A value is left in the slot only while a task waits. That task may be cancelled at any moment, also on another
-/// thread, and then nobody would ever take the value. So both sides look again after they let go of the slot:
+/// thread, and then no task would ever take the value. So both sides look again after they let go of the slot:
 /// [`Handover::pass`] after it unlocked it, and a task that is cancelled after it left the queue. Each of the two first
 /// lets go and then tries to lock, so at least one of them sees what the other one did. If neither gets the lock, a
 /// third task has it, and takes the value.
@@ -190,7 +190,7 @@ mod tests {
             assert!(runtime.block_on(poll_immediate(waiter.as_mut())).is_none());
             to_cancel.send(waiter).expect("the other thread takes it");
             go.store(round, Ordering::Release);
-            // So that each thread is ahead of the other in some rounds.
+            // So that each thread is the faster one in some rounds.
             for _ in 0..round % 64 {
                 std::hint::spin_loop();
             }
