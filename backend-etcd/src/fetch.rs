@@ -302,6 +302,31 @@ mod tests {
     }
 
     #[test]
+    fn only_a_range_without_a_window_has_further_pages() {
+        let is_paged = |query: Query| gets(&query).iter().map(Get::is_paged).collect::<Vec<_>>();
+        assert_eq!(is_paged(Query::node(dir())), [false]);
+        assert_eq!(is_paged(Query::subtree(dir())), [false, true]);
+        assert_eq!(is_paged(Query::children(dir()).newest(2)), [false]);
+        assert_eq!(is_paged(Query::children(dir()).names_only()), [true]);
+    }
+
+    #[test]
+    fn a_page_begins_right_after_the_last_key_of_the_one_before() {
+        let whole = &gets(&Query::children(dir()).names_only())[0];
+        let last = kv("/d/m", 1).key;
+        let rest = whole.rest(&last);
+        assert_eq!(rest.range.key, [&last[..], &[0]].concat());
+        assert_eq!(rest.range.end, whole.range.end);
+        assert!(rest.keys_only && rest.is_paged());
+    }
+
+    #[test]
+    fn a_limit_of_none_is_never_sent_as_zero() {
+        assert_eq!([0, 1, 5].map(limit), [1, 1, 5]);
+        assert_eq!(limit(usize::MAX), i64::MAX);
+    }
+
+    #[test]
     fn what_is_no_node_is_skipped() {
         let foreign = PbKeyValue { key: b"/d//\xff".to_vec(), ..PbKeyValue::default() };
         let other = PbKeyValue { key: b"/d/loose".to_vec(), ..PbKeyValue::default() };
