@@ -38,10 +38,12 @@ use crate::client::Client;
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::Contender;
+use crate::line::names::Names;
 use crate::line::order::{Capacity, Claim, Queue, Turn};
 use crate::line::ticket_node::TicketNode;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::retry::{Delays, Retry};
 use crate::session::Session;
 use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
@@ -54,6 +56,7 @@ pub(crate) mod ticket;
 pub(crate) mod ticket_node;
 pub(crate) mod token;
 
+mod names;
 mod seen_version;
 mod ticket_name;
 
@@ -162,6 +165,11 @@ impl Line {
         passes && !self.client.is_closed() && !mutant::is(Mutant::OutageEndsIt)
     }
 
+    /// How long to wait between the tries of what is repeated until it succeeds.
+    pub(crate) fn delays(&self) -> Delays {
+        Retry::forever().delays(self.client.chance())
+    }
+
     /// Measures a wait that ended without a call to the store.
     pub(crate) fn note_passed_on(&self, waited: Duration) {
         meter::called(self.form.recipe, waited, 0);
@@ -235,11 +243,11 @@ impl Line {
             if adopts && let Some(node) = self.drawn_before(&session).await? {
                 return Ok((node, None));
             }
-            let used = self.form.renews.then(|| session.take_name(&self.dir, &self.form.mark));
+            let names = self.form.renews.then(|| session.local::<Names>());
+            let used = names.and_then(|names| names.take(&self.dir, &self.form.mark));
             // It says since when he stands there, who has it.
-            let used = used
-                .flatten()
-                .filter(|path| ticket_name::is_of_second(path.name(), Some(clock::date())));
+            let used =
+                used.filter(|path| ticket_name::is_of_second(path.name(), Some(clock::date())));
             let (path, used) = match used {
                 Some(path) => (path, true),
                 None => (self.dir.join(&self.name(&session))?, false),
@@ -247,7 +255,7 @@ impl Line {
             let txn = Txn::new()
                 .create_sequential(path.clone(), self.label.clone(), Lifetime::Session)
                 .look(self.first_look());
-            let (outcome, once) = match session.draw(txn).await {
+            let (outcome, requests) = match session.commit_tracked(txn).await {
                 // What it made, if anything, goes with the session.
                 Err(error) if error.kind() == ErrorKind::SessionLost => continue,
                 Err(_) if mutant::is(Mutant::RefusalSwallowed) => continue,
@@ -260,7 +268,7 @@ impl Line {
             let done = commit.done.pop().ok_or_else(ticket_node::untold)?;
             let mut node = TicketNode::new(session, done)?;
             let given = *node.path() == path;
-            let in_doubt = given && !once;
+            let in_doubt = given && !requests.is_settled();
             let changes = self.form.changes && !mutant::is(Mutant::WriterForEver);
             let trusted = in_doubt && mutant::is(Mutant::LateTwinTrusted);
             if (in_doubt || changes) && !trusted {
@@ -312,7 +320,7 @@ impl Line {
             return mark.clone();
         }
         let now = Some(clock::date()).filter(|_| !mutant::is(Mutant::SinceUntold));
-        format!("_c_{}-{mark}", ticket_name::dated(&session.id(), now))
+        format!("_c_{}-{mark}", ticket_name::dated(&session.chance().id(), now))
     }
 
     /// What is looked at as the ticket is drawn.

@@ -274,7 +274,7 @@ impl Ticket {
             match waited {
                 Waited::Change(watch) => (spent, delays) = (watch, None),
                 Waited::Nothing => {
-                    let delays = delays.get_or_insert_with(|| self.node.session().delays());
+                    let delays = delays.get_or_insert_with(|| self.node.delays());
                     sleep(delays.next().unwrap_or_default()).await;
                 }
             }
@@ -364,7 +364,7 @@ impl Ticket {
     where
         F: Future<Output = Result<T>>,
     {
-        let mut delays = self.node.session().delays();
+        let mut delays = self.node.delays();
         loop {
             self.asked += 1;
             let error = match ask().await {

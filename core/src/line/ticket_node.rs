@@ -9,10 +9,12 @@ use futures_util::future::{pending, select};
 
 use crate::clock::{self, Instant, sleep};
 use crate::error::{Error, ErrorKind, Result};
+use crate::line::names::Names;
 use crate::line::seen_version::SeenVersion;
 use crate::line::token::Token;
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::retry::{Delays, Retry};
 use crate::session::Session;
 use crate::store::{
     Commit, Done, Expect, Outcome, Query, Revision, Sequence, Stat, Txn, View, Watch, Why,
@@ -86,6 +88,11 @@ impl TicketNode {
 
     pub(crate) fn session(&self) -> &Session {
         &self.session
+    }
+
+    /// How long to wait between the tries of what is repeated until it succeeds.
+    pub(crate) fn delays(&self) -> Delays {
+        Retry::forever().delays(self.session.chance())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -183,7 +190,11 @@ impl TicketNode {
     pub(crate) async fn remove(&self) -> Result<()> {
         self.spend();
         if self.renewable.load(Ordering::Relaxed) {
-            return self.session.remove_for_next(&self.node).await;
+            let requests = self.session.remove_tracked(&self.node).await?;
+            if requests.is_settled() || mutant::is(Mutant::NameFreedInDoubt) {
+                self.session.local::<Names>().give(self.path());
+            }
+            return Ok(());
         }
         self.session.remove(&self.node).await
     }
@@ -218,7 +229,7 @@ impl TicketNode {
         }
         let age = clock::elapsed(self.drawn);
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
-        let mut delays = self.session.delays();
+        let mut delays = self.delays();
         let mut lent = Lent { ticket: self, watch: self.kept().take() };
         let node = Query::until_gone(self.path().clone()).local();
         while !self.is_gone() {

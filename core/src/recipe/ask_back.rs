@@ -69,7 +69,7 @@ impl<K> Hold<K> {
     ///
     /// Cancel safe: it only watches.
     pub async fn asked_back(&self) -> Result<()> {
-        let mut delays = self.node.session().delays();
+        let mut delays = self.node.delays();
         loop {
             let query = Query::node(self.path().clone());
             let (view, mut watch) = match self.node.session().observe(query).await {

@@ -319,13 +319,13 @@ impl CandidateTask {
 
     /// Stands until asked to leave.
     async fn run(mut self, first: Ticket) -> Result<()> {
-        let mut delays = self.line.client().delays();
+        let mut delays = self.line.delays();
         let mut ticket = Some(first);
         loop {
             match self.term_or_reset(ticket.take()).await {
                 Ok(Some(left)) => return left,
                 Ok(None) => {
-                    delays = self.line.client().delays();
+                    delays = self.line.delays();
                     self.state.send_replace(CandidateState::Waiting);
                 }
                 Err(error)

@@ -133,7 +133,7 @@ impl LeaderSelector {
     where
         F: Future<Output = ControlFlow<T>>,
     {
-        let (mut forgotten, mut delays) = (Vec::new(), self.line.client().delays());
+        let (mut forgotten, mut delays) = (Vec::new(), self.line.delays());
         loop {
             if mutant::is(Mutant::RequeuesTwice) {
                 forgotten.push(self.line.enqueue().await?);
@@ -187,7 +187,7 @@ impl LeaderSelector {
         let error = match term {
             Err(error) if self.line.may_pass(&error) => error,
             term => {
-                *delays = self.line.client().delays();
+                *delays = self.line.delays();
                 return term.map(Some);
             }
         };

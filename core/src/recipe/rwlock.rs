@@ -189,7 +189,7 @@ impl Hold<Writing> {
     async fn queue_anew(self) -> Result<ReadGuard> {
         let session = self.node.session().clone();
         let dir = self.path().parent().unwrap_or_else(Path::root);
-        let path = dir.join(&format!("_c_{}-__READ__", session.id()))?;
+        let path = dir.join(&format!("_c_{}-__READ__", session.chance().id()))?;
         let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
         let node = session.commit(txn).await?.required()?.done.remove(0);
         self.node.remove().await?;

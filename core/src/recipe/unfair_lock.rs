@@ -9,6 +9,7 @@ use crate::line::hold::Hold;
 use crate::line::{Form, Line};
 use crate::mutant::{self, Mutant};
 use crate::path::Path;
+use crate::retry::Retry;
 use crate::store::Query;
 
 /// A lock that is given to whoever comes at the right moment, shared by everybody who names the same path.
@@ -74,7 +75,7 @@ impl UnfairLock {
             };
             self.until_gone(&ahead).await?;
             let session = self.line.client().session().await?;
-            let delays = delays.get_or_insert_with(|| session.spread());
+            let delays = delays.get_or_insert_with(|| Retry::contended().delays(session.chance()));
             sleep(delays.next().unwrap_or_default()).await;
             // Who looks before he tries does not disturb whoever was quicker.
             seen = self.line.first().await?;

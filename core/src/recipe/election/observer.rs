@@ -44,7 +44,7 @@ pub(super) fn observe(line: Line) -> impl Stream<Item = Result<Contender>> + Sen
 impl Observer {
     /// The next value that was not told yet, however long the store does not answer.
     async fn next(&mut self) -> Result<Contender> {
-        let mut delays = self.line.client().delays();
+        let mut delays = self.line.delays();
         loop {
             let error = match self.next_or_failure().await {
                 Err(error) if self.line.may_pass(&error) => error,
