@@ -14,12 +14,12 @@ use synod_core::layer::fault::{
 };
 use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::path::Path;
-use synod_core::recipe::UnfairLock;
 use synod_core::retry::Retry;
 use synod_core::store::{Backend, Expect, Kind, Lifetime, Query, SessionOptions, Status, Txn};
 use synod_core::sweep::cancel_at_every_await;
 use synod_core::task::spawn;
 use synod_mem::{MemBackend, Weather};
+use synod_recipes::UnfairLock;
 
 const LONG: Duration = Duration::from_secs(120);
 

@@ -40,6 +40,8 @@ mod write;
 #[cfg(test)]
 pub(crate) mod script;
 #[cfg(test)]
+mod service_tests;
+#[cfg(test)]
 mod tests;
 
 pub use requests::Requests;

@@ -1,18 +1,18 @@
 //! Asking for something back: the holder learns of it, and decides.
 
-use crate::clock::sleep;
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Node, Outcome, Query, Why};
 
-use crate::client::Client;
-use crate::error::{ErrorKind, Result};
 use crate::line::hold::Hold;
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::{Expect, Node, Outcome, Query, Why};
 
 /// What is written to a ticket to ask for what it stands for, as Curator writes it.
 const ASKED: &[u8] = b"__REVOKE__";
 
-/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::recipe::inspect())
+/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::inspect())
 /// tells where tickets are. He learns of it if he listens, by [`Hold::asked_back`], and decides.
 ///
 /// `false` if nobody has it any more.
@@ -39,7 +39,7 @@ const ASKED: &[u8] = b"__REVOKE__";
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::{ask_back, inspect};
+/// use synod_recipes::{ask_back, inspect};
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let line = inspect(&client, Path::new("/locks/db")?).await?;

@@ -2,17 +2,17 @@
 
 use bytes::Bytes;
 use futures_core::Stream;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::Outcome;
 
-use crate::client::Client;
-use crate::error::{Error, ErrorKind, Result};
+use crate::election::observer::observe;
+use crate::election::resign_to::resign_to;
 use crate::line::contender::Contender;
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::recipe::election::observer::observe;
-use crate::recipe::election::resign_to::resign_to;
-use crate::store::Outcome;
 
 mod observer;
 mod resign_to;
@@ -20,12 +20,12 @@ mod resign_to;
 /// An election in which whoever leads proclaims a value, and everybody can observe the values.
 ///
 /// At most one believes at any time that he leads, on the assumption of
-/// [`Mutex`](crate::recipe::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
 /// that he made before he was paused. Who campaigned first leads first, unless a leader resigns in favour of
 /// another; who observes is told of leaders in the order of their terms, and of the latest in the end.
 ///
 /// *Not promised* is that an observer sees every value or every term, nor that a leader who was observed still
-/// leads; nor that nobody acts too late: for that there are [`Hold::txn`](crate::recipe::Hold::txn) and [`Hold::token`](crate::recipe::Hold::token).
+/// leads; nor that nobody acts too late: for that there are [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token).
 ///
 /// # Others on the same path
 ///
@@ -40,7 +40,7 @@ mod resign_to;
 /// use std::pin::pin;
 ///
 /// use futures_util::StreamExt as _;
-/// use synod_core::recipe::Election;
+/// use synod_recipes::Election;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let election = Election::new(&client, Path::new("/leaders/shard-3")?);
@@ -77,7 +77,7 @@ impl Election {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -148,8 +148,8 @@ impl Leader {
     ///
     /// # Errors
     ///
-    /// [`SessionLost`](crate::error::ErrorKind) if the lead was lost: nothing is proclaimed then. Otherwise as every
-    /// verb of a [`Client`](crate::client::Client); a value of unknown effect may be proclaimed again.
+    /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost: nothing is proclaimed then. Otherwise as every
+    /// verb of a [`Client`](synod_core::client::Client); a value of unknown effect may be proclaimed again.
     ///
     /// # Cancel safety
     ///
@@ -177,14 +177,14 @@ impl Leader {
         self.release().await
     }
 
-    /// Gives the lead to the candidate whose node this is: [`Contender::path`](crate::recipe::Contender::path) of one of
-    /// [`Election::candidates`](crate::recipe::Election::candidates). Whoever stands between them is sent behind everybody else, in whatever
+    /// Gives the lead to the candidate whose node this is: [`Contender::path`](crate::Contender::path) of one of
+    /// [`Election::candidates`](crate::Election::candidates). Whoever stands between them is sent behind everybody else, in whatever
     /// order. If the candidate does not stand any more, nothing happens and the lead is returned.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::error::ErrorKind) if a program of another kind stands between, which could not be told;
-    /// [`SessionLost`](crate::error::ErrorKind) if the lead was lost before; otherwise as every verb of a [`Client`](crate::client::Client).
+    /// [`Refused`](synod_core::error::ErrorKind) if a program of another kind stands between, which could not be told;
+    /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost before; otherwise as every verb of a [`Client`](synod_core::client::Client).
     /// In each case the lead is given up.
     ///
     /// # Cancel safety

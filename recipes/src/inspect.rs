@@ -1,10 +1,11 @@
 //! Who holds what is at a path, and who waits for it.
 
-use crate::client::Client;
-use crate::error::Result;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+
 use crate::line::contender::{Contender, contenders};
 use crate::line::order::Capacity;
-use crate::path::Path;
 
 /// Everybody who stands in the line at `path`, in order: those who hold it, then those who wait. As it is at
 /// one moment, by one question to the store.
@@ -30,7 +31,7 @@ use crate::path::Path;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::inspect;
+/// use synod_recipes::inspect;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let line = inspect(&client, Path::new("/locks/db")?).await?;

@@ -9,20 +9,20 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::future::{Either, poll_immediate, select};
 use futures_util::stream::unfold;
+use synod_core::client::{Client, Connection};
+use synod_core::clock::{sleep, timeout};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::task::{self, Task};
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument as _;
 
-use crate::client::{Client, Connection};
-use crate::clock::{sleep, timeout};
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::Contender;
 use crate::line::hold::Leadership;
 use crate::line::ticket::Ticket;
-use crate::line::token::Token;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::task::{self, Task};
+use synod_core::held::Token;
 
 /// An election in which whoever joined stands until he leaves, leading whenever it is his turn.
 ///
@@ -33,8 +33,8 @@ use crate::task::{self, Task};
 ///
 /// A session that is suspended is still the leader's until nobody can be certain that it lives: then
 /// [`Candidacy::is_leader`] is false, before anybody is told. *Not promised* is that nobody acts too late: for work
-/// that must be exclusive without any assumption use [`Hold::txn`](crate::recipe::Hold::txn), or send
-/// [`Hold::token`](crate::recipe::Hold::token) to a system that refuses lower ones. Tokens never repeat and never
+/// that must be exclusive without any assumption use [`Hold::txn`](crate::Hold::txn), or send
+/// [`Hold::token`](crate::Hold::token) to a system that refuses lower ones. Tokens never repeat and never
 /// go back, also after the directory was deleted.
 ///
 /// # Others on the same path
@@ -47,7 +47,7 @@ use crate::task::{self, Task};
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::LeaderLatch;
+/// use synod_recipes::LeaderLatch;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let latch = LeaderLatch::new(&client, Path::new("/leaders/billing")?).label("host-7");
@@ -123,8 +123,8 @@ impl LeaderLatch {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](crate::error::ErrorKind) if there was no session for as long as the client's deadline,
-    /// [`SessionLost`](crate::error::ErrorKind) once the client is closed, and what the store says. Who has joined
+    /// [`Unreachable`](synod_core::error::ErrorKind) if there was no session for as long as the client's deadline,
+    /// [`SessionLost`](synod_core::error::ErrorKind) once the client is closed, and what the store says. Who has joined
     /// stands on whatever happens; that he could not is then told as [`LeadershipChange::Failed`].
     ///
     /// # Cancel safety
@@ -250,7 +250,7 @@ impl Candidacy {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::recipe::Hold::release), if he led.
+    /// As [`Hold::release`](crate::Hold::release), if he led.
     ///
     /// # Cancel safety
     ///

@@ -7,29 +7,29 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::Result;
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::retry::Delays;
 use tokio::sync::watch;
 use tracing::Instrument;
 
-use crate::client::Client;
-use crate::clock::sleep;
-use crate::error::Result;
 use crate::line::contender::Contender;
 use crate::line::hold::{Hold, Leadership};
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::retry::Delays;
 
 /// An election for work that only one may do: whoever leads does it, and who does not waits for his turn.
 ///
 /// At most one of those who work believes at any time that he leads, on the assumption of
-/// [`Mutex`](crate::recipe::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
 /// that he made before he was paused. When the lead is lost the work is dropped at its next await, before the next
 /// term begins here, and the lead is given back however the work ends.
 ///
 /// *Not promised* is that work which does not await stops, nor that nobody acts too late: for that there are
-/// [`Hold::txn`](crate::recipe::Hold::txn) and [`Hold::token`](crate::recipe::Hold::token).
+/// [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token).
 ///
 /// It needs no task of its own: [`lead`](LeaderSelector::lead) and [`keep_leading`](LeaderSelector::keep_leading) are
 /// for the caller to run, and to drop. What the work returns they return, errors too; if it panics, so do they.
@@ -46,7 +46,7 @@ use crate::retry::Delays;
 /// # use synod_core::path::Path;
 /// use std::ops::ControlFlow;
 ///
-/// use synod_core::recipe::LeaderSelector;
+/// use synod_recipes::LeaderSelector;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let selector = LeaderSelector::new(&client, Path::new("/leaders/import")?).label("host-7");
@@ -100,7 +100,7 @@ impl LeaderSelector {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock). What the work fails with is in [`Term::Done`].
+    /// As [`Mutex::lock`](crate::Mutex::lock). What the work fails with is in [`Term::Done`].
     ///
     /// # Cancel safety
     ///

@@ -1,6 +1,6 @@
 //! The recipes: what applications use, one recipe a module.
 //!
-//! Each is made of a [`Client`](crate::client::Client) and a path, costs nothing until it is used, and means the
+//! Each is made of a [`Client`](synod_core::client::Client) and a path, costs nothing until it is used, and means the
 //! same on every store. Whoever names the same path shares it, in whatever process.
 //!
 //! | recipe | what it gives |
@@ -20,13 +20,19 @@
 //!
 //! What waits does so for as long as it takes; [`within`] gives it a limit.
 //!
+//! Every guard keeps [`Held`], but for two. A [`MultiGuard`] has several paths, each with a token of its own: each of
+//! its [`holds`](MultiGuard::holds) keeps the trait. A [`Leadership`] is a [`Hold`] behind an `Arc`: `&*leadership`
+//! keeps the trait, and the candidacy or the work that it belongs to gives it back.
+//!
+//! They are made of what `synod-core` offers to everybody, so that other crates can add recipes that cost as little.
+//!
 //! # What can be measured
 //!
 //! Every wait is a `tracing` span at the level of debug, with the recipe and the path, and in the end with how long
 //! it was (`waited`) and how many calls to the store it took (`calls`); every hold is one, too, with the ticket and the token,
 //! and in the end with how long it was (`held`). `path` is the one that the recipe was made with, `ticket` the node that
 //! stands for it there. A latch logs in a span with its label, within the span of who joined. With the feature `metrics`
-//! there are histograms beside those of [`trace`](crate::layer::trace), each with the recipe as its label:
+//! there are histograms beside those of [`trace`](synod_core::layer::trace), each with the recipe as its label:
 //!
 //! | metric | what |
 //! |---|---|
@@ -39,6 +45,7 @@ mod election;
 mod inspect;
 mod leader_latch;
 mod leader_selector;
+mod line;
 mod multi_lock;
 mod mutex;
 mod passing_mutex;
@@ -47,21 +54,20 @@ mod rwlock;
 mod semaphore;
 mod unfair_lock;
 
+pub use crate::ask_back::ask_back;
+pub use crate::election::{Elected, Election, Leader};
+pub use crate::inspect::inspect;
+pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
+pub use crate::leader_selector::{LeaderSelector, Term};
 pub use crate::line::contender::Contender;
-pub use crate::line::held::Held;
 pub use crate::line::hold::{Hold, Leadership};
 pub use crate::line::limit::within;
 pub use crate::line::order::Claim;
-pub use crate::line::token::Token;
-pub use crate::recipe::ask_back::ask_back;
-pub use crate::recipe::election::{Elected, Election, Leader};
-pub use crate::recipe::inspect::inspect;
-pub use crate::recipe::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
-pub use crate::recipe::leader_selector::{LeaderSelector, Term};
-pub use crate::recipe::multi_lock::{MultiGuard, MultiLock};
-pub use crate::recipe::mutex::{Mutex, MutexGuard, MutexTicket};
-pub use crate::recipe::passing_mutex::{PassingGuard, PassingMutex};
-pub use crate::recipe::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
-pub use crate::recipe::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
-pub use crate::recipe::semaphore::{Permit, Permits, Semaphore};
-pub use crate::recipe::unfair_lock::{UnfairGuard, UnfairLock};
+pub use crate::multi_lock::{MultiGuard, MultiLock};
+pub use crate::mutex::{Mutex, MutexGuard, MutexTicket};
+pub use crate::passing_mutex::{PassingGuard, PassingMutex};
+pub use crate::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
+pub use crate::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
+pub use crate::semaphore::{Permit, Permits, Semaphore};
+pub use crate::unfair_lock::{UnfairGuard, UnfairLock};
+pub use synod_core::held::{Held, Token};

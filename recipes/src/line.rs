@@ -33,28 +33,26 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::retry::{Delays, Retry};
+use synod_core::session::Session;
+use synod_core::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
-use crate::client::Client;
-use crate::clock;
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::Contender;
 use crate::line::names::Names;
 use crate::line::order::{Capacity, Claim, Queue, Turn};
 use crate::line::ticket_node::TicketNode;
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::retry::{Delays, Retry};
-use crate::session::Session;
-use crate::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
 
 pub(crate) mod contender;
-pub(crate) mod held;
 pub(crate) mod hold;
 pub(crate) mod limit;
 pub(crate) mod order;
 pub(crate) mod ticket;
 pub(crate) mod ticket_node;
-pub(crate) mod token;
 
 mod names;
 mod seen_version;

@@ -4,16 +4,16 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use futures_util::future::{Either, pending, select, select_all};
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::Txn;
 
-use crate::client::Client;
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::Txn;
 
-/// The [mutexes](crate::recipe::Mutex) at several paths, locked together: all of them, or none.
+/// The [mutexes](crate::Mutex) at several paths, locked together: all of them, or none.
 ///
 /// They are locked in the order of their paths, whatever the order in which they are named, so two who name the
 /// same ones in two orders do not wait for each other. One deadline, around the one call, covers all of them.
@@ -27,7 +27,7 @@ use crate::store::Txn;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::MultiLock;
+/// use synod_recipes::MultiLock;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let paths = [Path::new("/accounts/7")?, Path::new("/accounts/3")?];
@@ -68,7 +68,7 @@ impl MultiLock {
         Ok(Self { lines: lines.collect() })
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         let lines = self.lines.into_iter().map(|line| line.labelled(label.clone()));
@@ -79,7 +79,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock), and [`ErrorKind::SessionLost`] if one was lost
+    /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::SessionLost`] if one was lost
     /// while others were waited for. Those that it has are given back, and those behind are not asked for.
     ///
     /// # Cancel safety

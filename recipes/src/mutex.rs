@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
 
-use crate::client::Client;
-use crate::error::Result;
 use crate::line::contender::Contender;
 use crate::line::hold::Hold;
 use crate::line::limit::within;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
-use crate::path::Path;
 
 /// A lock that is shared by everybody who names the same path.
 ///
@@ -37,7 +37,7 @@ use crate::path::Path;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::Mutex;
+/// use synod_recipes::Mutex;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let mutex = Mutex::new(&client, Path::new("/locks/db")?).label("nightly import");
@@ -67,7 +67,7 @@ impl Mutex {
         Self { line: Line::new(client, path.into(), Form::alone("mutex", "lock-").renewing()) }
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -78,8 +78,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// [`Unreachable`](crate::error::ErrorKind::Unreachable) if there was no session for as long as the client's
-    /// deadline, [`SessionLost`](crate::error::ErrorKind::SessionLost) once the client is closed, and what
+    /// [`Unreachable`](synod_core::error::ErrorKind::Unreachable) if there was no session for as long as the client's
+    /// deadline, [`SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and what
     /// the store says.
     ///
     /// # Cancel safety
@@ -90,7 +90,7 @@ impl Mutex {
     }
 
     /// Waits for the lock, for no longer than `limit`. `None` if that was too short: the ticket is then removed in the
-    /// background, and does not get in later. [`within`](crate::recipe::within) does the same for other recipes.
+    /// background, and does not get in later. [`within`](crate::within) does the same for other recipes.
     ///
     /// # Errors
     ///

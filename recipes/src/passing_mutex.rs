@@ -6,22 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
+use synod_core::client::Client;
+use synod_core::clock::{self, Instant};
+use synod_core::error::Result;
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::Txn;
 
-use crate::client::Client;
-use crate::clock::{self, Instant};
-use crate::error::Result;
-use crate::line::held::Held;
 use crate::line::hold::Hold;
-use crate::line::token::Token;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::recipe::passing_mutex::handover::{Handover, SlotTurn};
-use crate::store::Txn;
+use crate::passing_mutex::handover::{Handover, SlotTurn};
+use synod_core::held::{Held, Token};
 
 mod handover;
 
-/// A [`Mutex`](crate::recipe::Mutex) that goes from task to task of this process without asking the store, a bounded
+/// A [`Mutex`](crate::Mutex) that goes from task to task of this process without asking the store, a bounded
 /// number of times in a row; then whoever else waits for it has his turn.
 ///
 /// It excludes like a `Mutex`, on the same assumption, and may be used on the same path with it. Each who has it
@@ -40,7 +39,7 @@ mod handover;
 /// # use synod_core::path::Path;
 /// use std::num::NonZeroU32;
 ///
-/// use synod_core::recipe::PassingMutex;
+/// use synod_recipes::PassingMutex;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let ten = NonZeroU32::new(10).expect("not zero");
@@ -78,7 +77,7 @@ impl PassingMutex {
         Self { line, most: most.get(), here: Arc::default() }
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -87,7 +86,7 @@ impl PassingMutex {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///

@@ -7,20 +7,19 @@ use std::sync::{Arc, Mutex as Plain, PoisonError, Weak};
 
 use bytes::Bytes;
 use futures_core::future::BoxFuture;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::Txn;
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::client::Client;
-use crate::error::{Error, ErrorKind, Result};
-use crate::line::held::Held;
 use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
-use crate::line::token::Token;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::Txn;
+use synod_core::held::{Held, Token};
 
-/// A [`Mutex`](crate::recipe::Mutex) that its owner may lock again while he has it, at no cost.
+/// A [`Mutex`](crate::Mutex) that its owner may lock again while he has it, at no cost.
 ///
 /// An owner is a value, not a thread or a task: whoever shows the same [`Owner`] to the same `ReentrantMutex` (or a
 /// clone of it) enters again, and the lock is given back when the last of his guards is. All his guards
@@ -35,7 +34,7 @@ use crate::store::Txn;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::{Owner, ReentrantMutex};
+/// use synod_recipes::{Owner, ReentrantMutex};
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let mutex = ReentrantMutex::new(&client, Path::new("/locks/db")?);
@@ -81,7 +80,7 @@ impl ReentrantMutex {
         Self { line, owners: Arc::default() }
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -91,7 +90,7 @@ impl ReentrantMutex {
     /// # Errors
     ///
     /// [`ErrorKind::SessionLost`] if `owner` had it, lost it, and has guards of it still; otherwise as
-    /// [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///

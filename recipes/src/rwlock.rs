@@ -1,26 +1,26 @@
 //! [`RwLock`]: many readers or one writer, in the order of the requests; a writer may go on reading.
 
 use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::{Lifetime, Txn};
 
-use crate::client::Client;
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::line::order::SHARES;
 use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::{Lifetime, Txn};
 
 /// A lock that many can have for reading or one for writing, shared by everybody who names the same path.
 ///
 /// Whoever believes that he may write is the only one who believes anything, on the assumption of
-/// [`Mutex`](crate::recipe::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a
 /// check that he made before he was paused. It is fair: who came first enters first, so that readers who come
 /// behind a writer wait for him, and he is not starved.
 ///
-/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::recipe::Hold::txn) and
-/// [`Hold::token`](crate::recipe::Hold::token). The token of
+/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::Hold::txn) and
+/// [`Hold::token`](crate::Hold::token). The token of
 /// a writer is larger than all before it; readers who read together have theirs in no order that matters.
 ///
 /// A reader does not become a writer: see [`ReadGuard::upgrade`].
@@ -31,7 +31,7 @@ use crate::store::{Lifetime, Txn};
 /// `extra_lock_patterns` of `lock-`, `__WRIT__`, and for writing `__READ__`). A writer of ours who goes on reading
 /// is a writer to their readers, who wait until he is gone. A Curator older than its mend of CURATOR-621
 /// lets waiting writers in, ours too, when a writer of its own goes on reading. A
-/// [`Mutex`](crate::recipe::Mutex) on the same path is a writer.
+/// [`Mutex`](crate::Mutex) on the same path is a writer.
 ///
 /// # Examples
 ///
@@ -39,7 +39,7 @@ use crate::store::{Lifetime, Txn};
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::RwLock;
+/// use synod_recipes::RwLock;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let lock = RwLock::new(&client, Path::new("/locks/catalogue")?);
@@ -85,7 +85,7 @@ impl RwLock {
         }
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         Self {
@@ -98,7 +98,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -111,7 +111,7 @@ impl RwLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -199,7 +199,7 @@ impl Hold<Writing> {
 
 impl Hold<Reading> {
     /// Refused, always: two readers who both waited for the other to go, to write, would wait for ever.
-    /// Release, and ask for [`RwLock::write`](crate::recipe::RwLock::write); or come as a writer and [`downgrade`](Hold::downgrade) once
+    /// Release, and ask for [`RwLock::write`](crate::RwLock::write); or come as a writer and [`downgrade`](Hold::downgrade) once
     /// there is nothing more to write.
     ///
     /// # Errors

@@ -3,26 +3,26 @@
 use std::num::NonZeroU32;
 
 use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
-use crate::client::Client;
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::hold::Hold;
 use crate::line::order::{Capacity, POSTED};
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
 /// So many permits, shared by everybody who names the same path.
 ///
 /// Of those who believe that they hold permits, all together never believe in more than there are, on the
-/// assumption of [`Mutex`](crate::recipe::Mutex): no two clocks differ in rate by more than 1 %, and
+/// assumption of [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and
 /// nobody acts on a check that he made before he was paused. Permits are given in the order in which they
 /// were asked for, all that one asks for at once or none; who asks for many is not passed by those who ask
 /// for few.
 ///
-/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::recipe::Hold::txn) and
-/// [`Hold::token`](crate::recipe::Hold::token). When the number is made smaller nobody loses what he has; who comes
+/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::Hold::txn) and
+/// [`Hold::token`](crate::Hold::token). When the number is made smaller nobody loses what he has; who comes
 /// later waits until there is room.
 ///
 /// # How many there are
@@ -43,7 +43,7 @@ use crate::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 /// # use synod_core::path::Path;
 /// use std::num::NonZeroU32;
 ///
-/// use synod_core::recipe::Semaphore;
+/// use synod_recipes::Semaphore;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let three = NonZeroU32::new(3).expect("not zero");
@@ -79,7 +79,7 @@ impl Semaphore {
         Self::of(client, path.into(), Capacity::Posted)
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who come through this.
+    /// What [`inspect`](crate::inspect()) shows of those who come through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -88,7 +88,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///
@@ -101,7 +101,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::error::ErrorKind::Invalid) for none, and for more than [`Semaphore::new`] was told that there are;
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) for none, and for more than [`Semaphore::new`] was told that there are;
     /// otherwise as [`Semaphore::acquire`].
     ///
     /// # Cancel safety

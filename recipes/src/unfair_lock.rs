@@ -1,20 +1,20 @@
 //! [`UnfairLock`]: a lock without a line, for what is seldom wanted by two at once.
 
-use crate::clock::sleep;
 use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::Result;
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::store::Query;
 
-use crate::client::Client;
-use crate::error::Result;
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::retry::Retry;
-use crate::store::Query;
 
 /// A lock that is given to whoever comes at the right moment, shared by everybody who names the same path.
 ///
-/// It excludes like a [`Mutex`](crate::recipe::Mutex), on the same assumption, and may be used on the same path
+/// It excludes like a [`Mutex`](crate::Mutex), on the same assumption, and may be used on the same path
 /// with it. Whoever has it has the one node there is: those who wait have none, and cost the store nothing but
 /// a watch. When it becomes free each of them waits for a while of his own before he tries, and for longer
 /// ones the more often he was late, so that they do not all come at once.
@@ -27,7 +27,7 @@ use crate::store::Query;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::UnfairLock;
+/// use synod_recipes::UnfairLock;
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let lock = UnfairLock::new(&client, Path::new("/locks/compaction")?);
@@ -49,7 +49,7 @@ impl UnfairLock {
         Self { line: Line::new(client, path.into(), Form::alone("unfair_lock", "lock-")) }
     }
 
-    /// What [`inspect`](crate::recipe::inspect()) shows of those who lock through this.
+    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -58,7 +58,7 @@ impl UnfairLock {
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::recipe::Mutex::lock).
+    /// As [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///

@@ -8,9 +8,9 @@ use synod_conformance::server::etcd::Flavour;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
-use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::EtcdBackend;
+use synod_recipes::Mutex;
 use tokio::time::timeout;
 
 use crate::world::{World, path};

@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use synod_conformance::server::links::Links;
 use synod_conformance::server::verb::Verb;
 use synod_core::path::Path;
-use synod_core::recipe::Mutex;
 use synod_core::store::{Commit, Expect, Kind, Lifetime, Query, SessionId, Store, Txn};
+use synod_recipes::Mutex;
 
 use super::trips::{asks_for, counted};
 use super::{create, done, hears, linked, names, path, refused, server, session};

@@ -12,9 +12,9 @@ use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
 use synod_core::store::{Backend, Expect, SessionOptions};
 use synod_core::task::{Task, spawn};
+use synod_recipes::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
 use tokio::sync::watch;
 use tokio::time::sleep;
 

@@ -3,8 +3,8 @@
 
 use synod_core::client::Client;
 use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime};
+use synod_recipes::Mutex;
 
 use crate::door::answer;
 use crate::recipe::line;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
-use synod_core::recipe::{Claim, Permit, Semaphore};
 use synod_core::store::Query;
 use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_recipes::{Claim, Permit, Semaphore};
 use tokio::time::timeout;
 
 use crate::door::gate::{Gate, Way};

@@ -3,16 +3,16 @@
 use futures_core::Stream;
 use futures_util::future::pending;
 use futures_util::stream::unfold;
+use synod_core::client::ClientWatch;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::{End, Event, Kind, Node, Query};
 
-use crate::client::ClientWatch;
-use crate::clock::sleep;
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::Line;
 use crate::line::contender::Contender;
 use crate::line::order::{Entry, Queue};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::{End, Event, Kind, Node, Query};
 
 /// The state of an observation, between two values.
 struct Observer {

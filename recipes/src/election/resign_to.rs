@@ -1,12 +1,13 @@
 //! [`resign_to`]: gives the lead to one candidate.
 
-use crate::error::{Effect, Error, ErrorKind, Result};
+use synod_core::error::{Effect, Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Outcome, Txn};
+
 use crate::line::Line;
 use crate::line::contender::Contender;
 use crate::line::ticket_node::TicketNode;
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::{Expect, Outcome, Txn};
 
 /// How a candidate stands, as far as his heirs are concerned.
 enum Heir {
@@ -88,7 +89,7 @@ fn lost(path: &Path) -> Error {
 mod tests {
     use super::*;
     use crate::line::order::Queue;
-    use crate::store::{Node, Revision, Sequence, SessionId, Stat, Version, View};
+    use synod_core::store::{Node, Revision, Sequence, SessionId, Stat, Version, View};
 
     fn path(name: &str) -> Path {
         Path::new(&format!("/d/_c_{name}-latch-")).expect("valid")

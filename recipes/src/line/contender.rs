@@ -3,14 +3,14 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Node, Query, SessionId};
 
-use crate::client::Client;
-use crate::error::Result;
 use crate::line::order::{Capacity, Claim, Entry, Queue, SHARES, Turn, shares, turn};
 use crate::line::ticket_name::since;
-use crate::line::token::Token;
-use crate::path::Path;
-use crate::store::{Node, Query, SessionId};
+use synod_core::held::Token;
 
 /// Somebody who holds something, or waits for it.
 #[derive(Clone, Debug, PartialEq, Eq)]

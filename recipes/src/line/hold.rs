@@ -4,18 +4,19 @@ use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 
+use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
+use synod_core::clock::{self, Instant};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::Txn;
 use tracing::Span;
 use tracing::field::{Empty, debug, display};
 
-use crate::clock::{self, Instant};
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::meter;
 use crate::line::ticket_node::TicketNode;
-use crate::line::token::Token;
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::Txn;
+use synod_core::held::{Held, Token};
 
 /// Something held: a lock, permits, the lead. Dropping it gives it back in the background.
 ///
@@ -124,7 +125,7 @@ impl<K> Hold<K> {
     /// # use synod_core::client::Client;
     /// # use synod_core::error::Result;
     /// # use synod_core::path::Path;
-    /// use synod_core::recipe::Mutex;
+    /// use synod_recipes::Mutex;
     /// use synod_core::store::Expect;
     ///
     /// # async fn example(client: Client, data: Path) -> Result<()> {
@@ -194,5 +195,39 @@ impl<K> fmt::Debug for Hold<K> {
             .field("token", &self.token())
             .field("held", &self.is_held())
             .finish_non_exhaustive()
+    }
+}
+
+impl<K: Send + Sync> Held for Hold<K> {
+    fn token(&self) -> Token {
+        Self::token(self)
+    }
+
+    fn path(&self) -> &Path {
+        Self::path(self)
+    }
+
+    fn seen_path(&self) -> &Path {
+        Self::seen_path(self)
+    }
+
+    fn is_held(&self) -> bool {
+        Self::is_held(self)
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(Self::lost(self))
+    }
+
+    fn txn(&self) -> Txn {
+        Self::txn(self)
+    }
+
+    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
+        Self::run(self, work).await
+    }
+
+    async fn release(self) -> Result<()> {
+        Self::release(self).await
     }
 }

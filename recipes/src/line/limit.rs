@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::clock::timeout;
-use crate::error::Result;
+use synod_core::clock::timeout;
+use synod_core::error::Result;
 
 /// What `work` gets within `limit`; `None` if that was too short.
 ///
@@ -25,7 +25,7 @@ use crate::error::Result;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path;
-/// use synod_core::recipe::{RwLock, within};
+/// use synod_recipes::{RwLock, within};
 ///
 /// # async fn example(client: Client) -> Result<()> {
 /// let table = RwLock::new(&client, path!("/locks/table"));

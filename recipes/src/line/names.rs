@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::path::Path;
+use synod_core::path::Path;
 
 /// How many are kept. What is forgotten is never used again.
 const MOST: usize = 1_024;

@@ -14,11 +14,12 @@
 //!
 //! What has none of these names stands in no line: it is ignored.
 
-use crate::clock;
+use synod_core::clock;
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::{Node, Query, Revision, Sequence, SessionId, View};
+
 use crate::line::ticket_name;
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::{Node, Query, Revision, Sequence, SessionId, View};
 
 /// What whoever stands in a line wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::store::{Expect, Stat};
+use synod_core::store::{Expect, Stat};
 
 /// The last version that was seen of a ticket. Every write and every check of the ticket expects it.
 ///
@@ -45,7 +45,7 @@ impl SeenVersion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Revision, Version};
+    use synod_core::store::{Revision, Version};
 
     fn stat(created: u64, modified: u64) -> Stat {
         Stat::new(Revision::new(created), Revision::new(modified), Version::new(modified), None)

@@ -5,19 +5,19 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use synod_core::clock::{self, Instant, sleep, timeout};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::store::{Change, Event, Kind, Node, Query, View, Watch};
 use tracing::Instrument;
 
-use crate::clock::{self, Instant, sleep, timeout};
-use crate::error::{Error, ErrorKind, Result};
 use crate::line::contender::{Contender, contenders};
 use crate::line::hold::Hold;
 use crate::line::meter;
 use crate::line::order::{self, Capacity, Claim, POSTED, Queue, Turn, shares, turn};
 use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line, SIGHT};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::store::{Change, Event, Kind, Node, Query, View, Watch};
 
 /// A place in a line. Dropping it gives it up.
 pub(crate) struct Ticket {

@@ -6,19 +6,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::future::{pending, select};
-
-use crate::clock::{self, Instant, sleep};
-use crate::error::{Error, ErrorKind, Result};
-use crate::line::names::Names;
-use crate::line::seen_version::SeenVersion;
-use crate::line::token::Token;
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
-use crate::retry::{Delays, Retry};
-use crate::session::Session;
-use crate::store::{
+use synod_core::clock::{self, Instant, sleep};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::mutant::{self, Mutant};
+use synod_core::path::Path;
+use synod_core::retry::{Delays, Retry};
+use synod_core::session::Session;
+use synod_core::store::{
     Commit, Done, Expect, Outcome, Query, Revision, Sequence, Stat, Txn, View, Watch, Why,
 };
+
+use crate::line::names::Names;
+use crate::line::seen_version::SeenVersion;
+use synod_core::held::Token;
 
 /// The node of a ticket. Dropping this removes the node.
 #[derive(Debug)]

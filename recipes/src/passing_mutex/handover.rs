@@ -4,9 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use synod_core::mutant::{self, Mutant};
 use tokio::sync::{Mutex, OwnedMutexGuard};
-
-use crate::mutant::{self, Mutant};
 
 /// A slot for a value, and the tasks that wait for their turn at it, in order.
 ///

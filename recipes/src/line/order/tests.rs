@@ -1,5 +1,6 @@
+use synod_core::store::{Stat, Version};
+
 use super::*;
-use crate::store::{Stat, Version};
 
 fn node(name: &str, sequence: u64) -> Node {
     let path = Path::new(&format!("/d/{name}")).expect("valid");

@@ -1,25 +1,20 @@
-//! [`Held`]: what every guard can do, whatever its recipe.
+//! [`Held`]: what the guard of every recipe can do. [`Token`]: the fencing token of a guard.
 
 use std::fmt;
 
 use futures_core::future::BoxFuture;
 
 use crate::error::Result;
-use crate::line::hold::Hold;
-use crate::line::token::Token;
 use crate::path::Path;
 use crate::store::Txn;
 
+mod token;
+
+pub use token::Token;
+
 /// Something held at one path, by whatever recipe: for code that works under any guard.
 ///
-/// Each method means what the method of [`Hold`] with the same name means. The trait is kept by [`Hold`], and so by
-/// the guards of mutexes, read-write locks, semaphores and elections; by
-/// [`PassingGuard`](crate::recipe::PassingGuard); and by [`ReentrantGuard`](crate::recipe::ReentrantGuard).
-///
-/// - A [`MultiGuard`](crate::recipe::MultiGuard) has several paths, each with a token of its own. Each of its
-///   [`holds`](crate::recipe::MultiGuard::holds) keeps the trait; for all of them together it has methods of its own.
-/// - A [`Leadership`](crate::recipe::Leadership) is a [`Hold`] behind an `Arc`: `&*leadership` keeps the trait. It is given
-///   back by the candidacy or the work that it belongs to.
+/// The guards of `synod-recipes` keep it, and so does the guard of any other recipe that hangs on one node.
 ///
 /// # Examples
 ///
@@ -27,20 +22,15 @@ use crate::store::Txn;
 /// # use synod_core::client::Client;
 /// # use synod_core::error::Result;
 /// # use synod_core::path::Path;
-/// use synod_core::recipe::{Held, Mutex, RwLock};
+/// use synod_core::held::Held;
 /// use synod_core::store::Expect;
 ///
-/// /// Writes its token under whatever lock it is given, and gives the lock back.
+/// /// Writes the token of a lock under the lock, and releases the lock.
 /// async fn note(client: &Client, log: &Path, guard: impl Held) -> Result<()> {
 ///     let write = guard.txn().set(log.clone(), guard.token().to_string(), Expect::Any);
 ///     client.transaction(write).await?.required()?;
 ///     guard.release().await
 /// }
-///
-/// # async fn example(client: Client, log: Path) -> Result<()> {
-/// note(&client, &log, Mutex::new(&client, Path::new("/locks/a")?).lock().await?).await?;
-/// note(&client, &log, RwLock::new(&client, Path::new("/locks/b")?).write().await?).await
-/// # }
 /// ```
 pub trait Held: fmt::Debug + Send + Sync {
     /// The fencing token: larger for each later holder of the path.
@@ -49,9 +39,11 @@ pub trait Held: fmt::Debug + Send + Sync {
     /// The node of the ticket.
     fn path(&self) -> &Path;
 
-    /// [`Hold::seen_path`].
+    /// [`Held::path`], for tools that only compare it with what they see in the store, and keep it no longer than that.
     #[doc(hidden)]
-    fn seen_path(&self) -> &Path;
+    fn seen_path(&self) -> &Path {
+        self.path()
+    }
 
     /// Whether it is certainly held at this moment.
     fn is_held(&self) -> bool;
@@ -66,7 +58,7 @@ pub trait Held: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`Hold::run`].
+    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) if it was lost before `work` was done.
     fn run<T: Send>(
         &self,
         work: impl Future<Output = T> + Send,
@@ -78,44 +70,12 @@ pub trait Held: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`].
+    /// [`ErrorKind::SessionLost`](crate::error::ErrorKind::SessionLost) if it was lost before, and
+    /// [`ErrorKind::Unreachable`](crate::error::ErrorKind::Unreachable) if the store did not answer in time: the node
+    /// is then removed in the background.
     fn release(self) -> impl Future<Output = Result<()>> + Send
     where
         Self: Sized;
-}
-
-impl<K: Send + Sync> Held for Hold<K> {
-    fn token(&self) -> Token {
-        Self::token(self)
-    }
-
-    fn path(&self) -> &Path {
-        Self::path(self)
-    }
-
-    fn seen_path(&self) -> &Path {
-        Self::seen_path(self)
-    }
-
-    fn is_held(&self) -> bool {
-        Self::is_held(self)
-    }
-
-    fn lost(&self) -> BoxFuture<'_, ()> {
-        Box::pin(Self::lost(self))
-    }
-
-    fn txn(&self) -> Txn {
-        Self::txn(self)
-    }
-
-    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
-        Self::run(self, work).await
-    }
-
-    async fn release(self) -> Result<()> {
-        Self::release(self).await
-    }
 }
 
 /// # Guards
@@ -132,19 +92,14 @@ impl Txn {
     /// # Examples
     ///
     /// ```
-    /// # use synod_core::client::Client;
     /// # use synod_core::error::Result;
+    /// # use synod_core::held::Held;
     /// # use synod_core::path;
-    /// use synod_core::recipe::{Election, Mutex};
     /// use synod_core::store::{Expect, Txn};
     ///
-    /// # async fn example(client: Client) -> Result<()> {
-    /// let lead = Election::new(&client, path!("/cron/leader")).campaign("ann").await?;
-    /// let guard = Mutex::new(&client, path!("/cron/jobs/backup")).lock().await?;
-    /// let write = Txn::new().under(&lead).under(&guard).set(path!("/cron/last"), "backup", Expect::Any);
-    /// let written = client.transaction(write).await?;
-    /// assert!(written.committed().is_some(), "else the lead or the lock was lost before");
-    /// # Ok(())
+    /// # fn example(lead: impl Held, guard: impl Held) -> Result<Txn> {
+    /// let both = Txn::new().under(&lead).under(&guard).set(path!("/cron/last"), "backup", Expect::Any);
+    /// # Ok(both)
     /// # }
     /// ```
     pub fn under(mut self, held: &(impl Held + ?Sized)) -> Self {

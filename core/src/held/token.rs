@@ -16,12 +16,13 @@ pub struct Token {
 }
 
 impl Token {
-    pub(crate) fn new(revision: Revision) -> Self {
+    /// The token of what hangs on a node: its `created` revision.
+    pub fn new(revision: Revision) -> Self {
         Self { revision, turn: 0 }
     }
 
-    /// The same ticket, in other hands of this process.
-    pub(crate) fn next_turn(self) -> Self {
+    /// The token of the next owner within this process of what hangs on the same node.
+    pub fn next_turn(self) -> Self {
         Self { turn: self.turn + 1, ..self }
     }
 
