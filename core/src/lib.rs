@@ -4,7 +4,6 @@
 //! then the door, [`session`] and [`client`]. The recipes are in `synod-recipes`, on what is public here.
 
 pub mod chance;
-pub mod choice;
 pub mod client;
 pub mod clock;
 pub mod error;
@@ -18,6 +17,5 @@ pub mod retry;
 pub mod session;
 pub mod stage;
 pub mod store;
-pub mod sweep;
 pub mod task;
 pub mod value;

@@ -13,8 +13,8 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::stage;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
-use synod_core::sweep::stop_at;
 use synod_mem::cluster::{By, Cluster, Site, What};
+use synod_testkit::cancel::stop_at;
 use tokio::sync::Notify;
 
 use crate::findings::Findings;

@@ -2,7 +2,7 @@
 //! leaves behind.
 //!
 //! A test that drops a call once, at a moment of its choosing, passes over most of the moments at
-//! which somebody will. These try them all. Run them on a [`Hesitant`](crate::layer::hesitant)
+//! which somebody will. These try them all. Run them on a [`Hesitant`](crate::hesitant)
 //! store, on which every call can be dropped before and after it happened.
 
 use std::future::poll_fn;
@@ -19,7 +19,7 @@ use std::task::Poll;
 /// # Examples
 ///
 /// ```
-/// use synod_core::sweep::cancel_at_every_await;
+/// use synod_testkit::cancel::cancel_at_every_await;
 /// # use tokio::task::yield_now;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 ///

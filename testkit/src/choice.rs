@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-
-use crate::chance::mix;
+use synod_core::chance::mix;
 
 mod tape;
 #[cfg(test)]

@@ -34,7 +34,7 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use synod_core::layer::fault::{Actor, Cue, Faulty, Plan, Site, Verb};
+//! # use synod_testkit::fault::{Actor, Cue, Faulty, Plan, Site, Verb};
 //! # use synod_core::store::{Lifetime, Store, Txn};
 //! # async fn example(store: Arc<dyn Store>) -> Result<(), Box<dyn std::error::Error>> {
 //! let plan = Plan::scripted([Cue::new(Site::ReplyLost).of(Verb::Create)]);
@@ -51,25 +51,29 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::clock::{self, sleep};
 use async_trait::async_trait;
 use futures_util::future::{Either, pending, select};
-use tokio::sync::{Notify, oneshot, watch};
-
-use crate::error::{Error, ErrorKind, Result};
-use crate::layer::plan::Course;
-use crate::layer::script::Asked;
-use crate::path::Path;
-use crate::store::{
+use synod_core::clock::{self, sleep};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{
     Backend, Freshness, Op, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View,
     Watch,
 };
-use crate::task::{self, Task};
+use synod_core::task::{self, Task};
+use tokio::sync::{Notify, oneshot, watch};
+
+use crate::fault::plan::Course;
+use crate::fault::script::Asked;
+
+mod plan;
+mod script;
+mod site;
 
 pub use crate::choice::Actor;
-pub use crate::layer::plan::{Faults, Fired, Plan};
-pub use crate::layer::script::{Cue, Verb};
-pub use crate::layer::site::{Choice, Site, Spot};
+pub use crate::fault::plan::{Faults, Fired, Plan};
+pub use crate::fault::script::{Cue, Verb};
+pub use crate::fault::site::{Choice, Site, Spot};
 
 /// A session on which calls go wrong as planned. The [module](self) tells how.
 #[derive(Debug)]

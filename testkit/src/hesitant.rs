@@ -2,19 +2,18 @@
 //!
 //! On a store that answers at once a call has no place where it can be dropped half-way. On a
 //! hesitant one it has two: before anything happened, and after all of it did. What is built of
-//! such calls can then be stopped between any two of them: see [`sweep`](crate::sweep).
+//! such calls can then be stopped between any two of them: see [`cancel`](mod@crate::cancel).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::watch;
-
-use crate::clock;
-use crate::error::Result;
-use crate::store::{
+use synod_core::clock;
+use synod_core::error::Result;
+use synod_core::store::{
     Backend, Outcome, Query, SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
+use tokio::sync::watch;
 
 /// A session that pauses before and after every call.
 #[derive(Debug)]
@@ -119,12 +118,12 @@ impl Store for Hesitant {
 
 #[cfg(test)]
 mod tests {
-    use crate::clock;
+    use synod_core::clock;
 
     use super::*;
-    use crate::layer::fake::{Fake, FakeBackend, path};
-    use crate::store::Expect;
-    use crate::sweep::stop_at;
+    use crate::cancel::stop_at;
+    use crate::fake::{Fake, FakeBackend, path};
+    use synod_core::store::Expect;
 
     fn txn() -> Txn {
         Txn::new().delete(path("/a"), Expect::Any)

@@ -6,7 +6,7 @@ use crate::tree::{File, catches, code, holds, spares};
 /// What even those below stand on.
 const GROUND: &[&str] = &["chance", "mutant", "stage"];
 /// Needed everywhere, and standing on nothing but the ground.
-const BELOW: &[&str] = &["chance", "mutant", "stage", "choice", "clock", "task", "sweep"];
+const BELOW: &[&str] = &["chance", "mutant", "stage", "clock", "task"];
 /// What a store is.
 const FLOOR: &[&str] = &["invalid_path", "name", "path", "error", "store"];
 /// Stores that wrap stores.

@@ -4,14 +4,15 @@ use crate::tree::{File, catches, holds, root, spares};
 
 /// The crates, and what each may depend on: always, and for its tests as well.
 #[rustfmt::skip]
-const HOUSE: [(&str, &[&str], &[&str]); 10] = [
+const HOUSE: [(&str, &[&str], &[&str]); 11] = [
     ("synod-core",        &[], &[]),
     ("synod-recipes",     &["synod-core"], &[]),
-    ("synod-conformance", &["synod-core", "synod-recipes"], &[]),
-    ("synod-mem",         &["synod-core"], &["synod-conformance", "synod-recipes"]),
+    ("synod-testkit",     &["synod-core"], &[]),
+    ("synod-conformance", &["synod-core", "synod-recipes", "synod-testkit"], &[]),
+    ("synod-mem",         &["synod-core", "synod-testkit"], &["synod-mem", "synod-conformance", "synod-recipes"]),
     ("synod-zk",          &["synod-core"], &["synod-conformance", "synod-recipes"]),
     ("synod-etcd",        &["synod-core"], &["synod-conformance", "synod-recipes"]),
-    ("synod-sim",         &["synod-core", "synod-recipes", "synod-mem", "synod-conformance"], &["synod-sim"]),
+    ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-mem", "synod-conformance"], &["synod-sim"]),
     ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-conformance"]),
     ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &[]),
     ("synod-bench",       &["synod", "synod-conformance"], &[]),

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
-use synod_core::layer::fault::Verb;
 use synod_core::store::Expect;
-use synod_core::sweep::stop_at;
 use synod_recipes::{LeaderSelector, Term};
+use synod_testkit::cancel::stop_at;
+use synod_testkit::fault::Verb;
 use tokio::sync::{Notify, mpsc};
 
 use crate::door::answer;

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use synod_core::chance::mix;
+use synod_core::path::Path;
 
-use crate::chance::mix;
 use crate::choice::Actor;
-use crate::layer::script::{Asked, Cue, Verb};
-use crate::layer::site::{Choice, Site, Spot};
-use crate::path::Path;
+use crate::fault::script::{Asked, Cue, Verb};
+use crate::fault::site::{Choice, Site, Spot};
 
 /// How often things go wrong by chance, and how badly. By default, never.
 ///
@@ -19,7 +19,7 @@ use crate::path::Path;
 /// ```
 /// use std::time::Duration;
 ///
-/// use synod_core::layer::fault::{Faults, Site};
+/// use synod_testkit::fault::{Faults, Site};
 ///
 /// let faults = Faults::none()
 ///     .with(Site::ReplyLost, 20)

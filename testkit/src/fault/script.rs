@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use synod_core::path::Path;
+use synod_core::store::{Op, Query, Txn};
 
 use crate::choice::Actor;
-use crate::layer::site::Site;
-use crate::path::Path;
-use crate::store::{Op, Query, Txn};
+use crate::fault::site::Site;
 
 /// A verb of the floor, or what a transaction holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub enum Verb {
 /// # Examples
 ///
 /// ```
-/// use synod_core::layer::fault::{Cue, Plan, Site, Verb};
+/// use synod_testkit::fault::{Cue, Plan, Site, Verb};
 ///
 /// let next_create = Cue::new(Site::ReplyLost).of(Verb::Create);
 /// let third_commit = Cue::new(Site::ReplyLost).of(Verb::Commit).nth(3);
@@ -87,7 +87,7 @@ impl Cue {
     }
 
     /// How long what is slow or late is; otherwise, as long as the plan's
-    /// [`Faults`](super::fault::Faults) allow.
+    /// [`Faults`](crate::fault::Faults) allow.
     pub fn lasting(mut self, lasting: Duration) -> Self {
         self.lasting = Some(lasting);
         self

@@ -1,11 +1,11 @@
-use crate::clock;
+use synod_core::clock;
+use synod_core::error::Effect;
+use synod_core::store::{Expect, Lifetime, Loss};
 use tokio::time::advance;
 
 use super::*;
-use crate::error::Effect;
-use crate::layer::fake::{Fake, FakeBackend, TTL, path};
-use crate::store::{Expect, Lifetime, Loss};
-use crate::sweep::stop_at;
+use crate::cancel::stop_at;
+use crate::fake::{Fake, FakeBackend, TTL, path};
 
 const ANN: Actor = Actor::new(1);
 const BOB: Actor = Actor::new(2);
@@ -125,7 +125,7 @@ async fn a_late_write_happens_before_a_later_latest_read_is_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_read_that_is_dropped_leaves_the_late_write_to_the_next() {
     let (fake, _plan, store) = scripted(Cue::new(Site::AppliedLate));
-    let slow = crate::layer::hesitant::Hesitant::new(fake.clone()).pausing(TTL / 10);
+    let slow = crate::hesitant::Hesitant::new(fake.clone()).pausing(TTL / 10);
     let store = Faulty { store: Arc::new(slow), ..store };
     assert!(store.commit(create()).await.is_err());
 
