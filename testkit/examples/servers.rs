@@ -7,8 +7,8 @@ use std::io::Read as _;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use synod_conformance::server::etcd::Cluster;
-use synod_conformance::server::zookeeper::Ensemble;
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::zookeeper::Ensemble;
 
 const USAGE: &str = "usage: servers zookeeper|etcd NUMBER";
 

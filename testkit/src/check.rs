@@ -1,13 +1,20 @@
 //! Decides whether a [`History`](crate::history::History) is one that a correct store could have.
 
+#[cfg(feature = "servers")]
 pub mod holders;
+#[cfg(feature = "servers")]
 pub mod lives;
 pub mod order;
+#[cfg(feature = "servers")]
 pub mod outcomes;
+#[cfg(feature = "servers")]
 pub mod record;
 pub mod registers;
+#[cfg(feature = "servers")]
 pub mod sight;
+#[cfg(feature = "servers")]
 pub mod tickets;
+#[cfg(feature = "servers")]
 pub mod told;
 
 #[cfg(test)]

@@ -7,15 +7,15 @@ use crate::tree::{File, catches, holds, root, spares};
 const HOUSE: [(&str, &[&str], &[&str]); 11] = [
     ("synod-core",        &[], &[]),
     ("synod-recipes",     &["synod-core"], &[]),
-    ("synod-testkit",     &["synod-core"], &[]),
+    ("synod-testkit",     &["synod-core", "synod-recipes"], &[]),
     ("synod-conformance", &["synod-core", "synod-recipes", "synod-testkit"], &[]),
-    ("synod-mem",         &["synod-core", "synod-testkit"], &["synod-mem", "synod-conformance", "synod-recipes"]),
-    ("synod-zk",          &["synod-core"], &["synod-conformance", "synod-recipes"]),
-    ("synod-etcd",        &["synod-core"], &["synod-conformance", "synod-recipes"]),
-    ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-mem", "synod-conformance"], &["synod-sim"]),
-    ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-conformance"]),
-    ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &[]),
-    ("synod-bench",       &["synod", "synod-conformance"], &[]),
+    ("synod-mem",         &["synod-core", "synod-testkit"], &["synod-mem", "synod-recipes", "synod-conformance"]),
+    ("synod-zk",          &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
+    ("synod-etcd",        &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
+    ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"], &["synod-sim"]),
+    ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-testkit", "synod-conformance"]),
+    ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &["synod-testkit"]),
+    ("synod-bench",       &["synod", "synod-testkit"], &[]),
 ];
 
 /// One `key = value` of a manifest, with its table.

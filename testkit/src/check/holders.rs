@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Record};
-use crate::fault::entry::{Fact, Kind};
-use crate::fault::holding::Holding;
+use crate::clients::entry::{Fact, Kind};
+use crate::clients::holding::Holding;
 
 /// Every lock that had too many holders, holders out of order, or a write by a process that did not
 /// hold it.
@@ -97,8 +97,8 @@ fn check_order(law: &'static str, writes: &[&Fact]) -> Vec<Breach> {
 mod tests {
     use super::*;
     use crate::check::record::tests::Script;
-    use crate::fault::entry::{Op, What};
-    use crate::fault::holding::Room;
+    use crate::clients::entry::{Op, What};
+    use crate::clients::holding::Room;
 
     /// Process 1 holds it with this token during the span.
     fn hold(script: &mut Script, room: Room, share: u32, token: u64, span: (u64, u64)) {

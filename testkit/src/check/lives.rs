@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
-use crate::fault::entry::{Fact, Kind, Op, Told};
+use crate::clients::entry::{Fact, Kind, Op, Told};
 
 /// Every session that was believed alive when it was not, or that left or created something
 /// afterwards.
@@ -183,7 +183,7 @@ fn check_final(record: &Record) -> Vec<Breach> {
 mod tests {
     use super::*;
     use crate::check::record::tests::Script;
-    use crate::fault::entry::{Seen, What};
+    use crate::clients::entry::{Seen, What};
 
     fn create(path: &str) -> Op {
         Op::Create { path: path.into(), value: 1, ephemeral: true }
@@ -237,7 +237,7 @@ mod tests {
         believe(&mut script, "live", gone + 1);
         let what = What::Nemesis {
             what: "expire".into(),
-            outcome: crate::fault::entry::Installed::Installed,
+            outcome: crate::clients::entry::Installed::Installed,
         };
         script.say(7, None, what);
         assert_eq!(laws(&script), Vec::<&str>::new());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, End, Record};
-use crate::fault::entry::{Fact, Kind, Op};
+use crate::clients::entry::{Fact, Kind, Op};
 use crate::history::Value;
 
 /// Every write whose outcome differs from its result.

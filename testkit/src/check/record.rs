@@ -1,11 +1,11 @@
-//! [`Record`]: the entries of a [`Book`](crate::fault::book::Book), sorted for the checks of laws.
+//! [`Record`]: the entries of a [`Book`](crate::clients::book::Book), sorted for the checks of laws.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::check::{holders, lives, order, outcomes, registers, sight, tickets, told};
-use crate::fault::entry::{Answer, Entry, Fact, Installed, Op, Seen, Told, What};
-use crate::fault::holding::{Holding, Room};
+use crate::clients::entry::{Answer, Entry, Fact, Installed, Op, Seen, Told, What};
+use crate::clients::holding::{Holding, Room};
 use crate::history::{Action, Answer as Replied, Call, History, Value};
 
 /// The maximum number of steps of the search for an order.
@@ -76,7 +76,7 @@ pub struct Breach {
     pub law: &'static str,
     /// What broke it.
     pub what: String,
-    /// The time, if the check knows it: see [`now`](crate::fault::entry::now).
+    /// The time, if the check knows it: see [`now`](crate::clients::entry::now).
     pub at: Option<u64>,
 }
 
@@ -315,7 +315,7 @@ fn action(op: &Op) -> Option<Action> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::fault::entry::Kind;
+    use crate::clients::entry::Kind;
 
     /// A record that is written by hand: the time is the index of the entry.
     #[derive(Default)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Called, End, Record};
-use crate::fault::entry::{Kind, Op, Told};
+use crate::clients::entry::{Kind, Op, Told};
 
 /// A session knew since a time that a node was written or deleted at a revision.
 struct Known {
@@ -149,7 +149,7 @@ fn may_have_made(call: &Called, revision: u64) -> bool {
 mod tests {
     use super::*;
     use crate::check::record::tests::{Script, seen};
-    use crate::fault::entry::What;
+    use crate::clients::entry::What;
 
     fn read(local: bool) -> Op {
         Op::Read { path: "/n".into(), local }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
-use crate::fault::entry::{Kind, Op};
+use crate::clients::entry::{Kind, Op};
 
 /// Every ticket that exists twice, or is out of order.
 ///
@@ -64,7 +64,7 @@ fn check_order(record: &Record) -> Vec<Breach> {
 mod tests {
     use super::*;
     use crate::check::record::tests::Script;
-    use crate::fault::entry::Seen;
+    use crate::clients::entry::Seen;
 
     fn ticket(script: &mut Script, id: &str, sequence: u64, created: u64) {
         let path = format!("/d/{id}{sequence}");

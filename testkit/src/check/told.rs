@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::check::record::{Breach, Called, Record};
-use crate::fault::entry::{Fact, Kind, Op, Told};
+use crate::clients::entry::{Fact, Kind, Op, Told};
 
 /// Every watch that reported something wrong, or whose reader does not know the state in the end.
 ///
@@ -73,7 +73,7 @@ fn check_end(record: &Record, watch: &Called, told: &[(u64, Told)]) -> Vec<Breac
         let what = format!("{watch} ended at {at} although its session went on");
         return vec![Breach::new("L-WAT-12", what).at(*at)];
     }
-    let view = |nodes: &[crate::fault::entry::Seen]| -> BTreeMap<String, Option<u64>> {
+    let view = |nodes: &[crate::clients::entry::Seen]| -> BTreeMap<String, Option<u64>> {
         nodes.iter().map(|node| (node.path.clone(), Some(node.modified))).collect()
     };
     let mut copy = view(watch.seen());
@@ -141,7 +141,7 @@ pub(crate) fn there<'a>(facts: &'a [Fact], parent: &str) -> BTreeMap<&'a str, u6
 mod tests {
     use super::*;
     use crate::check::record::tests::{Script, seen};
-    use crate::fault::entry::What;
+    use crate::clients::entry::What;
 
     fn changed(kind: Kind, revision: u64) -> Told {
         Told::Changed { path: "/d/n".into(), kind, revision: Some(revision) }

@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::fault::entry::{Entry, Fact, Installed, What, now};
+use crate::clients::entry::{Entry, Fact, Installed, What, now};
 
 /// All events, in the order in which they were received. Clones are the same book.
 #[derive(Clone, Debug)]

@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::fault::book::Book;
-use crate::fault::entry::{Answer, Entry, Installed, Op, What};
-use crate::fault::worker::Order;
+use crate::clients::book::Book;
+use crate::clients::entry::{Answer, Entry, Installed, Op, What};
+use crate::clients::worker::Order;
 
 /// A process that executes calls on request. It ends when this is dropped, or when this process
 /// does, even while it is stopped.
@@ -49,7 +49,7 @@ const GUARD: &str = r#"cat >/dev/null; kill -9 "$1" 2>/dev/null"#;
 
 impl Client {
     /// Starts `command` as process `number`: its input and output are those of
-    /// [`worker::run`](crate::fault::worker::run).
+    /// [`worker::run`](crate::clients::worker::run).
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::fault::holding::{Holding, Room};
+use crate::clients::holding::{Holding, Room};
 use crate::history::Value;
 
 /// The nanoseconds of a clock that all processes of this machine share and that is never set.

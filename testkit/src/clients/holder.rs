@@ -18,9 +18,9 @@ use synod_recipes::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::fault::entry::{What, now};
-use crate::fault::holding::{Ending, Holding, Room};
-use crate::fault::worker::{GLANCE, GLANCES, tell};
+use crate::clients::entry::{What, now};
+use crate::clients::holding::{Ending, Holding, Room};
+use crate::clients::worker::{GLANCE, GLANCES, tell};
 
 /// The deadline of the client's calls: longer than the life of a session, so that a contender that
 /// cannot reach a server waits until it has lost what it holds.

@@ -17,8 +17,8 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use crate::fault::entry::{Answer, Entry, Kind, Op, Seen, Told, What, now};
-use crate::fault::holder::{Holders, Lapse};
+use crate::clients::entry::{Answer, Entry, Kind, Op, Seen, Told, What, now};
+use crate::clients::holder::{Holders, Lapse};
 
 /// The input of a process: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]

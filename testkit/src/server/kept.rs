@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::fault::entry::{Fact, Kind};
+use crate::clients::entry::{Fact, Kind};
 
 /// Follows every entry.
 const END: &[u8] = b"B";

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use crate::harness::Link;
+use crate::link::Link;
 use crate::server::nursery::Nursery;
 use crate::server::verb::Verb;
 

@@ -10,7 +10,7 @@ use synod_core::task::{Task, spawn};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 
-use crate::harness::Link;
+use crate::link::Link;
 use crate::server::pipe::{Pipe, Shared, carry_both};
 
 /// A proxy for each pair of servers: for servers that can be given different addresses of each

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use synod_core::store::SessionId;
 
-use crate::fault::entry::Fact;
+use crate::clients::entry::Fact;
 use crate::server::members::{Kind, Members};
 use crate::server::peers::Peers;
 use crate::server::{free_ports, kept, newer};
