@@ -4,7 +4,7 @@ use crate::tree::{File, catches, holds, root, spares};
 
 /// The crates, and what each may depend on: always, and for its tests as well.
 #[rustfmt::skip]
-const HOUSE: [(&str, &[&str], &[&str]); 11] = [
+const HOUSE: [(&str, &[&str], &[&str]); 12] = [
     ("synod-core",        &[], &[]),
     ("synod-recipes",     &["synod-core"], &[]),
     ("synod-testkit",     &["synod-core", "synod-recipes"], &[]),
@@ -16,6 +16,7 @@ const HOUSE: [(&str, &[&str], &[&str]); 11] = [
     ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-testkit", "synod-conformance"]),
     ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &["synod-testkit"]),
     ("synod-bench",       &["synod", "synod-testkit"], &[]),
+    ("synod-first-come",  &["synod-core"], &["synod-mem", "synod-testkit"]),
 ];
 
 /// One `key = value` of a manifest, with its table.
