@@ -169,14 +169,14 @@ fn offences(
     home: &[&str],
     mut named: Vec<(usize, Vec<String>)>,
     allowed: &[&[&str]],
-    root: &str,
+    of_crate: &str,
 ) -> Vec<String> {
     named.retain(|(_, target)| {
         let room = target.first().map_or("", String::as_str);
         !allowed.iter().any(|rooms| rooms.contains(&room))
     });
     let what = |target: &[String]| {
-        format!("{} may not name {root}::{}", home.join("::"), target.join("::"))
+        format!("{} may not name {of_crate}::{}", home.join("::"), target.join("::"))
     };
     named.iter().map(|(at, target)| file.offence(*at, &what(target))).collect()
 }

@@ -3,7 +3,6 @@
 //! It uses `synod-core` alone, and costs as little as the recipes of synod: one round trip to claim, one to release.
 //! Start here to write your own: the comments say which promise of core each step relies on.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,6 +50,7 @@ pub struct FirstCome {
 }
 
 /// A claim that is held. Dropping it releases it in the background.
+#[derive(Debug)]
 #[must_use = "the claim is released when this is dropped"]
 pub struct FirstComeGuard {
     session: Session,
@@ -190,12 +190,5 @@ impl Drop for FirstComeGuard {
         if !self.gone.swap(true, Ordering::Relaxed) {
             self.session.abandon(&self.node);
         }
-    }
-}
-
-impl fmt::Debug for FirstComeGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, token) = (&self.node.path, self.token);
-        f.debug_struct("FirstComeGuard").field("path", path).field("token", &token).finish()
     }
 }
