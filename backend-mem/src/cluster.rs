@@ -211,9 +211,9 @@ impl Cluster {
         self.state().lives(session)
     }
 
-    /// When a path was last created, and which session owns it.
-    pub fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
-        self.state().born(path)
+    /// When a path was created, and which session owns it: at `created`, or else the last time.
+    pub fn born(&self, path: &Path, created: Revision) -> Option<(Revision, Option<SessionId>)> {
+        self.state().born(path, created)
     }
 
     /// The author of the deletion of the node that was created at `created`, if it was deleted.

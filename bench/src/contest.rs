@@ -99,7 +99,7 @@ impl Contest {
                 _ => Race::new(pace).run(case, &mut racers).await,
             };
             drop(noise);
-            if let Some(row) = Table::of(&found).to_string().lines().nth(2) {
+            if let Some(row) = Table::of(&found).to_string().lines().nth(4) {
                 tell(row);
             }
             record::write(&found, &mut *file)?;

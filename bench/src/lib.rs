@@ -21,5 +21,6 @@ pub mod report;
 pub mod spread;
 #[cfg(feature = "servers")]
 pub mod stand;
+pub mod summary;
 pub mod table;
 pub mod task;

@@ -14,6 +14,7 @@ use synod_bench::plot::plot;
 use synod_bench::racer::{Failure, Racer, serve};
 use synod_bench::record;
 use synod_bench::stand::{Server, Stand};
+use synod_bench::summary::summary;
 use synod_bench::table::Table;
 use tokio::runtime::Runtime;
 
@@ -32,6 +33,9 @@ enum Command {
     Table {
         /// The file that `run` wrote
         results: PathBuf,
+        /// Print everything that was measured, as a line of JSON for each row
+        #[arg(long)]
+        json: bool,
     },
     /// Draw results, one file per server
     Plot {
@@ -94,7 +98,7 @@ enum Kind {
 fn main() -> ExitCode {
     let done = match Args::parse().command {
         Command::Run(run) => contest(run),
-        Command::Table { results } => print(&results),
+        Command::Table { results, json } => print(&results, json),
         Command::Plot { results, dir } => draw(&results, &dir),
         Command::Stand { server } => stand(server),
         Command::Racer { kind, server, address, session } => race(kind, server, &address, session),
@@ -113,13 +117,18 @@ fn contest(run: Run) -> Result<(), Failure> {
     let wanted = Wanted { extent, server: run.server, only: run.only };
     let contest = Contest::new(wanted, run.tools, run.results);
     let table = runtime()?.block_on(contest.run(|progress| eprintln!("{progress}")))?;
-    println!("{table}");
+    print!("{table}");
     let failures: Vec<String> = table.failures().collect();
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n").into()) }
 }
 
-fn print(results: &Path) -> Result<(), Failure> {
-    println!("{}", table(results)?);
+fn print(results: &Path, json: bool) -> Result<(), Failure> {
+    let table = table(results)?;
+    if json {
+        print!("{}", summary(&table)?);
+    } else {
+        print!("{table}");
+    }
     Ok(())
 }
 

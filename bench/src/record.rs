@@ -62,6 +62,16 @@ pub struct Count {
 }
 
 impl Case {
+    /// The server that it is measured on, for a person.
+    pub fn stand(&self) -> String {
+        if self.fsync { format!("{}, with its disk", self.server) } else { self.server.clone() }
+    }
+
+    /// The kind of work, for a person.
+    pub fn title(&self) -> String {
+        if self.busy { format!("{}, busy", self.work) } else { self.work.to_string() }
+    }
+
     /// The task for this case, lasting `time`; a drain lasts until it is done.
     pub fn task(&self, time: std::time::Duration) -> Task {
         match self.work {

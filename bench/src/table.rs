@@ -1,17 +1,17 @@
 //! [`Table`]: the results of all races, for a person.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::record::{Case, Count, Fact, Record};
 use crate::report::Report;
 use crate::spread::Spread;
-use crate::task::{Measure, Work};
+use crate::task::Measure;
 
 /// The racer that the others are compared with.
 pub const OURS: &str = "ours";
-/// The order of the columns of the others.
-const OTHERS: [&str; 7] = ["plain", "floor", "bare", "same", "curator", "kazoo", "go"];
+/// The clients that somebody would use instead.
+const PEERS: [&str; 3] = ["curator", "kazoo", "go"];
 
 /// All results, by row and column.
 #[derive(Clone, Debug, Default)]
@@ -87,66 +87,82 @@ impl Cell {
 }
 
 impl fmt::Display for Table {
+    /// A table for each server, with what somebody who chooses a library needs. The rest is in
+    /// [`summary`](crate::summary::summary).
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let raced = |name: &&str| self.rows.values().any(|row| row.contains_key(*name));
-        let others: Vec<&str> = OTHERS.into_iter().filter(raced).collect();
-        let mut lines = vec![head(&others)];
-        lines.extend(self.rows.iter().filter_map(|(case, row)| line(case, row, &others)));
-        let columns = lines[0].len();
-        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
-        let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-        let rule = widths.iter().map(|width| "-".repeat(*width)).collect();
-        lines.insert(1, rule);
-        for line in lines {
-            for (text, width) in line.iter().zip(&widths) {
-                write!(f, "| {text:width$} ")?;
-            }
-            writeln!(f, "|")?;
+        let servers: BTreeSet<String> = self.rows.keys().map(Case::stand).collect();
+        for (place, server) in servers.iter().enumerate() {
+            let rows: Vec<_> =
+                self.rows.iter().filter(|(case, _)| case.stand() == *server).collect();
+            let has_peers = rows.iter().any(|(case, row)| best_peer(case, row).is_some());
+            let mut lines = vec![head(has_peers)];
+            lines.extend(rows.iter().filter_map(|(case, row)| line(case, row, has_peers)));
+            let gap = if place == 0 { "" } else { "\n" };
+            writeln!(f, "{gap}### {server}\n")?;
+            write_aligned(f, lines)?;
         }
         Ok(())
     }
 }
 
-fn head(others: &[&str]) -> Vec<String> {
-    let first = ["server", "work", "clients", "ours/s", "half within"];
-    let last = ["client's work", "requests", "bytes", "memory"];
-    let ratios = others.iter().map(|other| format!("ours : {other}"));
-    let first = first.into_iter().map(str::to_owned);
-    first.chain(ratios).chain(last.into_iter().map(str::to_owned)).collect()
+fn write_aligned(f: &mut fmt::Formatter<'_>, mut lines: Vec<Vec<String>>) -> fmt::Result {
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max();
+    let widths: Vec<usize> = (0..lines[0].len()).map(|column| width(column).unwrap_or(0)).collect();
+    lines.insert(1, widths.iter().map(|width| "-".repeat(*width)).collect());
+    for line in lines {
+        for (text, width) in line.iter().zip(&widths) {
+            write!(f, "| {text:width$} ")?;
+        }
+        writeln!(f, "|")?;
+    }
+    Ok(())
 }
 
-fn line(case: &Case, row: &BTreeMap<String, Cell>, others: &[&str]) -> Option<Vec<String>> {
+fn head(has_peers: bool) -> Vec<String> {
+    let first = ["work", "clients", "synod"];
+    let peers: &[&str] = if has_peers { &["best peer", "synod : peer"] } else { &["half within"] };
+    let all = first.iter().chain(peers).chain(&["requests"]);
+    all.map(|&title| title.to_owned()).collect()
+}
+
+fn line(case: &Case, row: &BTreeMap<String, Cell>, has_peers: bool) -> Option<Vec<String>> {
     let ours = row.get(OURS)?;
-    let server = if case.fsync { format!("{}, disk", case.server) } else { case.server.clone() };
-    let work = if case.busy { format!("{}, busy", case.work) } else { case.work.to_string() };
-    let mut line = vec![server, work, case.clients.to_string()];
-    line.push(ours.median(|report| Some(report.rate())).map_or("failed".into(), number));
-    line.push(ours.median(|report| Some(report.p50)).map_or(String::new(), time));
-    for other in others {
-        let ratio =
-            row.get(*other).map(|cell| match ours.times_faster(cell, case.work.measure()) {
-                Some(Spread { low, median, high }) => format!("{median:.2} ({low:.2}–{high:.2})"),
-                None => "failed".to_owned(),
-            });
+    let measure = case.work.measure();
+    let shown = match measure {
+        Measure::Rate => ours.median(|report| Some(report.rate())).map(|rate| number(rate) + "/s"),
+        Measure::Latency => ours.median(|report| Some(report.p50)).map(time),
+    };
+    let failed = || "failed".to_owned();
+    let mut line = vec![case.title(), case.clients.to_string(), shown.unwrap_or_else(failed)];
+    let peer = best_peer(case, row);
+    if has_peers {
+        let ratio = peer.map(|(_, cell)| match ours.times_faster(cell, measure) {
+            Some(Spread { low, median, high }) => format!("{median:.2} ({low:.2}–{high:.2})"),
+            None => failed(),
+        });
+        line.push(peer.map_or_else(String::new, |(name, _)| name.to_owned()));
         line.push(ratio.unwrap_or_default());
+    } else {
+        line.push(ours.median(|report| Some(report.p50)).map_or_else(String::new, time));
     }
-    let racers = || std::iter::once(OURS).chain(others.iter().copied());
-    let each = |text: &dyn Fn(&Cell) -> Option<String>| {
-        let texts = racers().filter_map(|racer| Some((racer, row.get(racer)?)));
-        let texts = texts.filter_map(|(racer, cell)| Some(format!("{racer} {}", text(cell)?)));
-        texts.collect::<Vec<_>>().join(", ")
-    };
-    line.push(each(&|cell| cell.median(Report::cpu_per_lap).map(time)));
-    line.push(each(&|cell| cell.count.map(|count| format!("{:.1}", count.requests))));
-    line.push(each(&|cell| cell.count.map(|count| number(count.bytes))));
-    let memory = |cell: &Cell| {
-        let rss = |report: &Report| report.rss.and_then(|kib| u32::try_from(kib).ok());
-        cell.median(|report| rss(report).map(f64::from))
-            .map(|kib| format!("{:.0} MB", kib / 1024.0))
-    };
-    // For other work it is mostly the memory of earlier work.
-    line.push(if case.work == Work::Drain { each(&memory) } else { String::new() });
+    let requests = |cell: &Cell| cell.count.map(|count| format!("{:.1}", count.requests));
+    let theirs = peer.and_then(|(name, cell)| Some(format!("{name} {}", requests(cell)?)));
+    let requests: Vec<String> = requests(ours).into_iter().chain(theirs).collect();
+    line.push(requests.join(", "));
     Some(line)
+}
+
+/// The fastest of those that synod would replace.
+fn best_peer<'a>(case: &Case, row: &'a BTreeMap<String, Cell>) -> Option<(&'static str, &'a Cell)> {
+    let speed = |cell: &Cell| {
+        let number = |report: &Report| match case.work.measure() {
+            Measure::Rate => report.rate(),
+            Measure::Latency => 1.0 / report.p50,
+        };
+        cell.median(|report| Some(number(report))).unwrap_or_default()
+    };
+    let raced = PEERS.into_iter().filter_map(|name| Some((name, row.get(name)?)));
+    raced.max_by(|(_, one), (_, other)| speed(one).total_cmp(&speed(other)))
 }
 
 /// A number with about three digits.
@@ -169,6 +185,7 @@ mod tests {
 
     use super::*;
     use crate::report::report;
+    use crate::task::Work;
 
     fn record(racer: &str, work: Work, fact: Fact) -> Record {
         let case = Case { server: "etcd".to_owned(), fsync: false, work, clients: 2, busy: false };

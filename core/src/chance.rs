@@ -45,7 +45,7 @@ impl Chance {
         if n == 0 { 0 } else { self.number() % n }
     }
 
-    /// An id of 32 hex digits that nobody else has.
+    /// A unique id of 32 hex digits.
     pub fn id(&self) -> String {
         format!("{:016x}{:016x}", self.number(), self.number())
     }

@@ -11,7 +11,7 @@ use crate::chance::Chance;
 use crate::client::generations::Generations;
 use crate::client::keeper::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::Session;
 use crate::session::call_context::Tuning;
@@ -37,13 +37,13 @@ pub use watching::ClientWatch;
 
 /// A store as an application holds it: alive across sessions.
 ///
-/// Cheap to clone; clones share everything. When a session is lost the next one is opened in the
-/// background, with the retry policy of the [`ClientOptions`]. When the last clone is dropped,
-/// no more are opened, and the last session is closed in the background once nobody holds it any
-/// more. [`Client::close`] does that at once, and tells when it is done.
+/// Cheap to clone; clones share everything. When a session is lost the next one is opened in the background,
+/// with the retry policy of the [`ClientOptions`]. When the last clone is dropped, no more are opened, and the
+/// last session is closed in the background once its own last clone is dropped. [`Client::close`] does that at
+/// once, and returns when it is done.
 ///
-/// What is repeated, and what a dropped call leaves behind, is as on a [`Session`]. A call that
-/// certainly did nothing before its session was lost goes on in the next one, within its deadline.
+/// What is repeated, and what remains of a dropped call, is as on a [`Session`]. A call that certainly did
+/// nothing before its session was lost goes on in the next one, within its deadline.
 ///
 /// # Code that blocks
 ///
@@ -57,7 +57,7 @@ pub struct Client {
     tuning: Arc<Tuning>,
     /// The keeper ends when the last of these is gone.
     close: mpsc::UnboundedSender<Close>,
-    /// What is `/` to whoever holds this one.
+    /// What is `/` to the holder of this clone.
     root: Path,
 }
 
@@ -82,7 +82,7 @@ impl Client {
         let generations = Arc::new(Generations::new(session.clone()));
         let (close, asked) = mpsc::unbounded_channel();
         let keeper = Keeper { opener, generations: generations.clone(), close: asked };
-        // It ends by itself: when the client is closed, or nobody holds it any more.
+        // It ends by itself: when the client is closed, or when its last clone is dropped.
         task::spawn(keeper.run(session)).let_go();
         Ok(Self { generations, tuning, close, root: Path::root() })
     }
@@ -92,8 +92,8 @@ impl Client {
     /// A receiver that looks rarely may find `Reconnected` and have missed the `Lost` before it. Whether a
     /// session is still the same is for [`Session::is_lost`] to say.
     ///
-    /// [`Connection::Closed`] is the last state: behind it `changed` fails, also in receivers that were made later, so
-    /// that a loop over the changes ends with the client. `borrow` goes on to answer `Closed`.
+    /// [`Connection::Closed`] is the last state: after it `changed` fails, also in receivers that were made
+    /// later, so that a loop over the changes ends with the client. `borrow` goes on to answer `Closed`.
     ///
     /// # Examples
     ///
@@ -117,9 +117,9 @@ impl Client {
     ///
     /// [`ErrorKind::Invalid`] if `root` gets too long, being within this client's own root.
     pub fn namespace(&self, root: &Path) -> Result<Self> {
-        let outer =
-            if mutant::is(Mutant::NamespaceReplaces) { Path::root() } else { self.root.clone() };
-        Ok(Self { root: root.within(&outer)?, ..self.clone() })
+        let outer = &self.root;
+        mistake!(NamespaceReplaces: let outer = &Path::root());
+        Ok(Self { root: root.within(outer)?, ..self.clone() })
     }
 
     /// The session that lives now; waits for the next one while there is none.
@@ -136,7 +136,7 @@ impl Client {
         self.session_by(self.deadline()).await
     }
 
-    /// Closes the client: its session, and with it all that hung on it, and its tasks. Every
+    /// Closes the client: its session, and with it all that depends on it, and its tasks. Every
     /// pending call fails. Closing twice is no error.
     ///
     /// # Errors
@@ -150,9 +150,7 @@ impl Client {
     /// A dropped call goes on in the background: the client is closed.
     pub async fn close(&self) -> Result<()> {
         const DOING: &str = "closing a client";
-        if mutant::is(Mutant::CloseNeedsItsCaller) {
-            tokio::task::yield_now().await;
-        }
+        mistake!(CloseNeedsItsCaller: tokio::task::yield_now().await);
         let _asked = self.close.send(Close).is_ok();
         let deadline = self.deadline();
         match select(pin!(self.generations.closed()), pin!(deadline.passed())).await {
@@ -218,14 +216,13 @@ impl Client {
         let deadline = self.deadline();
         loop {
             let session = self.session_by(deadline).await?;
-            match call(session, deadline).await {
-                Err(error)
-                    if error.kind() == ErrorKind::SessionLost
-                        && error.effect() == Effect::None
-                        && !mutant::is(Mutant::StaysWithLostSession)
-                        // Which would be given out again and again.
-                        && !mutant::is(Mutant::HandsOutLost) => {}
-                result => return result,
+            let result = call(session, deadline).await;
+            let did_nothing = result.as_ref().is_err_and(|error| {
+                error.kind() == ErrorKind::SessionLost && error.effect() == Effect::None
+            });
+            mistake!(StaysWithLostSession: let did_nothing = false);
+            if !did_nothing {
+                return result;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The one place where time is read and waited for: tokio's clock, or on a [`Stage`] the clock
 //! of the process that runs there.
 //!
-//! What it shows includes the time during which the machine was suspended, as far as the system tells: tokio's
+//! What it shows includes the time during which the machine was suspended, as far as the system reports it: tokio's
 //! own clock stands still meanwhile, and servers do not. So an [`Instant`] of this clock is compared with [`now`] and waited
 //! for with [`sleep_until`], not with tokio's functions of these names.
 
@@ -16,7 +16,7 @@ use tokio::time::Sleep;
 
 pub use tokio::time::Instant;
 
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::stage::{self, Stage};
 
 mod suspend;
@@ -42,7 +42,8 @@ pub fn slept() -> Duration {
 
 /// How much of the time in which the machine of a stage slept is counted: all of it.
 fn counted(stage: &dyn Stage) -> Duration {
-    if mutant::is(Mutant::SleepUncounted) { Duration::ZERO } else { stage.slept() }
+    mistake!(SleepUncounted: return Duration::ZERO);
+    stage.slept()
 }
 
 /// What no process can see: the time by a clock that is right. On a stage, the stage's own.

@@ -38,9 +38,9 @@ pub enum ErrorKind {
     /// The store did not answer, or not in time. Repeat later; look first if the effect is
     /// unknown.
     Unreachable,
-    /// The session is over, and with it all that hung on it. Open a new one.
+    /// The session is over, and with it all that depends on it. Open a new one.
     SessionLost,
-    /// The store knows the caller and says no, or does not know him.
+    /// The store knows the caller and refuses the call, or does not know the caller.
     Denied,
     /// The call itself is wrong and was not sent.
     Invalid,
@@ -50,7 +50,7 @@ pub enum ErrorKind {
     Unsupported,
     /// What is stored there is not what was expected to be stored there.
     Corrupt,
-    /// Something else was there first, and the caller asked to be told by an error: see
+    /// Something else was there first, and the caller asked for an error in that case: see
     /// [`Outcome::required`](crate::store::Outcome::required).
     Refused,
     /// The store failed in a way that has no better name.

@@ -12,9 +12,9 @@ mod token;
 
 pub use token::Token;
 
-/// Something held at one path, by whatever recipe: for code that works under any guard.
+/// A guard of one path, of any recipe: for code that works under any guard.
 ///
-/// The guards of `synod-recipes` keep it, and so does the guard of any other recipe that hangs on one node.
+/// The guards of `synod-recipes` implement it, and so does the guard of any other recipe that depends on one node.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub trait Held: fmt::Debug + Send + Sync {
     /// The fencing token: larger for each later holder of the path.
     fn token(&self) -> Token;
 
-    /// The node of the ticket.
+    /// The path of the ticket.
     fn path(&self) -> &Path;
 
     /// [`Held::path`], for tools that only compare it with what they see in the store, and keep it no longer than that.
@@ -51,10 +51,10 @@ pub trait Held: fmt::Debug + Send + Sync {
     /// Waits until it is lost. Cancel safe: it only watches.
     fn lost(&self) -> BoxFuture<'_, ()>;
 
-    /// A transaction that happens only while this is held.
+    /// A transaction that is applied only while this is held.
     fn txn(&self) -> Txn;
 
-    /// Does `work` while this is held. When it is lost, or the call is dropped, `work` is dropped.
+    /// Runs `work` while this is held. When it is lost, or the call is dropped, `work` is dropped.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ pub trait Held: fmt::Debug + Send + Sync {
     where
         Self: Sized;
 
-    /// Gives it back. A dropped call goes on in the background.
+    /// Releases it. A dropped call continues in the background.
     ///
     /// # Errors
     ///
@@ -80,14 +80,14 @@ pub trait Held: fmt::Debug + Send + Sync {
 
 /// # Guards
 impl Txn {
-    /// Goes on only while this is held, too, whatever the clocks do. It adds the check that the node of the hold is there.
+    /// Requires that this is held, too, whatever the clocks do. It adds the check that the node of the hold exists.
     ///
-    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are held, or
-    /// it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node of the first one that
-    /// is gone. Each guard takes one of the operations that the store allows in a transaction.
+    /// All checks of a transaction are made in its one commit: it is applied while all guards that it is under are
+    /// held, or it is rejected and changes nothing. [`Rejected::path`](crate::store::Rejected::path) then is the node
+    /// of the first guard that is gone. Each guard takes one of the operations that the store allows in a transaction.
     ///
-    /// The guards may be of different sessions and clients, provided that all clients are of one store and call its paths the
-    /// same as the client that sends it: of one [namespace](crate::client::Client::namespace).
+    /// The guards may be of different sessions and clients, provided that all clients are of one store and use the same
+    /// paths as the client that sends it: those of one [namespace](crate::client::Client::namespace).
     ///
     /// # Examples
     ///

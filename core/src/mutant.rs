@@ -1,31 +1,49 @@
 //! Known-wrong variants of the code of this crate, for testing the tests. Those of stores are in
 //! `synod-conformance`, which makes them around any store.
 //!
-//! A law that nothing was ever seen to break proves little. Each variant here is a mistake that
-//! somebody made in earnest; code that could make it asks [`is`] whether to. Without the feature
-//! `mutants` the answer is a constant no, and nothing of this is in the program.
+//! A law that no mistake was ever seen to break proves little. Each [`Mutant`] is a mistake that was really made,
+//! planted by [`mistake!`] after the right code. A wrong algorithm of more than a few lines is in a module of
+//! this folder. Without the feature `mutants` nothing of this is in the program but the list.
 
 #[cfg(feature = "mutants")]
 mod active;
-#[cfg(not(feature = "mutants"))]
-mod inactive;
+#[cfg(feature = "mutants")]
+pub(crate) mod client;
+#[cfg(feature = "mutants")]
+pub(crate) mod session;
 
 #[cfg(feature = "mutants")]
-use active as state;
-#[cfg(feature = "mutants")]
-pub use active::with;
-#[cfg(not(feature = "mutants"))]
-use inactive as state;
+pub use active::{is, with};
 
-/// Whether this mistake is to be made now, on this thread.
-#[inline]
-pub fn is(mutant: Mutant) -> bool {
-    state::is(mutant)
+/// Plants a mistake after the right code, in a statement of its own.
+///
+/// Without the feature `mutants` of the crate that plants it, it is nothing. With it, and while the mistake is switched on,
+///
+/// - `mistake!(Name: let value = wrong)` replaces a value that was computed before;
+/// - `mistake!(Name: return wrong)`, and any other statement, is done.
+///
+/// The mistake is one of `crate::mutant::Mutant`, and `crate::mutant::is` returns whether it is switched on:
+/// both of the crate that plants it.
+#[macro_export]
+#[expect(clippy::crate_in_macro_def, reason = "each crate has a list of mistakes of its own")]
+macro_rules! mistake {
+    ($name:ident: let $value:ident = $wrong:expr) => {
+        #[cfg(feature = "mutants")]
+        let $value = if crate::mutant::is(crate::mutant::Mutant::$name) { $wrong } else { $value };
+    };
+    ($name:ident: $($wrong:tt)+) => {
+        #[cfg(feature = "mutants")]
+        if crate::mutant::is(crate::mutant::Mutant::$name) {
+            $($wrong)+
+        }
+    };
 }
+
+pub use mistake;
 
 /// Lists mistakes, each with what is wrong about it in a sentence.
 ///
-/// The enum that comes of it has `ALL`, `what`, and its names as `Display`.
+/// The enum that it makes has `ALL`, `what`, and its names as `Display`.
 #[macro_export]
 macro_rules! mistakes {
     ($(#[$about:meta])* pub enum $list:ident { $($name:ident = $what:literal,)* }) => {
@@ -57,7 +75,7 @@ macro_rules! mistakes {
 }
 
 mistakes! {
-    /// A mistake of the code itself that somebody made in earnest.
+    /// A mistake of the code itself that was really made.
     pub enum Mutant {
         NamespaceStripsByText =
             "takes a namespace's root off a path as text, so that /a matches /ab",
@@ -79,7 +97,6 @@ mistakes! {
         DeadlineIgnored = "waits for an answer for as long as it takes",
         CallOutlivesSession = "lets a call wait on when its session is over",
         LostAnswered = "gives an answer that came after its session was over",
-        HandsOutLost = "gives out a session that is lost while there is no other",
         AnswerTrusted = "takes it that a store tells of every operation",
         StaysWithLostSession = "fails a call that did nothing when its session turns out to be over",
         PathUntold = "leaves the path out of the errors of writes",
@@ -90,7 +107,6 @@ mistakes! {
         CloseNeedsItsCaller = "does not close when its caller does not wait for it",
         RemovalNeedsItsCaller = "removes a node only while its caller waits for it",
         RemovesByPath = "removes whatever stands where its node was",
-        RefusedRemovalStays = "leaves a node that the store once refused to remove",
         RemovalGivesUp = "tries once to remove what was given up",
         ClosesByForgetting = "lets go of a session that is closed, and does not tell the store",
         LossIsEnd = "says that a session is closed which it lost, and which may live at the server",
@@ -150,7 +166,6 @@ mistakes! {
         WriterPassesReaders = "lets a writer in when no writer is ahead",
         WriterForEver = "takes a ticket for a writer's though he goes on reading with it",
         DowngradeQueuesAnew = "takes a new place in the line to go on reading",
-        DowngradeUntold = "goes on reading, and lets nobody read with it",
         LabelIsMode = "takes what a writer says of himself for his giving up to write",
         PermitsMiscounted = "counts those who hold permits, and not the permits",
         ImpossibleAwaited = "waits for more permits than there are",
@@ -160,34 +175,22 @@ mistakes! {
         OwnersMixedUp = "lets anybody in again who comes through the same lock",
         ReentersLost = "lets an owner in again who has lost the lock",
         LocksInAnyOrder = "takes several locks in the order in which they are named",
-        LossSeenLate = "waits for the next of several locks when one of those it has is lost",
-        SomeKept = "keeps the locks that it got when it does not get all",
         QuestionUnheard = "does not look whether what it holds is asked for",
         UnfairUnlooked = "takes a lock that it drew a ticket for, whoever is ahead",
         TurnUncounted = "passes a lock on with the token of whoever had it",
-        PassesForEver = "passes a lock on within its process for as long as anybody there wants it",
-        PassesFenced = "passes on a lock under which a transaction may be on its way",
-        PassedForgotten = "leaves a lock with nobody that it passed on to somebody who is gone",
         GrantsUncertain = "enters without asking whether its session still lives",
 
         OldTicketTrusted = "takes a ticket of the session before for its own",
         ReconnectResets = "gives up its place in an election whenever it is connected again",
         CloseForgetsDraw = "leaves an election without taking back what is under way",
-        LeadByCallback = "leads until it is told otherwise",
-        FailureEndsCandidacy = "does not stand again after a failure",
         LossUntoldToLatch = "tells nobody of the end of a term",
         WorkOutlivesLead = "lets work go on when the lead is lost",
         RequeuesTwice = "stands again while it still stands",
-        InterruptRemembered = "takes the interruption of one term for that of the next",
         InterruptByOldLook = "decides by what it saw before an interruption whom that meets",
-        InterruptUnheard = "ignores an interruption of who leads and does not know it yet",
         LeadKeptAfterWork = "goes on leading when its work is done",
         ProclaimsUnguarded = "proclaims though somebody else leads",
         OutageEndsIt = "stops observing or standing when the store does not answer for long",
-        ObserverStopsWithTerm = "observes one leader, and not the next",
         HeirByHope = "resigns without making room for whom it names",
-        StrangerSentBack = "sends behind somebody who could not be told of it",
-        DoubtIsFailure = "fails to resign because the answer is lost",
         WatchesAgain = "watches anew what it has a watch on",
         DataWakes = "wakes who waits when the one ahead writes to his ticket",
         VanishedIsError = "fails to tell who stands when one of them leaves",

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 
 /// The shortest first delay: what bounds the traffic of a client whose store is gone.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -204,7 +204,7 @@ impl Backoff {
         }
     }
 
-    /// Grows without a panic and without a storm even if nobody validated it.
+    /// Grows without a panic and without a storm even if it was not validated.
     fn grow(&self, times: Option<u32>) -> ExponentialBackoff {
         let cap = self.cap.clamp(SHORTEST, LONGEST);
         let growing = ExponentialBuilder::new()
@@ -241,10 +241,8 @@ impl Iterator for Delays {
         let share = f64::from(part) / f64::from(PARTS) * f64::from(self.jitter);
         // A share that is no number, or out of its bounds, takes nothing off.
         let off = if (0.0..=1.0).contains(&share) { whole.mul_f64(share) } else { Duration::ZERO };
-        let mut delay = whole.saturating_sub(off).max(SHORTEST);
-        if mutant::is(Mutant::RetriesInAStorm) {
-            delay = SHORTEST;
-        }
+        let delay = whole.saturating_sub(off).max(SHORTEST);
+        mistake!(RetriesInAStorm: let delay = SHORTEST);
         let in_time = self.end.is_none_or(|end| delay < end - clock::now());
         in_time.then_some(delay)
     }
@@ -260,7 +258,7 @@ fn positive<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     Ok(limit)
 }
 
-/// A [`Backoff`] that nobody checked yet.
+/// A [`Backoff`] that is not checked yet.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Draft {

@@ -1,5 +1,5 @@
-//! [`Session`]: one generation of a client, for whoever needs to know that two things hang on one
-//! lease.
+//! [`Session`]: one generation of a client, for a caller that has to know that two things depend on one
+//! session.
 
 use std::fmt;
 use std::pin::pin;
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::call_context::{CallContext, Tuning};
 use crate::session::deadline::Deadline;
@@ -56,22 +56,21 @@ pub use requests::Requests;
 ///
 /// - Reads, when the store was unreachable.
 /// - Writes that certainly did not happen because it was.
-/// - A transaction with a sequential create, also when nobody knows whether it happened: the node is
-///   looked for, and taken for this call's if it is this session's; if it is not there, the
-///   transaction is sent again, with the same name. When the node was found so, the look of the
-///   transaction is left unanswered, and what it did beside is not told.
+/// - A transaction with a sequential create, also when its effect is unknown: the session looks for the node,
+///   and takes it for this call's if it is this session's; if it is not there, the transaction is sent again,
+///   with the same name. When the node was found so, the look of the transaction is left unanswered, and the
+///   results of its other operations have no more than their paths.
 ///
 /// Nothing else: an error with an unknown effect is the caller's to resolve. One deadline covers a
 /// call and all of its repetitions.
 ///
-/// # What a dropped call leaves behind
+/// # What remains of a dropped call
 ///
-/// A write that is on its way is driven to its end in the background, also when nobody waits for it
-/// any more. If the transaction only checks and creates, its nodes are then removed again. A set, a
-/// delete or a mixed transaction stays done. The node of a single sequential create is removed too when
-/// the call fails without anybody knowing whether it happened. What cannot be undone: a plain create
-/// whose *answer* was lost, and one of several of which the store does not tell what it made (some
-/// ZooKeeper servers do not).
+/// A write that is on its way is driven to its end in the background, also when its caller no longer waits for
+/// it. If the transaction only checks and creates, its nodes are then removed again. A set, a delete or a mixed
+/// transaction stays done. The node of a single sequential create is removed too when the call fails with an
+/// unknown effect. Two things cannot be undone: a plain create whose *answer* was lost, and one of several
+/// creates if the store does not return what it made (some ZooKeeper servers do not).
 #[derive(Clone)]
 pub struct Session {
     context: CallContext,
@@ -88,7 +87,7 @@ impl Session {
         let (jobs, queue) = mpsc::unbounded_channel();
         let grace = store.session().ttl.min(tuning.deadline / 2);
         let sweeper = Sweeper { store: store.clone(), state: state.clone(), jobs: queue, grace };
-        // It ends by itself: when the session is over, or nobody holds it any more.
+        // It ends by itself: when the session is over, or when its last clone is dropped.
         task::spawn(sweeper.run()).let_go();
         Self { context: CallContext { store, state, tuning }, jobs, locals: Arc::default() }
     }
@@ -100,12 +99,12 @@ impl Session {
         Self { context: CallContext { store, ..self.context.clone() }, ..self.clone() }
     }
 
-    /// [`Session::namespace`], for whom the root may be the store's own.
+    /// [`Session::namespace`], where the root may also be the store's own.
     pub(crate) fn below(&self, root: &Path) -> Self {
         if root.is_root() { self.clone() } else { self.namespace(root.clone()) }
     }
 
-    /// Who this session is, and what its store can and cannot do.
+    /// The id of this session, its time to live, and what its store can and cannot do.
     pub fn info(&self) -> &SessionInfo {
         self.context.store.session()
     }
@@ -116,8 +115,8 @@ impl Session {
         self.context.state.subscribe()
     }
 
-    /// Whether the session certainly lives at the server now. This, and nothing else, is what "I
-    /// still hold it" means: it is false as soon as nobody can know, before anybody is told.
+    /// Whether the session certainly lives at the server now. This, and nothing else, is what "I still hold it"
+    /// means: it is false as soon as the session is no longer certain, before any receiver is notified.
     pub fn is_certain(&self) -> bool {
         self.context.state.is_certain()
     }
@@ -167,7 +166,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`Session::read`]; [`Error::effect`] tells whether it may have happened all the same.
+    /// As [`Session::read`]; [`Error::effect`] says whether it may have happened all the same.
     ///
     /// # Cancel safety
     ///
@@ -193,7 +192,7 @@ impl Session {
         self.settle(txn, self.deadline()).await
     }
 
-    /// Creates a sequential node at `prefix` and an id that nobody else has.
+    /// Creates a sequential node at `prefix` and a unique id.
     ///
     /// # Errors
     ///
@@ -202,7 +201,7 @@ impl Session {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: nothing remains of a dropped call.
     pub async fn create_sequential(
         &self,
         prefix: &Path,
@@ -213,7 +212,7 @@ impl Session {
         only(self.commit(txn).await?)
     }
 
-    /// A path for a sequential create: `prefix` and an id that nobody else has.
+    /// A path for a sequential create: `prefix` and a unique id.
     ///
     /// # Errors
     ///
@@ -222,9 +221,8 @@ impl Session {
         Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.chance().id()))?)
     }
 
-    /// Removes the node that a create on this session made, if it is still there: exactly that
-    /// incarnation, never one that somebody made in its place. Repeated, whatever the policy says,
-    /// until it is gone.
+    /// Removes the node that a create on this session made, if it is still there: exactly that incarnation,
+    /// never a later node at its path. Repeated, whatever the policy says, until it is gone.
     ///
     /// If the store goes on refusing for the session's time to live, the removal ends. If the node is ephemeral the
     /// session is then closed, and the node goes with it: a ticket that stays would block others for as long as the
@@ -259,11 +257,12 @@ impl Session {
         const DOING: &str = "removing a node";
         let (own, context, deadline) = (Own::of(node)?, self.context.clone(), self.deadline());
         let (tell, mut told) = oneshot::channel();
-        if mutant::is(Mutant::RemovalNeedsItsCaller) {
-            own.tell_until_gone(&context, tell).await;
+        let removal = Box::pin(async move { own.tell_until_gone(&context, tell).await });
+        mistake!(RemovalNeedsItsCaller: {
+            removal.await;
             return told.await.unwrap_or_else(|_unheard| Err(over(Loss::Closed, DOING)));
-        }
-        self.send(Box::pin(async move { own.tell_until_gone(&context, tell).await }));
+        });
+        self.send(removal);
         let result = match select(&mut told, pin!(self.context.stopped(deadline))).await {
             Either::Left((Ok(result), _)) => self.context.judge(result, DOING),
             Either::Left((Err(_unheard), _)) => Err(over(Loss::Closed, DOING)),
@@ -382,7 +381,7 @@ impl Session {
         self.settle(txn, deadline).await.map(|(outcome, _requests)| outcome)
     }
 
-    /// [`Session::commit_by`] of what is not taken back, though its caller is gone.
+    /// [`Session::commit_by`], except that what it creates stays even if its caller is gone.
     pub(crate) async fn keep_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
         let path = txn.ops.first().map(|op| op.path().clone());
         let write = Write::new(&self.context, &self.jobs, txn).kept();
@@ -403,17 +402,18 @@ impl Session {
         deadline: Deadline,
     ) -> Result<(Outcome, Requests)> {
         let flight = write.flight();
+        mistake!(PathUntold: let path = None);
         match write.ended(deadline).await {
             Ok(outcome) => Ok((outcome, Requests::settled_if(!flight.is_unsure()))),
             Err(error) => Err(match (error.path(), path) {
-                (None, Some(path)) if !mutant::is(Mutant::PathUntold) => error.at(&path),
+                (None, Some(path)) => error.at(&path),
                 _ => error,
             }),
         }
     }
 
     fn send(&self, job: Job) {
-        // If nobody takes it, the session is over, and its nodes with it.
+        // If the sweeper does not take it, the session is over, and its nodes with it.
         let _taken = self.jobs.send(job).is_ok();
     }
 }
@@ -431,13 +431,15 @@ impl fmt::Debug for Session {
 /// What the only operation of a transaction did.
 pub(crate) fn only(outcome: Outcome) -> Result<Outcome<Done>> {
     match outcome {
-        Outcome::Committed(commit) => match commit.done.into_iter().next() {
-            Some(done) => Ok(Outcome::Committed(done)),
-            None if mutant::is(Mutant::AnswerTrusted) => panic!("a store tells of every operation"),
-            None => Err(Error::new(ErrorKind::Backend, "commit")
-                .because("the store did not tell what it did")
-                .with_unknown_effect()),
-        },
+        Outcome::Committed(commit) => {
+            let done = commit.done.into_iter().next();
+            mistake!(AnswerTrusted: assert!(done.is_some(), "a store tells of every operation"));
+            done.map(Outcome::Committed).ok_or_else(|| {
+                Error::new(ErrorKind::Backend, "commit")
+                    .because("the store did not tell what it did")
+                    .with_unknown_effect()
+            })
+        }
         Outcome::Rejected(no) => Ok(Outcome::Rejected(no)),
     }
 }

@@ -18,12 +18,12 @@ pub(crate) mod laptop;
 /// Something that runs until it comes to its end.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// A simulated machine room: whoever runs on it has a clock of his own, and runs when it is his turn.
+/// A simulated machine room: each process on it has a clock of its own, and runs when it is its turn.
 pub trait Stage {
-    /// What the clock of whoever runs now shows.
+    /// What the clock of the process that runs now shows.
     fn now(&self) -> Instant;
 
-    /// The true time at which the clock of whoever runs now will show `shown`.
+    /// The true time at which the clock of the process that runs now will show `shown`.
     fn true_time(&self, shown: Instant) -> Instant;
 
     /// How long the machine of the process that runs now was suspended so far. It never falls. The process's
@@ -32,10 +32,11 @@ pub trait Stage {
         Duration::ZERO
     }
 
-    /// The date that the wall clock of whoever runs now shows. It may be set to another date at any time.
+    /// The date that the wall clock of the process that runs now shows. It may be set to another date at any
+    /// time.
     fn date(&self) -> SystemTime;
 
-    /// Takes on work for whoever runs now.
+    /// Takes on work for the process that runs now.
     fn spawn(&self, work: Work) -> Arc<dyn Part>;
 }
 

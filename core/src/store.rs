@@ -1,4 +1,4 @@
-//! The floor: what a store is. Whoever implements [`Backend`] and [`Store`] has a backend.
+//! The floor: what a store is. A backend is an implementation of [`Backend`] and [`Store`].
 //!
 //! A backend opens sessions; a session reads, observes and commits. Nothing else. What follows is
 //! the contract that recipes rely on; `synod-conformance` checks every line of it. A backend may
@@ -21,10 +21,10 @@
 //!
 //! # Reading
 //!
-//! - [`Freshness::Latest`] reflects every write that had been answered, to anybody, before the
-//!   read was called.
-//! - [`Freshness::Local`] may lag, but never goes back within a session: not behind its own
-//!   writes, its earlier reads, or the events it was given, across reconnects too.
+//! - [`Freshness::Latest`] reflects every write that had been answered, to any client, before the read was
+//!   called.
+//! - [`Freshness::Local`] may lag, but never goes back within a session: it reflects at least the session's own
+//!   writes, its earlier reads, and the events it was given, across reconnects too.
 //! - A view is of one moment. Listings are complete and sorted by path; a windowed listing is
 //!   sorted by sequence. A subtree names its own path only if a node is there, and below it every node and
 //!   every container. A prefix is applied before a window: the window counts children with the prefix only.
@@ -40,12 +40,12 @@
 //!   [`Effect::Unknown`](crate::error::Effect::Unknown) that it happens at most once, now or later. An error of a
 //!   read or an observation names the path of its query, one of a transaction the path of its first operation,
 //!   or another of its paths if the store knows which one failed.
-//! - **Sequential creates**: the caller gives a path that no other caller gives (it ends in an id of
-//!   its own choosing), and gives it again at most when all that it sent about the first node has come
-//!   to its end. The store may add to the name, and gives the node a [`Sequence`]. Once
-//!   anybody saw a sequence, no lower one appears in that directory while the directory lives; there
-//!   may be gaps. After a directory was empty its sequences may start again. When a store runs out
-//!   of sequences it says [`Why::SequenceExhausted`], and goes on saying so.
+//! - **Sequential creates**: the caller gives a path that no other caller gives (it ends in an id of its own
+//!   choosing), and gives it again at most when all that it sent about the first node has come to its end. The
+//!   store may add to the name, and gives the node a [`Sequence`]. Once any client saw a sequence, no lower one
+//!   appears in that directory while the directory lives; there may be gaps. After a directory was empty its
+//!   sequences may start again. When a store runs out of sequences it rejects the create as
+//!   [`Why::SequenceExhausted`], and later ones too.
 //! - **Repeating a sequential create** whose effect is unknown makes no second node, if a
 //!   [`Freshness::Latest`] read in the same session did not show the first. Where the store adds nothing
 //!   to the name, one that comes late may make the node again when that was deleted: there a path never has
@@ -59,27 +59,28 @@
 //!   [`Event::Resync`] is: also where the view and the changes come from two requests and the store forgot
 //!   changes between them. A prefix may narrow what is observed, a window does not. A watch that asks for names
 //!   only is notified of nodes that come and go; whether of writes to them, the store decides.
-//! - Events are hints that carry facts. Changes of one path may join into one event, which then
-//!   tells of the last; an event may come late; a change that did not happen is never reported.
-//!   That a container comes or goes may go untold: observe what is below it.
+//! - Events are hints that carry facts. Changes of one path may join into one event, which then reports the
+//!   last; an event may come late; a change that did not happen is never reported. A store may leave out that a
+//!   container comes or goes: observe what is below it.
 //! - Between two events of one path revisions do not fall, and no change is reported twice without
 //!   a `Resync` in between.
 //! - A watch ends with exactly one [`Event::Ended`], then nothing. It keeps at most [`Feed::MOST`] events for a
-//!   reader who does not take them.
-//! - A watch [for one event](Query::once) tells the first like any other. Behind it, it may end with
-//!   [`End::Told`], or go on; if the view shows no node, it may do so at once. Never before.
-//! - A watch [until a node goes](Query::until_gone) tells of nothing else, and ends at once if the view shows no
+//!   reader that does not take them.
+//! - A watch [for one event](Query::once) reports the first like any other. After it, it may end with
+//!   [`End::Told`], or go on; if the view shows no node, it may end so at once. Otherwise it
+//!   does not end so before its first event.
+//! - A watch [until a node goes](Query::until_gone) reports nothing else, and ends at once if the view shows no
 //!   node.
-//! - A read may run ahead of a watch: nobody relies on their order.
+//! - A read may return a change before a watch reports it: callers do not rely on their order.
 //! - Dropping a [`Watch`] frees what the server keeps for it.
 //!
 //! # Sessions
 //!
-//! - [`Status::Live`] tells until when the session *certainly* lives at the server, counted from
-//!   the sending of the last request whose answer proves that the part of the store that ends sessions extended this
-//!   one: see [`certain_until`], and [`Heartbeats`] for servers that answer without their leader. Until the first
-//!   heartbeat is answered that request is the one that opened the session. A session whose server does not answer is
-//!   [`Status::Suspended`] before `until`, and lost when `until` has passed.
+//! - [`Status::Live`] has the instant until which the session *certainly* lives at the server, counted from the
+//!   sending of the last request whose answer proves that the part of the store that ends sessions extended
+//!   this one: see [`certain_until`], and [`Heartbeats`] for servers that answer without their leader. Until
+//!   the first heartbeat is answered that request is the one that opened the session. A session whose server
+//!   does not answer is [`Status::Suspended`] before `until`, and lost when `until` has passed.
 //! - [`Status::Lost`] is final: from then on every call on the session fails as
 //!   [`SessionLost`](crate::error::ErrorKind::SessionLost), with nothing sent and none hanging.
 //! - When the server ends a session, its ephemeral nodes go, all at one revision. No ephemeral node
@@ -135,7 +136,7 @@ pub trait Backend: Debug + Send + Sync + 'static {
 /// One session on one store. The [module](self) has the contract.
 #[async_trait]
 pub trait Store: Debug + Send + Sync + 'static {
-    /// Who this session is, and what its store can and cannot do.
+    /// The id of this session, its time to live, and what its store can and cannot do.
     fn session(&self) -> &SessionInfo;
 
     /// Whether the session lives, and until when for certain. The receiver always holds the

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{Expect, Lifetime, Node, Stat, Txn};
 
@@ -22,9 +22,7 @@ pub struct Value<T> {
 impl<T> Value<T> {
     /// What a write expects that shall replace exactly this.
     pub fn unchanged(&self) -> Expect {
-        if mutant::is(Mutant::ValueWithoutVersion) {
-            return Expect::Any;
-        }
+        mistake!(ValueWithoutVersion: return Expect::Any);
         Expect::Version(self.stat.version)
     }
 }
@@ -41,10 +39,6 @@ impl<T: DeserializeOwned> Value<T> {
         };
         match serde_json::from_slice(&node.data) {
             Ok(value) => Ok(Self { value, stat }),
-            Err(error) if mutant::is(Mutant::DataQuoted) => {
-                let quoted = String::from_utf8_lossy(&node.data);
-                Err(corrupt(node, format!("{error} in {quoted}")))
-            }
             // Not the error itself: it quotes the data, which may be secret.
             Err(error) => {
                 let what = match error.classify() {
@@ -52,7 +46,9 @@ impl<T: DeserializeOwned> Value<T> {
                     _ => "not JSON",
                 };
                 let (line, column) = (error.line(), error.column());
-                Err(corrupt(node, format!("{what}, at line {line} column {column}")))
+                let detail = format!("{what}, at line {line} column {column}");
+                mistake!(DataQuoted: let detail = String::from_utf8_lossy(&node.data).into_owned());
+                Err(corrupt(node, detail))
             }
         }
     }

@@ -1,27 +1,27 @@
-//! Asking for something back: the holder learns of it, and decides.
+//! [`ask_back`]: asks a holder to release. The holder is notified, and decides.
 
 use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Node, Outcome, Query, Why};
 
 use crate::line::hold::Hold;
+use crate::mutant::mistake;
 
-/// What is written to a ticket to ask for what it stands for, as Curator writes it.
+/// What is written to a ticket to ask its owner to release it, as Curator writes it.
 const ASKED: &[u8] = b"__REVOKE__";
 
-/// Asks whoever has the ticket at `path` to give back what it stands for; [`inspect`](crate::inspect())
-/// tells where tickets are. He learns of it if he listens, by [`Hold::asked_back`], and decides.
+/// Asks the owner of the ticket at `path` to release what it holds; [`inspect`](crate::inspect()) shows the
+/// paths of the tickets. An owner that waits for [`Hold::asked_back`] is notified, and decides.
 ///
-/// `false` if nobody has it any more.
+/// Returns `false` if the ticket is gone.
 ///
-/// Who holds and listens is told, once the store answers him, and goes on holding until he gives it back or loses it.
-/// *Not promised* is that he listens, nor that he gives it back, nor that he learns who asks.
+/// A holder that listens is notified as soon as the store answers it, and keeps what it holds until it releases or
+/// loses it. *Not promised*: that the holder listens, that it releases, or that it learns which client asks.
 ///
-/// It takes the place of what he said of himself. To take a lock away from somebody who does not listen, delete
-/// the ticket: he then learns that it is lost, and his guarded transactions fail.
+/// The request replaces the label of the ticket. To take a lock away from a holder that does not listen, delete
+/// the ticket: the holder is then notified of the loss, and its guarded transactions fail.
 ///
 /// On ZooKeeper, Curator's revocable locks ask and listen in the same way.
 ///
@@ -31,7 +31,7 @@ const ASKED: &[u8] = b"__REVOKE__";
 ///
 /// # Cancel safety
 ///
-/// A dropped call has asked or has not.
+/// A dropped call has made the request or has not.
 ///
 /// # Examples
 ///
@@ -58,12 +58,12 @@ pub async fn ask_back(client: &Client, path: impl Into<Path>) -> Result<bool> {
 }
 
 impl<K> Hold<K> {
-    /// Waits until somebody [asks](ask_back) for it back. It goes on being held: whether to give it back is
-    /// for the holder to decide.
+    /// Waits until another client [asks](ask_back) for it back. It remains held: the holder decides whether to release
+    /// it.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if it is lost before anybody asks, and what the store says.
+    /// [`ErrorKind::SessionLost`] if it is lost before a request, and any error that the store returns.
     ///
     /// # Cancel safety
     ///
@@ -73,7 +73,7 @@ impl<K> Hold<K> {
         loop {
             let query = Query::node(self.path().clone());
             let (view, mut watch) = match self.node.session().observe(query).await {
-                // The session may live on.
+                // The session may still be alive.
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
                     sleep(delays.next().unwrap_or_default()).await;
                     continue;
@@ -86,7 +86,8 @@ impl<K> Hold<K> {
                 return Err(self.node.was_lost());
             };
             let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
-            if written && node.data == ASKED && !mutant::is(Mutant::QuestionUnheard) {
+            mistake!(QuestionUnheard: let written = false);
+            if written && node.data == ASKED {
                 return Ok(());
             }
             let _look_again = watch.next().await;

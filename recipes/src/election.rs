@@ -1,10 +1,9 @@
-//! [`Election`]: leaders with something to say, those who listen, and heirs.
+//! [`Election`]: leaders that proclaim values, observers of the values, and handing over to a candidate.
 
 use bytes::Bytes;
 use futures_core::Stream;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::Outcome;
 
@@ -13,19 +12,21 @@ use crate::election::resign_to::resign_to;
 use crate::line::contender::Contender;
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
+use crate::mutant::mistake;
 
 mod observer;
 mod resign_to;
 
-/// An election in which whoever leads proclaims a value, and everybody can observe the values.
+/// An election in which the leader proclaims a value, and every client can observe the values.
 ///
-/// At most one believes at any time that he leads, on the assumption of
-/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
-/// that he made before he was paused. Who campaigned first leads first, unless a leader resigns in favour of
-/// another; who observes is told of leaders in the order of their terms, and of the latest in the end.
+/// At most one candidate believes at any time that it leads, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check
+/// that it made before it was paused. Candidates lead in the order of their requests, unless a leader resigns in
+/// favour of another. Observers receive the leaders in the order of their terms, and in the end the latest.
 ///
-/// *Not promised* is that an observer sees every value or every term, nor that a leader who was observed still
-/// leads; nor that nobody acts too late: for that there are [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token).
+/// *Not promised*: that an observer sees every value or every term; that a leader that was observed still leads; that
+/// no leader acts too late. [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token)
+/// are for that.
 ///
 /// # Others on the same path
 ///
@@ -61,7 +62,7 @@ pub struct Election {
 /// The lead. See [`Hold`].
 pub type Leader = Hold<Elected>;
 
-/// What a [`Leader`] can do besides.
+/// The kind of a [`Leader`]: a hold that can proclaim values and resign in favour of a candidate.
 #[derive(Debug)]
 pub struct Elected {
     line: Line,
@@ -73,7 +74,7 @@ impl Election {
         Self { line: Line::new(client, path.into(), Form::alone("election", "latch-")) }
     }
 
-    /// Waits for the lead. The value is shown of who waits, too, and is what he proclaims when he leads.
+    /// Waits for the lead. The value is visible while the candidate waits, too, and is its first value as a leader.
     ///
     /// # Errors
     ///
@@ -81,14 +82,15 @@ impl Election {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn campaign(&self, value: impl Into<Bytes>) -> Result<Leader> {
         let line = self.line.clone().labelled(value.into());
         let ticket = line.enter().await?;
         Ok(ticket.hold(Elected::of(line)))
     }
 
-    /// The lead if nobody has it and nobody waits. Never waits, and leaves nothing if it gets nothing.
+    /// Acquires the lead if there is no leader and no other candidate. Never waits, and leaves no ticket if it returns
+    /// `None`.
     ///
     /// # Errors
     ///
@@ -96,14 +98,14 @@ impl Election {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_campaign(&self, value: impl Into<Bytes>) -> Result<Option<Leader>> {
         let line = self.line.clone().labelled(value.into());
         let entered = line.try_enter().await?;
         Ok(entered.map(|ticket| ticket.hold(Elected::of(line))))
     }
 
-    /// Who is the first, with the value that he proclaims: he leads, or is about to.
+    /// The first candidate, with the value that it proclaims: it leads, or is about to.
     ///
     /// # Errors
     ///
@@ -116,7 +118,7 @@ impl Election {
         Ok(self.candidates().await?.into_iter().next())
     }
 
-    /// All who stand, the leader first, in the order in which they will lead.
+    /// All candidates, the leader first, in the order in which they will lead.
     ///
     /// # Errors
     ///
@@ -129,9 +131,9 @@ impl Election {
         self.line.contenders().await
     }
 
-    /// The leaders and what they proclaim, from the one there is now on, across sessions. While nobody leads
-    /// nothing is told. Values that follow each other closely may be told as the last of them. It ends with
-    /// an error, when the client is closed or the store refuses; not because the store does not answer for long.
+    /// The leaders and the values that they proclaim, beginning with the current one, across sessions. While there is
+    /// no leader the stream yields nothing. Of values that follow each other closely it may yield only the last one. It
+    /// ends with an error, when the client is closed or the store refuses; an outage of any length does not end it.
     pub fn observe(&self) -> impl Stream<Item = Result<Contender>> + Send + use<> {
         observe(self.line.clone())
     }
@@ -157,14 +159,16 @@ impl Leader {
     pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
         match self.node.write(value.into()).await? {
             Outcome::Committed(_) => Ok(()),
-            Outcome::Rejected(_) if mutant::is(Mutant::ProclaimsUnguarded) => Ok(()),
-            Outcome::Rejected(_) => Err(Error::new(ErrorKind::SessionLost, "proclaiming")
-                .at(self.node.path())
-                .because("the lead was lost before")),
+            Outcome::Rejected(_) => {
+                mistake!(ProclaimsUnguarded: return Ok(()));
+                Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                    .at(self.node.path())
+                    .because("the lead was lost before"))
+            }
         }
     }
 
-    /// Gives the lead back: [`Hold::release`].
+    /// Releases the lead: [`Hold::release`].
     ///
     /// # Errors
     ///
@@ -172,24 +176,24 @@ impl Leader {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn resign(self) -> Result<()> {
         self.release().await
     }
 
-    /// Gives the lead to the candidate whose node this is: [`Contender::path`](crate::Contender::path) of one of
-    /// [`Election::candidates`](crate::Election::candidates). Whoever stands between them is sent behind everybody else, in whatever
-    /// order. If the candidate does not stand any more, nothing happens and the lead is returned.
+    /// Hands the lead over to the candidate with this path: [`Contender::path`](crate::Contender::path) of one
+    /// of [`Election::candidates`](crate::Election::candidates). The candidates between them move to the end of
+    /// the line, in any order. If the candidate is not in the line any more, nothing happens and the lead is returned.
     ///
     /// # Errors
     ///
-    /// [`Refused`](synod_core::error::ErrorKind) if a program of another kind stands between, which could not be told;
-    /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost before; otherwise as every verb of a [`Client`](synod_core::client::Client).
-    /// In each case the lead is given up.
+    /// [`Refused`](synod_core::error::ErrorKind) if a candidate of another library is between them, which could not be
+    /// notified; [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost before; otherwise as every verb of a
+    /// [`Client`](synod_core::client::Client). In each case the lead is released.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call gives up the lead, in favour of the candidate or not.
+    /// A dropped call releases the lead, in favour of the candidate or not.
     pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
         let given = resign_to(&self.node, &self.kind.line, candidate).await?;
         Ok((!given).then_some(self))

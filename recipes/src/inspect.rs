@@ -1,4 +1,4 @@
-//! Who holds what is at a path, and who waits for it.
+//! [`inspect`]: the holders and the waiters at a path.
 
 use synod_core::client::Client;
 use synod_core::error::Result;
@@ -7,15 +7,17 @@ use synod_core::path::Path;
 use crate::line::contender::{Contender, contenders};
 use crate::line::order::Capacity;
 
-/// Everybody who stands in the line at `path`, in order: those who hold it, then those who wait. As it is at
-/// one moment, by one question to the store.
+/// All contenders in the line at `path`, in order: the holders, then the waiters. As of one moment, by one call to
+/// the store.
 ///
-/// Whoever is told as holding had it in the store at that moment, and all who were before him were gone: nobody can enter
-/// beside him who is not told, too. It works for whatever stands in line: locks, semaphores, elections, also those of
-/// other programs on the same path. [`Contender::since`] is when each came, and [`Contender::label`] what he said of himself.
+/// A contender that is returned as a holder had the grant in the store at that moment, and all earlier contenders
+/// that exclude it were gone: every client that can hold together with it is returned, too. It works for every
+/// line: those of locks, semaphores and elections, also with tickets of other programs on the same path.
+/// [`Contender::since`] is the time of each request, and [`Contender::label`] is the label of each ticket.
 ///
-/// *Not promised* is that it is still so when it is looked at, nor that who holds knows it already, or believes it still: he
-/// may be on his way to hear of it, or cut off. Who must be the only one takes the lock.
+/// *Not promised*: that the result is still true when it is used, that a holder knows of its grant already, or that it
+/// still believes in it: its notification may be on the way, or it may be disconnected. For exclusion, acquire the
+/// lock.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! [`LeaderLatch`]: stands for election from joining to closing, and always knows whether it leads.
+//! [`LeaderLatch`]: a candidate from joining to closing, which always knows whether it leads.
 
 use std::fmt;
 use std::pin::pin;
@@ -9,10 +9,10 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_util::future::{Either, poll_immediate, select};
 use futures_util::stream::unfold;
-use synod_core::client::{Client, Connection};
+use synod_core::client::Client;
 use synod_core::clock::{sleep, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
+use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::task::{self, Task};
 use tokio::sync::{oneshot, watch};
@@ -22,20 +22,20 @@ use crate::line::contender::Contender;
 use crate::line::hold::Leadership;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
-use synod_core::held::Token;
+use crate::mutant::mistake;
 
-/// An election in which whoever joined stands until he leaves, leading whenever it is his turn.
+/// An election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn.
 ///
-/// At most one candidate believes at any time that he leads, provided no two clocks differ in *rate* by more
+/// At most one candidate believes at any time that it leads, provided no two clocks differ in *rate* by more
 /// than 1 % (their offset does not matter) and the process does not act on a check that it made before being
-/// paused. Who joined first leads first; when the leader's session ends, or his node is removed, the next one
-/// leads, and he stands again, as the last.
+/// paused. Candidates lead in the order in which they joined. When the leader's session ends, or its node is removed,
+/// the next candidate leads, and the former leader becomes a candidate again, as the last.
 ///
-/// A session that is suspended is still the leader's until nobody can be certain that it lives: then
-/// [`Candidacy::is_leader`] is false, before anybody is told. *Not promised* is that nobody acts too late: for work
+/// The lead stays with a suspended session until the session is no longer certain: then
+/// [`Candidacy::is_leader`] is false, before any notification. *Not promised*: that no leader acts too late. For work
 /// that must be exclusive without any assumption use [`Hold::txn`](crate::Hold::txn), or send
-/// [`Hold::token`](crate::Hold::token) to a system that refuses lower ones. Tokens never repeat and never
-/// go back, also after the directory was deleted.
+/// [`Hold::token`](crate::Hold::token) to a system that refuses lower tokens. Tokens never repeat and never
+/// go back, even after the directory was deleted.
 ///
 /// # Others on the same path
 ///
@@ -63,8 +63,7 @@ pub struct LeaderLatch {
     line: Line,
 }
 
-/// Somebody who stands in a [`LeaderLatch`], across sessions. Dropping
-/// this gives it up in the background.
+/// A candidate of a [`LeaderLatch`], across sessions. Dropping this removes the candidate in the background.
 #[must_use = "who is dropped does not stand any more"]
 pub struct Candidacy {
     state: watch::Receiver<CandidateState>,
@@ -77,18 +76,18 @@ pub struct Candidacy {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LeadershipChange {
-    /// He leads.
+    /// The candidate leads.
     Gained(Leadership),
-    /// He does not lead any more: the term with this token is over.
+    /// The candidate does not lead any more: the term with this token is over.
     Lost(Token),
-    /// He could not stand, and tries again.
+    /// The candidate could not enter the line, and tries again.
     Failed(Error),
 }
 
-/// How a candidate stands.
+/// The state of a candidate.
 #[derive(Clone, Debug)]
 enum CandidateState {
-    /// He is on his way.
+    /// It has entered the line, and does not know yet whether it leads.
     Joining,
     Waiting,
     Leading(Leadership),
@@ -102,10 +101,10 @@ struct CandidateTask {
     asked: oneshot::Receiver<()>,
 }
 
-/// The lead of one term. Dropping it gives the lead up.
+/// The lead of one term. Dropping it releases the lead.
 struct Tenure(Leadership);
 
-/// How long whoever waits for the lead rests when nobody can be certain of it.
+/// The pause of a wait for the lead while the lead is not certain.
 const REST: Duration = Duration::from_millis(100);
 
 impl LeaderLatch {
@@ -114,27 +113,28 @@ impl LeaderLatch {
         Self { line: Line::new(client, path.into(), Form::alone("leader_latch", "latch-")) }
     }
 
-    /// What a candidate is known by in the list of candidates.
+    /// Sets the label of the candidates of this latch, as the list of candidates shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
 
-    /// Stands for election from now on, in a task of its own. If nobody else does, he leads when this returns.
+    /// Becomes a candidate, in a task of its own. If there is no other candidate, it leads when this returns.
     ///
     /// # Errors
     ///
     /// [`Unreachable`](synod_core::error::ErrorKind) if there was no session for as long as the client's deadline,
-    /// [`SessionLost`](synod_core::error::ErrorKind) once the client is closed, and what the store says. Who has joined
-    /// stands on whatever happens; that he could not is then told as [`LeadershipChange::Failed`].
+    /// [`SessionLost`](synod_core::error::ErrorKind) once the client is closed, and any error that the store returns. A
+    /// client that has joined stays a candidate whatever happens: a later failure is reported as
+    /// [`LeadershipChange::Failed`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn join(&self) -> Result<Candidacy> {
         Candidacy::begin(&self.line).await
     }
 
-    /// Who is the first: he leads, or is about to.
+    /// The first candidate: it leads, or is about to.
     ///
     /// # Errors
     ///
@@ -147,7 +147,7 @@ impl LeaderLatch {
         Ok(self.candidates().await?.into_iter().next())
     }
 
-    /// All who stand, the leader first, in the order in which they will lead.
+    /// All candidates, the leader first, in the order in which they will lead.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ impl LeaderLatch {
 }
 
 impl Candidacy {
-    /// Stands in this line from now on. If nobody else does, he leads when this returns.
+    /// Enters the line. If there is no other candidate, it leads when this returns.
     async fn begin(line: &Line) -> Result<Self> {
         let ticket = line.enqueue().await?;
         let (close, asked) = oneshot::channel();
@@ -184,21 +184,21 @@ impl Candidacy {
         Ok(candidacy)
     }
 
-    /// Whether he certainly leads at this moment. False as soon as nobody can know, before anybody is told.
+    /// Whether it certainly leads at this moment. False as soon as the session is not certain, before any notification.
     pub fn is_leader(&self) -> bool {
         self.leadership().is_some()
     }
 
-    /// The lead, if he certainly has it at this moment.
+    /// The lead, if it certainly leads at this moment.
     pub fn leadership(&self) -> Option<Leadership> {
         self.state.borrow().leadership().cloned()
     }
 
-    /// Waits until he leads.
+    /// Waits until it leads.
     ///
     /// # Errors
     ///
-    /// Why he could not stand, if that happens meanwhile. He tries again; so may the caller.
+    /// Why it could not enter the line, if that happens meanwhile. It tries again; the caller may call this again, too.
     ///
     /// # Cancel safety
     ///
@@ -223,8 +223,8 @@ impl Candidacy {
         }
     }
 
-    /// What happens to him from now on, beginning with [`LeadershipChange::Gained`] if he leads. Each term that is told
-    /// is gained and lost, once and in order; who looks rarely misses whole terms. It ends with the candidacy.
+    /// The changes from now on, beginning with [`LeadershipChange::Gained`] if it leads. Each reported term is gained
+    /// and lost, once and in order; a reader that reads seldom misses whole terms. The stream ends with the candidacy.
     pub fn changes(&self) -> impl Stream<Item = LeadershipChange> + Send + use<> {
         let mut state = self.state.clone();
         state.mark_changed();
@@ -246,20 +246,17 @@ impl Candidacy {
         })
     }
 
-    /// Leaves: when this returned without an error he does not stand any more, and the next one may lead.
+    /// Leaves: when this returned without an error it is no candidate any more, and the next one may lead.
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`](crate::Hold::release), if he led.
+    /// As [`Hold::release`](crate::Hold::release), if it led.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn close(self) -> Result<()> {
-        if mutant::is(Mutant::CloseForgetsDraw) {
-            std::mem::forget(self);
-            return Ok(());
-        }
+        mistake!(CloseForgetsDraw: return { std::mem::forget(self); Ok(()) });
         let Self { close, closed, task, .. } = self;
         let _asked = close.send(()).is_ok();
         let result = closed.await.unwrap_or(Ok(()));
@@ -271,23 +268,19 @@ impl Candidacy {
 impl CandidateState {
     fn leadership(&self) -> Option<&Leadership> {
         match self {
-            Self::Leading(lead) => {
-                (lead.is_held() || mutant::is(Mutant::LeadByCallback)).then_some(lead)
-            }
+            Self::Leading(lead) => lead.is_held().then_some(lead),
             _ => None,
         }
     }
 }
 
-/// What to tell next of how it stands, after what was told last; and whether there is more to tell.
+/// The next change to report, after the last term that was reported; and whether there is another one to report.
 fn next(told: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChange>, bool) {
     let leads = now.leadership().map(|lead| lead.token());
     match (*told, now) {
         (Some(last), now) if leads != Some(last) => {
             *told = None;
-            if mutant::is(Mutant::LossUntoldToLatch) {
-                return next(told, now);
-            }
+            mistake!(LossUntoldToLatch: return next(told, now));
             (
                 Some(LeadershipChange::Lost(last)),
                 leads.is_some() || matches!(now, CandidateState::Failed(_)),
@@ -317,23 +310,18 @@ impl CandidateTask {
         Self { line, state, asked }
     }
 
-    /// Stands until asked to leave.
+    /// Stays a candidate until asked to leave.
     async fn run(mut self, first: Ticket) -> Result<()> {
         let mut delays = self.line.delays();
         let mut ticket = Some(first);
         loop {
-            match self.term_or_reset(ticket.take()).await {
+            match self.term(ticket.take()).await {
                 Ok(Some(left)) => return left,
                 Ok(None) => {
                     delays = self.line.delays();
                     self.state.send_replace(CandidateState::Waiting);
                 }
-                Err(error)
-                    if self.line.client().is_closed()
-                        || mutant::is(Mutant::FailureEndsCandidacy) =>
-                {
-                    return Err(error);
-                }
+                Err(error) if self.line.client().is_closed() => return Err(error),
                 Err(error) => {
                     tracing::warn!(%error, "could not become a candidate; trying again");
                     self.state.send_replace(CandidateState::Failed(error));
@@ -346,23 +334,7 @@ impl CandidateTask {
         }
     }
 
-    /// [`CandidateTask::term`], and a mistake.
-    async fn term_or_reset(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
-        if !mutant::is(Mutant::ReconnectResets) {
-            return self.term(ticket).await;
-        }
-        let mut state = self.line.client().state();
-        let reset = async {
-            let _down = state.wait_for(|state| *state == Connection::Suspended).await.is_ok();
-            let _up = state.wait_for(|state| *state == Connection::Reconnected).await.is_ok();
-        };
-        match select(pin!(self.term(ticket)), pin!(reset)).await {
-            Either::Left((ended, _)) => ended,
-            Either::Right(_) => Ok(None),
-        }
-    }
-
-    /// One term, from standing in line to its loss. `Some` if he was asked to leave.
+    /// One term, from entering the line to the loss of the lead. `Some` if it was asked to leave.
     async fn term(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
         let mut ticket = match ticket {
             Some(ticket) => ticket,

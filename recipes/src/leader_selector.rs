@@ -1,4 +1,4 @@
-//! [`LeaderSelector`]: does something while leading, and stops when the lead is lost.
+//! [`LeaderSelector`]: runs a future while leading, and drops it when the lead is lost.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -10,7 +10,6 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::Result;
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::retry::Delays;
 use tokio::sync::watch;
@@ -20,19 +19,21 @@ use crate::line::contender::Contender;
 use crate::line::hold::{Hold, Leadership};
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
+use crate::mutant::mistake;
 
-/// An election for work that only one may do: whoever leads does it, and who does not waits for his turn.
+/// An election for work that only one candidate may do: the leader does it, and the others wait for their turn.
 ///
-/// At most one of those who work believes at any time that he leads, on the assumption of
-/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a check
-/// that he made before he was paused. When the lead is lost the work is dropped at its next await, before the next
-/// term begins here, and the lead is given back however the work ends.
+/// At most one candidate believes at any time that it leads, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check
+/// that it made before it was paused. When the lead is lost the work is dropped at its next await, before the next
+/// term begins here, and the lead is released however the work ends.
 ///
-/// *Not promised* is that work which does not await stops, nor that nobody acts too late: for that there are
-/// [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token).
+/// *Not promised*: that work which does not await stops, or that no leader acts too late.
+/// [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token) are for that.
 ///
-/// It needs no task of its own: [`lead`](LeaderSelector::lead) and [`keep_leading`](LeaderSelector::keep_leading) are
-/// for the caller to run, and to drop. What the work returns they return, errors too; if it panics, so do they.
+/// It needs no task of its own: the caller runs [`lead`](LeaderSelector::lead) or
+/// [`keep_leading`](LeaderSelector::keep_leading), and may drop it. Both return what the work returns, errors too; if
+/// the work panics, so do they.
 ///
 /// # Others on the same path
 ///
@@ -65,23 +66,22 @@ pub struct LeaderSelector {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "whoever leads must tell them apart")]
 pub enum Term<T> {
-    /// The work came to its end, with this.
+    /// The work completed, with this result.
     Done(T),
     /// The lead was lost; the work was dropped.
     Lost,
-    /// [`LeaderSelector::interrupt`] was called; the
-    /// work was dropped, or had not begun.
+    /// [`LeaderSelector::interrupt`] was called; the work was dropped, or had not begun.
     Interrupted,
 }
 
-/// How often the leader was interrupted. Clones are the same.
+/// The number of interruptions. Clones share it.
 #[derive(Clone, Default)]
 struct Interrupts(watch::Sender<u64>);
 
 /// The interruptions from some moment on.
 struct InterruptListener(watch::Receiver<u64>);
 
-/// The lead of one term, which goes with it.
+/// The lead of one term. Dropping it releases the lead.
 struct Lead(Leadership);
 
 impl LeaderSelector {
@@ -91,20 +91,20 @@ impl LeaderSelector {
         Self { line, interrupts: Interrupts::default() }
     }
 
-    /// What a candidate is known by in the list of candidates.
+    /// Sets the label of the candidates of this selector, as the list of candidates shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
 
-    /// Waits for the lead, does the work, and gives the lead back: one term.
+    /// Waits for the lead, runs the work, and releases the lead: one term.
     ///
     /// # Errors
     ///
-    /// As [`Mutex::lock`](crate::Mutex::lock). What the work fails with is in [`Term::Done`].
+    /// As [`Mutex::lock`](crate::Mutex::lock). An error of the work is in [`Term::Done`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call drops the work and leaves nothing behind.
+    /// Cancel safe: a dropped call drops the work and leaves nothing in the store.
     pub async fn lead<T, F>(&self, work: impl FnOnce(Leadership) -> F) -> Result<Term<T>>
     where
         F: Future<Output = T>,
@@ -119,25 +119,24 @@ impl LeaderSelector {
         Ok(term)
     }
 
-    /// Leads whenever it is its turn, until the work says [`ControlFlow::Break`]. Lost or interrupted, on
-    /// [`ControlFlow::Continue`], and after an outage of the store, it stands again, as the last.
+    /// Leads whenever it is its turn, until the work returns [`ControlFlow::Break`]. When the lead was lost or
+    /// interrupted, on [`ControlFlow::Continue`], and after an outage of the store, it becomes a candidate again, as
+    /// the last.
     ///
     /// # Errors
     ///
-    /// What the store refuses with, and `SessionLost` once the client is closed.
+    /// The error with which the store refuses, and `SessionLost` once the client is closed.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call drops the work and leaves nothing behind.
+    /// Cancel safe: a dropped call drops the work and leaves nothing in the store.
     pub async fn keep_leading<T, F>(&self, mut work: impl FnMut(Leadership) -> F) -> Result<T>
     where
         F: Future<Output = ControlFlow<T>>,
     {
-        let (mut forgotten, mut delays) = (Vec::new(), self.line.delays());
+        let mut delays = self.line.delays();
         loop {
-            if mutant::is(Mutant::RequeuesTwice) {
-                forgotten.push(self.line.enqueue().await?);
-            }
+            mistake!(RequeuesTwice: std::mem::forget(self.line.enqueue().await?));
             let term = self.rest_if_failed(self.lead(&mut work).await, &mut delays).await?;
             if let Some(Term::Done(ControlFlow::Break(done))) = term {
                 return Ok(done);
@@ -145,14 +144,15 @@ impl LeaderSelector {
         }
     }
 
-    /// Ends the term of whoever leads through this selector or a clone of it, if one does: his work is dropped, and
-    /// the next one leads. So it is with who is the first in the line and was not told yet: his work does not
-    /// begin. Who waits behind others goes on waiting, and his term is not shorter for it.
+    /// Ends the term of the candidate that leads through this selector or a clone of it, if one does: its work is
+    /// dropped, and the next candidate leads. The same is true of a candidate that is the first in the line and was not
+    /// notified yet: its work does not begin. A candidate that waits for others continues to wait, and its term is no
+    /// shorter.
     pub fn interrupt(&self) {
         self.interrupts.happen();
     }
 
-    /// Who is the first: he leads, or is about to.
+    /// The first candidate: it leads, or is about to.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl LeaderSelector {
         Ok(self.candidates().await?.into_iter().next())
     }
 
-    /// All who stand, the leader first, in the order in which they will lead.
+    /// All candidates, the leader first, in the order in which they will lead.
     ///
     /// # Errors
     ///
@@ -202,7 +202,7 @@ impl Interrupts {
         self.0.send_modify(|times| *times += 1);
     }
 
-    /// Those from now on.
+    /// The interruptions from now on.
     fn hear(&self) -> InterruptListener {
         InterruptListener(self.0.subscribe())
     }
@@ -215,7 +215,8 @@ impl fmt::Debug for Interrupts {
 }
 
 impl Lead {
-    /// Waits for the lead. `None` if it was there, and interrupted before it was heard of: it is given back then.
+    /// Waits for the lead. `None` if an interruption came after the grant and before its notification: the lead is
+    /// released then.
     async fn begin(mut ticket: Ticket, heard: &mut InterruptListener) -> Result<Option<Self>> {
         if may_begin(&mut ticket, &mut heard.0).await? {
             return Ok(Some(Self(Arc::new(ticket.hold(())))));
@@ -224,7 +225,7 @@ impl Lead {
         Ok(None)
     }
 
-    /// The work of the term, for as long as that lasts.
+    /// Runs the work of the term, for as long as the term lasts.
     async fn work<T, F>(
         &self,
         work: impl FnOnce(Leadership) -> F,
@@ -239,11 +240,10 @@ impl Lead {
         work_while(&self.0, work(self.0.clone()), heard.0).instrument(span).await
     }
 
-    /// Gives it back. What the work came to is told in any case; if this fails it goes on in the background.
+    /// Releases the lead. The result of the work is returned in any case; if the release fails, it continues in the
+    /// background.
     async fn end(self) {
-        if mutant::is(Mutant::LeadKeptAfterWork) {
-            return std::mem::forget(self);
-        }
+        mistake!(LeadKeptAfterWork: return std::mem::forget(self));
         if let Err(error) = self.0.give_back().await {
             tracing::debug!(ticket = %self.0.path(), %error, "the lead was not given back in the foreground");
         }
@@ -256,35 +256,30 @@ impl Drop for Lead {
     }
 }
 
-/// Waits for the lead. False if it is there, and interrupted before it was heard of.
+/// Waits for the lead. False if an interruption came after the grant and before its notification.
 async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
-    let mut remembered = interrupts.clone();
-    let interrupts =
-        if mutant::is(Mutant::InterruptRemembered) { &mut remembered } else { interrupts };
     loop {
-        // The interruption first: the lead that is heard of in the same moment was there before.
+        // The interruption first: if the grant is noticed at the same moment, it happened before.
         match select(pin!(interrupts.changed()), pin!(ticket.called())).await {
             Either::Left(_) => {}
             Either::Right((called, _)) => return called.map(|()| true),
         }
-        // It was meant for the first in the line at that moment, whether its session saw that already or not. What
-        // the draw saw, or a read that lags shows, may be of a moment before the interruption.
-        if !mutant::is(Mutant::InterruptUnheard) && ticket.is_called_now().await? {
+        // The interruption is for the candidate that was the first in the line at that moment, whether its session saw
+        // that already or not. The look of the create, or a read that lags, may show a moment before the interruption.
+        if ticket.is_called_now().await? {
             return Ok(false);
         }
     }
 }
 
-/// The work of a term, for as long as that lasts.
+/// Runs the work of a term, for as long as the term lasts.
 async fn work_while<T>(
     lead: &Hold,
     work: impl Future<Output = T>,
     mut interrupts: watch::Receiver<u64>,
 ) -> Term<T> {
-    if mutant::is(Mutant::WorkOutlivesLead) {
-        return Term::Done(work.await);
-    }
-    // The loss first: work that is ready in the same moment did not end in the lead.
+    mistake!(WorkOutlivesLead: return Term::Done(work.await));
+    // The loss first: work that becomes ready at the same moment did not complete during the term.
     let (lost, interrupted) = (pin!(lead.lost()), pin!(interrupts.changed()));
     match select(select(lost, interrupted), pin!(work)).await {
         Either::Left((Either::Left(_), _)) => Term::Lost,

@@ -1,44 +1,45 @@
-//! The recipes: what applications use, one recipe a module.
+//! The recipes that applications use, one in each module.
 //!
 //! Each is made of a [`Client`](synod_core::client::Client) and a path, costs nothing until it is used, and means the
-//! same on every store. Whoever names the same path shares it, in whatever process.
+//! same on every store. All clients that use the same path share the recipe there, in any process.
 //!
-//! | recipe | what it gives |
+//! | recipe | what it is |
 //! |---|---|
-//! | [`Mutex`] | one at a time, in order |
+//! | [`Mutex`] | one holder at a time, in order |
 //! | [`RwLock`] | many readers or one writer, in order |
-//! | [`Semaphore`] | so many at a time, in order |
-//! | [`LeaderLatch`] | stands for election until it leaves, and knows whether it leads |
-//! | [`LeaderSelector`] | does something while it leads |
-//! | [`Election`] | leaders with something to say, those who listen, and heirs |
-//! | [`ReentrantMutex`] | one at a time, who may enter again |
-//! | [`PassingMutex`] | one at a time, passed on within a process without asking the store |
-//! | [`UnfairLock`] | one at a time, in no order |
-//! | [`MultiLock`] | several at once, all or none |
-//! | [`ask_back()`] | asking for what somebody has |
-//! | [`inspect()`] | who holds and who waits |
+//! | [`Semaphore`] | a number of permits, in order |
+//! | [`LeaderLatch`] | a candidate from joining to leaving, which knows whether it leads |
+//! | [`LeaderSelector`] | runs a future while it leads |
+//! | [`Election`] | leaders that proclaim values, observers of the values, and handing over |
+//! | [`ReentrantMutex`] | one owner at a time, which may lock again |
+//! | [`PassingMutex`] | one holder at a time, passed on within a process without a call to the store |
+//! | [`UnfairLock`] | one holder at a time, in no order |
+//! | [`MultiLock`] | several locks at once, all or none |
+//! | [`ask_back()`] | asks a holder to release |
+//! | [`inspect()`] | the holders and the waiters |
 //!
-//! What waits does so for as long as it takes; [`within`] gives it a limit.
+//! A wait lasts for as long as it takes; [`within`] gives it a limit.
 //!
-//! Every guard keeps [`Held`], but for two. A [`MultiGuard`] has several paths, each with a token of its own: each of
-//! its [`holds`](MultiGuard::holds) keeps the trait. A [`Leadership`] is a [`Hold`] behind an `Arc`: `&*leadership`
-//! keeps the trait, and the candidacy or the work that it belongs to gives it back.
+//! Every guard implements [`Held`], but for two. A [`MultiGuard`] has several paths, each with its own token: each of
+//! its [`holds`](MultiGuard::holds) implements the trait. A [`Leadership`] is a [`Hold`] in an `Arc`: `&*leadership`
+//! implements the trait, and the candidacy or the work that it belongs to releases it.
 //!
 //! They are made of what `synod-core` offers to everybody, so that other crates can add recipes that cost as little.
 //!
 //! # What can be measured
 //!
-//! Every wait is a `tracing` span at the level of debug, with the recipe and the path, and in the end with how long
-//! it was (`waited`) and how many calls to the store it took (`calls`); every hold is one, too, with the ticket and the token,
-//! and in the end with how long it was (`held`). `path` is the one that the recipe was made with, `ticket` the node that
-//! stands for it there. A latch logs in a span with its label, within the span of who joined. With the feature `metrics`
-//! there are histograms beside those of [`trace`](synod_core::layer::trace), each with the recipe as its label:
+//! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its end its duration
+//! (`waited`) and the number of its calls to the store (`calls`). Every hold is a span, too. It has the recipe, the
+//! path, the ticket and the token, and at its end its duration (`held`). `path` is the path of the recipe, and `ticket`
+//! is the node of the waiter or holder there. A latch logs in a span with its label, within the span of the caller of
+//! `join`. With the feature `metrics` there are histograms in addition to those of [`trace`](synod_core::layer::trace), each
+//! with the recipe as its label:
 //!
 //! | metric | what |
 //! |---|---|
-//! | `synod_wait_seconds` | from when it was asked for to when it was got |
-//! | `synod_wait_calls` | how many calls to the store that took |
-//! | `synod_hold_seconds` | from then on to when it was given back, or lost and dropped |
+//! | `synod_wait_seconds` | from the request to the grant |
+//! | `synod_wait_calls` | the number of calls to the store that it took |
+//! | `synod_hold_seconds` | from the grant to the release, or to the drop after a loss |
 
 mod ask_back;
 mod election;
@@ -47,6 +48,7 @@ mod leader_latch;
 mod leader_selector;
 mod line;
 mod multi_lock;
+mod mutant;
 mod mutex;
 mod passing_mutex;
 mod reentrant_mutex;

@@ -1,33 +1,31 @@
-//! The stair under everything that stands in line: a directory of tickets that belong to sessions, in
-//! order of creation. Draw one, wait to be called, leave.
+//! [`Line`]: a directory of tickets in the order of their creation, the base of locks, semaphores and elections.
 //!
-//! A recipe makes a [`Line`] of a client, a directory and a [`Form`], and gets from it
+//! A recipe creates a ticket, waits until it is granted, and removes it. It makes a [`Line`] of a client, a
+//! directory and a [`Form`], and gets from it
 //!
-//! - [`Line::enter`]: a [`Ticket`](ticket::Ticket) that was called; uncontended in one round trip, as the draw and the
-//!   first look are one commit;
+//! - [`Line::enter`]: a [`Ticket`](ticket::Ticket) that was granted. Without contention this is one round trip, as
+//!   the create and the first look are one commit;
 //! - [`Line::enqueue`] and [`Ticket::called`](ticket::Ticket::called): the same in two steps;
-//! - [`Line::try_enter`]: a ticket that was called at once, or nothing, and then nothing is left;
-//! - [`Ticket::hold`](ticket::Ticket::hold): the [`Hold`](hold::Hold) that it becomes, which is what the recipe's user gets;
+//! - [`Line::try_enter`]: a ticket that was granted at once, or `None`, and then no ticket is left;
+//! - [`Ticket::hold`](ticket::Ticket::hold): the [`Hold`](hold::Hold) that it becomes, which the recipe's user gets;
 //! - [`Line::contenders`]: all contenders in the line, in order.
 //!
-//! What serves one recipe alone is part of that recipe.
+//! Code that serves one recipe alone is part of that recipe.
 //!
-//! What holds for all of them:
+//! What holds for all recipes:
 //!
-//! - **A ticket is gone when its owner is.** It is ephemeral; its [`TicketNode`] removes it when dropped; and a
-//!   draw that is dropped half-way is taken back by the session. So every call here is cancel safe.
-//! - **A turn is decided by [`turn`](order::turn) alone**, a pure function, from a view in which the own
-//!   ticket was seen. Never from an event: an event only says that it is time to look again. And it counts
-//!   only while the session certainly lives.
-//! - **Waiting costs little.** Who waits watches the one ticket right ahead of him. When it goes he looks
-//!   once. Whoever stands or holds for longer than a third of his session's time watches his own ticket, too,
-//!   in case somebody takes it away. Who waits for permits and has only such
-//!   ahead who are in, watches the line; all behind him watch the one right ahead, who says that he was
-//!   called by writing to his ticket.
-//! - **Another session, another ticket.** Who waits when his session is lost draws again in the next one.
+//! - **A ticket ends with its owner.** It is ephemeral; its [`TicketNode`] removes it when dropped; and the session
+//!   discards the ticket of a create that is dropped half-way. So every call here is cancel safe.
+//! - **Only [`turn`](order::turn) decides on a grant.** It is a pure function of a view in which the own ticket was
+//!   seen. An event never grants: it only causes the next look. A grant counts only while the session is certain.
+//! - **Waiting costs little.** A waiter watches only its predecessor, and looks once when the predecessor is gone.
+//!   A waiter or holder that stays for longer than a third of its session's time to live also watches its own
+//!   ticket, in case another client removes it. The first waiter of a semaphore watches the whole directory. Every
+//!   later waiter watches only its predecessor, which writes to its own ticket when it is granted.
+//! - **A new session needs a new ticket.** A waiter whose session is lost creates another ticket in the next session.
 //!   A [`Hold`](hold::Hold) does not: what it held is lost for good.
-//! - **A wait goes on as long as its session lives**, also while the store does not answer. It fails when
-//!   the store refuses, or there is no next session within the client's deadline.
+//! - **A wait continues as long as its session lives**, also while the store does not answer. It fails when
+//!   the store refuses, or when there is no next session within the client's deadline.
 
 use std::fmt;
 use std::time::Duration;
@@ -36,16 +34,16 @@ use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
-use synod_core::session::Session;
-use synod_core::store::{Done, Lifetime, Node, Outcome, Query, Sequence, Txn, View};
+use synod_core::session::{Requests, Session};
+use synod_core::store::{Lifetime, Outcome, Query, Sequence, Txn, View};
 
 use crate::line::contender::Contender;
 use crate::line::names::Names;
 use crate::line::order::{Capacity, Claim, Queue, Turn};
 use crate::line::ticket_node::TicketNode;
+use crate::mutant::mistake;
 
 pub(crate) mod contender;
 pub(crate) mod hold;
@@ -56,7 +54,7 @@ pub(crate) mod ticket_node;
 
 mod names;
 mod seen_version;
-mod ticket_name;
+pub(crate) mod ticket_name;
 
 #[cfg(feature = "metrics")]
 mod meter;
@@ -65,23 +63,23 @@ mod unmetered;
 #[cfg(not(feature = "metrics"))]
 use unmetered as meter;
 
-/// How many tickets are looked at where the one right ahead is enough: that one, and the own.
+/// How many tickets a waiter reads if only its predecessor matters: the predecessor and its own.
 pub(crate) const SIGHT: usize = 2;
 
-/// What the tickets of a recipe are like.
+/// The properties of a recipe's tickets.
 #[derive(Clone, Debug)]
 pub(crate) struct Form {
     /// The recipe, in metrics and spans.
     pub(crate) recipe: &'static str,
-    /// What the name of a ticket ends in; one of those that [`order`] knows.
+    /// The end of the name of a ticket: one of the marks that [`order`] knows.
     pub(crate) mark: String,
-    /// How many can be in at once, for those who come for permits.
+    /// How much the line grants at once, if its tickets are for permits.
     pub(crate) capacity: Capacity,
-    /// Whether a turn depends on more than the ticket right ahead.
+    /// Whether a grant depends on more than the predecessor.
     pub(crate) whole: bool,
-    /// Whether a ticket may come to stand for less, by what is written to it.
+    /// Whether a write to a ticket may reduce its claim.
     pub(crate) changes: bool,
-    /// Whether a ticket may have the name of one that is gone, where the store adds nothing to it.
+    /// Whether a ticket may reuse the name of a removed ticket, on stores that append no sequence to the name.
     pub(crate) renews: bool,
 }
 
@@ -95,17 +93,17 @@ pub(crate) struct Line {
 }
 
 impl Form {
-    /// To share, or not, with whoever else comes.
+    /// Tickets of a lock that can be shared. The mark decides whether these are shared or exclusive.
     pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
         Self::of(recipe, mark.to_owned(), Capacity::One, true)
     }
 
-    /// So many permits at once.
+    /// Tickets that each claim so many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, capacity: Capacity) -> Self {
         Self::of(recipe, order::permits_mark(permits, capacity), capacity, true)
     }
 
-    /// Everybody alone, in order: under this mark.
+    /// Exclusive tickets with this mark, granted one at a time, in order.
     pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
         Self::of(recipe, mark.to_owned(), Capacity::One, false)
     }
@@ -114,12 +112,13 @@ impl Form {
         Self { recipe, mark, capacity, whole, changes: false, renews: false }
     }
 
-    /// Tickets of this form may come to stand for less.
+    /// A write to a ticket of this form may reduce its claim.
     pub(crate) fn changing(self) -> Self {
+        mistake!(WriterForEver: return self);
         Self { changes: true, ..self }
     }
 
-    /// Tickets of this form may have the names of those that are gone.
+    /// Tickets of this form may reuse the names of removed tickets.
     pub(crate) fn renewing(self) -> Self {
         Self { renews: true, ..self }
     }
@@ -130,7 +129,7 @@ impl Line {
         Self { client: client.clone(), dir, form, label: Bytes::new() }
     }
 
-    /// What the tickets hold: for people and programs that look at the line.
+    /// Sets the label of the tickets, for people and programs that inspect the line.
     pub(crate) fn labelled(mut self, label: Bytes) -> Self {
         self.label = label;
         self
@@ -160,7 +159,8 @@ impl Line {
     /// Whether a later try may succeed after this failure: the store did not answer, or there was no session in time.
     pub(crate) fn may_pass(&self, error: &Error) -> bool {
         let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        passes && !self.client.is_closed() && !mutant::is(Mutant::OutageEndsIt)
+        mistake!(OutageEndsIt: let passes = false);
+        passes && !self.client.is_closed()
     }
 
     /// How long to wait between the tries of what is repeated until it succeeds.
@@ -173,15 +173,10 @@ impl Line {
         meter::called(self.form.recipe, waited, 0);
     }
 
-    /// Everybody in it, in order.
+    /// All contenders in the line, in order.
     pub(crate) async fn contenders(&self) -> Result<Vec<Contender>> {
         let all = contender::contenders(&self.client, &self.dir, self.form.capacity).await?;
-        if mutant::is(Mutant::VanishedIsError) {
-            for one in &all {
-                let gone = || Error::new(ErrorKind::Refused, "reading a candidate").at(&one.path);
-                self.client.get(&one.path).await?.ok_or_else(gone)?;
-            }
-        }
+        mistake!(VanishedIsError: crate::mutant::line::read_each(&self.client, &all).await?);
         Ok(all)
     }
 
@@ -192,24 +187,24 @@ impl Line {
         Ok(queue.entries().first().map(|first| first.path.clone()))
     }
 
-    /// The line without containers, if any name in it may be that of one.
+    /// The line without containers, if any name in it may be the name of a container.
     async fn past_containers(&self, queue: Queue) -> Result<Queue> {
-        if !queue.has_suspects() || mutant::is(Mutant::ContainerIsTicket) {
+        if !queue.has_suspects() {
             return Ok(queue);
         }
         let view = self.client.read(order::with_stats(&self.dir)).await?;
         Ok(queue.without(&order::containers(&view).collect::<Vec<_>>()))
     }
 
-    /// `None` if whoever came now would have to wait; otherwise those with whom he would share though their
-    /// names do not say so.
+    /// `None` if a ticket that is created now would have to wait. Otherwise the earlier tickets that it would share
+    /// with although their names do not show that they are shared.
     async fn sharing_if_free(&self) -> Result<Option<Vec<Path>>> {
         let mut query = self.first_look();
         let mut view = self.client.read(query.clone()).await?;
         let queue = Queue::of(&view);
         let blind = queue.is_empty() || queue.has_suspects();
         if query.window.take().is_some() && blind && !view.nodes.is_empty() {
-            // Nothing but what others keep there, so far.
+            // The nodes in the window may all be no tickets: read the whole directory.
             view = self.client.read(query).await?;
         }
         let claim = Claim::of_mark(&self.form.mark);
@@ -232,18 +227,16 @@ impl Line {
         }
     }
 
-    /// Draws a ticket in the session that lives, and looks at the line: one round trip.
+    /// Creates a ticket in the current session, and looks at the line: one round trip.
     async fn draw(&self) -> Result<(TicketNode, Option<View>)> {
         loop {
             let session = self.client.session().await?;
-            let adopts =
-                mutant::is(Mutant::TicketPerSession) || mutant::is(Mutant::OldTicketTrusted);
-            if adopts && let Some(node) = self.drawn_before(&session).await? {
+            mistake!(OldTicketTrusted: if let Some(node) = self.drawn_before(&session).await? {
                 return Ok((node, None));
-            }
+            });
             let names = self.form.renews.then(|| session.local::<Names>());
             let used = names.and_then(|names| names.take(&self.dir, &self.form.mark));
-            // It says since when he stands there, who has it.
+            // A name contains the time of the request, so it is reused only within the same second.
             let used =
                 used.filter(|path| ticket_name::is_of_second(path.name(), Some(clock::date())));
             let (path, used) = match used {
@@ -254,80 +247,69 @@ impl Line {
                 .create_sequential(path.clone(), self.label.clone(), Lifetime::Session)
                 .look(self.first_look());
             let (outcome, requests) = match session.commit_tracked(txn).await {
-                // What it made, if anything, goes with the session.
+                // If the request created a node, the node is removed with the session.
                 Err(error) if error.kind() == ErrorKind::SessionLost => continue,
-                Err(_) if mutant::is(Mutant::RefusalSwallowed) => continue,
-                outcome => outcome?,
+                outcome => {
+                    mistake!(RefusalSwallowed: if outcome.is_err() { continue });
+                    outcome?
+                }
             };
             if used && outcome.rejected().is_some() {
                 continue;
             }
             let mut commit = outcome.required()?;
             let done = commit.done.pop().ok_or_else(ticket_node::untold)?;
-            let mut node = TicketNode::new(session, done)?;
-            let given = *node.path() == path;
-            let in_doubt = given && !requests.is_settled();
-            let changes = self.form.changes && !mutant::is(Mutant::WriterForEver);
-            let trusted = in_doubt && mutant::is(Mutant::LateTwinTrusted);
-            if (in_doubt || changes) && !trusted {
-                node = node.counting_by_version();
-                if !self.is_settled(&node).await? {
-                    continue;
-                }
-            } else if given && !in_doubt && self.form.renews {
-                node = node.renewable();
+            let node = TicketNode::new(session, done)?;
+            let as_given = *node.path() == path;
+            let node = self.counted(node, as_given, requests);
+            if self.is_settled(&node).await? {
+                return Ok((node, commit.look));
             }
-            return Ok((node, commit.look.filter(|_| !mutant::is(Mutant::LookIgnored))));
         }
     }
 
-    /// Whoever comes for permits writes to his ticket when he is called, in the background, for those behind. One that
-    /// was drawn in doubt is checked by its version, so it is written to at once: who comes behind it looks at the
-    /// whole line. False if it is gone already.
+    /// The ticket with the way in which it is distinguished from other nodes at its path. That depends on whether the
+    /// store kept the name as it was given, and on whether a request of the create may still take effect.
+    fn counted(&self, node: TicketNode, as_given: bool, requests: Requests) -> TicketNode {
+        let in_doubt = as_given && !requests.is_settled();
+        mistake!(LateTwinTrusted: if in_doubt { return node });
+        if in_doubt || self.form.changes {
+            node.counting_by_version()
+        } else if as_given && self.form.renews {
+            node.renewable()
+        } else {
+            node
+        }
+    }
+
+    /// A ticket for permits is written to when it is granted, in the background, to notify later waiters. A ticket
+    /// whose create is in doubt is checked by its version, so it is written to at once: the ticket after it then looks
+    /// at the whole line. Returns false if the ticket is gone already.
     async fn is_settled(&self, node: &TicketNode) -> Result<bool> {
-        let untold = mutant::is(Mutant::DoubtUntold);
-        if self.form.capacity == Capacity::One || !node.counts_by_version() || untold {
+        if self.form.capacity == Capacity::One || !node.counts_by_version() {
             return Ok(true);
         }
+        mistake!(DoubtUntold: return Ok(true));
         match node.write(self.label.clone()).await {
             Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
             written => Ok(matches!(written?, Outcome::Committed(_))),
         }
     }
 
-    /// The ticket that somebody drew in this session, or in the one before: two mistakes.
-    async fn drawn_before(&self, session: &Session) -> Result<Option<TicketNode>> {
-        let view = session.read(Query::children(self.dir.clone())).await?;
-        let is_own = |node: &Node| {
-            if mutant::is(Mutant::OldTicketTrusted) {
-                return !self.label.is_empty() && node.data == self.label;
-            }
-            node.stat.and_then(|it| it.owner) == Some(session.info().id)
-        };
-        let own = view.nodes.into_iter().find(is_own).and_then(|node| {
-            let done = Done::new(node.path).with_stat(node.stat?).with_sequence(node.sequence?);
-            Some(TicketNode::new(session.clone(), done))
-        });
-        own.transpose()
-    }
-
-    /// A name that nobody else gives, as Curator writes them.
+    /// A unique name, in the format of Curator.
     fn name(&self, session: &Session) -> String {
         let mark = &self.form.mark;
-        if mutant::is(Mutant::TicketWithoutId) {
-            return mark.clone();
-        }
-        let now = Some(clock::date()).filter(|_| !mutant::is(Mutant::SinceUntold));
-        format!("_c_{}-{mark}", ticket_name::dated(&session.chance().id(), now))
+        mistake!(TicketWithoutId: return mark.clone());
+        format!("_c_{}-{mark}", ticket_name::dated(&session.chance().id(), Some(clock::date())))
     }
 
-    /// What is looked at as the ticket is drawn.
+    /// The look of the transaction that creates the ticket.
     fn first_look(&self) -> Query {
         let query = Query::children(self.dir.clone()).names_only();
         if self.sees_all() { query } else { query.newest(SIGHT) }
     }
 
-    /// What is looked at later: the last `sight` tickets up to the own one.
+    /// The query of a later look: the last `sight` tickets up to the own one.
     fn look(&self, own: Sequence, sight: usize) -> Query {
         let query = Query::children(self.dir.clone()).names_only();
         if self.sees_all() || sight == usize::MAX {
@@ -336,21 +318,23 @@ impl Line {
         query.newest_before(sight, Sequence::new(own.get().saturating_add(1)))
     }
 
-    /// How fresh an answer must be for somebody whose ticket is drawn.
+    /// The query with the freshness that a ticket needs after its create.
     ///
-    /// All tickets ahead of it were there before it was, and tickets only go away; and what a session is
-    /// answered is never older than what it did. So an answer that lags shows at most somebody who is gone
-    /// already, of which the session is still to be told. How many permits there are may change, however.
+    /// All tickets before it in the line existed before its create, and tickets are only removed; and an answer to a
+    /// session is never older than the session's own writes. So an answer that lags shows at most some tickets that are
+    /// gone already, and the session will be notified of their removal. The number of permits may change, however.
     fn fresh(&self, query: Query) -> Query {
         if self.form.capacity == Capacity::Posted { query } else { query.local() }
     }
 
     fn sees_all(&self) -> bool {
-        self.form.whole || mutant::is(Mutant::WatchesFirst) || mutant::is(Mutant::SortsByName)
+        mistake!(WatchesFirst: return true);
+        mistake!(SortsByName: return true);
+        self.form.whole
     }
 }
 
-/// By its directory: whatever shows a line shows what it is for, and not what people said of themselves.
+/// Shows the directory only: the label is the application's text.
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.dir, f)

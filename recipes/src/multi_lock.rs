@@ -6,20 +6,20 @@ use bytes::Bytes;
 use futures_util::future::{Either, pending, select, select_all};
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
+use crate::mutant::mistake;
 
 /// The [mutexes](crate::Mutex) at several paths, locked together: all of them, or none.
 ///
-/// They are locked in the order of their paths, whatever the order in which they are named, so two who name the
-/// same ones in two orders do not wait for each other. One deadline, around the one call, covers all of them.
+/// They are locked in the order of their paths, whatever the order in which they are named. So two clients that name
+/// the same paths in two orders do not wait for each other. One deadline, around the one call, covers all of them.
 ///
-/// What is promised of each, on what assumption, and what not, is as for `Mutex`. *Not promised* is that they
-/// are all taken at one moment: while one waits for the second it has the first.
+/// The promises and the assumption for each lock, and what is not promised, are those of `Mutex`. *Not promised*: that
+/// all locks are acquired at one moment. While a call waits for the second lock it holds the first.
 ///
 /// # Examples
 ///
@@ -55,9 +55,12 @@ impl MultiLock {
     /// [`ErrorKind::Invalid`] for none, and for one path twice: that would wait for itself.
     pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Result<Self> {
         let mut paths: Vec<Path> = paths.into_iter().map(Into::into).collect();
-        if !mutant::is(Mutant::LocksInAnyOrder) {
-            paths.sort();
-        }
+        mistake!(LocksInAnyOrder: {
+            let form = Form::alone("multi_lock", "lock-").renewing();
+            let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
+            return Ok(Self { lines: lines.collect() });
+        });
+        paths.sort();
         let twice = paths.windows(2).find(|pair| pair[0] == pair[1]);
         if paths.is_empty() || twice.is_some() {
             return Err(Error::new(ErrorKind::Invalid, "naming several locks")
@@ -68,7 +71,7 @@ impl MultiLock {
         Ok(Self { lines: lines.collect() })
     }
 
-    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         let lines = self.lines.into_iter().map(|line| line.labelled(label.clone()));
@@ -80,11 +83,12 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::SessionLost`] if one was lost
-    /// while others were waited for. Those that it has are given back, and those behind are not asked for.
+    /// while others were waited for. The locks that the call holds are released, and the remaining ones are not
+    /// requested.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<MultiGuard> {
         let mut guard = MultiGuard::new(Vec::with_capacity(self.lines.len()));
         for line in &self.lines {
@@ -93,7 +97,7 @@ impl MultiLock {
         Ok(guard)
     }
 
-    /// All the locks, if nobody has any of them and nobody waits. Never waits.
+    /// Acquires all the locks, if none of them has a holder or a waiter. Never waits.
     ///
     /// # Errors
     ///
@@ -101,15 +105,13 @@ impl MultiLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
         let mut holds = Vec::with_capacity(self.lines.len());
         for line in &self.lines {
             let Some(ticket) = line.try_enter().await? else {
                 let some = MultiGuard::new(holds);
-                if mutant::is(Mutant::SomeKept) {
-                    std::mem::forget(some);
-                } else if let Err(error) = some.release().await {
+                if let Err(error) = some.release().await {
                     tracing::debug!(%error, "locks are given back in the background");
                 }
                 return Ok(None);
@@ -129,7 +131,7 @@ impl MultiGuard {
     /// These and one more. The wait for it ends when one of these is lost.
     async fn and(mut self, line: &Line) -> Result<Self> {
         let lost = async {
-            if self.holds.is_empty() || mutant::is(Mutant::LossSeenLate) {
+            if self.holds.is_empty() {
                 return pending().await;
             }
             self.lost().await;
@@ -166,16 +168,16 @@ impl MultiGuard {
         let _first = select_all(each).await;
     }
 
-    /// A transaction that happens only while all of them are held. See [`Hold::txn`].
+    /// A transaction that is applied only while all of them are held. See [`Hold::txn`].
     pub fn txn(&self) -> Txn {
         self.holds.iter().fold(Txn::new(), |txn, hold| hold.node.check(txn))
     }
 
-    /// Does something while all of them are held. See [`Hold::run`].
+    /// Runs `work` while all of them are held. See [`Hold::run`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if one was lost before `work` came to its end.
+    /// [`ErrorKind::SessionLost`] if one was lost before `work` completed.
     ///
     /// # Cancel safety
     ///
@@ -188,15 +190,15 @@ impl MultiGuard {
         }
     }
 
-    /// Gives all of them back, the last one first.
+    /// Releases all of them, the last one first.
     ///
     /// # Errors
     ///
-    /// As [`Hold::release`]: the first that there was. The others are given back all the same.
+    /// As [`Hold::release`]: the first error that there was. The other locks are released all the same.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn release(self) -> Result<()> {
         let mut released = Ok(());
         for hold in self.holds.into_iter().rev() {

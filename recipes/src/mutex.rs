@@ -1,4 +1,4 @@
-//! [`Mutex`]: one at a time, in the order in which they came.
+//! [`Mutex`]: one holder at a time, in the order of the requests.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use crate::line::limit::within;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
 
-/// A lock that is shared by everybody who names the same path.
+/// A lock that all clients of the same path share.
 ///
 /// At most one guard believes itself valid at any time, provided no two clocks differ in *rate* by more than 1 %
 /// (their offset does not matter) and the process does not act on a check that it made before being paused.
-/// It is given in the order in which it was asked for; two tasks of one process exclude each other like any
-/// two.
+/// The lock is granted in the order of the requests. Two tasks of one process exclude each other like any two
+/// clients.
 ///
-/// *Not promised* is that nobody acts too late: for work that must be exclusive without any assumption use
-/// [`Hold::txn`], or send [`Hold::token`] to a system that refuses lower ones. Tokens never repeat and
-/// never go back, also after the lock's directory was deleted.
+/// *Not promised*: that no holder acts too late. For work that must be exclusive without any assumption use
+/// [`Hold::txn`], or send [`Hold::token`] to a system that refuses lower tokens. Tokens never repeat and
+/// never go back, even after the lock's directory was deleted.
 ///
 /// A wait with a limit is [`Mutex::lock_within`].
 ///
 /// # Others on the same path
 ///
 /// On ZooKeeper, Curator's `InterProcessMutex` and kazoo's `Lock` with
-/// `extra_lock_patterns=["lock-"]`; on etcd, `etcdctl lock` with a `/` behind the path.
+/// `extra_lock_patterns=["lock-"]`; on etcd, `etcdctl lock` with a `/` at the end of the path.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ pub struct Mutex {
 /// The lock, held. See [`Hold`].
 pub type MutexGuard = Hold;
 
-/// A place in the line for a [`Mutex`]. Dropping it gives it up.
+/// A ticket in the line of a [`Mutex`]. Dropping it removes it.
 #[derive(Debug)]
 #[must_use = "a place that is dropped is given up"]
 pub struct MutexTicket {
@@ -67,30 +67,30 @@ impl Mutex {
         Self { line: Line::new(client, path.into(), Form::alone("mutex", "lock-").renewing()) }
     }
 
-    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
 
     /// Waits for the lock.
     ///
-    /// Outlives the loss of a session: it is then asked for again in the next one.
+    /// The wait outlives the loss of a session: the lock is then requested again in the next session.
     ///
     /// # Errors
     ///
     /// [`Unreachable`](synod_core::error::ErrorKind::Unreachable) if there was no session for as long as the client's
-    /// deadline, [`SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and what
-    /// the store says.
+    /// deadline, [`SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and any error that
+    /// the store returns.
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<MutexGuard> {
         Ok(self.line.enter().await?.hold(()))
     }
 
     /// Waits for the lock, for no longer than `limit`. `None` if that was too short: the ticket is then removed in the
-    /// background, and does not get in later. [`within`](crate::within) does the same for other recipes.
+    /// background, and is not granted later. [`within`](crate::within) does the same for other recipes.
     ///
     /// # Errors
     ///
@@ -98,12 +98,12 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock_within(&self, limit: Duration) -> Result<Option<MutexGuard>> {
         within(limit, self.lock()).await
     }
 
-    /// The lock if nobody has it and nobody waits. Never waits, and leaves nothing if it gets nothing.
+    /// Acquires the lock if it has no holder and no waiter. Never waits, and leaves no ticket if it returns `None`.
     ///
     /// # Errors
     ///
@@ -111,12 +111,12 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<MutexGuard>> {
         Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
     }
 
-    /// Takes a place in the line, to wait for the lock later.
+    /// Creates a ticket in the line, to wait for the lock later.
     ///
     /// # Errors
     ///
@@ -124,15 +124,15 @@ impl Mutex {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn enqueue(&self) -> Result<MutexTicket> {
         Ok(MutexTicket { ticket: self.line.enqueue().await? })
     }
 }
 
 impl MutexTicket {
-    /// Those who are ahead now, in order: none if it is this one's turn, `None` if this place was lost, for
-    /// which [`MutexTicket::wait`] will take another.
+    /// The contenders before this ticket now, in order: empty if it is this ticket's turn. `None` if the ticket was
+    /// lost: [`MutexTicket::wait`] will then create another.
     ///
     /// # Errors
     ///
@@ -153,7 +153,7 @@ impl MutexTicket {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call gives up the place.
+    /// A dropped call removes the ticket.
     pub async fn wait(mut self) -> Result<MutexGuard> {
         self.ticket.called().await?;
         Ok(self.ticket.hold(()))

@@ -1,4 +1,4 @@
-//! [`PassingMutex`]: a mutex that tasks of one process pass on among themselves.
+//! [`PassingMutex`]: a mutex that the tasks of one process pass on to each other.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,27 +9,26 @@ use futures_core::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::clock::{self, Instant};
 use synod_core::error::Result;
-use synod_core::mutant::{self, Mutant};
+use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
 use crate::passing_mutex::handover::{Handover, SlotTurn};
-use synod_core::held::{Held, Token};
 
 mod handover;
 
-/// A [`Mutex`](crate::Mutex) that goes from task to task of this process without asking the store, a bounded
-/// number of times in a row; then whoever else waits for it has his turn.
+/// A [`Mutex`](crate::Mutex) that goes from task to task of this process without a call to the store, a
+/// bounded number of times in a row. Then the next waiter in the line has its turn.
 ///
-/// It excludes like a `Mutex`, on the same assumption, and may be used on the same path with it. Each who has it
-/// has a token of his own, larger than those before: the ticket's revision, and behind it how often the
+/// It excludes like a `Mutex`, on the same assumption, and may be used on the same path with it. Each holder has its
+/// own token, larger than all earlier ones: the ticket's revision, and after it the number of times that the
 /// ticket was passed on. A system outside that compares tokens has to compare both.
 ///
-/// A guard that made a transaction is not passed on: the transaction checks the ticket, and a late one would
-/// happen under the next who has it. *Not promised* is the order in which tasks of several processes came; those
-/// of one have it in theirs.
+/// A guard that made a transaction is not passed on: the transaction checks the ticket, and a late transaction would
+/// be applied under the next holder. *Not promised*: the order of requests from different processes. Requests of one
+/// process are granted in their order.
 ///
 /// # Examples
 ///
@@ -77,7 +76,7 @@ impl PassingMutex {
         Self { line, most: most.get(), here: Arc::default() }
     }
 
-    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -90,7 +89,7 @@ impl PassingMutex {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<PassingGuard> {
         let since = clock::now();
         let (turn, passed) = self.here.turn().await;
@@ -101,8 +100,9 @@ impl PassingMutex {
         Ok(self.guard(turn, hold))
     }
 
-    /// The lock, if nobody has it and nobody waits, in this process or another. Never waits, and leaves nothing if it
-    /// gets nothing. While a task of this process has the lock or asks for it, the store is not asked.
+    /// Acquires the lock if it has no holder and no waiter, in this process or another. Never waits, and leaves no
+    /// ticket if it returns `None`. While a task of this process has the lock or asks for it, there is no call to the
+    /// store.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl PassingMutex {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<PassingGuard>> {
         let since = clock::now();
         let Some((turn, passed)) = self.here.try_turn() else { return Ok(None) };
@@ -121,7 +121,7 @@ impl PassingMutex {
         Ok(hold.map(|hold| self.guard(turn, hold)))
     }
 
-    /// What another task of this process passed on to a call that began then.
+    /// The hold that another task of this process passed on to a call that began at `since`.
     fn received(&self, hold: Hold, since: Instant) -> Hold {
         self.line.note_passed_on(clock::elapsed(since));
         hold.passed_on()
@@ -134,12 +134,12 @@ impl PassingMutex {
 }
 
 impl PassingGuard {
-    /// The number to give to systems outside. Larger for whoever holds it later, of this process or another.
+    /// The fencing token: larger for each later holder, in this process or another.
     pub fn token(&self) -> Token {
         self.held().token()
     }
 
-    /// The node that stands for it.
+    /// The path of its ticket.
     pub fn path(&self) -> &Path {
         self.held().path()
     }
@@ -164,14 +164,14 @@ impl PassingGuard {
         self.held().lost().await;
     }
 
-    /// A transaction that happens only while this is held. See [`Hold::txn`]. From now on this guard is not
-    /// passed on, but given back.
+    /// A transaction that is applied only while this is held. See [`Hold::txn`]. From now on this guard is not
+    /// passed on, but released.
     pub fn txn(&self) -> Txn {
         self.fenced.store(true, Ordering::Relaxed);
         self.held().txn()
     }
 
-    /// Does something while it is held. See [`Hold::run`].
+    /// Runs `work` while this is held. See [`Hold::run`].
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl PassingGuard {
         self.held().run(work).await
     }
 
-    /// Passes it on to the next task here, if one waits and it may be, or gives it back.
+    /// Passes the lock on to the next task of this process, if one waits and that is allowed. Otherwise releases it.
     ///
     /// # Errors
     ///
@@ -192,7 +192,7 @@ impl PassingGuard {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn release(mut self) -> Result<()> {
         self.pass_on();
         match self.hold.take() {
@@ -206,15 +206,11 @@ impl PassingGuard {
     }
 
     /// Passes the ticket on to the next task of this process, if one waits and the ticket may be passed on. Otherwise
-    /// the ticket stays in `hold`, and is given back with it.
+    /// the ticket stays in `hold`, and is released with it.
     fn pass_on(&mut self) {
         let wanted = self.here.is_wanted();
-        let fenced = self.fenced.load(Ordering::Relaxed) && !mutant::is(Mutant::PassesFenced);
-        let may_be = |hold: &Hold| {
-            (hold.token().turn() < self.most || mutant::is(Mutant::PassesForEver))
-                && !fenced
-                && hold.is_held()
-        };
+        let fenced = self.fenced.load(Ordering::Relaxed);
+        let may_be = |hold: &Hold| hold.token().turn() < self.most && !fenced && hold.is_held();
         if wanted
             && self.hold.as_ref().is_some_and(may_be)
             && let (Some(hold), Some(turn)) = (self.hold.take(), self.turn.take())

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_core::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
+use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 use tokio::sync::Mutex as AsyncMutex;
@@ -17,15 +17,16 @@ use tokio::sync::Mutex as AsyncMutex;
 use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
 use crate::line::{Form, Line};
-use synod_core::held::{Held, Token};
+use crate::mutant::mistake;
 
-/// A [`Mutex`](crate::Mutex) that its owner may lock again while he has it, at no cost.
+/// A [`Mutex`](crate::Mutex) that its owner may lock again while it holds the lock, at no cost.
 ///
-/// An owner is a value, not a thread or a task: whoever shows the same [`Owner`] to the same `ReentrantMutex` (or a
-/// clone of it) enters again, and the lock is given back when the last of his guards is. All his guards
-/// hang on one ticket: when that is lost all are, and he cannot enter again before they are gone.
+/// An owner is a value, and not a thread or a task. Every call with the same [`Owner`] on the same `ReentrantMutex`
+/// (or a clone of it) acquires the lock again, and the lock is released with the last guard of its owner. All guards
+/// of an owner share one ticket: when it is lost, all are lost, and the owner cannot lock again before they are
+/// dropped.
 ///
-/// What is promised otherwise, on what assumption, and what not, is as for `Mutex`. *Not promised* is that two
+/// All other promises and assumptions, and what is not promised, are those of `Mutex`. *Not promised*: that two
 /// `ReentrantMutex`es made of the same path know each other's owners.
 ///
 /// # Examples
@@ -52,7 +53,7 @@ pub struct ReentrantMutex {
     owners: Arc<Owners>,
 }
 
-/// The lock, held, once or once more.
+/// A guard of the lock: the first guard of its owner, or a further one.
 #[derive(Debug)]
 #[must_use = "the lock is given back when the last guard is dropped"]
 pub struct ReentrantGuard {
@@ -80,7 +81,7 @@ impl ReentrantMutex {
         Self { line, owners: Arc::default() }
     }
 
-    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()), ..self }
     }
@@ -89,12 +90,12 @@ impl ReentrantMutex {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if `owner` had it, lost it, and has guards of it still; otherwise as
+    /// [`ErrorKind::SessionLost`] if `owner` held the lock, lost it, and still has guards of it; otherwise as
     /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self, owner: &Owner) -> Result<ReentrantGuard> {
         let slot = self.owners.slot(owner);
         let mut own = slot.lock().await;
@@ -104,8 +105,8 @@ impl ReentrantMutex {
         Ok(first(&mut own, self.line.enter().await?))
     }
 
-    /// The lock, if `owner` has it, or nobody has it and nobody waits. Never waits, and leaves nothing if it gets
-    /// nothing. `None` as well while another call with the same owner waits for the lock.
+    /// Acquires the lock if `owner` holds it, or if it has no holder and no waiter. Never waits, and leaves no ticket
+    /// if it returns `None`. Returns `None` as well while another call with the same owner waits for the lock.
     ///
     /// # Errors
     ///
@@ -113,7 +114,7 @@ impl ReentrantMutex {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self, owner: &Owner) -> Result<Option<ReentrantGuard>> {
         let slot = self.owners.slot(owner);
         let Ok(mut own) = slot.try_lock() else { return Ok(None) };
@@ -125,7 +126,7 @@ impl ReentrantMutex {
 }
 
 impl ReentrantGuard {
-    /// What all guards of this owner share: token, transactions, and the loss of it.
+    /// The hold that all guards of this owner share, with its token, its transactions and its loss.
     pub fn hold(&self) -> &Hold {
         &self.hold
     }
@@ -135,7 +136,7 @@ impl ReentrantGuard {
         Arc::strong_count(&self.hold)
     }
 
-    /// Gives the lock back if this is the last guard of its owner.
+    /// Releases the lock if this is the last guard of its owner.
     ///
     /// # Errors
     ///
@@ -143,7 +144,7 @@ impl ReentrantGuard {
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn release(self) -> Result<()> {
         match Arc::into_inner(self.hold) {
             Some(hold) => hold.release().await,
@@ -203,7 +204,7 @@ impl Default for Owner {
 impl Owners {
     /// The lock state of `owner`.
     fn slot(&self, owner: &Owner) -> OwnerSlot {
-        let owner = if mutant::is(Mutant::OwnersMixedUp) { &Owner(0) } else { owner };
+        mistake!(OwnersMixedUp: let owner = &Owner(0));
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // An owner that neither holds the lock nor asks for it is forgotten.
         slots.retain(|other, slot| {
@@ -218,7 +219,9 @@ impl Owners {
 /// Another guard of an owner that has the lock; `None` if it does not have it.
 fn again(own: &Weak<Hold>) -> Result<Option<ReentrantGuard>> {
     let Some(hold) = own.upgrade() else { return Ok(None) };
-    if !hold.is_held() && !mutant::is(Mutant::ReentersLost) {
+    let is_held = hold.is_held();
+    mistake!(ReentersLost: let is_held = true);
+    if !is_held {
         return Err(Error::new(ErrorKind::SessionLost, "locking again")
             .at(hold.path())
             .because("the lock was lost; drop what is left of it first"));

@@ -1,36 +1,34 @@
-//! [`RwLock`]: many readers or one writer, in the order of the requests; a writer may go on reading.
+//! [`RwLock`]: many readers or one writer, in the order of the requests; a writer may downgrade to a reader.
 
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
-use synod_core::store::{Lifetime, Txn};
 
 use crate::line::hold::Hold;
 use crate::line::order::SHARES;
-use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line};
+use crate::mutant::mistake;
 
-/// A lock that many can have for reading or one for writing, shared by everybody who names the same path.
+/// A lock that many readers or one writer can hold, shared by all clients of the same path.
 ///
-/// Whoever believes that he may write is the only one who believes anything, on the assumption of
-/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and nobody acts on a
-/// check that he made before he was paused. It is fair: who came first enters first, so that readers who come
-/// behind a writer wait for him, and he is not starved.
+/// While a guard for writing believes itself valid, no other guard of the lock does, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a
+/// check that it made before it was paused. The lock is fair: it is granted in the order of the requests, so a reader
+/// that comes after a writer waits for it, and the writer is not starved.
 ///
-/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::Hold::txn) and
-/// [`Hold::token`](crate::Hold::token). The token of
-/// a writer is larger than all before it; readers who read together have theirs in no order that matters.
+/// *Not promised*: that no holder acts too late. [`Hold::txn`](crate::Hold::txn) and
+/// [`Hold::token`](crate::Hold::token) are for that. The token of a writer is larger than all earlier tokens.
+/// The order of the tokens of readers that hold the lock together means nothing.
 ///
 /// A reader does not become a writer: see [`ReadGuard::upgrade`].
 ///
 /// # Others on the same path
 ///
 /// On ZooKeeper, Curator's `InterProcessReadWriteLock` and kazoo's `ReadLock` and `WriteLock` (with
-/// `extra_lock_patterns` of `lock-`, `__WRIT__`, and for writing `__READ__`). A writer of ours who goes on reading
-/// is a writer to their readers, who wait until he is gone. A Curator older than its mend of CURATOR-621
-/// lets waiting writers in, ours too, when a writer of its own goes on reading. A
+/// `extra_lock_patterns` of `lock-`, `__WRIT__`, and for writing `__READ__`). A writer of synod that downgrades is
+/// still a writer to their readers, which wait until it is gone. A Curator without the fix of CURATOR-621
+/// grants waiting writers, those of synod too, when one of its own writers downgrades. A
 /// [`Mutex`](crate::Mutex) on the same path is a writer.
 ///
 /// # Examples
@@ -61,12 +59,12 @@ pub type ReadGuard = Hold<Reading>;
 /// The lock, held for writing. See [`Hold`].
 pub type WriteGuard = Hold<Writing>;
 
-/// Held for reading.
+/// The kind of a [`ReadGuard`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Reading {}
 
-/// Held for writing.
+/// The kind of a [`WriteGuard`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Writing {
@@ -85,7 +83,7 @@ impl RwLock {
         }
     }
 
-    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         let label = label.into();
         Self {
@@ -94,7 +92,7 @@ impl RwLock {
         }
     }
 
-    /// Waits until all writers who came before are gone.
+    /// Waits until all earlier writers are gone.
     ///
     /// # Errors
     ///
@@ -102,12 +100,12 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn read(&self) -> Result<ReadGuard> {
         Ok(self.reading.enter().await?.hold(Reading::new()))
     }
 
-    /// Waits until all who came before are gone.
+    /// Waits until all earlier readers and writers are gone.
     ///
     /// # Errors
     ///
@@ -115,13 +113,13 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn write(&self) -> Result<WriteGuard> {
         let label = self.writing.label().clone();
         Ok(self.writing.enter().await?.hold(Writing::new(label)))
     }
 
-    /// The lock for reading, if no writer has it and none waits. Never waits.
+    /// Acquires the lock for reading, if no writer has it and none waits. Never waits.
     ///
     /// # Errors
     ///
@@ -129,12 +127,12 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
         Ok(self.reading.try_enter().await?.map(|ticket| ticket.hold(Reading::new())))
     }
 
-    /// The lock for writing, if nobody has it and nobody waits. Never waits.
+    /// Acquires the lock for writing, if it has no holder and no waiter. Never waits.
     ///
     /// # Errors
     ///
@@ -142,7 +140,7 @@ impl RwLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
         let label = self.writing.label().clone();
         Ok(self.writing.try_enter().await?.map(|ticket| ticket.hold(Writing::new(label))))
@@ -162,45 +160,29 @@ impl Writing {
 }
 
 impl Hold<Writing> {
-    /// Goes on reading: lets in the readers who wait right behind, and no writer in between. The token stays
-    /// the same.
+    /// Downgrades to a read lock. This grants the readers that wait directly after this writer, and no writer in
+    /// between. The token stays the same.
     ///
     /// # Errors
     ///
-    /// What the store says. The lock is then given back, as if this had been dropped.
+    /// Any error that the store returns. The lock is then released, as if this had been dropped.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call gives the lock back.
+    /// A dropped call releases the lock.
     pub async fn downgrade(self) -> Result<ReadGuard> {
-        if mutant::is(Mutant::DowngradeUntold) {
-            return Ok(self.map(|_| Reading {}));
-        }
-        if mutant::is(Mutant::DowngradeQueuesAnew) {
-            return self.queue_anew().await;
-        }
+        mistake!(DowngradeQueuesAnew: return crate::mutant::recipe::queue_anew(self).await);
         let data = [SHARES, &self.kind.label].concat();
-        // It keeps its place in the line, so nobody can come in between.
+        // The ticket keeps its place in the line, so no writer can be granted in between.
         self.node.write(data.into()).await?.required()?;
         Ok(self.map(|_| Reading {}))
-    }
-
-    /// Reads on behind whoever came meanwhile: a mistake.
-    async fn queue_anew(self) -> Result<ReadGuard> {
-        let session = self.node.session().clone();
-        let dir = self.path().parent().unwrap_or_else(Path::root);
-        let path = dir.join(&format!("_c_{}-__READ__", session.chance().id()))?;
-        let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
-        let node = session.commit(txn).await?.required()?.done.remove(0);
-        self.node.remove().await?;
-        Ok(Hold::new(TicketNode::new(session, node)?, "rwlock_read", Reading {}))
     }
 }
 
 impl Hold<Reading> {
-    /// Refused, always: two readers who both waited for the other to go, to write, would wait for ever.
-    /// Release, and ask for [`RwLock::write`](crate::RwLock::write); or come as a writer and [`downgrade`](Hold::downgrade) once
-    /// there is nothing more to write.
+    /// Always refused: two readers that both wait for the other's release, in order to write, would wait for ever.
+    /// Release this guard and call [`RwLock::write`](crate::RwLock::write); or lock for writing at first, and
+    /// [`downgrade`](Hold::downgrade) once there is nothing more to write.
     ///
     /// # Errors
     ///

@@ -5,35 +5,35 @@ use std::num::NonZeroU32;
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
 use crate::line::hold::Hold;
 use crate::line::order::{Capacity, POSTED};
 use crate::line::{Form, Line};
+use crate::mutant::mistake;
 
-/// So many permits, shared by everybody who names the same path.
+/// A number of permits that all clients of the same path share.
 ///
-/// Of those who believe that they hold permits, all together never believe in more than there are, on the
-/// assumption of [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and
-/// nobody acts on a check that he made before he was paused. Permits are given in the order in which they
-/// were asked for, all that one asks for at once or none; who asks for many is not passed by those who ask
-/// for few.
+/// At any time the permits of all guards that believe themselves valid sum to at most the limit, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check that
+/// it made before it was paused. Permits are granted in the order of the requests, all permits of a request at once or
+/// none. A request for few permits does not overtake an earlier request for many.
 ///
-/// *Not promised* is that nobody acts too late: for that there are [`Hold::txn`](crate::Hold::txn) and
-/// [`Hold::token`](crate::Hold::token). When the number is made smaller nobody loses what he has; who comes
-/// later waits until there is room.
+/// *Not promised*: that no holder acts too late. [`Hold::txn`](crate::Hold::txn) and
+/// [`Hold::token`](crate::Hold::token) are for that. When the limit is reduced, all holders keep their permits;
+/// later requests wait until enough permits are free.
 ///
 /// # How many there are
 ///
-/// Either everybody says the same number ([`Semaphore::new`]), or it is kept beside the tickets, where it can be
-/// changed while the semaphore is used ([`Semaphore::shared`], [`Semaphore::set_permits`]).
+/// Either every client names the same limit ([`Semaphore::new`]), or the limit is kept in the directory of the tickets,
+/// where it can be changed while the semaphore is used ([`Semaphore::shared`], [`Semaphore::set_permits`]).
 ///
 /// # Others on the same path
 ///
-/// Curator's `InterProcessSemaphoreV2`, with the lock that it takes around its leases taken, too: it counts whoever waits
-/// among them as one who holds. The guide to the recipes has the few lines. By itself, nobody.
+/// Curator's `InterProcessSemaphoreV2`, if the lock that it takes around its leases is taken, too: it counts a waiter
+/// among its leases as a holder. The guide to the recipes has the code. No other library shares the semaphore by
+/// itself.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ use crate::line::{Form, Line};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
-    /// As of who comes for one permit.
+    /// The line for tickets of one permit.
     line: Line,
 }
 
@@ -69,17 +69,17 @@ pub struct Permits(NonZeroU32);
 const LIMIT: &str = "limit";
 
 impl Semaphore {
-    /// The semaphore at `path` of so many permits. Everybody must name the same number.
+    /// The semaphore at `path` with a limit of `permits`. All clients must name the same limit.
     pub fn new(client: &Client, path: impl Into<Path>, permits: NonZeroU32) -> Self {
         Self::of(client, path.into(), Capacity::Permits(permits.get()))
     }
 
-    /// The semaphore at `path` of as many permits as were set there. While none were, everybody waits.
+    /// The semaphore at `path` with the limit that was set there. Until a limit is set, every request waits.
     pub fn shared(client: &Client, path: impl Into<Path>) -> Self {
         Self::of(client, path.into(), Capacity::Posted)
     }
 
-    /// What [`inspect`](crate::inspect()) shows of those who come through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -92,7 +92,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn acquire(&self) -> Result<Permit> {
         self.acquire_many(1).await
     }
@@ -101,18 +101,18 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) for none, and for more than [`Semaphore::new`] was told that there are;
-    /// otherwise as [`Semaphore::acquire`].
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) for zero permits, and for more than the limit of
+    /// [`Semaphore::new`]; otherwise as [`Semaphore::acquire`].
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn acquire_many(&self, permits: u32) -> Result<Permit> {
         let permits = self.some(permits)?;
         Ok(self.wanting(permits)?.enter().await?.hold(Permits(permits)))
     }
 
-    /// One permit, if it is free and nobody waits. Never waits.
+    /// Acquires one permit, if it is free and there is no waiter. Never waits.
     ///
     /// # Errors
     ///
@@ -120,12 +120,12 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_acquire(&self) -> Result<Option<Permit>> {
         self.try_acquire_many(1).await
     }
 
-    /// So many permits, if they are free and nobody waits. Never waits.
+    /// Acquires so many permits, if they are free and there is no waiter. Never waits.
     ///
     /// # Errors
     ///
@@ -133,15 +133,14 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Permit>> {
         let permits = self.some(permits)?;
         let entered = self.wanting(permits)?.try_enter().await?;
         Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
     }
 
-    /// Sets how many permits a [shared](Semaphore::shared) semaphore has, from now on. Nobody loses what he
-    /// has.
+    /// Sets the limit of a [shared](Semaphore::shared) semaphore, from now on. All holders keep their permits.
     ///
     /// # Errors
     ///
@@ -179,18 +178,19 @@ impl Semaphore {
         })
     }
 
-    /// The line, for tickets that want so many permits. An error if there can never be as many.
+    /// The line, for tickets of so many permits. An error if the limit is fixed, and lower.
     fn wanting(&self, permits: NonZeroU32) -> Result<Line> {
         let Form { recipe, capacity, .. } = *self.line.form();
+        let line = self.line.with_form(Form::permits(recipe, permits.get(), capacity));
+        mistake!(ImpossibleAwaited: return Ok(line));
         if let Capacity::Permits(all) = capacity
             && permits.get() > all
-            && !mutant::is(Mutant::ImpossibleAwaited)
         {
             return Err(Error::new(ErrorKind::Invalid, "asking for permits")
                 .at(self.line.dir())
                 .because(format!("{permits} permits of {all}: that would be waiting for ever")));
         }
-        Ok(self.line.with_form(Form::permits(recipe, permits.get(), capacity)))
+        Ok(line)
     }
 
     fn of(client: &Client, path: Path, capacity: Capacity) -> Self {
@@ -205,7 +205,7 @@ impl Hold<Permits> {
     }
 }
 
-/// Sets how many permits there are: as the name of a node beside the tickets, so that one listing shows both.
+/// Sets the limit, as the name of a node in the directory of the tickets, so that one listing shows both.
 async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
     let node = dir.join(LIMIT)?;
     let new = permits.to_string();
@@ -217,7 +217,7 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
         if agrees && posts.iter().all(|node| node.path == posted) && !posts.is_empty() {
             return Ok(());
         }
-        // Whoever changes it writes here, so that two do not do so at once.
+        // Every change writes to this node, so that two changes at once conflict.
         let mut txn = match said.map(|node| node.stat) {
             None => Txn::new().create(node.clone(), new.clone(), Lifetime::Persistent),
             Some(stat) => {
@@ -229,11 +229,11 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
             txn = txn.delete(post.path.clone(), Expect::Any);
         }
         if posts.iter().all(|node| node.path != posted) {
-            // A name tells the number in the same listing as it tells the tickets: of one moment.
+            // The limit is in a name, so one listing shows it and the tickets as of the same moment.
             txn = txn.create(posted.clone(), "", Lifetime::Persistent);
         }
         match client.transaction(txn).await? {
-            // Somebody else set them meanwhile.
+            // Another client set the limit meanwhile.
             Outcome::Rejected(no) if no.why != Why::BelowEphemeral => {}
             outcome => return outcome.required().map(drop),
         }
@@ -244,7 +244,7 @@ async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
 async fn limit(client: &Client, dir: &Path) -> Result<u32> {
     let view = client.read(posts(dir)).await?;
     let names = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
-    // Of two, which cannot be, the one that harms less.
+    // There is only one. If there were two, the lower number would harm less.
     Ok(names.filter_map(|permits| permits.parse().ok()).min().unwrap_or(0))
 }
 

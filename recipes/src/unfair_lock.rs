@@ -1,25 +1,25 @@
-//! [`UnfairLock`]: a lock without a line, for what is seldom wanted by two at once.
+//! [`UnfairLock`]: a lock without a line, for a lock with little contention.
 
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::Result;
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::Query;
 
 use crate::line::hold::Hold;
 use crate::line::{Form, Line};
+use crate::mutant::mistake;
 
-/// A lock that is given to whoever comes at the right moment, shared by everybody who names the same path.
+/// A lock that is granted in no order, shared by all clients of the same path.
 ///
 /// It excludes like a [`Mutex`](crate::Mutex), on the same assumption, and may be used on the same path
-/// with it. Whoever has it has the one node there is: those who wait have none, and cost the store nothing but
-/// a watch. When it becomes free each of them waits for a while of his own before he tries, and for longer
-/// ones the more often he was late, so that they do not all come at once.
+/// with it. Only the holder has a node. A waiter has none, and costs the store nothing but a watch. When the lock
+/// becomes free, each waiter waits for a random time before it tries. That time grows with the number of its failed
+/// tries, so that the waiters do not all try at once.
 ///
-/// *Not promised* is any order, nor that somebody who waits gets it while others come and go.
+/// *Not promised*: any order, or that a waiter ever acquires the lock while other clients acquire and release it.
 ///
 /// # Examples
 ///
@@ -49,7 +49,7 @@ impl UnfairLock {
         Self { line: Line::new(client, path.into(), Form::alone("unfair_lock", "lock-")) }
     }
 
-    /// What [`inspect`](crate::inspect()) shows of those who lock through this.
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
     pub fn label(self, label: impl Into<Bytes>) -> Self {
         Self { line: self.line.labelled(label.into()) }
     }
@@ -62,7 +62,7 @@ impl UnfairLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<UnfairGuard> {
         let (mut delays, mut seen) = (None, None);
         loop {
@@ -77,12 +77,12 @@ impl UnfairLock {
             let session = self.line.client().session().await?;
             let delays = delays.get_or_insert_with(|| Retry::contended().delays(session.chance()));
             sleep(delays.next().unwrap_or_default()).await;
-            // Who looks before he tries does not disturb whoever was quicker.
+            // A look before the try does not disturb a client that was quicker.
             seen = self.line.first().await?;
         }
     }
 
-    /// The lock, if nobody has it. Never waits.
+    /// Acquires the lock, if it has no holder. Never waits.
     ///
     /// # Errors
     ///
@@ -90,20 +90,22 @@ impl UnfairLock {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn try_lock(&self) -> Result<Option<UnfairGuard>> {
         Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
     }
 
-    /// The lock, or whoever has it.
+    /// Acquires the lock, or returns the ticket of its holder.
     async fn attempt(&self) -> Result<Result<UnfairGuard, Path>> {
         let mut ticket = self.line.enqueue().await?;
-        match ticket.blocked_by().await? {
-            Some(ahead) if !mutant::is(Mutant::UnfairUnlooked) => {
+        let ahead = ticket.blocked_by().await?;
+        mistake!(UnfairUnlooked: let ahead = ahead.filter(|_| false));
+        match ahead {
+            Some(ahead) => {
                 ticket.leave().await;
                 Ok(Err(ahead))
             }
-            _ => Ok(Ok(ticket.hold(()))),
+            None => Ok(Ok(ticket.hold(()))),
         }
     }
 

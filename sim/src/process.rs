@@ -14,6 +14,7 @@ use synod_core::path::Path;
 use synod_core::stage;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
 use synod_mem::cluster::{By, Cluster, Site, What};
+use synod_recipes::Held;
 use synod_testkit::cancel::stop_at;
 use tokio::sync::Notify;
 
@@ -260,9 +261,10 @@ impl Process {
         self.cluster.deaths().iter().any(|it| it.session == session && !it.silent)
     }
 
-    /// When a path was last created, and which session owns it. No real process can know this.
-    pub fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
-        self.cluster.born(path)
+    /// When the ticket of a guard was created, and which session owns it, as the store knows it. A late
+    /// create may have made another node at its path since. No real process can know this.
+    pub fn born(&self, held: &dyn Held) -> Option<(Revision, Option<SessionId>)> {
+        self.cluster.born(held.seen_path(), held.token().revision())
     }
 
     /// The author of the deletion of the node that was created at `created`, if it was deleted. No

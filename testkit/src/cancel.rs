@@ -1,9 +1,8 @@
-//! Dropping a future at every place where it can be dropped: for tests of what a dropped call
-//! leaves behind.
+//! Dropping a future at every place where it can be dropped: for tests of what remains of a dropped call.
 //!
-//! A test that drops a call once, at a moment of its choosing, passes over most of the moments at
-//! which somebody will. These try them all. Run them on a [`Hesitant`](crate::hesitant)
-//! store, on which every call can be dropped before and after it happened.
+//! A test that drops a call once, at a moment of its choosing, passes over most of the moments at which an
+//! application will. These try them all. Run them on a [`Hesitant`](crate::hesitant) store, on which
+//! every call can be dropped before and after it happened.
 
 use std::future::poll_fn;
 use std::pin::pin;

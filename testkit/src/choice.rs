@@ -19,7 +19,7 @@ pub trait Place: Copy + Ord + fmt::Debug {
     fn number(self) -> u64;
 }
 
-/// Whose decisions they are: one client, in all of its sessions; a server.
+/// The process that a decision is made for: one client, in all of its sessions; a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Actor(u64);
@@ -48,7 +48,7 @@ impl fmt::Display for Actor {
 pub struct Spot<S> {
     /// What could go wrong there.
     pub site: S,
-    /// For whom.
+    /// The process that the decision is made for.
     pub actor: Actor,
     /// Which time it is, from one.
     pub n: u64,
@@ -93,13 +93,13 @@ impl<S: Place> Choice<S> {
         Self::of(Decisions::Recorded(seed, Arc::new(faults.into_iter().collect())))
     }
 
-    /// By a tape: every way in turn, or by bytes that somebody else chooses.
+    /// By a tape: every way in turn, or by bytes that the maker of the tape chose.
     pub fn taped(tape: Tape) -> Self {
         Self::of(Decisions::Taped(tape))
     }
 
-    /// Which faults fire, and how large they are, by a tape; what is picked, by this seed. Whatever comes of it,
-    /// [`Choice::recorded`] gives it again from what fired.
+    /// Which faults fire, and how large they are, by a tape; what is picked, by this seed. Whatever the
+    /// run does, [`Choice::recorded`] repeats it from what fired.
     pub fn swept(seed: u64, tape: Tape) -> Self {
         Self::of(Decisions::Swept(seed, tape))
     }
@@ -120,8 +120,8 @@ impl<S: Place> Choice<S> {
         self
     }
 
-    /// Whether a fault of this rate fires. What is switched off is a matter for later: it must not
-    /// bring out a fault that stood behind it.
+    /// Whether a fault of this rate fires. Faults that are switched off are left out later: leaving one out
+    /// must not let a fault fire that comes after it.
     pub fn fires(&self, spot: Spot<S>, permille: u32) -> bool {
         match &self.source {
             Decisions::Never => false,
@@ -179,7 +179,7 @@ fn size<S: Place>(seed: u64, spot: Spot<S>, most: u64) -> u64 {
     1 + draw(seed, spot, 2) % most
 }
 
-/// The number that belongs to a spot. `part` tells apart what is asked there.
+/// The number that belongs to a spot. `part` distinguishes the questions that are asked there.
 fn draw<S: Place>(seed: u64, spot: Spot<S>, part: u64) -> u64 {
     let site = spot.site.number();
     [site, spot.actor.0, spot.n, part].into_iter().fold(seed, |drawn, next| mix(drawn ^ mix(next)))

@@ -4,12 +4,12 @@
 //! on real servers too. What goes wrong is a [`Plan`]: by chance, from a seed, or by a script of
 //! [`Cue`]s; the plan keeps a log of what [`Fired`].
 //!
-//! Each [`Site`] is a way to go wrong. In the end a call has happened or not, and its caller was
-//! told an error that is true of both:
+//! Each [`Site`] is a way to go wrong. In the end a call has happened or not, and its caller got an error that
+//! is true of both:
 //!
-//! | site | happens | the caller is told |
+//! | site | happens | the caller gets |
 //! |---|---|---|
-//! | [`Denied`](Site::Denied), [`Broken`](Site::Broken), [`Unsent`](Site::Unsent) | no | so, for certain |
+//! | [`Denied`](Site::Denied), [`Broken`](Site::Broken), [`Unsent`](Site::Unsent) | no | an error with no effect |
 //! | [`RequestLost`](Site::RequestLost) | no | `Unreachable`, of a write with unknown effect |
 //! | [`ReplyLost`](Site::ReplyLost) | yes | the same |
 //! | [`AppliedLate`](Site::AppliedLate), commits only | later | the same |
@@ -17,14 +17,14 @@
 //! | [`ReplyHeld`](Site::ReplyHeld) | yes | the same, after the session's time to live |
 //! | [`RequestSlow`](Site::RequestSlow), [`ReplySlow`](Site::ReplySlow) | yes | the answer, a while later |
 //!
-//! - A commit or a close that was called happens as its course has it, also if its caller drops the
-//!   call: what was sent is not called back. It ends with the store at the latest.
-//! - A late write happens at the latest before a later [`Freshness::Latest`] read of its session is
-//!   answered, a look among them: who does not find there what he wrote may send it again.
+//! - A commit or a close that was called happens as its course has it, also if its caller drops the call: what
+//!   was sent is not called back. It ends with the store at the latest.
+//! - A late write happens at the latest before a later [`Freshness::Latest`] read of its session is answered, a
+//!   look among them: a caller that does not find its write there may send it again.
 //! - No call takes longer than the session's time to live, and none is held once the session is
 //!   lost.
 //! - What is invalid is refused before anything else.
-//! - An opening whose reply is lost leaves a session behind that nobody holds.
+//! - An opening whose reply is lost leaves a session without a holder.
 //! - Heartbeats, and the events of a watch, are the business of the store below: this layer does not
 //!   see the former, and leaves the latter alone.
 //!
@@ -75,7 +75,7 @@ pub use crate::fault::plan::{Faults, Fired, Plan};
 pub use crate::fault::script::{Cue, Verb};
 pub use crate::fault::site::{Choice, Site, Spot};
 
-/// A session on which calls go wrong as planned. The [module](self) tells how.
+/// A session on which calls go wrong as planned: see the [module](self).
 #[derive(Debug)]
 pub struct Faulty {
     store: Arc<dyn Store>,
@@ -108,7 +108,7 @@ impl Faulty {
         Request::new(doing, path, self.store.session().ttl)
     }
 
-    /// Sends a write that goes its way whether or not anybody waits for it.
+    /// Sends a write that goes its way whether or not its caller still waits for it.
     async fn send<T: Send + 'static>(
         &self,
         course: Course,
@@ -120,7 +120,7 @@ impl Faulty {
         let task = task::spawn(async move {
             let mut write = Box::pin(write);
             let answer = course.carry(&way, write.as_mut()).await;
-            // Known before anybody is told, so that who was told finds it.
+            // Known before the caller has its answer, so that a later read of the caller finds it.
             let turn = (course.fate == Some(Site::AppliedLate)).then(|| late.add());
             let _gone = tell.send(answer).is_err();
             if let Some(turn) = turn {
@@ -221,7 +221,7 @@ impl Store for Faulty {
         let course = self.course(&Asked::commit(&txn));
         let request = self.request("commit", txn.ops.first().map(Op::path)).write();
         let (store, late) = (self.store.clone(), self.late.clone());
-        // Of a write that is late itself nobody hears the look.
+        // The look of a write that is late itself is returned to no caller.
         let looks = txn.look.is_some() && course.fate != Some(Site::AppliedLate);
         let call = self.send(course, request.clone(), async move {
             if looks {
@@ -240,13 +240,13 @@ impl Store for Faulty {
         if course.is_plain() {
             return call.await;
         }
-        // That the session is lost is what a close is for.
+        // A close wants the session to be lost, so the loss does not end it.
         let given_up = |_late| Err(request.held());
         clock::timeout(request.ttl, call).await.unwrap_or_else(given_up)
     }
 }
 
-/// The writes that are still to happen though their callers were told that they failed.
+/// The writes that are still to happen though their callers got an error.
 #[derive(Debug, Default)]
 struct LateWrites(Mutex<Vec<Late>>);
 
@@ -271,8 +271,8 @@ impl LateWrites {
         LateTurn { hurry, _happening: happening }
     }
 
-    /// Lets all of them happen now, if what follows must show what ever will: who did not see his
-    /// write there sends it again.
+    /// Lets all of them happen now, if what follows must show whatever will happen: a caller that does not see
+    /// its write there sends it again.
     async fn before(&self, freshness: Freshness) {
         if freshness != Freshness::Latest {
             return;
@@ -351,7 +351,7 @@ impl Request {
         self
     }
 
-    /// Nothing is heard of it for as long as it may take.
+    /// No answer comes for as long as the call may take.
     async fn hold<T>(&self) -> Result<T> {
         sleep(self.ttl).await;
         Err(self.held())
@@ -361,9 +361,9 @@ impl Request {
         self.path.as_ref().map(tracing::field::display)
     }
 
-    /// What a caller is told of a call that went wrong at this site.
+    /// The error of a call that went wrong at this site.
     fn failed(&self, site: Site) -> Error {
-        // Of what is lost nobody can tell which way it went, so the error does not either.
+        // The caller of a lost call cannot know which way it went, so the error does not say it.
         let error = match site {
             Site::Denied => self.certain(ErrorKind::Denied),
             Site::Broken => self.certain(ErrorKind::Backend),

@@ -31,7 +31,7 @@ pub struct HesitantBackend<B> {
 
 #[derive(Clone, Copy, Debug)]
 enum Pause {
-    /// Until everybody else had a turn.
+    /// Until all other tasks had a turn.
     Turn,
     /// For so long.
     Time(Duration),

@@ -58,6 +58,7 @@ fn modules_of_core_import_only_what_stands_below_them() {
         ("client.rs", "use crate::{session::Session, layer::{trace, faults}};"),
         ("value.rs", "use crate::client::Client;\nmod tests {\n    use super::*;\n}"),
         ("lib.rs", "pub use crate::client::Client;"),
+        ("mutant/session.rs", "use crate::session::Session;"),
     ];
     for (path, text) in fine {
         spares(import_upward, &format!("core/src/{path}"), text);
@@ -121,7 +122,8 @@ fn recipes_name_neither_a_store_that_wraps_another_nor_what_drives_the_clock() {
 fn import_upward(file: &File) -> Vec<String> {
     let Some((of_core, place)) = module_of(&file.path) else { return Vec::new() };
     let home: Vec<_> = place.split('/').collect();
-    if home == ["lib"] {
+    // Wrong algorithms are written for the module that they are planted in.
+    if home == ["lib"] || (home[0] == "mutant" && home.len() > 1) {
         return Vec::new();
     }
     let code = code(&file.text);
@@ -140,7 +142,7 @@ fn import_upward(file: &File) -> Vec<String> {
             &[OFFERED, FLOOR, DOOR],
             "synod_core",
         ));
-        if STAIRS.contains(&home[0]) { &[][..] } else { &[STAIRS] }
+        if STAIRS.contains(&home[0]) { &[GROUND][..] } else { &[GROUND, STAIRS] }
     };
     // A module may import every module of its own folder.
     let mut named = imports(&code, &home);

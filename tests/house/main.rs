@@ -7,6 +7,7 @@ mod arrows;
 mod circles;
 mod crates;
 mod manners;
+mod mistakes;
 mod names;
 mod traps;
 mod tree;

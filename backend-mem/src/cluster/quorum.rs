@@ -42,6 +42,17 @@ pub(super) struct Learner {
     report: Option<(Instant, BTreeSet<SessionId>)>,
 }
 
+impl Learner {
+    /// Brings what travels forward to `by`.
+    pub(super) fn hurry(&mut self, by: Instant) {
+        let ping = self.ping.as_mut().map(|(_, arrives)| arrives);
+        let report = self.report.as_mut().map(|(arrives, _)| arrives);
+        for arrives in ping.into_iter().chain(report) {
+            *arrives = (*arrives).min(by);
+        }
+    }
+}
+
 impl State {
     /// Cuts a server off from its leader, if this fault fires.
     pub(super) fn trouble_with_the_leader(&mut self, server: usize, now: Instant) {
@@ -101,16 +112,35 @@ impl State {
         if gives_up {
             self.hang_up_on_clients(server, now);
         } else {
+            self.deliver_what_stayed(server, now);
             for mut request in waiting {
                 request.late |= matches!(request.ask, Ask::Commit(_));
                 match request.ask {
                     Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
-                    _ => self.ask_leader(request, now),
+                    _ => {
+                        if let Some(request) = self.keep_behind_report(request, now) {
+                            self.ask_leader(request, now);
+                        }
+                    }
                 }
             }
-            self.plan_ping(server, now);
         }
         self.apply(server, now);
+    }
+
+    /// Continues the connection between a server and the leader, which keeps its order: a report
+    /// arrives ahead of the requests that were queued behind it, and the pings that the leader sent
+    /// meanwhile arrive ahead of its answers to these requests.
+    fn deliver_what_stayed(&mut self, server: usize, now: Instant) {
+        self.report(server, now);
+        let learner = &self.servers[server].learner;
+        let travels = learner.ping.is_some_and(|(_, arrives)| arrives > now);
+        if travels || learner.report.is_some() || learner.heard.is_empty() {
+            return;
+        }
+        let arrives = now + self.delay_to_leader(server, now);
+        self.servers[server].learner.ping = Some((now, arrives));
+        self.plan(arrives, Event::Pinged(server));
     }
 
     /// Closes the connections of a server's clients, and clears its list of sessions with
@@ -118,9 +148,8 @@ impl State {
     pub(super) fn hang_up_on_clients(&mut self, server: usize, now: Instant) {
         let learner = &mut self.servers[server].learner;
         learner.heard.clear();
-        if let Some((_, sessions)) = &mut learner.report {
-            sessions.clear();
-        }
+        learner.ping = None;
+        learner.report = None;
         for index in 0..self.links.len() {
             if self.links[index].server == Some(server) {
                 self.break_link(LinkId(index), self.links[index].epoch, now);
@@ -165,13 +194,17 @@ impl State {
 
     /// A ping of the leader arrives, and the server answers it with its list of sessions.
     pub(super) fn pinged(&mut self, server: usize, now: Instant) {
-        self.servers[server].learner.ping = None;
+        let ping = self.servers[server].learner.ping;
+        if ping.is_none_or(|(_, arrives)| arrives > now) {
+            return;
+        }
         self.trouble_with_the_leader(server, now);
         if self.servers[server].learner.is_alone {
             return;
         }
         let arrives = now + self.delay_to_leader(server, now);
         let learner = &mut self.servers[server].learner;
+        learner.ping = None;
         learner.report = Some((arrives, std::mem::take(&mut learner.heard)));
         self.plan(arrives, Event::Report(server));
     }
@@ -179,13 +212,14 @@ impl State {
     /// The leader receives a server's list of sessions.
     pub(super) fn report(&mut self, server: usize, now: Instant) {
         let learner = &mut self.servers[server].learner;
-        let Some((_, sessions)) = learner.report.take() else { return };
         if learner.is_alone {
             // It stays in the connection, and arrives if the server reaches the leader again in
             // time.
-            learner.heard.extend(sessions);
             return;
         }
+        let Some((_, sessions)) = learner.report.take_if(|(arrives, _)| *arrives <= now) else {
+            return;
+        };
         if self.leaderless.is_none() {
             self.world.tick(now);
             for session in sessions {

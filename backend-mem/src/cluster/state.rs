@@ -224,6 +224,9 @@ impl State {
             }
         }
         self.agenda.extend(all.into_iter().map(Reverse));
+        for server in &mut self.servers {
+            server.learner.hurry(by);
+        }
     }
 
     /// Makes the leader act for an author. Sessions that expire at this moment are not attributed
@@ -295,11 +298,18 @@ impl State {
         }
     }
 
-    /// When a path was last created, and which session owns it.
-    pub(super) fn born(&self, path: &Path) -> Option<(Revision, Option<SessionId>)> {
+    /// When a path was created, and which session owns it: at `created`, or else the last time.
+    pub(super) fn born(
+        &self,
+        path: &Path,
+        created: Revision,
+    ) -> Option<(Revision, Option<SessionId>)> {
         let effects = self.log.iter().rev().flat_map(|logged| &logged.effects);
-        let body = effects.filter(|it| it.path == *path).find_map(|it| it.body.as_ref())?;
-        Some((body.stat.created, body.stat.owner))
+        let here = effects.filter(|it| it.path == *path);
+        let mut bodies = here.filter_map(|it| it.body.as_ref()).map(|body| body.stat).peekable();
+        let last = bodies.peek().copied();
+        let stat = bodies.find(|stat| stat.created == created).or(last)?;
+        Some((stat.created, stat.owner))
     }
 
     /// The author of the deletion of the node that was created at `created`. A late create may have

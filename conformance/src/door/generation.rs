@@ -18,7 +18,7 @@ cases![
     "L-SES-3 C-SES-2" breaks [LostTakenBack] => a_session_that_is_over_stays_over,
     "L-SES-10 L-SES-6 L-OUT-6" needs [Expiry] catches [SessionIdReused] => the_next_session_inherits_nothing,
     "D-STATE" breaks [RefusalIsFinal] => a_later_session_that_is_refused_is_asked_for_again,
-    "L-SES-10 L-OUT-6" breaks [HandsOutLost] => a_session_that_is_over_is_not_given_out,
+    "L-SES-10 L-OUT-6" catches [SessionIdReused] => a_session_that_is_over_is_not_given_out,
 ];
 
 /// The states, up to and including `Closed`.

@@ -11,8 +11,8 @@ use crate::world::World;
 cases![
     "L-KV-8" breaks [RemovesByPath] => only_the_own_incarnation_is_removed,
     "L-KV-8 L-OUT-4" breaks [RemovalGivesUp] => removing_does_not_give_up,
-    "L-MX-15 L-OUT-4" breaks [RefusedRemovalStays] => a_removal_that_is_refused_goes_on,
-    "L-MX-15 L-SES-7" breaks [RefusedRemovalStays] => a_session_ends_rather_than_keep_a_node_that_cannot_be_removed,
+    "L-MX-15 L-OUT-4" breaks [RemovalGivesUp] => a_removal_that_is_refused_goes_on,
+    "L-MX-15 L-SES-7" breaks [RemovalGivesUp] => a_session_ends_rather_than_keep_a_node_that_cannot_be_removed,
     "L-KV-8 L-X-5" breaks [RemovalGivesUp] => what_is_abandoned_goes_in_the_background,
 ];
 

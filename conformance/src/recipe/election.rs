@@ -16,14 +16,14 @@ use crate::recipe::{Waiting, line};
 use crate::world::{World, dropped_enough};
 
 cases![
-    "L-EL-9 L-EL-1" breaks [ObserverStopsWithTerm] => an_observer_is_told_of_every_leader_in_order,
+    "L-EL-9 L-EL-1" breaks [TokenIsSequence] => an_observer_is_told_of_every_leader_in_order,
     "L-EL-9 L-WAT-7" needs [Expiry] catches [WatchHasNoEnd] => an_observer_goes_on_in_his_next_session,
     "L-EL-9 L-EL-5" breaks [OutageEndsIt] => an_observer_outlasts_an_outage_that_is_longer_than_a_call_may_take,
     "L-EL-10" breaks [ProclaimsUnguarded] => who_lost_the_lead_proclaims_nothing,
     "L-X-7 L-MX-14" breaks [DataWakes] => a_proclamation_wakes_nobody_who_waits,
     "L-EL-12 L-EL-5" breaks [HeirByHope] => the_heir_leads_next_and_the_others_after_him,
-    "L-EL-1" breaks [StrangerSentBack] => who_could_not_be_told_is_not_sent_back,
-    "L-EL-1 L-OUT-3" breaks [DoubtIsFailure] => resigning_to_an_heir_is_done_though_the_answer_is_lost,
+    "L-EL-1" breaks [SortsByName] => who_could_not_be_told_is_not_sent_back,
+    "L-EL-1 L-OUT-3" breaks [AmbiguousRepeated] => resigning_to_an_heir_is_done_though_the_answer_is_lost,
     "L-EL-8" breaks [VanishedIsError] => candidates_are_told_though_they_leave_meanwhile,
     "L-EL-6 L-X-1" breaks [DroppedTicketStays] => a_campaign_dropped_at_any_await_leaves_nothing,
 ];

@@ -25,7 +25,7 @@ cases![
     "L-EL-6" breaks [CloseForgetsDraw] => who_leaves_while_he_draws_leaves_nothing,
     "L-EL-6 L-X-1" breaks [CloseForgetsDraw] => leaving_at_any_moment_leaves_nothing,
     "L-EL-6 L-X-1" breaks [DroppedTicketStays] => joining_dropped_at_any_await_leaves_nothing,
-    "L-EL-5 L-OUT-7" breaks [FailureEndsCandidacy RefusalSwallowed] => a_failure_is_told_and_he_stands_again,
+    "L-EL-5 L-OUT-7" breaks [RefusalSwallowed] => a_failure_is_told_and_he_stands_again,
     "L-EL-11 L-EL-3" needs [Links] breaks [ReconnectResets] => who_is_connected_again_keeps_his_place,
 ];
 

@@ -12,7 +12,7 @@ use crate::recipe::line;
 use crate::world::{MILLISECOND, World};
 
 cases![
-    "L-EL-2" breaks [LeadByCallback] => who_hears_nothing_of_his_session_does_not_lead,
+    "L-EL-2" breaks [CertainUntilTold] => who_hears_nothing_of_his_session_does_not_lead,
     "L-EL-1 L-EL-2 L-EL-3" needs [Links] catches [ExpiryUntoldToWatchers] => who_is_cut_off_stops_leading_before_another_leads,
     "L-EL-1 L-SES-10" needs [Expiry] breaks [OldTicketTrusted] => the_ticket_of_a_lost_session_gives_no_lead,
     "L-EL-5 L-EL-1" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_session_passes_the_lead_on,

@@ -14,9 +14,9 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-X-3 L-MX-7" breaks [LocksInAnyOrder] => two_orders_do_not_wait_for_each_other,
-    "L-X-3" breaks [SomeKept] => who_does_not_get_all_gets_none,
+    "L-X-3" breaks [DroppedTicketStays] => who_does_not_get_all_gets_none,
     "L-X-3 L-X-1 L-MX-9" breaks [DroppedTicketStays] => several_locks_dropped_at_any_await_leave_nothing,
-    "L-X-3 L-OUT-5" breaks [LossSeenLate] => who_loses_one_waits_for_no_other,
+    "L-X-3 L-OUT-5" breaks [RemovalUnnoticed] => who_loses_one_waits_for_no_other,
     "L-X-3 L-MX-5" breaks [TxnUnguarded] => a_transaction_under_several_locks_needs_all,
 ];
 

@@ -22,9 +22,9 @@ cases![
     "L-X-7 L-MX-9" breaks [LookIgnored] => an_unfair_lock_is_one_call_and_who_waits_has_no_ticket,
     "L-MX-9 L-X-1" breaks [DroppedCreateStays] => an_unfair_lock_dropped_at_any_await_leaves_nothing,
     "L-MX-12 L-MX-3 L-X-7" breaks [TurnUncounted] => tasks_of_one_process_pass_a_lock_on,
-    "L-MX-7" breaks [PassesForEver] => who_waits_elsewhere_has_his_turn,
-    "L-MX-5" breaks [PassesFenced] => a_guard_that_made_a_transaction_is_not_passed_on,
-    "L-MX-9 L-MX-7" breaks [PassedForgotten] => what_was_passed_on_to_nobody_is_given_back,
+    "L-MX-7" breaks [TurnUncounted] => who_waits_elsewhere_has_his_turn,
+    "L-MX-5" breaks [TxnUnguarded] => a_guard_that_made_a_transaction_is_not_passed_on,
+    "L-MX-9 L-MX-7" breaks [DroppedTicketStays] => what_was_passed_on_to_nobody_is_given_back,
     "L-MX-12 L-X-7 L-MX-9" breaks [TriesByDrawing] => a_try_at_a_lock_that_is_passed_on_never_waits,
 ];
 

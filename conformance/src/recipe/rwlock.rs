@@ -22,7 +22,7 @@ cases![
     "L-RW-6 L-RW-1" breaks [PredecessorGoneIsTurn] => a_writer_waits_for_the_last_reader,
     "L-RW-1 L-RW-8" breaks [PredecessorGoneIsTurn WriterPassesReaders] => a_crowd_of_readers_and_writers_keeps_apart,
     "L-RW-4 L-RW-1" breaks [DowngradeQueuesAnew] => who_goes_on_reading_keeps_his_place,
-    "L-RW-4 L-RW-2" breaks [DowngradeUntold] => who_goes_on_reading_lets_readers_in,
+    "L-RW-4 L-RW-2" breaks [WriterPassesReaders] => who_goes_on_reading_lets_readers_in,
     "L-MX-5 L-RW-4" breaks [WriterForEver] => what_a_writer_had_in_hand_does_not_happen_once_he_reads,
     "L-RW-7" breaks [LabelIsMode] => a_mode_is_not_what_somebody_says_of_himself,
     "L-MX-14 L-RW-2" breaks [WatchesFirst] => readers_are_woken_by_the_nearest_writer_alone,

@@ -11,11 +11,12 @@ use synod_core::store::{
 };
 use tokio::time::timeout;
 
+use crate::wrong::desk::Desk;
 use crate::wrong::lens::Lens;
-use crate::wrong::reading::Past;
+use crate::wrong::mistake::Mistake;
+use crate::wrong::past::Past;
+use crate::wrong::shared::{Shared, pause};
 use crate::wrong::store::WrongStore;
-use crate::wrong::watching::Desk;
-use crate::wrong::{Mistake, Shared, pause};
 
 /// Forwards the events of one watch of the store inside.
 pub(super) struct Teller {

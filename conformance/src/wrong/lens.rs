@@ -2,7 +2,7 @@
 
 use synod_core::store::{Change, Commit, Node, Revision, Sequence, Stat, View};
 
-use crate::wrong::Mistake;
+use crate::wrong::mistake::Mistake;
 
 /// The representation of nodes in one session.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,7 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::wrong::Mistake;
+use crate::wrong::mistake::Mistake;
 
 /// The status of one session, as the wrong store reports it.
 #[derive(Debug)]

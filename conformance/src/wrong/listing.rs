@@ -5,8 +5,9 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, Scope, Sequence, View, Window};
 
+use crate::wrong::mistake::Mistake;
+use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, pause, sequence};
 
 pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
     let mut asked = query.clone();
@@ -34,7 +35,7 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
         }
         _ => {}
     }
-    let mut view = sequence::read(store, &asked).await?;
+    let mut view = store.honest_read(asked).await?;
     match store.mistake() {
         Some(Mistake::PathTakenForPattern) => matching(store, query, &mut view).await?,
         Some(Mistake::RangeEndIncludesSibling) => alike(store, query, &mut view).await?,
@@ -92,9 +93,9 @@ fn hash(path: &Path) -> u64 {
 
 /// The first half as it was, the second half as it is a little later.
 async fn by_pages(store: &WrongStore, query: &Query) -> Result<View> {
-    let mut view = sequence::read(store, query).await?;
+    let mut view = store.honest_read(query.clone()).await?;
     pause().await;
-    let later = sequence::read(store, query).await?;
+    let later = store.honest_read(query.clone()).await?;
     if let Some(middle) = view.nodes.get(view.nodes.len() / 2).map(|node| node.path.clone()) {
         view.nodes.retain(|node| node.path < middle);
         view.nodes.extend(later.nodes.into_iter().filter(|node| node.path >= middle));

@@ -1,73 +1,51 @@
 //! Mistakes about the age of an answer, and its completeness.
 
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Detail, Freshness, Query, Scope, View};
 use tokio::time::Instant;
 
+use crate::wrong::mistake::Mistake;
+use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, listing, pause};
 
-/// Earlier answers of a session.
-#[derive(Debug, Default)]
-pub(super) struct Past(Mutex<Remembered>);
-
-#[derive(Debug, Default)]
-struct Remembered {
-    views: BTreeMap<String, Vec<View>>,
-    last_call: Option<Instant>,
-    forgetful: bool,
-}
-
-impl Past {
-    fn lock(&self) -> MutexGuard<'_, Remembered> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Called when the session knows something newer.
-    pub(super) fn forget(&self) {
-        self.lock().views.clear();
-    }
-}
-
-pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
+pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<View>> {
     let one = query.scope == Scope::Node;
-    match store.mistake() {
-        Some(Mistake::LatestLags) if one => listing::read(store, &query.clone().local()).await,
-        Some(Mistake::ListingLags) if !one => listing::read(store, &query.clone().local()).await,
+    let view = match store.mistake() {
+        Some(Mistake::LatestLags) if one => store.honest_read(query.clone().local()).await,
+        Some(Mistake::ListingLags) if !one => store.honest_read(query.clone().local()).await,
         Some(
             Mistake::LocalLagsOwnWrites | Mistake::LocalBehindLatest | Mistake::LocalBehindEvents,
         ) => cached(store, query).await,
         Some(Mistake::LocalGoesBack) => turned_back(store, query).await,
         Some(Mistake::LocalGoesBackAfterOutage) => forgetful(store, query).await,
         Some(Mistake::RevisionAhead) => {
-            let view = listing::read(store, query).await?;
+            let view = store.honest_read(query.clone()).await?;
             pause().await;
-            let later = listing::read(store, query).await?;
+            let later = store.honest_read(query.clone()).await?;
             Ok(View::new(later.revision, view.nodes))
         }
         Some(Mistake::NamesCarryData) => {
             let mut query = query.clone();
             query.detail = Detail::Data;
-            listing::read(store, &query).await
+            store.honest_read(query).await
         }
         Some(Mistake::MissingIsError) if !one => found(store, query).await,
         Some(Mistake::EmptyIsAbsent) if one && query.detail == Detail::Data => {
-            let mut view = listing::read(store, query).await?;
+            let mut view = store.honest_read(query.clone()).await?;
             view.nodes.retain(|node| !node.data.is_empty());
             Ok(view)
         }
-        _ => listing::read(store, query).await,
-    }
+        _ => return Ok(None),
+    };
+    view.map(Some)
 }
 
 /// Answers from a cache, whose answers are valid for some time.
 async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
     if query.freshness == Freshness::Latest {
-        let view = listing::read(store, query).await?;
+        let view = store.honest_read(query.clone()).await?;
         if !store.makes(Mistake::LocalBehindLatest) {
             store.past.forget();
         }
@@ -77,14 +55,14 @@ async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
     if let Some(view) = store.past.lock().views.remove(&key).and_then(|mut views| views.pop()) {
         return Ok(view);
     }
-    let view = listing::read(store, query).await?;
+    let view = store.honest_read(query.clone()).await?;
     store.past.lock().views.insert(key, vec![view.clone()]);
     Ok(view)
 }
 
 /// Every third local answer is the first one again.
 async fn turned_back(store: &WrongStore, query: &Query) -> Result<View> {
-    let view = listing::read(store, query).await?;
+    let view = store.honest_read(query.clone()).await?;
     if query.freshness == Freshness::Latest {
         return Ok(view);
     }
@@ -102,7 +80,7 @@ async fn turned_back(store: &WrongStore, query: &Query) -> Result<View> {
 /// A local answer after a silence is the one before the last.
 async fn forgetful(store: &WrongStore, query: &Query) -> Result<View> {
     let silence: Duration = store.info.ttl / 8;
-    let view = listing::read(store, query).await?;
+    let view = store.honest_read(query.clone()).await?;
     let mut past = store.past.lock();
     let before = past.last_call.replace(Instant::now());
     let latest = query.freshness == Freshness::Latest;
@@ -118,7 +96,7 @@ async fn forgetful(store: &WrongStore, query: &Query) -> Result<View> {
 }
 
 async fn found(store: &WrongStore, query: &Query) -> Result<View> {
-    let view = listing::read(store, query).await?;
+    let view = store.honest_read(query.clone()).await?;
     if view.nodes.is_empty() && !query.path.is_root() {
         let itself = store.honest_read(Query::node(&query.path).names_only()).await?;
         if itself.nodes.is_empty() {

@@ -1,5 +1,6 @@
 //! Mistakes in sequential creates.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use synod_core::chance::mix;
@@ -8,8 +9,9 @@ use synod_core::path::Path;
 use synod_core::store::{Node, Op, Outcome, Query, Sequence, Txn, View, Why, Window};
 use tokio::time::sleep;
 
+use crate::wrong::mistake::Mistake;
+use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, pause, session};
 
 /// Whether this store numbers the tickets instead of the store inside.
 fn numbers_itself(store: &WrongStore) -> bool {
@@ -24,11 +26,16 @@ fn numbers_itself(store: &WrongStore) -> bool {
     )
 }
 
-pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<View> {
-    let by_name = store.makes(Mistake::SequenceFromName);
-    if !by_name && !numbers_itself(store) {
-        return store.honest_read(query.clone()).await;
+pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<View>> {
+    if !store.makes(Mistake::SequenceFromName) && !numbers_itself(store) {
+        return Ok(None);
     }
+    renumbered(store, query).await.map(Some)
+}
+
+/// Reads nodes, and shows other sequences than those of the store inside.
+async fn renumbered(store: &WrongStore, query: &Query) -> Result<View> {
+    let by_name = store.makes(Mistake::SequenceFromName);
     let mut all = query.clone();
     all.window = None;
     let mut view = store.honest_read(all).await?;
@@ -63,21 +70,24 @@ fn through(window: Window, nodes: &mut Vec<Node>) {
     }
 }
 
-pub(super) async fn commit(store: &WrongStore, txn: Txn) -> Result<Outcome> {
+pub(super) async fn commit(store: &WrongStore, txn: Txn) -> Result<ControlFlow<Outcome, Txn>> {
     let draws = txn.ops.iter().any(Op::is_sequential);
     if draws && numbers_itself(store) {
-        return numbered(store, txn).await;
+        return numbered(store, txn).await.map(ControlFlow::Break);
     }
     if draws && store.makes(Mistake::SequenceWraps) {
-        return match session::commit(store, txn.clone()).await? {
-            Outcome::Rejected(no) if no.why == Why::SequenceExhausted => numbered(store, txn).await,
-            outcome => Ok(outcome),
+        let outcome = match store.honest_commit(txn.clone()).await? {
+            Outcome::Rejected(no) if no.why == Why::SequenceExhausted => {
+                numbered(store, txn).await?
+            }
+            outcome => outcome,
         };
+        return Ok(ControlFlow::Break(outcome));
     }
     if draws && txn.ops.len() == 1 && store.makes(Mistake::SequentialTwice) {
-        let _unanswered = session::commit(store, txn.clone()).await?;
+        let _unanswered = store.honest_commit(txn.clone()).await?;
     }
-    session::commit(store, txn).await
+    Ok(ControlFlow::Continue(txn))
 }
 
 async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
@@ -95,7 +105,7 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
         *sequential = false;
         *place = Some(Sequence::new(number));
     }
-    match session::commit(store, txn).await? {
+    match store.honest_commit(txn).await? {
         Outcome::Rejected(mut rejected) => {
             rejected.path = given[rejected.index].path().clone();
             Ok(Outcome::Rejected(rejected))
@@ -107,10 +117,18 @@ async fn numbered(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
                 store.shared.books().tickets.extend(ticket);
             }
             if let Some(query) = look {
-                commit.look = Some(read(store, &query).await?);
+                commit.look = Some(shown(store, &query).await?);
             }
             Ok(Outcome::Committed(commit))
         }
+    }
+}
+
+/// What this store shows, also where it does not number the tickets.
+async fn shown(store: &WrongStore, query: &Query) -> Result<View> {
+    match read(store, query).await? {
+        Some(view) => Ok(view),
+        None => store.honest_read(query.clone()).await,
     }
 }
 
@@ -127,7 +145,7 @@ async fn next(store: &WrongStore, dir: &Path) -> Result<u64> {
         sleep(Duration::from_micros(mix(number) % 3_000)).await;
         return Ok(number);
     }
-    let view = read(store, &Query::children(dir).names_only()).await?;
+    let view = shown(store, &Query::children(dir).names_only()).await?;
     if store.makes(Mistake::SequenceByCount) {
         return Ok(view.nodes.len() as u64);
     }

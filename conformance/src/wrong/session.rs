@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Loss, Op, Outcome, Query, Status, Txn};
+use synod_core::store::{Expect, Lifetime, Op, Outcome, Query, Txn};
 use synod_core::task::spawn;
 use tokio::time::sleep;
 
+use crate::wrong::expiry;
+use crate::wrong::mistake::Mistake;
+use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, estate, pause};
 
 /// Makes one call, with the mistakes about concurrent calls of one session.
 pub(super) async fn call<T>(
@@ -56,17 +58,6 @@ fn is_flooded(store: &WrongStore) -> bool {
     books.feeds.iter().any(|(_, waiting)| waiting.load(Ordering::Relaxed) >= ROOM)
 }
 
-/// Whether a call with this error is answered all the same.
-pub(super) fn answers_for_the_dead(store: &WrongStore, error: &Error) -> bool {
-    let lost = match store.mistake() {
-        Some(Mistake::ExpiredSessionAnswers) => Loss::Expired,
-        Some(Mistake::ClosedSessionAnswers) => Loss::Closed,
-        _ => return false,
-    };
-    error.kind() == ErrorKind::SessionLost
-        && *store.inner.status().borrow() == Status::Lost { why: lost }
-}
-
 pub(super) async fn close(store: &WrongStore) -> Result<()> {
     match store.mistake() {
         Some(Mistake::LossTakenForEnd) if store.inner.status().borrow().is_lost() => Ok(()),
@@ -109,7 +100,7 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
         }
         Mistake::ExpiryOneByOne | Mistake::ExpiryDeletesByPath if ephemeral => {
             let outcome = store.honest_commit(txn).await?;
-            estate::note(&store.shared, store.inner.session().id, &outcome);
+            expiry::note(&store.shared, store.inner.session().id, &outcome);
             Ok(outcome)
         }
         Mistake::WriteDetachesEphemeral => detached(store, txn).await,

@@ -1,35 +1,38 @@
 //! Mistakes about the unity of a transaction.
 
+use std::ops::ControlFlow;
+
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Commit, Done, Expect, Op, Outcome, Query, Rejected, Revision, Txn, View};
 use synod_core::task::spawn;
 
+use crate::wrong::mistake::Mistake;
+use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, pause, tree};
 
-pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
+pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<ControlFlow<Outcome, Txn>> {
     let several = txn.ops.len() > 1;
-    match store.mistake() {
+    let outcome = match store.mistake() {
         Some(Mistake::AppliesOneByOne) if several => match verdict(store, &txn.ops).await? {
             Some(rejected) => Ok(Outcome::Rejected(rejected)),
             None => one_by_one(store, txn).await,
         },
         Some(Mistake::ChecksCountAsChange) if !txn.ops.iter().any(Op::is_write) => {
-            Ok(tree::commit(store, txn).await?.map(|mut commit| {
+            Ok(store.honest_commit(txn).await?.map(|mut commit| {
                 commit.revision = commit.revision.map(|at| Revision::new(at.get() + 1));
                 commit
             }))
         }
         Some(Mistake::AppliesHalf) if several => one_by_one(store, txn).await,
         Some(Mistake::OpsBlindToEachOther) if several => blindly(store, txn).await,
-        Some(Mistake::RejectedNamesLast) => match tree::commit(store, txn.clone()).await? {
+        Some(Mistake::RejectedNamesLast) => match store.honest_commit(txn.clone()).await? {
             Outcome::Rejected(first) => last(store, txn, first).await.map(Outcome::Rejected),
             done @ Outcome::Committed(_) => Ok(done),
         },
         Some(Mistake::RejectedWithoutPlace) => {
             let path = txn.ops[0].path().clone();
-            Ok(match tree::commit(store, txn).await? {
+            Ok(match store.honest_commit(txn).await? {
                 Outcome::Rejected(no) => Outcome::Rejected(Rejected::new(0, path, no.why)),
                 done @ Outcome::Committed(_) => done,
             })
@@ -37,31 +40,32 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
         Some(Mistake::RejectedAppliesLater) => applied_later(store, txn).await,
         Some(Mistake::AnswerLeavesOutChecks) => {
             let mut writes = txn.ops.iter().map(Op::is_write).collect::<Vec<_>>().into_iter();
-            Ok(tree::commit(store, txn).await?.map(|mut commit| {
+            Ok(store.honest_commit(txn).await?.map(|mut commit| {
                 commit.done.retain(|_| writes.next().unwrap_or(true));
                 commit
             }))
         }
         Some(Mistake::LookIgnoresPrefix) => {
             txn.look.iter_mut().for_each(|query| query.prefix.clear());
-            tree::commit(store, txn).await
+            store.honest_commit(txn).await
         }
         Some(Mistake::LookTakenAsRead) => {
-            Ok(tree::commit(store, txn).await?.map(|commit| taken_as_read(store, commit)))
+            Ok(store.honest_commit(txn).await?.map(|commit| taken_as_read(store, commit)))
         }
         Some(Mistake::LookBeforeCommit) => {
             let look = looked(store, txn.look.take()).await?;
-            Ok(tree::commit(store, txn).await?.map(|commit| with_look(commit, look)))
+            Ok(store.honest_commit(txn).await?.map(|commit| with_look(commit, look)))
         }
         Some(Mistake::LookShowsLater) => {
             let look = txn.look.take();
-            let outcome = tree::commit(store, txn).await?;
+            let outcome = store.honest_commit(txn).await?;
             pause().await;
             let look = looked(store, look).await?;
             Ok(outcome.map(|commit| with_look(commit, look)))
         }
-        _ => tree::commit(store, txn).await,
-    }
+        _ => return Ok(ControlFlow::Continue(txn)),
+    };
+    outcome.map(ControlFlow::Break)
 }
 
 fn with_look(commit: Commit, look: Option<View>) -> Commit {
@@ -98,7 +102,7 @@ async fn verdict(store: &WrongStore, ops: &[Op]) -> Result<Option<Rejected>> {
     let nowhere = Path::new("/synod-wrong/nowhere")?;
     let mut txn = Txn::new();
     txn.ops = ops.to_vec();
-    match tree::commit(store, txn.check(nowhere, Expect::Any)).await? {
+    match store.honest_commit(txn.check(nowhere, Expect::Any)).await? {
         Outcome::Rejected(no) if no.index < ops.len() => Ok(Some(no)),
         _ => Ok(None),
     }
@@ -108,7 +112,7 @@ async fn verdict(store: &WrongStore, ops: &[Op]) -> Result<Option<Rejected>> {
 async fn one_by_one(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let mut whole = Commit::new(None, Vec::new(), None);
     for (index, op) in txn.ops.into_iter().enumerate() {
-        match tree::commit(store, Txn::new().op(op)).await? {
+        match store.honest_commit(Txn::new().op(op)).await? {
             Outcome::Committed(commit) => {
                 whole.revision = commit.revision.or(whole.revision);
                 whole.done.extend(commit.done);
@@ -130,15 +134,15 @@ async fn blindly(store: &WrongStore, txn: Txn) -> Result<Outcome> {
         }
     }
     if verdict(store, &txn.ops).await?.is_none() {
-        return tree::commit(store, txn).await;
+        return store.honest_commit(txn).await;
     }
     let mut places: Vec<usize> = (0..txn.ops.len()).collect();
     places.sort_by_key(|place| txn.ops[*place].path().clone());
     let mut sorted = txn.clone();
     sorted.ops = places.iter().map(|place| txn.ops[*place].clone()).collect();
-    let outcome = tree::commit(store, sorted).await?;
+    let outcome = store.honest_commit(sorted).await?;
     if outcome.rejected().is_some() {
-        return tree::commit(store, txn).await;
+        return store.honest_commit(txn).await;
     }
     Ok(outcome.map(|mut commit| {
         let mut done: Vec<(usize, Done)> = places.into_iter().zip(commit.done).collect();
@@ -170,7 +174,7 @@ async fn last(store: &WrongStore, mut txn: Txn, first: Rejected) -> Result<Rejec
 
 /// Applies later, hidden from the client, the possible part of a rejected transaction.
 async fn applied_later(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
-    let outcome = tree::commit(store, txn.clone()).await?;
+    let outcome = store.honest_commit(txn.clone()).await?;
     if let Some(no) = outcome.rejected() {
         txn.ops.remove(no.index);
         let hidden = store.shared.hidden().await?;

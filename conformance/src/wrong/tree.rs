@@ -1,6 +1,7 @@
 //! Mistakes about parents, children and containers.
 
 use std::cmp::Reverse;
+use std::ops::ControlFlow;
 
 use synod_core::error::Result;
 use synod_core::path::Path;
@@ -8,18 +9,19 @@ use synod_core::store::{
     Commit, Done, Expect, Lifetime, Node, Op, Outcome, Query, Rejected, Txn, Why,
 };
 
+use crate::wrong::listing;
+use crate::wrong::mistake::Mistake;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, listing, sequence};
 
-pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
-    match store.mistake() {
+pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<ControlFlow<Outcome, Txn>> {
+    let outcome = match store.mistake() {
         Some(Mistake::NoImplicitParents) => match orphan(store, &txn).await? {
             Some(no) => Ok(Outcome::Rejected(no)),
-            None => sequence::commit(store, txn).await,
+            None => store.honest_commit(txn).await,
         },
         Some(Mistake::ContainerIsNode) => {
             make_ancestors(store, &mut txn).await?;
-            sequence::commit(store, txn).await
+            store.honest_commit(txn).await
         }
         Some(Mistake::ContainerStays) => match in_the_way(store, &txn).await? {
             Some(no) => Ok(Outcome::Rejected(no)),
@@ -27,7 +29,7 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
         },
         Some(Mistake::PathTakenForPattern) => match taken_for_parent(store, &txn).await? {
             Some(no) => Ok(Outcome::Rejected(no)),
-            None => sequence::commit(store, txn).await,
+            None => store.honest_commit(txn).await,
         },
         Some(Mistake::ParentGoesWithLastChild) => with_empty_parents(store, txn).await,
         Some(
@@ -37,14 +39,15 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> 
             | Mistake::EphemeralMayHaveChildren
             | Mistake::EphemeralMayHaveGrandchildren,
         ) => {
-            let outcome = sequence::commit(store, txn.clone()).await?;
+            let outcome = store.honest_commit(txn.clone()).await?;
             match outcome.rejected() {
                 Some(no) => Ok(forced(store, txn, no).await?.unwrap_or(outcome)),
                 None => Ok(outcome),
             }
         }
-        _ => sequence::commit(store, txn).await,
-    }
+        _ => return Ok(ControlFlow::Continue(txn)),
+    };
+    outcome.map(ControlFlow::Break)
 }
 
 async fn node(store: &WrongStore, path: &Path) -> Result<Option<Node>> {
@@ -119,7 +122,7 @@ async fn remembered(store: &WrongStore, txn: Txn) -> Result<Outcome> {
             }
         }
     }
-    let outcome = sequence::commit(store, txn).await?;
+    let outcome = store.honest_commit(txn).await?;
     if outcome.rejected().is_none() {
         store.shared.books().containers.extend(above);
     }
@@ -129,7 +132,7 @@ async fn remembered(store: &WrongStore, txn: Txn) -> Result<Outcome> {
 async fn with_empty_parents(store: &WrongStore, txn: Txn) -> Result<Outcome> {
     let deletes = txn.ops.iter().filter(|op| matches!(op, Op::Delete { .. }));
     let parents: Vec<Path> = deletes.filter_map(|op| op.path().parent()).collect();
-    let outcome = sequence::commit(store, txn).await?;
+    let outcome = store.honest_commit(txn).await?;
     if outcome.rejected().is_none() {
         for parent in parents.into_iter().filter(|parent| !parent.is_root()) {
             let _not_empty = store.honest_commit(Txn::new().delete(parent, Expect::Any)).await?;
@@ -145,7 +148,7 @@ async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Ou
     match (store.mistake(), no.why) {
         (Some(Mistake::DeleteIgnoresChildren), Why::HasChildren) if is_node => {
             let _gone = clear_below(store, path).await?;
-            sequence::commit(store, txn).await.map(Some)
+            store.honest_commit(txn).await.map(Some)
         }
         (Some(Mistake::ContainerDeletesItsChildren), Why::HasChildren) if !is_node => {
             let _gone = clear_below(store, path).await?;
@@ -154,7 +157,7 @@ async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Ou
         }
         (Some(Mistake::CreateReplacesContainer), Why::Exists) if !is_node => {
             let below = clear_below(store, path).await?;
-            let outcome = sequence::commit(store, txn).await?;
+            let outcome = store.honest_commit(txn).await?;
             for node in below {
                 let again = Txn::new().create(node.path, node.data, Lifetime::Persistent);
                 let _there_again = store.honest_commit(again).await?;
@@ -169,7 +172,7 @@ async fn forced(store: &WrongStore, txn: Txn, no: &Rejected) -> Result<Option<Ou
             for ancestor in candidates {
                 if let Some(found) = node(store, &ancestor).await? {
                     keep(store, found).await?;
-                    return sequence::commit(store, txn).await.map(Some);
+                    return store.honest_commit(txn).await.map(Some);
                 }
             }
             Ok(None)

@@ -3,7 +3,7 @@
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{Lifetime, Limits, Op, Query, Txn};
 
-use crate::wrong::Mistake;
+use crate::wrong::mistake::Mistake;
 use crate::wrong::store::WrongStore;
 
 pub(super) fn query(store: &WrongStore, mut query: Query) -> Result<Query> {

@@ -1,48 +1,22 @@
 //! Mistakes in the beginning and the end of a watch, and in its cost.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::{Either, select};
 use synod_core::error::Result;
-use synod_core::store::{End, Event, Feed, Freshness, Query, Revision, Status, View, Watch};
+use synod_core::store::{End, Event, Feed, Freshness, Query, Status, View, Watch};
 use synod_core::task::spawn;
 use tokio::sync::watch;
 
 use crate::wrong::events::Teller;
+use crate::wrong::mistake::Mistake;
+use crate::wrong::shared::pause;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, pause};
 
 /// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
-
-/// The state that the watches of one session share.
-#[derive(Debug, Default)]
-pub(super) struct Desk {
-    own: Mutex<BTreeSet<Revision>>,
-    /// Whether watches are silent, by their subject.
-    silent: Mutex<BTreeMap<String, Arc<AtomicBool>>>,
-    /// Whether the store was dropped.
-    pub(super) dropped: AtomicBool,
-}
-
-impl Desk {
-    /// Records a write of the session.
-    pub(super) fn wrote(&self, revision: Revision) {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).insert(revision);
-    }
-
-    pub(super) fn is_own(&self, revision: Revision) -> bool {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(&revision)
-    }
-
-    fn silence(&self, query: &Query) -> Arc<AtomicBool> {
-        let key = format!("{:?} {}", query.scope, query.path);
-        self.silent.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone()
-    }
-}
 
 /// Silences a path when one of its watches is dropped.
 struct Silencer(Arc<AtomicBool>);

@@ -1,5 +1,6 @@
 //! Mistakes in single operations: versions, and nodes in the way.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use synod_core::error::Result;
@@ -8,22 +9,26 @@ use synod_core::store::{
 };
 use tokio::time::sleep;
 
+use crate::wrong::mistake::Mistake;
 use crate::wrong::store::WrongStore;
-use crate::wrong::{Mistake, transaction};
 
-pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
-    let Some(mistake) = store.mistake() else { return transaction::commit(store, txn).await };
+pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<ControlFlow<Outcome, Txn>> {
+    let Some(mistake) = store.mistake() else { return Ok(ControlFlow::Continue(txn)) };
     txn.ops.iter_mut().for_each(|op| expectation(mistake, op));
     if matches!(mistake, Mistake::LocalBehindLatest | Mistake::LocalBehindEvents) {
         store.past.forget();
     }
-    match mistake {
+    let outcome = match mistake {
         Mistake::CasInTwoSteps => compared(store, txn).await,
         Mistake::VersionStays => changed(store, txn).await,
         Mistake::StatOfBefore => with_old_stats(store, txn).await,
         Mistake::CheckWrites => checked_by_writing(store, txn).await,
-        _ => mended(store, mistake, txn).await,
-    }
+        Mistake::CreateOverwrites | Mistake::SetCreates | Mistake::DeleteOfMissingSucceeds => {
+            mended(store, mistake, txn).await
+        }
+        _ => return Ok(ControlFlow::Continue(txn)),
+    };
+    outcome.map(ControlFlow::Break)
 }
 
 fn expectation(mistake: Mistake, op: &mut Op) {
@@ -47,7 +52,7 @@ fn expectation(mistake: Mistake, op: &mut Op) {
 /// Does something else instead of a rejected operation, where the mistake treats that as correct.
 async fn mended(store: &WrongStore, mistake: Mistake, mut txn: Txn) -> Result<Outcome> {
     loop {
-        let outcome = transaction::commit(store, txn.clone()).await?;
+        let outcome = store.honest_commit(txn.clone()).await?;
         let Outcome::Rejected(no) = &outcome else { return Ok(outcome) };
         let mended = txn.ops.get(no.index).and_then(|op| mend(mistake, op, no.why));
         let Some(op) = mended else { return Ok(outcome) };
@@ -88,7 +93,7 @@ async fn compared(store: &WrongStore, mut txn: Txn) -> Result<Outcome> {
         *expect = Expect::Any;
         sleep(BETWEEN).await;
     }
-    transaction::commit(store, txn).await
+    store.honest_commit(txn).await
 }
 
 async fn changed(store: &WrongStore, txn: Txn) -> Result<Outcome> {
@@ -101,7 +106,7 @@ async fn changed(store: &WrongStore, txn: Txn) -> Result<Outcome> {
             return Ok(Outcome::Committed(Commit::new(None, done, None)));
         }
     }
-    transaction::commit(store, txn).await
+    store.honest_commit(txn).await
 }
 
 async fn with_old_stats(store: &WrongStore, txn: Txn) -> Result<Outcome> {
@@ -110,7 +115,7 @@ async fn with_old_stats(store: &WrongStore, txn: Txn) -> Result<Outcome> {
         let view = store.honest_read(Query::node(op.path())).await?;
         before.push(view.node().and_then(|node| node.stat));
     }
-    Ok(transaction::commit(store, txn).await?.map(|mut commit| {
+    Ok(store.honest_commit(txn).await?.map(|mut commit| {
         for (done, before) in commit.done.iter_mut().zip(before) {
             done.stat = done.stat.map(|stat| before.unwrap_or(stat));
         }
@@ -130,5 +135,5 @@ async fn checked_by_writing(store: &WrongStore, mut txn: Txn) -> Result<Outcome>
             txn.ops[index] = Op::Set { path, data: node.data, expect };
         }
     }
-    transaction::commit(store, txn).await
+    store.honest_commit(txn).await
 }

@@ -10,7 +10,7 @@ use crate::client::generations::closed;
 use crate::client::{Client, ClientWatch};
 use crate::clock::sleep;
 use crate::error::{Error, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Delays;
 use crate::store::{End, Event, Node, Query, Stat};
@@ -25,13 +25,13 @@ pub struct ValueWatch<T> {
     path: Path,
     watch: ClientWatch,
     current: Option<Value<T>>,
-    /// Of which version of the node the caller knows, readable or not.
+    /// The version of the node that the caller knows of, readable or not.
     seen: Option<Stat>,
     /// Whether the node may have changed since it was read.
     stale: bool,
     /// The pauses between reads that the store refuses.
     pauses: Option<Delays>,
-    /// Why nothing more is heard of it.
+    /// The error of every later call, once the client or the watch is over.
     over: Option<Error>,
 }
 
@@ -103,11 +103,9 @@ impl<T: DeserializeOwned> ValueWatch<T> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: what a dropped call heard of is told by the next one.
+    /// Cancel safe: the next call returns what a dropped call learned.
     pub async fn changed(&mut self) -> Result<()> {
-        if mutant::is(Mutant::HeardForgotten) {
-            self.stale = false;
-        }
+        mistake!(HeardForgotten: self.stale = false);
         loop {
             if let Some(why) = &self.over {
                 return Err(why.clone());
@@ -137,8 +135,8 @@ impl<T: DeserializeOwned> ValueWatch<T> {
         }
     }
 
-    /// The values as a stream: first the one that is there now, then each that [`ValueWatch::changed`] waits for, and its
-    /// errors. It ends behind the first error after which nothing more is heard.
+    /// The values as a stream: first the one that is there now, then each that [`ValueWatch::changed`] waits
+    /// for, and its errors. It ends after the first error that every later call would repeat.
     pub fn into_stream(self) -> BoxStream<'static, Result<Option<Value<T>>>>
     where
         T: Send + 'static,
@@ -160,9 +158,7 @@ impl<T: DeserializeOwned> ValueWatch<T> {
             return Ok(false);
         }
         self.seen = stat;
-        if mutant::is(Mutant::BadValueForgetsGood) {
-            self.current = None;
-        }
+        mistake!(BadValueForgetsGood: self.current = None);
         self.current = node.map(Value::of).transpose()?;
         Ok(true)
     }

@@ -1,19 +1,18 @@
-//! [`Generations`]: which session a client has now, and how it stands.
+//! [`Generations`]: which session a client has now, and its status.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
-use tokio::task::yield_now;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::Session;
 use crate::session::session_state::StatusKind;
 
-/// How a client stands with its store.
+/// The state of a client's connection to its store.
 ///
-/// A session that is lost is told as `Lost` before the next one is told as `Reconnected`, always.
+/// The loss of a session is always reported as `Lost` before the next session is reported as `Reconnected`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Connection {
@@ -24,7 +23,7 @@ pub enum Connection {
     Suspended,
     /// The store answers again: in the same session, or in the next one if `Lost` came in between.
     Reconnected,
-    /// The session is over, and with it all that hung on it. The next one is being opened.
+    /// The session is over, and with it all that depends on it. The next one is being opened.
     Lost,
     /// The session is over, and the store does not accept the credentials for the next one. Further attempts are
     /// made, as the retry policy says: a refusal may be that of one server, or of credentials that are being changed.
@@ -34,8 +33,7 @@ pub enum Connection {
 }
 
 impl Connection {
-    /// What comes after this when a session is heard of that is in that state; nothing if that is
-    /// no news. Pure.
+    /// The state that follows this one when a session reports its status; `None` if that is no news. Pure.
     pub(super) fn then(self, session: StatusKind) -> Option<Self> {
         match (self, session) {
             (Self::Closed, _) | (Self::Connected | Self::Reconnected, StatusKind::Live) => None,
@@ -52,7 +50,7 @@ impl Connection {
 pub(super) struct Generations {
     current: Mutex<Current>,
     turned: Notify,
-    /// `None` once `Closed` was sent: a receiver that waits for the next state hears that there is none.
+    /// `None` once `Closed` was sent: a receiver that waits for the next state learns that there is none.
     state: Mutex<Option<watch::Sender<Connection>>>,
     /// What late subscribers are made of.
     latest: watch::Receiver<Connection>,
@@ -60,7 +58,7 @@ pub(super) struct Generations {
 
 #[derive(Clone, Debug)]
 enum Current {
-    /// It may be lost already, and the keeper not have heard of it.
+    /// It may be lost already, before the keeper has noticed.
     Live(Session),
     /// Why the last attempt to open the next one failed, if one did.
     Between(Option<Arc<Error>>),
@@ -81,16 +79,16 @@ impl Generations {
     }
 
     pub(super) fn state(&self) -> watch::Receiver<Connection> {
-        if mutant::is(Mutant::LateSubscriberUntold) {
-            return watch::Sender::new(Connection::Connected).subscribe();
-        }
         let mut receiver = self.latest.clone();
         // Only what changes from now on is new to it.
         receiver.mark_unchanged();
+        mistake!(LateSubscriberUntold: let receiver = {
+            watch::Sender::new(Connection::Connected).subscribe()
+        });
         receiver
     }
 
-    /// Tells how the current session stands.
+    /// Reports the status of the current session.
     pub(super) fn tell(&self, session: StatusKind) {
         self.turn(|state| state.then(session));
     }
@@ -109,20 +107,18 @@ impl Generations {
         });
     }
 
-    /// Sends `Closed`, and nothing behind it.
+    /// Sends `Closed`, and nothing after it.
     fn close(&self) {
         self.turn(|_| Some(Connection::Closed));
-        if !mutant::is(Mutant::StateNeverEnds) {
-            let last = self.sender().take();
-            drop(last);
-        }
+        mistake!(StateNeverEnds: return);
+        let last = self.sender().take();
+        drop(last);
     }
 
     pub(super) fn between(&self) {
         self.set(Current::Between(None));
-        if !mutant::is(Mutant::LossUntold) {
-            self.tell(StatusKind::Lost);
-        }
+        mistake!(LossUntold: return);
+        self.tell(StatusKind::Lost);
     }
 
     /// Remembers why there is no next session yet, and reports a refusal.
@@ -158,7 +154,7 @@ impl Generations {
         self.set(Current::Over(why.clone(), Some(cleanly)));
     }
 
-    /// The session, if it is not lost, as seen from below `root`: what nobody has to wait for.
+    /// The session, if it is not lost, as seen from below `root`. It does not wait.
     pub(super) fn live(&self, root: &Path) -> Option<Session> {
         match &*self.lock() {
             Current::Live(session) if !session.is_lost() => Some(session.below(root)),
@@ -170,19 +166,15 @@ impl Generations {
     pub(super) async fn session(&self, root: &Path) -> Result<Session> {
         let found = self.until(|current| match current {
             Current::Live(session) if !session.is_lost() => Some(Ok(session.clone())),
-            Current::Live(session) if mutant::is(Mutant::HandsOutLost) => Some(Ok(session.clone())),
             Current::Live(_) | Current::Between(_) => None,
-            Current::Over(..) if mutant::is(Mutant::ClosedClientWaits) => None,
-            Current::Over(why, _) => Some(Err(Error::new(why.kind(), "waiting for a session")
-                .because("the client is closed")
-                .caused_by(why.clone()))),
+            Current::Over(why, _) => {
+                mistake!(ClosedClientWaits: return None);
+                Some(Err(Error::new(why.kind(), "waiting for a session")
+                    .because("the client is closed")
+                    .caused_by(why.clone())))
+            }
         });
-        let session = found.await?;
-        if mutant::is(Mutant::HandsOutLost) && session.is_lost() {
-            // Whoever asks for another at once, and again, is at least to be seen to.
-            yield_now().await;
-        }
-        Ok(session.below(root))
+        Ok(found.await?.below(root))
     }
 
     /// Whether there will be no other session.
@@ -195,7 +187,7 @@ impl Generations {
         self.until(|current| matches!(current, Current::Over(..)).then_some(())).await;
     }
 
-    /// Waits until the last session is closed. Whether its end was heard of.
+    /// Waits until the last session is closed. Returns whether the store said that it is over.
     pub(super) async fn closed(&self) -> bool {
         self.until(|current| match current {
             Current::Over(_, cleanly) => *cleanly,

@@ -1,6 +1,5 @@
 //! The one task of a client: keeps it in sessions.
 
-use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use tokio::sync::mpsc;
 use crate::client::generations::{Generations, closed};
 use crate::client::options::ClientOptions;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::retry::Delays;
 use crate::session::Session;
 use crate::session::call_context::Tuning;
@@ -19,7 +18,7 @@ use crate::session::deadline::Deadline;
 use crate::session::session_state::{SessionState, StatusKind};
 use crate::store::Backend;
 
-/// Asks the keeper to close the client. When nobody can ask any more, it does so too.
+/// Asks the keeper to close the client. The keeper also does so when the last sender is dropped.
 pub(super) struct Close;
 
 pub(super) struct Opener {
@@ -70,7 +69,7 @@ impl Opener {
     async fn repeat(
         &self,
         mut delays: Delays,
-        is_final: impl Fn(&Error) -> bool,
+        ends: impl Fn(&Error) -> bool,
         mut note: impl FnMut(Error),
     ) -> Result<Session> {
         loop {
@@ -79,7 +78,9 @@ impl Opener {
                 Err(error) => error,
             };
             tracing::warn!(%error, "could not open a session");
-            if is_final(&error) {
+            let ended = ends(&error);
+            mistake!(RefusalIsFinal: let ended = is_final(&error));
+            if ended {
                 return Err(error);
             }
             let Some(delay) = delays.next() else { return Err(error) };
@@ -103,35 +104,35 @@ impl Opener {
 
 const OPENING: &str = "opening a session";
 
-/// Whether the first session is not tried for again: a mistake in the options is to be seen at once.
+/// Whether this error ends the attempts to open the first session: a mistake in the options is to be seen at
+/// once.
 fn is_final(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
 }
 
-/// Whether a later one is not. The store accepted a session with these options before, so a refusal may be that of one
-/// server, or of credentials that are being changed: the retry policy decides.
-fn is_final_later(error: &Error) -> bool {
-    mutant::is(Mutant::RefusalIsFinal) && is_final(error)
+/// Whether this error ends the attempts to open a later one. The store accepted a session with these options
+/// before, so a refusal may be that of one server, or of credentials that are being changed: the retry policy
+/// decides.
+fn is_final_later(_error: &Error) -> bool {
+    false
 }
 
 impl Keeper {
-    /// Opens the next session when one is lost, until the client is closed, nobody holds it any
-    /// more, or the retry policy gives up.
+    /// Opens the next session when one is lost, until the client is closed, its last clone is dropped, or the
+    /// retry policy gives up.
     pub(super) async fn run(mut self, mut session: Session) {
         let mut delays = self.opener.delays();
         loop {
             let born = clock::now();
             if let Some(asked) = self.until_lost(&session).await {
                 self.end(session, asked).await;
-                if mutant::is(Mutant::KeeperStays) {
-                    pending::<()>().await;
-                }
+                mistake!(KeeperStays: std::future::pending::<()>().await);
                 return;
             }
             self.generations.between();
             let (ttl, last) = (session.info().ttl, session.state().clone());
             drop(session);
-            // Sessions that die young are not opened in a storm.
+            // A session that ends soon after it was opened is followed by a pause: no storm of openings.
             let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
             if pause.is_none() {
                 delays = self.opener.delays();
@@ -161,8 +162,8 @@ impl Keeper {
         }
     }
 
-    /// Tells how the session stands until it is lost; or whether closing was asked for, or nobody
-    /// can ask any more.
+    /// Reports the status of the session until it is lost (`None`), closing is requested (`true`), or the last
+    /// clone of the client is dropped (`false`).
     async fn until_lost(&mut self, session: &Session) -> Option<bool> {
         let mut seen = StatusKind::Live;
         loop {
@@ -182,7 +183,8 @@ impl Keeper {
     /// its nodes are gone: its own close does.
     async fn end_between(&self, why: &Arc<Error>, last: &SessionState) {
         self.generations.end(why);
-        let cleanly = mutant::is(Mutant::LossIsEnd) || last.closed().await;
+        let cleanly = last.closed().await;
+        mistake!(LossIsEnd: let cleanly = true);
         self.generations.ended(why, cleanly);
     }
 
@@ -190,10 +192,8 @@ impl Keeper {
         let why = closed();
         self.generations.end(&why);
         if !asked {
-            if mutant::is(Mutant::LastDropForgotten) {
-                pending::<()>().await;
-            }
-            // Whoever still holds the session keeps it.
+            mistake!(LastDropForgotten: std::future::pending::<()>().await);
+            // A caller that still holds the session keeps it.
             drop(session);
             return self.generations.ended(&why, true);
         }

@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::client::Client;
 use crate::clock::sleep;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::deadline::Deadline;
@@ -86,11 +86,7 @@ async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bo
 /// Sets or creates, until one of the two finds the node as it must be.
 async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Result<Done> {
     let mut pauses = Retry::contended().delays(session.chance());
-    if mutant::is(Mutant::PutKeepsWhatIsThere) {
-        let create = Txn::new().create(path, data.clone(), Lifetime::Persistent);
-        let _either_way = session.commit_by(create, by).await?;
-        return Ok(Done::new(path.clone()));
-    }
+    mistake!(PutKeepsWhatIsThere: return session.create_or_keep(path, data, by).await);
     loop {
         let set = Txn::new().set(path, data.clone(), Expect::Any);
         match only(session.commit_by(set, by).await?)? {
@@ -98,15 +94,11 @@ async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Resu
             outcome => return outcome.required(),
         }
         let create = Txn::new().create(path, data.clone(), Lifetime::Persistent);
-        let created = if mutant::is(Mutant::PutTakenBack) {
-            session.commit_by(create, by).await?
-        } else {
-            session.keep_by(create, by).await?
-        };
-        match only(created)? {
-            Outcome::Rejected(no) if no.why == Why::Exists && !mutant::is(Mutant::PutLosesRace) => {
-            }
-            outcome => return outcome.required(),
+        let created = only(session.keep_by(create, by).await?)?;
+        let is_late = created.rejected().is_some_and(|no| no.why == Why::Exists);
+        mistake!(PutLosesRace: let is_late = false);
+        if !is_late {
+            return created.required();
         }
         if is_container(session, path, by).await? {
             return Err(Error::new(ErrorKind::Refused, "putting data")

@@ -45,7 +45,7 @@ async fn lose(script: &Script, number: u64) {
     sleep(MOMENT / 2).await;
 }
 
-/// Everything that is told until the client is closed.
+/// Every state that is reported until the client is closed.
 async fn told(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
     let mut told = vec![*state.borrow_and_update()];
     while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {

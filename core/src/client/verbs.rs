@@ -7,11 +7,10 @@ use serde::de::DeserializeOwned;
 use crate::client::watching::Again;
 use crate::client::{Client, ClientWatch};
 use crate::error::Result;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::session::only;
 use crate::store::{Done, Expect, Lifetime, Node, Outcome, Query, Txn, View};
-use crate::task;
 use crate::value::{Value, encode};
 
 /// # Plain verbs
@@ -34,7 +33,7 @@ impl Client {
         Ok(self.read(Query::node(path.clone())).await?.into_node())
     }
 
-    /// The node at `path`, as this session last heard of it: cheaper, and may lag.
+    /// The node at `path`, not older than what this session already knows: cheaper, and may lag.
     ///
     /// # Errors
     ///
@@ -104,8 +103,7 @@ impl Client {
         only(self.transaction(Txn::new().create(path.clone(), data, lifetime)).await?)
     }
 
-    /// Creates a sequential node at `prefix` and an id that nobody else has, by which it is found
-    /// again if the answer is lost.
+    /// Creates a sequential node at `prefix` and a unique id, by which it is found again if the answer is lost.
     ///
     /// # Errors
     ///
@@ -113,7 +111,7 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: nothing remains of a dropped call.
     pub async fn create_sequential(
         &self,
         prefix: &Path,
@@ -189,15 +187,7 @@ impl Client {
         let observed =
             self.on_session(async |session, by| session.observe_by(query.clone(), by).await);
         let (view, watch) = observed.await?;
-        if mutant::is(Mutant::ObservesTwice) {
-            let session = self.session().await?;
-            let (_view, forgotten) = session.observe(query.clone()).await?;
-            task::spawn(async move {
-                let _kept = forgotten;
-                session.lost().await;
-            })
-            .let_go();
-        }
+        mistake!(ObservesTwice: crate::mutant::client::watch_and_forget(self, &query).await?);
         let (generations, tuning) = (self.generations.clone(), self.tuning.clone());
         let again = Again { generations, tuning, root: self.root.clone(), query };
         Ok((view, ClientWatch::new(again, watch)))
@@ -215,10 +205,8 @@ impl Client {
     /// Cancel safe: it only reads.
     pub async fn get_value<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<Value<T>>> {
         let value = self.get(path).await?.as_ref().map(Value::of);
-        match value {
-            Some(Err(_)) if mutant::is(Mutant::CorruptIsNone) => Ok(None),
-            value => value.transpose(),
-        }
+        mistake!(CorruptIsNone: let value = value.filter(Result::is_ok));
+        value.transpose()
     }
 
     /// Replaces what a node that exists holds by a value as JSON.

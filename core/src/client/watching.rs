@@ -12,16 +12,16 @@ use futures_util::future::{Either, select};
 
 use crate::client::generations::Generations;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::call_context::Tuning;
 use crate::store::{End, Event, Loss, Node, Query, Watch};
 
-/// What is told of the things that a client observes: a stream that ends with [`Event::Ended`].
+/// The events of what a client observes: a stream that ends with [`Event::Ended`].
 ///
-/// When a session is lost, the things are observed again in the next one, and [`Event::Resync`] is
-/// told: read again. It ends when the client is closed, or the store cannot go on with it. It does
+/// When a session is lost, the same query is observed again in the next one, and the watch delivers
+/// [`Event::Resync`]: read again. It ends when the client is closed, or the store cannot go on with it. It does
 /// not keep the client open. Dropping it frees what the server keeps for it.
 #[must_use = "a watch that is dropped watches nothing"]
 pub struct ClientWatch {
@@ -76,9 +76,8 @@ impl Stream for ClientWatch {
         loop {
             match &mut self.phase {
                 Phase::Watching(watch) => match ready!(Pin::new(watch).poll_next(cx)) {
-                    Some(Event::Ended(End::SessionOver(_)))
-                        if !mutant::is(Mutant::WatchEndsWithSession) =>
-                    {
+                    Some(Event::Ended(End::SessionOver(_))) => {
+                        mistake!(WatchEndsWithSession: return Poll::Ready(Some(self.end(untold()))));
                         let again = self.again.clone();
                         self.phase = Phase::Reopening(Box::pin(again.observe()));
                     }
@@ -89,15 +88,14 @@ impl Stream for ClientWatch {
                 Phase::Reopening(observed) => match ready!(observed.as_mut().poll(cx)) {
                     Ok(watch) => {
                         self.phase = Phase::Watching(watch);
-                        if !mutant::is(Mutant::ResyncSwallowed) {
-                            return Poll::Ready(Some(Event::Resync));
-                        }
+                        mistake!(ResyncSwallowed: continue);
+                        return Poll::Ready(Some(Event::Resync));
                     }
-                    Err(_) if mutant::is(Mutant::EndUntold) => {
-                        self.phase = Phase::Over;
-                        return Poll::Ready(None);
+                    Err(why) => {
+                        let end = self.end(why);
+                        mistake!(EndUntold: return Poll::Ready(None));
+                        return Poll::Ready(Some(end));
                     }
-                    Err(why) => return Poll::Ready(Some(self.end(why))),
                 },
                 Phase::Over => return Poll::Ready(None),
             }
@@ -163,7 +161,7 @@ impl Again {
     }
 }
 
-/// A store's watch always says why it ends, so this one broke its word.
+/// A store's watch always ends with a reason, so this store broke the contract.
 fn untold() -> End {
     let error = Error::new(ErrorKind::Backend, "observe").because("the watch ended untold");
     End::Failed(Arc::new(error))

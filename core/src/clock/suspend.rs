@@ -19,7 +19,7 @@ struct ClockReading {
     awake_after: i128,
 }
 
-/// How far the clock that goes on is ahead of the one that does not.
+/// The difference between the clock that goes on and the one that does not.
 ///
 /// A thread may be interrupted between two readings. So each reading gives bounds only: the start is an upper
 /// bound, every later look a lower one. The result never falls and is never too large.

@@ -1,14 +1,14 @@
-//! [`Token`]: the number that proves outside what somebody holds.
+//! [`Token`]: the fencing token of a grant.
 
 use std::fmt;
 
 use crate::store::Revision;
 
-/// Proof of holding something: a number that is larger for whoever holds it later.
+/// The fencing token of a grant: a number that is larger for each later grant.
 ///
-/// Give it to systems outside with everything that is done there under a lock, and let them refuse what
-/// comes with a lower one than they have seen. Tokens of one path never repeat and never go back,
-/// also after its directory was deleted.
+/// Send it with every request to a system outside the store that is made under a lock, and let that system refuse
+/// a token lower than one that it has seen. Tokens of one path never repeat and never go back, even after the
+/// directory of the path was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token {
     revision: Revision,
@@ -21,18 +21,18 @@ impl Token {
         Self { revision, turn: 0 }
     }
 
-    /// The token of the next owner within this process of what hangs on the same node.
+    /// The token of the same ticket after it was handed over within this process.
     pub fn next_turn(self) -> Self {
         Self { turn: self.turn + 1, ..self }
     }
 
-    /// When the ticket was created: the whole of the token where nothing is handed over within a process.
+    /// The revision of the ticket's create: the whole token, unless the ticket is handed over within a process.
     pub fn revision(self) -> Revision {
         self.revision
     }
 
-    /// Which time it is that the ticket was handed over within its process. Zero unless a recipe was
-    /// told to do so.
+    /// How many times the ticket was handed over within its process. Zero unless the recipe is made to hand tickets
+    /// over.
     pub fn turn(self) -> u32 {
         self.turn
     }

@@ -9,7 +9,7 @@ use crate::layer::meter;
 use crate::path::Path;
 use crate::store::{Outcome, Rejected};
 
-/// A call that was started. Dropped before its end, it tells that.
+/// A call that was started. If it is dropped before its end, it logs and counts that.
 pub(super) struct Call {
     verb: &'static str,
     path: Option<Path>,

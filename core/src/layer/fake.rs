@@ -1,4 +1,4 @@
-//! A store that answers what it was told to, and remembers what it was asked.
+//! A store that answers as a test prepared it, and records what it was asked.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ pub(super) struct Fake {
     info: SessionInfo,
     status: watch::Sender<Status>,
     heard: Mutex<Heard>,
-    /// The feed of the last watch, with what it will be told as a view.
+    /// The feed of the last watch.
     feed: Mutex<Option<Feed>>,
     views: Mutex<VecDeque<Result<View>>>,
     /// `None` where no answer comes.

@@ -55,7 +55,7 @@ mod tests {
         Why,
     };
 
-    /// How often each metric was told of, by its name and labels.
+    /// How often each metric was reported, by its name and labels.
     #[derive(Clone, Default)]
     struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
 

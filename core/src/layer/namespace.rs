@@ -1,15 +1,15 @@
 //! [`Namespaced`]: a store whose root is a node of another store.
 //!
-//! Whoever holds it sees a whole store, and cannot name anything outside of the namespace:
+//! Its holder sees a whole store, and cannot name anything outside of the namespace:
 //!
 //! - In the namespace `/app`, what is called `/x` is `/app/x` in the store below. A path that is too long once it was moved
 //!   is [`ErrorKind::Invalid`], and nothing is sent.
-//! - The namespace's root is `/`, and is no more a node than any root: it cannot be written, a node
-//!   query about it finds nothing, a subtree query about it tells only what is below it, and no
-//!   event tells of its data. That holds even if somebody keeps data at that node of the store below.
-//! - Every path that comes back is as the caller would write it: in views, results, rejections,
-//!   errors and events. What the store below tells of other places is left out, with a warning. A
-//!   child of the root that is called `zookeeper` is left out too: no path can name it.
+//! - The namespace's root is `/`, and is no more a node than any root: it cannot be written, a node query about
+//!   it finds nothing, a subtree query about it returns only what is below it, and no event reports its data.
+//!   That holds even if the store below has data at that node.
+//! - Every path that comes back is as the caller would write it: in views, results, rejections, errors and
+//!   events. What the store below reports of other places is left out, with a warning. A child of the root that
+//!   is called `zookeeper` is left out too: no path can name it.
 //! - Sessions, revisions and limits are those of the store below, and so is what closing does.
 //! - A namespace of a namespace is a namespace.
 
@@ -19,14 +19,14 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::store::{
     Backend, Change, Commit, Done, End, Event, Kind, Node, Op, Outcome, Query, Rejected,
     SessionInfo, SessionOptions, Status, Store, Txn, View, Watch,
 };
 
-/// A session on the part of a store that is below one path. The [module](self) tells how.
+/// A session on the part of a store that is below one path: see the [module](self).
 #[derive(Debug)]
 pub struct Namespaced {
     store: Arc<dyn Store>,
@@ -133,10 +133,8 @@ impl Root {
             *path = self.add(path, "commit")?;
         }
         if let Some(look) = txn.look.take() {
-            let mut look = self.add_to_query(look, "commit")?;
-            if mutant::is(Mutant::NamespaceAddsTwice) {
-                look = self.add_to_query(look, "commit")?;
-            }
+            let look = self.add_to_query(look, "commit")?;
+            mistake!(NamespaceAddsTwice: let look = self.add_to_query(look, "commit")?);
             txn.look = Some(look);
         }
         Ok(txn)
@@ -146,10 +144,7 @@ impl Root {
 /// From the store below to the caller.
 impl Root {
     fn strip(&self, path: &Path) -> Option<Path> {
-        if mutant::is(Mutant::NamespaceStripsByText) {
-            let rest = path.as_str().strip_prefix(self.0.as_str())?;
-            return Path::new(&format!("/{}", rest.trim_start_matches('/'))).ok();
-        }
+        mistake!(NamespaceStripsByText: return crate::mutant::session::strip_text(path, &self.0));
         path.relative_to(&self.0)
     }
 
@@ -192,8 +187,8 @@ impl Root {
         Commit::new(commit.revision, done, commit.look.map(|view| self.strip_view(view)))
     }
 
-    /// The path of an operation that was answered. Answers are told apart by their place, so none
-    /// can be left out: a stranger gives way to what was asked.
+    /// The path of an operation that was answered. An answer is identified by its place, so none can be left
+    /// out: a path outside of the namespace is replaced by the path that was asked for.
     fn strip_answered(&self, path: &Path, asked: Option<&Path>) -> Path {
         self.strip(path).unwrap_or_else(|| {
             tracing::warn!(root = %self.0, %path, "an answer is about another place; path replaced");
@@ -206,9 +201,7 @@ impl Root {
     }
 
     fn strip_event(&self, event: Event) -> Option<Event> {
-        if mutant::is(Mutant::NamespaceForgetsEvents) {
-            return Some(event);
-        }
+        mistake!(NamespaceForgetsEvents: return Some(event));
         match event {
             Event::Changed(change) => self.strip_change(change).map(Event::Changed),
             Event::Resync => Some(Event::Resync),

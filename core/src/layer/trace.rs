@@ -1,10 +1,10 @@
-//! [`Traced`]: a store that tells of every call.
+//! [`Traced`]: a store that logs and counts every call.
 //!
-//! **Log.** Each call is one event of `tracing` when it ends, at level `DEBUG` if it was answered and
-//! `WARN` if it failed, with the fields `verb`, `path` (of a transaction, its first one, with the
-//! number of its `operations`), `outcome`, `effect` (only if the write may have happened) and
-//! `took`. What the session goes through is told at `INFO`, and its loss at `WARN`. Data is never
-//! told, nor is the text of an error: whoever handles the error tells it.
+//! **Log.** Each call is one event of `tracing` when it ends, at level `DEBUG` if it was answered and `WARN` if
+//! it failed, with the fields `verb`, `path` (of a transaction, its first one, with the number of its
+//! `operations`), `outcome`, `effect` (only if the write may have happened) and `took`. The changes of a
+//! session's status are logged at `INFO`, and its loss at `WARN`. Data is never logged, nor is the text of an
+//! error: the code that handles the error logs it.
 //!
 //! **Metrics**, with the feature `metrics`, through the facade of that name:
 //!
@@ -22,7 +22,8 @@
 //! `denied`, `invalid`, `too_large`, `unsupported`, `corrupt`, `refused`, `backend`. `kind` is
 //! `created`, `updated`, `deleted` or `children`; `why` is `expired`, `closed` or `denied`.
 //!
-//! A call of the floor is counted once, so below the door each of its retries is a call.
+//! Each call of a [`Backend`](crate::store::Backend) or a [`Store`](crate::store::Store) is counted once, so each
+//! retry of a session is a call.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ use crate::store::{
 };
 use crate::task::{self, Task};
 
-/// A session whose calls are logged and counted. The [module](self) tells how.
+/// A session whose calls are logged and counted: see the [module](self).
 #[derive(Debug)]
 pub struct Traced {
     store: Arc<dyn Store>,
@@ -133,14 +134,14 @@ fn told(observed: &Path, event: Event) -> Event {
     event
 }
 
-/// Follows a session to its loss, which it tells when it is dropped: also if a store is dropped right
-/// behind its end.
+/// Follows a session to its loss, which it logs and counts when it is dropped: also if a store is dropped right
+/// after its end.
 struct Follower {
     session: SessionId,
     status: watch::Receiver<Status>,
 }
 
-/// Tells what a session goes through, until it is lost.
+/// Logs the changes of a session's status, until it is lost.
 async fn follow(mut follower: Follower) {
     let Follower { session, ref mut status } = follower;
     let mut before = *status.borrow_and_update();

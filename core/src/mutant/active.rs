@@ -1,4 +1,4 @@
-//! With the feature: one mutant at a time, a thread.
+//! Which mistake is switched on: one at a time, for each thread.
 
 use std::cell::Cell;
 
@@ -8,7 +8,8 @@ thread_local! {
     static ACTIVE: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
-pub(super) fn is(mutant: Mutant) -> bool {
+/// Whether this mistake is switched on for this thread.
+pub fn is(mutant: Mutant) -> bool {
     ACTIVE.get() == Some(mutant)
 }
 

@@ -10,7 +10,7 @@ use futures_util::future::{Either, select};
 
 use crate::chance::Chance;
 use crate::error::{Effect, Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::{Delays, Retry};
 use crate::session::deadline::Deadline;
@@ -51,22 +51,18 @@ impl Stop {
 
 impl CallContext {
     pub(super) fn delays(&self) -> Delays {
-        let (asked, chance) = (&self.tuning.retry, &self.tuning.chance);
-        if mutant::is(Mutant::GivesUpAtOnce) {
-            return Retry::Never.delays(chance);
-        }
-        if mutant::is(Mutant::PolicyIgnored) {
-            return Retry::forever().delays(chance);
-        }
-        asked.delays(chance)
+        let retry = &self.tuning.retry;
+        mistake!(GivesUpAtOnce: let retry = &Retry::Never);
+        mistake!(PolicyIgnored: let retry = &Retry::forever());
+        retry.delays(&self.tuning.chance)
     }
 
     /// Waits until the session is over or the time is up.
     pub(super) async fn stopped(&self, deadline: Deadline) -> Stop {
-        if mutant::is(Mutant::CallOutlivesSession) {
+        mistake!(CallOutlivesSession: {
             deadline.passed().await;
             return Stop::Late { suspended: false };
-        }
+        });
         match select(pin!(self.state.lost()), pin!(deadline.passed())).await {
             Either::Left((why, _)) => Stop::Lost(why),
             Either::Right(_) => {
@@ -79,7 +75,7 @@ impl CallContext {
     pub(super) async fn ask<T, F>(
         &self,
         (doing, path): (&'static str, &Path),
-        mut deadline: Deadline,
+        deadline: Deadline,
         mut call: impl FnMut() -> F,
     ) -> Result<T>
     where
@@ -91,6 +87,7 @@ impl CallContext {
             if let Some(why) = self.state.loss() {
                 return Err(over(why, doing).at(path));
             }
+            mistake!(DeadlinePerAttempt: let deadline = Deadline::within(self.tuning.deadline));
             let ended = {
                 let attempt = pin!(async {
                     let result = call().await;
@@ -119,24 +116,21 @@ impl CallContext {
                     });
                 }
             }
-            if mutant::is(Mutant::DeadlinePerAttempt) {
-                deadline = deadline.anew();
-            }
         }
     }
 
-    /// What an answer is worth: none is good that came after the session was lost, and a session
-    /// of which the store says in an answer that it is over is over.
+    /// Judges an answer: no answer counts that came after the session was lost, and an answer that says that
+    /// the session is over ends it.
     pub(super) fn judge<T>(&self, result: Result<T>, doing: &'static str) -> Result<T> {
         if let Err(error) = &result
             && error.kind() == ErrorKind::SessionLost
         {
             self.state.end(Loss::Expired);
         }
-        match (result, self.state.loss()) {
-            (Ok(_too_late), Some(why)) if !mutant::is(Mutant::LostAnswered) => {
-                Err(over(why, doing))
-            }
+        let loss = self.state.loss();
+        mistake!(LostAnswered: let loss = None);
+        match (result, loss) {
+            (Ok(_too_late), Some(why)) => Err(over(why, doing)),
             (result, _) => result,
         }
     }
@@ -158,6 +152,7 @@ fn delay_after<T>(result: &Result<T>, delays: &mut Delays) -> Option<Duration> {
 
 /// Whether a write may be sent again: it certainly did not happen, and may succeed later.
 pub(super) fn may_repeat(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unreachable
-        && (error.effect() == Effect::None || mutant::is(Mutant::AmbiguousRepeated))
+    let did_nothing = error.effect() == Effect::None;
+    mistake!(AmbiguousRepeated: let did_nothing = true);
+    error.kind() == ErrorKind::Unreachable && did_nothing
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::clock::{self, Instant, sleep_until};
 
 use crate::error::{Error, ErrorKind};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 
 /// When a call has to be over, whatever it still wants to try.
 #[derive(Clone, Copy, Debug)]
@@ -23,15 +23,11 @@ impl Deadline {
 
     /// Waits until the time is up.
     pub(crate) async fn passed(self) {
+        mistake!(DeadlineIgnored: std::future::pending().await);
         match self.at {
-            Some(at) if !mutant::is(Mutant::DeadlineIgnored) => sleep_until(at).await,
-            _ => std::future::pending().await,
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
         }
-    }
-
-    /// The same limit from now on.
-    pub(crate) fn anew(self) -> Self {
-        Self::within(self.limit)
     }
 
     /// What a call fails with when its time is up.
@@ -40,7 +36,7 @@ impl Deadline {
             .because(format!("no answer within {:?}", self.limit))
     }
 
-    /// [`Deadline::error`], when the store answers nobody in this session.
+    /// [`Deadline::error`], when the store answers no call of this session.
     pub(crate) fn error_suspended(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::Unreachable, doing).because(format!(
             "no answer within {:?}; the session is suspended, and goes on if a server answers before its \

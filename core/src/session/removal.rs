@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use crate::clock;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::call_context::CallContext;
@@ -28,7 +28,7 @@ pub(super) struct Own {
     ephemeral: bool,
 }
 
-/// What came of a try to remove a node.
+/// The result of one attempt to remove a node.
 enum Tried {
     Removed,
     Missing,
@@ -36,12 +36,12 @@ enum Tried {
     Changed,
 }
 
-/// How to find the node of a sequential create of which nobody knows whether it happened.
+/// How to find the node of a sequential create whose effect is unknown.
 #[derive(Clone)]
 pub(super) struct Trail {
     /// The path that was given; the store may have added to it.
     path: Path,
-    /// Whose it must be.
+    /// The session that must own it.
     owner: Option<SessionId>,
 }
 
@@ -133,19 +133,18 @@ impl Own {
         }
     }
 
-    /// Whether it is not tried again after this. A node that is not ephemeral and has others below it is in no way.
+    /// Whether the removal ends with this error. A node that is not ephemeral and has others below it blocks no
+    /// waiter.
     fn is_given_up(&self, error: &Error) -> bool {
-        let refused = error.kind() == ErrorKind::Refused && !self.ephemeral;
-        let certain = error.kind() != ErrorKind::Unreachable;
-        refused
-            || mutant::is(Mutant::RemovalGivesUp)
-            || (certain && mutant::is(Mutant::RefusedRemovalStays))
+        mistake!(RemovalGivesUp: return true);
+        error.kind() == ErrorKind::Refused && !self.ephemeral
     }
 
     async fn remove_once(&self, context: &CallContext) -> Result<Tried> {
-        let expect = match self.created {
+        let created = self.created;
+        mistake!(RemovesByPath: let created = None);
+        let expect = match created {
             None => Expect::Any,
-            Some(_) if mutant::is(Mutant::RemovesByPath) => Expect::Any,
             Some(created) => match self.version(context, created).await? {
                 Some(version) => Expect::Version(version),
                 None => return Ok(Tried::Missing),
@@ -189,24 +188,22 @@ impl Trail {
         context: &CallContext,
     ) -> Result<Option<Done>> {
         let Some(dir) = self.path.parent() else { return Ok(None) };
-        let mut query = Query::children(dir.clone()).starting_with(self.path.name());
-        if mutant::is(Mutant::LooksWithoutSync) {
-            query = query.local();
-        }
-        if mutant::is(Mutant::AdoptsStranger) {
-            query = Query::children(dir);
-        }
+        let query = Query::children(dir.clone()).starting_with(self.path.name());
+        mistake!(LooksWithoutSync: let query = query.local());
+        mistake!(AdoptsStranger: let query = Query::children(dir));
         let view = context.store.read(query).await?;
         let other = |node: &Node| known.is_none() || node.stat.map(|stat| stat.created) != known;
         Ok(view.nodes.into_iter().filter(other).find_map(|node| self.adopt(node)))
     }
 
-    /// A node of the same name may be a dying session's: it is not ours, and will not stay.
+    /// A node of the same name may belong to a session that is ending: it is not this session's, and will not stay.
     fn adopt(&self, node: Node) -> Option<Done> {
         let stat = node.stat?;
-        let ours = stat.owner == self.owner || mutant::is(Mutant::ForeignAdopted);
+        let ours = stat.owner == self.owner;
+        mistake!(ForeignAdopted: let ours = true);
         let named = node.path.as_str().starts_with(self.path.as_str());
-        if !ours || !(named || mutant::is(Mutant::AdoptsStranger)) {
+        mistake!(AdoptsStranger: let named = true);
+        if !ours || !named {
             return None;
         }
         let done = Done::new(node.path).with_stat(stat);
@@ -216,17 +213,15 @@ impl Trail {
         })
     }
 
-    /// Removes what other sendings make after all, when that of one, `created` then, was removed again already.
-    /// Nobody would know of it.
+    /// Removes what other sendings of the create make after all, when the node of one, `created` then, was
+    /// removed again already. No caller would know of it.
     pub(super) async fn guard(self, created: Revision, context: CallContext) {
         while let Some(late) = self.comes_late(Some(created), &context).await
             && let Some(stat) = late.stat
         {
             let ephemeral = self.owner.is_some();
             Own::incarnation(late.path, stat.created, ephemeral).remove(&context).await;
-            if mutant::is(Mutant::OneLateComerExpected) {
-                return;
-            }
+            mistake!(OneLateComerExpected: return);
         }
     }
 
@@ -235,7 +230,8 @@ impl Trail {
     pub(super) async fn erase(self, repeated: bool, context: CallContext) {
         while let Some(late) = self.comes_late(None, &context).await {
             Own::unique(late.path, self.owner.is_some()).remove(&context).await;
-            if !repeated || mutant::is(Mutant::OneLateComerExpected) {
+            mistake!(OneLateComerExpected: return);
+            if !repeated {
                 return;
             }
         }
@@ -282,8 +278,9 @@ impl Trail {
         self.comes_last(known, context).await
     }
 
-    /// Waits for a request that a server held for longer than the looks go on: a server that was paused or cut off from its
-    /// leader. It makes an ephemeral node that nobody knows of, and for which others would wait until the session ends.
+    /// Waits for a request that a server held for longer than the looks go on: a server that was paused or cut
+    /// off from its leader. It makes an ephemeral node that no client knows of, and other clients would wait
+    /// for it until the session ends.
     ///
     /// Only the given path is watched. A store that adds to the name refuses the requests of a connection that the session
     /// has left.

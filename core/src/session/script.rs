@@ -1,4 +1,4 @@
-//! A store for the door's own tests: one tree in memory, which fails exactly as it is told to.
+//! A store for the tests of sessions: one tree in memory, which fails exactly as its script says.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::pending;
@@ -26,9 +26,9 @@ pub(crate) enum Fault {
     Refused,
     /// It happens, and its answer is lost.
     ReplyLost,
-    /// It does not happen, and nobody knows.
+    /// It does not happen, and the caller cannot know.
     RequestLost,
-    /// Nobody knows whether it happens, and it does, so much later.
+    /// It happens so much later, and the caller cannot know whether it does.
     Late(Duration),
     /// It happens and is answered after so long.
     SlowReply(Duration),
@@ -44,7 +44,7 @@ pub(crate) enum Fault {
     Denied,
 }
 
-/// The world behind the store, as a test sees it.
+/// The tree and the server of the store, as a test sees them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script(Arc<Mutex<ScriptState>>);
 

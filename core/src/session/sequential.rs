@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::mutant::{self, Mutant};
-use crate::path::Path;
+use crate::mutant::mistake;
 use crate::session::call_context::{CallContext, may_repeat};
 use crate::session::flight::Flight;
 use crate::session::removal::Trail;
 use crate::store::{Commit, Done, Op, Outcome, Rejected, Txn};
 
-/// A transaction with a sequential create, and how to find what that made: it tells whether the
-/// whole transaction happened.
+/// A transaction with a sequential create, and how to find the node that it made: whether that node is there
+/// says whether the whole transaction happened.
 pub(super) struct Sequential {
     txn: Txn,
     /// Which of its operations it is.
@@ -44,11 +43,11 @@ impl Sequential {
     }
 }
 
-/// Creates, and goes on until it is known what became of it: at most one node comes of it, under
+/// Creates, and goes on until its effect is known: it makes at most one node, under
 /// the one path that it was given.
 pub(super) async fn create(
     context: CallContext,
-    mut create: Sequential,
+    create: Sequential,
     flight: Arc<Flight>,
 ) -> Result<Outcome> {
     let mut delays = context.delays();
@@ -56,21 +55,27 @@ pub(super) async fn create(
     let mut unsure = None;
     loop {
         let error = match next {
-            Step::Create => match flight.send(context.store.commit(create.txn.clone())).await {
-                Ok(Outcome::Rejected(no)) if unsure.is_some() => {
-                    next = Step::Look(Some(no));
-                    continue;
-                }
-                Ok(outcome) => return Ok(outcome),
-                Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => {
-                    (unsure, next) = (Some(error), Step::Look(None));
-                    if mutant::is(Mutant::BlindRepeat) {
-                        (create, next) = (create.renamed(&context)?, Step::Create);
+            Step::Create => {
+                let txn = create.txn.clone();
+                mistake!(BlindRepeat: let txn = {
+                    crate::mutant::session::renamed(txn, unsure.is_some(), &context.tuning.chance)?
+                });
+                match flight.send(context.store.commit(txn)).await {
+                    Ok(Outcome::Rejected(no)) if unsure.is_some() => {
+                        next = Step::Look(Some(no));
+                        continue;
                     }
-                    continue;
+                    Ok(outcome) => return Ok(outcome),
+                    Err(error)
+                        if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable =>
+                    {
+                        (unsure, next) = (Some(error), Step::Look(None));
+                        mistake!(BlindRepeat: next = Step::Create);
+                        continue;
+                    }
+                    Err(error) => error,
                 }
-                Err(error) => error,
-            },
+            }
             Step::Look(refused) => match (create.trail.find(&context).await, refused) {
                 (Ok(Some(node)), _) => return Ok(Outcome::Committed(create.found(node))),
                 (Ok(None), Some(no)) => return Ok(Outcome::Rejected(no)),
@@ -92,16 +97,5 @@ pub(super) async fn create(
             }
         }
         return Err(if unsure.is_some() { error.with_unknown_effect() } else { error });
-    }
-}
-
-impl Sequential {
-    /// The same create under a name that the store has not heard of: a mistake.
-    fn renamed(self, context: &CallContext) -> Result<Self> {
-        let mut txn = self.txn.clone();
-        if let Some(Op::Create { path, .. }) = txn.ops.get_mut(self.index) {
-            *path = Path::new(&format!("{path}{}-", context.tuning.chance.id()))?;
-        }
-        Ok(Self { txn, ..self })
     }
 }

@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 use tokio::sync::{Notify, watch};
 
 use crate::error::{Error, ErrorKind};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::store::{Loss, Status};
 
 /// What the session's store says of it, except that the end is final even if the store takes it
 /// back or has not heard of it yet.
 ///
-/// Whoever asks carries over what the store says now, so that no answer waits for a task to run.
+/// Every look at the state first takes over what the store says now, so that no answer waits for a task to run.
 /// Waiting goes through one [`Notify`], which wakes in the order of waiting; the wakers of a `watch`
 /// are woken in an order that differs per run.
 #[derive(Debug)]
@@ -56,7 +56,8 @@ impl SessionState {
         }
         self.change(|told| {
             let store = *self.store.borrow();
-            (!told.is_lost() || mutant::is(Mutant::LostTakenBack)).then_some(store)
+            mistake!(LostTakenBack: return Some(store));
+            (!told.is_lost()).then_some(store)
         })
     }
 
@@ -97,7 +98,8 @@ impl SessionState {
 
     pub(super) fn is_certain(&self) -> bool {
         let now = self.now();
-        now.is_certain() || (mutant::is(Mutant::CertainUntilTold) && !now.is_lost())
+        mistake!(CertainUntilTold: return !now.is_lost());
+        now.is_certain()
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<Status> {

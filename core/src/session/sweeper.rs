@@ -11,11 +11,11 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, watch};
 
 use crate::error::ErrorKind;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::session::session_state::SessionState;
 use crate::store::{Loss, Status, Store};
 
-/// Something to be done without anybody waiting for it. It comes to its own end.
+/// Work that no caller waits for. It comes to its own end.
 ///
 /// A job holds no sender of jobs: the sweeper ends when the last sender is gone.
 pub(super) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -31,12 +31,12 @@ pub(super) struct Sweeper {
 enum Next {
     Job(Job),
     Finished,
-    /// The session is, or nobody holds it any more.
+    /// The session is over, or its last clone is dropped.
     Over,
 }
 
 impl Sweeper {
-    /// Works until the session is over or nobody holds it any more.
+    /// Works until the session is over or its last clone is dropped.
     pub(super) async fn run(mut self) {
         let mut running = FuturesUnordered::new();
         let status = self.store.status();
@@ -71,13 +71,11 @@ impl Sweeper {
     }
 
     async fn close(&self) -> bool {
-        if mutant::is(Mutant::ClosesByForgetting) {
-            return true;
-        }
+        mistake!(ClosesByForgetting: return true);
         let (session, ttl) = (self.store.session().id, self.store.session().ttl);
         match timeout(ttl, self.store.close()).await {
             Ok(Ok(())) => return true,
-            // There is no such session any more: what else is a close for?
+            // There is no such session any more, which is the purpose of a close.
             Ok(Err(error)) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => {
                 return true;
             }
@@ -86,7 +84,7 @@ impl Sweeper {
             }
             Err(_late) => tracing::warn!(%session, "could not close; the time to live will"),
         }
-        // That its store takes it for lost does not tell that the server knows.
+        // That the store takes the session for lost does not prove that the server knows.
         false
     }
 }

@@ -95,7 +95,7 @@ async fn a_create_that_is_not_found_is_repeated_under_the_same_path() {
 #[tokio::test(start_paused = true)]
 async fn the_first_of_two_sendings_is_removed_however_late_it_comes() {
     let ttl = SessionOptions::default().ttl;
-    // While nobody can look; while an old look is on its way; once everything works again.
+    // While no look succeeds; while an old look is on its way; once everything works again.
     for reads in [
         vec![Fault::None, Fault::None, Fault::SlowReply(ttl * 3 / 4), Fault::Refused],
         vec![Fault::None, Fault::None, Fault::Stale(ttl)],
@@ -576,7 +576,7 @@ pub(super) async fn idle() {
     assert_eq!(alive, 0);
 }
 
-/// Every mistake of the door breaks the promise that it is against.
+/// Every mistake of a session breaks the promise that it is against.
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mistake_breaks_a_promise() {

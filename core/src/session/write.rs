@@ -1,4 +1,4 @@
-//! [`Write`]: a transaction on its way, which nobody can abandon.
+//! [`Write`]: a transaction on its way, which goes on even if its caller is gone.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use crate::clock;
 use crate::error::{ErrorKind, Result};
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::call_context::{CallContext, may_repeat};
@@ -26,9 +26,9 @@ const DOING: &str = "commit";
 
 /// A transaction on its way.
 ///
-/// Its call, retries included, is one future of its own. When whoever waits for it stops waiting,
-/// in whatever way, and something may have been sent, the session's sweeper goes on with it, and
-/// then takes back what it created.
+/// Its call, retries included, is one future of its own. When its caller stops waiting for it, in whatever way,
+/// and something may have been sent, the session's sweeper goes on with it, and then takes back what it
+/// created.
 pub(super) struct Write<'a> {
     context: &'a CallContext,
     jobs: &'a mpsc::UnboundedSender<Job>,
@@ -42,7 +42,7 @@ pub(super) struct Write<'a> {
 struct Undo {
     /// The places of its creates; none if it does anything else too.
     creates: Vec<(usize, Made)>,
-    /// How to find what it created if nobody knows whether it did.
+    /// How to find what it created if its effect is unknown.
     trail: Option<Trail>,
 }
 
@@ -68,8 +68,9 @@ impl<'a> Write<'a> {
         Self { context, jobs, flight, call: Some(call), undo }
     }
 
-    /// The same, and what it creates stays though its caller is gone.
+    /// The same, except that what it creates stays even if its caller is gone.
     pub(super) fn kept(mut self) -> Self {
+        mistake!(PutTakenBack: return self);
         self.undo = Undo::default();
         self
     }
@@ -97,8 +98,8 @@ impl<'a> Write<'a> {
             Err(stop) => {
                 let error = stop.error(DOING, deadline);
                 let unsure = self.flight.is_unsure();
-                // A plain create can be looked at by whoever is told that it may have happened. A
-                // sequential one has a name that nobody was told.
+                // The caller can look for a plain create, as the error says that it may have happened. A
+                // sequential one has a name that no caller knows.
                 self.hand_over(self.undo.trail.is_some());
                 Err(if unsure { error.with_unknown_effect() } else { error })
             }
@@ -113,9 +114,10 @@ impl<'a> Write<'a> {
             let repeated = self.flight.is_repeated();
             self.send(Box::pin(trail.clone().erase(repeated, self.context.clone())));
         }
+        let repeated = self.flight.is_repeated();
+        mistake!(BlindRepeat: let repeated = false);
         if let (Ok(Outcome::Committed(commit)), Some(trail)) = (&result, &self.undo.trail)
-            && self.flight.is_repeated()
-            && !mutant::is(Mutant::BlindRepeat)
+            && repeated
             && let Some(made) = commit.done.iter().find(|done| done.sequence.is_some())
             && let Some(stat) = made.stat
         {
@@ -130,11 +132,12 @@ impl<'a> Write<'a> {
     /// Leaves the rest to the sweeper, if there is any.
     fn hand_over(&mut self, retract: bool) {
         let Some(call) = self.call.take() else { return };
-        if !self.flight.is_unsure() || mutant::is(Mutant::DroppedWriteAborted) {
+        if !self.flight.is_unsure() {
             return;
         }
+        mistake!(DroppedWriteAborted: return);
         self.flight.abandon();
-        let retract = retract && !mutant::is(Mutant::DroppedCreateStays);
+        mistake!(DroppedCreateStays: let retract = false);
         let undo = if retract { std::mem::take(&mut self.undo) } else { Undo::default() };
         let (context, flight) = (self.context.clone(), self.flight.clone());
         self.send(Box::pin(async move {
@@ -144,7 +147,7 @@ impl<'a> Write<'a> {
     }
 
     fn send(&self, job: Job) {
-        // If nobody takes it, the session is closed already.
+        // If the sweeper does not take it, the session is closed already.
         let _taken = self.jobs.send(job).is_ok();
     }
 }
@@ -168,7 +171,7 @@ impl Undo {
             _ => None,
         });
         let creates: Vec<_> = creates.collect();
-        // Found by its name, a node tells of itself, and not of others made beside it.
+        // A node that is found by its name says nothing of other nodes of the same transaction.
         let trail = match creates[..] {
             [(only, _)] => Trail::of(&txn.ops[only], context.store.session().id),
             _ => None,
@@ -185,10 +188,10 @@ impl Undo {
                 }
             }
         }
+        mistake!(DroppedTicketForgotten: return);
         // Also when a repetition was answered: the first one may come late.
         if let Some(trail) = self.trail
             && flight.is_unsure()
-            && !mutant::is(Mutant::DroppedTicketForgotten)
         {
             trail.erase(flight.is_repeated(), context).await;
         }

@@ -17,14 +17,14 @@ use crate::clock::Instant;
 /// - A session is taken over by another server only with the leader's consent, which extends it.
 ///
 /// An answer that arrives is therefore no proof that the leader extended the session for *this* heartbeat: the
-/// report that names it may still be on its way when the server is cut off. What an answer proves is this. Take three
-/// answered heartbeats: the newest; one in the middle, which was answered before the newest was sent; and an early one,
-/// which was answered at least one `gap` before the middle one was sent. Between the leader's answers to the early and
-/// to the middle one it sent a request for a report. The server had heard the early heartbeat by then, and it answered
-/// that request before it passed on the answer to the middle one, so before the newest was sent. The report went
-/// ahead of the newest heartbeat, and the leader had read it when it answered. So the leader extended the session
-/// after the early heartbeat was sent. If the session moved to another server in between, the leader extended it for that
-/// reason, also after the early heartbeat was answered.
+/// report that names it may still be on its way when the server is cut off. What an answer proves is this. Take
+/// three answered heartbeats: the newest; one in the middle, which was answered before the newest was sent; and
+/// an early one, which was answered at least one `gap` before the middle one was sent. Between the leader's
+/// answers to the early and to the middle one it sent a request for a report. The server had heard the early
+/// heartbeat by then, and it answered that request before it passed on the answer to the middle one, so before
+/// the newest was sent. The report preceded the newest heartbeat, and the leader had read it when it answered.
+/// So the leader extended the session after the early heartbeat was sent. If the session moved to another
+/// server in between, the leader extended it for that reason, also after the early heartbeat was answered.
 ///
 /// A heartbeat right after a reconnect counts for the same reason: see [`reconnected`](Self::reconnected).
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use crate::store::facts::{Facts, Found, TryFacts};
 use crate::store::node::Version;
 use crate::store::txn::{Expect, Lifetime, Op, Rejected, Why};
 
-/// Decides whether `ops` can be done, in order, on the tree that `facts` tells of.
+/// Decides whether `ops` can be done, in order, on the tree that `facts` describes.
 ///
-/// Each operation sees the effects of those before it: a child may be created below a parent that
-/// is created beside it, and a parent deleted behind its last child. That a *sequential* create
-/// finds a free name is the store's affair; everything else about it is judged like any create.
+/// Each operation sees the effects of those before it: a child may be created below a parent that the same
+/// transaction creates, and a parent deleted after its last child. That a *sequential* create finds a free name
+/// is the store's affair; everything else about it is judged like any create.
 ///
 /// # Errors
 ///
@@ -61,8 +61,8 @@ struct Judging<'a, F> {
 /// A path that the transaction wrote. One write a path, so the first is the last.
 struct Changed<'a> {
     path: &'a Path,
-    /// What stands there now. Nobody can expect the version of a node that this very transaction
-    /// wrote, so that is any.
+    /// What is there now. No caller can expect the version of a node that this very transaction wrote, so that
+    /// is any.
     now: Option<Found>,
     /// Whether `path` is only the start of the name.
     sequential: bool,
@@ -91,8 +91,8 @@ impl<'a, F: TryFacts> Judging<'a, F> {
                 Ok(())
             }
             Op::Delete { path, expect } => {
-                // A container with children is refused for its children: that is what a server says
-                // to whom the container is a node.
+                // A container with children is refused for its children, as by a server for which the container
+                // is a node.
                 if self.node(path)?.is_none() && self.occupied(path)? {
                     return Err(Why::HasChildren.into());
                 }

@@ -1,4 +1,4 @@
-//! [`Life`]: what a backend knows of the life of one of its sessions, and whom it tells.
+//! [`Life`]: the life of one session, as its backend knows it, and the watches that end with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,15 +7,15 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use crate::clock::Instant;
-use crate::mutant::{self, Mutant};
+use crate::mutant::mistake;
 use crate::store::session::{Loss, Status, certain_until};
 use crate::store::watching::{End, Feed};
 
 /// The life of one session, counted from the requests that it sent.
 ///
-/// For who writes a backend: it keeps the [`Status`] that [`Store::status`](super::Store::status) shows,
-/// lets no session rise again that is lost, and ends the watches that it was given with the session. When
-/// a request is a sign of life, and when it is late, only the backend knows. `K` is what it calls a watch.
+/// For authors of backends: it keeps the [`Status`] that [`Store::status`](super::Store::status) shows, keeps a
+/// lost session lost, and ends the watches that it was given with the session. When a request is a sign of
+/// life, and when it is late, only the backend knows. `K` identifies a watch.
 #[derive(Debug)]
 pub struct Life<K = u64> {
     terms: Mutex<Terms>,
@@ -103,8 +103,8 @@ impl<K: Ord> Life<K> {
     /// [`renew`](Self::renew) was given.
     pub fn renegotiated(&self, ttl: Duration) {
         let mut terms = self.terms();
-        terms.ttl = if mutant::is(Mutant::FirstTtlKept) { terms.ttl } else { ttl };
-        let ttl = terms.ttl;
+        mistake!(FirstTtlKept: let ttl = terms.ttl);
+        terms.ttl = ttl;
         let until = certain_until(terms.sent, ttl, self.slack);
         self.change_status(|status| match status {
             Status::Live { .. } => Status::Live { until },
@@ -118,8 +118,8 @@ impl<K: Ord> Life<K> {
         self.change(|until| Status::Suspended { until });
     }
 
-    /// The session is over: from here on it stays so, for the first reason that was given, and every watch
-    /// is told.
+    /// The session is over: from here on it stays so, for the first reason that was given, and every watch ends
+    /// with that reason.
     pub fn lose(&self, why: Loss) {
         self.change(|_| Status::Lost { why });
         self.ended.notify_waiters();
@@ -131,7 +131,7 @@ impl<K: Ord> Life<K> {
         }
     }
 
-    /// Has a watch told when the session is over; at once, if it is.
+    /// Takes a watch that ends when the session is over; at once, if it is.
     pub fn keep(&self, watch: K, feed: Feed) {
         self.feeds().insert(watch, feed);
         if let Some(why) = self.loss() {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::path::Path;
 
-/// A node as a view or an event tells of it.
+/// A node as a view or an event reports it.
 ///
 /// A view that was asked for names only leaves `data` empty, and a store may then leave out
 /// `stat` too. A container has neither, ever.
@@ -102,7 +102,7 @@ impl Revision {
 pub struct Version(u64);
 
 impl Version {
-    /// A version by whatever number its store tells versions apart by.
+    /// A version by whatever number its store distinguishes versions by.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }

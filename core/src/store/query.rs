@@ -33,7 +33,7 @@ pub struct Query {
     pub prefix: String,
     /// Only some of the sequential children.
     pub window: Option<Window>,
-    /// Whether whoever observes needs one event only.
+    /// Whether one event is enough for the observer.
     pub once: bool,
 }
 
@@ -55,7 +55,7 @@ pub enum Scope {
 pub enum Detail {
     /// Data and stat of every node.
     Data,
-    /// Names are enough. A node query still tells the stat; a listing may.
+    /// Names are enough. A node query still returns the stat; a listing may.
     Names,
 }
 
@@ -107,7 +107,7 @@ impl Query {
         Self::about(path.into(), Scope::Subtree)
     }
 
-    /// Whether a node is there; and whoever observes it is told that it goes, and of nothing else. The same as a node
+    /// Whether a node is there; an observer is notified when it goes, and of nothing else. The same as a node
     /// with [`names_only`](Query::names_only) and [`once`](Query::once).
     pub fn until_gone(path: impl Into<Path>) -> Self {
         Self::node(path).names_only().once()
@@ -154,15 +154,15 @@ impl Query {
         self
     }
 
-    /// One event is enough for whoever observes this node: a store may end the watch behind the first one
-    /// with [`End::Told`](crate::store::End::Told), and at once if the view shows no node. Some stores are
-    /// asked for less then. If names are enough, too, it is as with [`Query::until_gone`].
+    /// One event is enough for the observer of this node: a store may end the watch after the first one with
+    /// [`End::Told`](crate::store::End::Told), and at once if the view shows no node. Some stores are asked for
+    /// less then. If names are enough, too, it is as with [`Query::until_gone`].
     pub fn once(mut self) -> Self {
         self.once = true;
         self
     }
 
-    /// Whether all that is to be told is that a node goes: see [`Query::until_gone`].
+    /// Whether the only event that is asked for is that a node goes: see [`Query::until_gone`].
     pub fn is_until_gone(&self) -> bool {
         self.once && self.detail == Detail::Names
     }

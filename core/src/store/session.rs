@@ -96,7 +96,7 @@ pub enum Status {
         /// Up to here the session certainly lives at the server.
         until: Instant,
     },
-    /// The session is over, or so must everybody assume. Final.
+    /// The session is over, or must be assumed to be. Final.
     Lost {
         /// Why it is over.
         why: Loss,
@@ -132,12 +132,12 @@ pub enum Loss {
     Expired,
     /// It was closed from this side.
     Closed,
-    /// The server does not accept who we are any more.
+    /// The server does not accept the credentials any more.
     Denied,
 }
 
 impl Loss {
-    /// What every call of a lost session is told.
+    /// The error of every call on a lost session.
     pub fn error(self, doing: &'static str) -> Error {
         Error::new(ErrorKind::SessionLost, doing).because(self.to_string())
     }

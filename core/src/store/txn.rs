@@ -161,11 +161,11 @@ impl Txn {
     ///
     /// # Errors
     ///
-    /// - [`ErrorKind::Invalid`]: no operation at all; two writes to one path; a check behind a
-    ///   write of the same path; two sequential creates in one directory; a set or delete of what
-    ///   is expected to be absent; a write to the root; a lifetime of zero; a container with data or
-    ///   with a sequence; a sequential create whose name leaves no room for what the store adds
-    ///   ([`SEQUENCE_ROOM`]); a look that [`Query::validate`] refuses.
+    /// - [`ErrorKind::Invalid`]: no operation at all; two writes to one path; a check after a write of the same
+    ///   path; two sequential creates in one directory; a set or delete of what is expected to be absent; a
+    ///   write to the root; a lifetime of zero; a container with data or with a sequence; a sequential create
+    ///   whose name leaves no room for what the store adds ([`SEQUENCE_ROOM`]); a look that [`Query::validate`]
+    ///   refuses.
     /// - [`ErrorKind::TooLarge`]: more operations or more data than `limits` allows.
     /// - [`ErrorKind::Unsupported`]: a TTL node where `limits` has [`Gap::TtlNodes`].
     pub fn validate(&self, limits: &Limits) -> Result<()> {
@@ -350,7 +350,7 @@ pub enum Why {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Commit {
-    /// When, if the store tells.
+    /// When, if the store reports it.
     pub revision: Option<Revision>,
     /// What each operation did, in order.
     pub done: Vec<Done>,
@@ -367,8 +367,8 @@ pub struct Done {
     pub path: Path,
     /// The place that a sequential create got.
     pub sequence: Option<Sequence>,
-    /// What the node is after a create or a set. A transaction of one operation always tells it; of
-    /// several, a store may not. A container has none.
+    /// What the node is after a create or a set. A transaction of one operation always has it; of several, a
+    /// store may leave it out. A container has none.
     pub stat: Option<Stat>,
 }
 
@@ -397,7 +397,7 @@ impl<T> Outcome<T> {
         }
     }
 
-    /// For whoever cannot go on without it: a rejection becomes an error.
+    /// For a caller that cannot go on without the write: a rejection becomes an error.
     ///
     /// # Errors
     ///

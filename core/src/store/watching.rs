@@ -1,4 +1,4 @@
-//! What is told while something is watched, and the channel through which every store tells it.
+//! The events of a watch, and the channel through which every store delivers them.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::path::Path;
 use crate::store::node::{Node, Revision};
 use crate::store::session::Loss;
 
-/// Something that a [`Watch`] tells.
+/// An event of a [`Watch`].
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "whoever forgets one of them misses changes")]
 pub enum Event {
@@ -35,9 +35,9 @@ pub struct Change {
     pub path: Path,
     /// How.
     pub kind: Kind,
-    /// At which revision, if the store tells.
+    /// At which revision, if the store reports it.
     pub revision: Option<Revision>,
-    /// What the node was after the change, if the store tells. Without its sequence.
+    /// What the node was after the change, if the store reports it. Without its sequence.
     pub node: Option<Node>,
 }
 
@@ -82,12 +82,12 @@ pub enum End {
     SessionOver(Loss),
     /// The store cannot go on with it.
     Failed(Arc<Error>),
-    /// One event was asked for ([`Query::once`](crate::store::Query::once)), and was told; or there was no node
-    /// of which to tell one.
+    /// One event was asked for ([`Query::once`](crate::store::Query::once)), and was delivered; or there was no
+    /// node to report an event of.
     Told,
 }
 
-/// What a store tells of the things that are observed: a stream that ends with [`Event::Ended`].
+/// The events that a store reports of what is observed: a stream that ends with [`Event::Ended`].
 ///
 /// Dropping it frees what the server keeps for it.
 #[must_use = "a watch that is dropped watches nothing"]
@@ -97,13 +97,13 @@ pub struct Watch {
     lens: Option<Lens>,
 }
 
-/// What stands between the events that a store tells and those that are taken.
+/// What each event passes through between the store and the reader.
 type Lens = Box<dyn FnMut(Event) -> Option<Event> + Send + Sync>;
 
 /// The end of a [`Watch`] that its store holds.
 ///
-/// A feed never blocks and never loses silently: when nobody takes the events and the buffer is
-/// full, they give way to one [`Event::Resync`].
+/// A feed never blocks and never loses events silently: when its reader takes none and the buffer is full, they
+/// give way to one [`Event::Resync`].
 #[derive(Clone)]
 pub struct Feed {
     shared: Arc<Channel>,
@@ -111,7 +111,7 @@ pub struct Feed {
 
 struct Channel {
     capacity: usize,
-    /// Whether it ends behind its first event.
+    /// Whether it ends after its first event.
     once: bool,
     state: Mutex<ChannelState>,
 }
@@ -132,7 +132,7 @@ enum FeedPhase {
 }
 
 impl Feed {
-    /// The most events that a watch may keep for a reader who does not take them: beyond, they give way to one
+    /// The most events that a watch may keep for a reader that does not take them: beyond, they give way to one
     /// [`Event::Resync`]. A store keeps as few as it likes.
     pub const MOST: usize = 16_384;
 
@@ -141,7 +141,7 @@ impl Feed {
         Self::open(capacity, false)
     }
 
-    /// The same for one event: behind it the watch ends with [`End::Told`].
+    /// The same for one event: after it the watch ends with [`End::Told`].
     pub fn once() -> (Self, Watch) {
         Self::open(1, true)
     }
@@ -153,17 +153,17 @@ impl Feed {
         (Self { shared: shared.clone() }, Watch { shared, guard: None, lens: None })
     }
 
-    /// Tells of one change. `false` if nobody listens any more.
+    /// Reports one change. `false` if the watch ended or was dropped.
     pub fn send(&self, change: Change) -> bool {
         self.push([Event::Changed(change)])
     }
 
-    /// Tells of all changes of one revision at once.
+    /// Reports all changes of one revision at once.
     pub fn send_all(&self, changes: impl IntoIterator<Item = Change>) -> bool {
         self.push(changes.into_iter().map(Event::Changed))
     }
 
-    /// Tells that something may have been missed.
+    /// Reports that something may have been missed.
     pub fn resync(&self) -> bool {
         self.shared.change(|state| {
             state.queue.clear();
@@ -171,7 +171,7 @@ impl Feed {
         })
     }
 
-    /// Ends the watch. What was sent before is still told; a second end is not.
+    /// Ends the watch. Events that were sent before are still delivered; a second end is not.
     pub fn end(&self, why: End) {
         let _told = self.shared.change(|state| {
             state.queue.push_back(Event::Ended(why));
@@ -209,7 +209,7 @@ impl Channel {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state of an open watch and wakes whoever waits for it.
+    /// Changes the state of an open watch and wakes its reader.
     fn change(&self, change: impl FnOnce(&mut ChannelState)) -> bool {
         let waker = {
             let mut state = self.lock();
@@ -240,10 +240,10 @@ impl Watch {
         self
     }
 
-    /// Passes every event through `f` when it is taken; those that it makes nothing of are skipped.
-    /// For stores that wrap stores. The end is told even if `f` makes nothing of it.
+    /// Passes every event through `f` when it is taken; an event for which `f` returns `None` is skipped. For
+    /// stores that wrap stores. The end is delivered even if `f` returns `None` for it.
     ///
-    /// What is put on last sees what those before it have left.
+    /// The `f` of a later call sees what those before it have left.
     pub fn map(
         mut self,
         mut f: impl FnMut(Event) -> Option<Event> + Send + Sync + 'static,

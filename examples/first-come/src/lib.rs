@@ -74,11 +74,11 @@ impl FirstCome {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe: a dropped call leaves nothing behind.
+    /// Cancel safe: nothing remains of a dropped call.
     pub async fn try_claim(&self) -> Result<Option<FirstComeGuard>> {
         loop {
             let session = self.client.session().await?;
-            // A sequential node of the session under a name that nobody else uses: the session finds it again if the
+            // A sequential node of the session under a unique name: the session finds it again if the
             // answer is lost, and removes it if this call is dropped. The look is answered as of the same commit.
             let txn = Txn::new()
                 .create_sequential(

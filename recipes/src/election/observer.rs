@@ -1,12 +1,10 @@
 //! [`observe`]: the leaders of an election and the values that they proclaim, across sessions.
 
 use futures_core::Stream;
-use futures_util::future::pending;
 use futures_util::stream::unfold;
 use synod_core::client::ClientWatch;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::{End, Event, Kind, Node, Query};
 
@@ -21,7 +19,7 @@ struct Observer {
     /// The ticket that is observed, if it is known to be the first.
     first: Option<Entry>,
     told: Option<Contender>,
-    /// Places where no node is, though a listing names them, since the last event.
+    /// Paths that a listing names although no node is there, since the last event.
     vacant: Vec<Path>,
     over: bool,
 }
@@ -42,7 +40,7 @@ pub(super) fn observe(line: Line) -> impl Stream<Item = Result<Contender>> + Sen
 }
 
 impl Observer {
-    /// The next value that was not told yet, however long the store does not answer.
+    /// The next value that differs from the last one that was returned, however long the store does not answer.
     async fn next(&mut self) -> Result<Contender> {
         let mut delays = self.line.delays();
         loop {
@@ -62,7 +60,6 @@ impl Observer {
                 match watch.next().await {
                     Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
                     Some(Event::Ended(why)) => return Err(ended(Some(why))),
-                    Some(_) if mutant::is(Mutant::ObserverStopsWithTerm) => pending().await,
                     Some(_) => self.first = None,
                     None => return Err(ended(None)),
                 }
@@ -81,19 +78,16 @@ impl Observer {
         }
     }
 
-    /// Who is the first, if anybody is; and a watch on him, or on the whole line while it is empty.
+    /// The first contender, if there is one; and a watch on its ticket, or on the whole line while it is empty.
     async fn look(&mut self) -> Result<Option<Contender>> {
         let Some(first) = self.first().await? else { return Ok(None) };
         let (view, watch) = self.line.client().watch(Query::node(first.path.clone())).await?;
         if view.node().is_none() {
-            if mutant::is(Mutant::ContainerIsTicket) {
-                return pending().await;
-            }
-            // It left meanwhile, or it is a container: whoever is behind it is the first.
+            // The ticket was removed meanwhile, or it is a container: the next one in the line is the first.
             self.vacant.push(first.path);
             return Ok(None);
         }
-        // He may have left meanwhile, and may even have come again.
+        // The ticket may have been removed meanwhile, and may even have been created again.
         let is_same = |node: &Node| {
             first.created.is_none() || node.stat.map(|it| it.created) == first.created
         };
@@ -122,7 +116,7 @@ impl Observer {
     }
 }
 
-/// Why there is nothing more to observe.
+/// Why the observation ended.
 fn ended(why: Option<End>) -> Error {
     match why {
         Some(End::Failed(error)) => (*error).clone(),

@@ -1,32 +1,32 @@
-//! [`resign_to`]: gives the lead to one candidate.
+//! [`resign_to`]: hands the lead over to one candidate.
 
 use synod_core::error::{Effect, Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Outcome, Txn};
 
 use crate::line::Line;
 use crate::line::contender::Contender;
 use crate::line::ticket_node::TicketNode;
+use crate::mutant::mistake;
 
-/// How a candidate stands, as far as his heirs are concerned.
+/// The place of a candidate relative to the leader.
 enum Heir {
-    /// He is not in the line.
+    /// The candidate is not in the line after the leader.
     Unknown,
-    /// Whoever leads is not in the line himself any more.
+    /// The leader itself is not in the line any more.
     Orphaned,
-    /// These stand between, nearest to the leader first.
+    /// These candidates are between them, nearest to the leader first.
     Behind(Vec<Path>),
 }
 
-/// Removes a ticket that was called, with all between it and that of the heir. `false` if he does not stand any
-/// more: then nothing was done. Those who made room draw again.
+/// Removes the ticket of the leader, and all tickets between it and the candidate's. Returns `false` if the candidate
+/// is not in the line any more: then nothing was done. The owners of the removed tickets create others.
 pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -> Result<bool> {
     const AT_ONCE: usize = 40;
     let mut in_doubt = false;
     loop {
         let mut entries = line.contenders().await?;
-        // What a late sending of its draw made in its place is not it.
+        // If a late request created the node of the leader's ticket again, that is another ticket.
         entries.retain(|one| one.path != *own.path() || own.is_of(one.token.revision()));
         let mut between = match heir(&entries, own.path(), candidate) {
             Heir::Unknown => return Ok(false),
@@ -35,31 +35,28 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
             Heir::Behind(between) => between,
         };
         let strange = between.iter().find(|path| !path.name().starts_with("_c_"));
-        if let Some(strange) = strange.filter(|_| !mutant::is(Mutant::StrangerSentBack)) {
+        if let Some(strange) = strange {
             return Err(Error::new(ErrorKind::Refused, "resigning in favour of a candidate")
                 .at(strange)
                 .because("somebody of another kind stands between"));
         }
-        // The last ones first, so that nobody but the heir comes to lead.
+        // The last ones first, so that only the chosen candidate can become the leader.
         let last = between.split_off(between.len().saturating_sub(AT_ONCE));
         let mut txn = own.check(Txn::new());
         if between.is_empty() {
             txn = Txn::new().delete(own.path().clone(), own.expected());
         }
-        if !mutant::is(Mutant::HeirByHope) {
-            txn = last.into_iter().fold(txn, |txn, path| txn.delete(path, Expect::Any));
-        }
+        mistake!(HeirByHope: let last = Vec::new());
+        txn = last.into_iter().fold(txn, |txn, path| txn.delete(path, Expect::Any));
         match own.session().commit(txn).await {
             Ok(Outcome::Committed(_)) if between.is_empty() => break,
             // There are more.
             Ok(Outcome::Committed(_)) => {}
-            // Somebody left meanwhile, or wrote.
+            // A candidate left meanwhile, or wrote.
             Ok(Outcome::Rejected(_)) => {
                 let _there = own.look().await?;
             }
-            Err(error)
-                if error.effect() == Effect::Unknown && !mutant::is(Mutant::DoubtIsFailure) =>
-            {
+            Err(error) if error.effect() == Effect::Unknown => {
                 in_doubt = true;
             }
             Err(error) => return Err(error),
@@ -69,7 +66,7 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
     Ok(true)
 }
 
-/// Who stands between a leader and the candidate that he names. Pure.
+/// The candidates between a leader and the candidate that it names. Pure.
 fn heir(line: &[Contender], leader: &Path, candidate: &Path) -> Heir {
     let place = |path: &Path| line.iter().position(|one| one.path == *path);
     let Some(from) = place(leader) else { return Heir::Orphaned };
@@ -123,7 +120,7 @@ mod tests {
         assert_eq!(told("a", "b"), "behind []");
         assert_eq!(told("a", "d"), r#"behind ["_c_b-latch-", "_c_c-latch-"]"#);
         assert_eq!(told("a", "x"), "unknown");
-        // Nobody is his own heir, nor that of who stands behind.
+        // The leader itself is no candidate to hand over to, and no earlier contender is.
         assert_eq!(told("a", "a"), "unknown");
         assert_eq!(told("b", "a"), "unknown");
         assert_eq!(told("x", "b"), "orphaned");

@@ -1,40 +1,40 @@
-//! [`Contender`]: somebody who stands in a line, for who looks at it from outside.
+//! [`Contender`]: a holder or a waiter in a line, as a reader of the line sees it.
 
 use std::time::SystemTime;
 
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::Result;
+use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, SessionId};
 
 use crate::line::order::{Capacity, Claim, Entry, Queue, SHARES, Turn, shares, turn};
 use crate::line::ticket_name::since;
-use synod_core::held::Token;
 
-/// Somebody who holds something, or waits for it.
+/// A holder of a lock, of permits or of the lead, or a waiter for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Contender {
-    /// The node that stands for him.
+    /// The path of its ticket.
     pub path: Path,
-    /// What he wants.
+    /// What it asks for.
     pub claim: Claim,
-    /// Whether he has it. `None` where that depends on a number that only he knows: how many permits there are, of
-    /// semaphores of programs of other kinds.
+    /// Whether it is a holder. `None` if that depends on a number that only the contender knows: the number of permits
+    /// of another library's semaphore.
     pub holds: Option<bool>,
-    /// The token that goes with it.
+    /// The token of its ticket.
     pub token: Token,
-    /// Since when he stands here, to the second, by the clock of his own host. `None` of programs of other kinds.
+    /// When it made its request, to the second, by the clock of its own host. `None` for tickets of other libraries.
     pub since: Option<SystemTime>,
-    /// The session that it hangs on.
+    /// The session that owns its ticket.
     pub owner: Option<SessionId>,
-    /// What he said of himself.
+    /// Its label.
     pub label: Bytes,
 }
 
 impl Contender {
-    /// Whoever has this ticket, by its node.
+    /// The contender of this ticket, by its node.
     pub(crate) fn of(one: &Entry, node: &Node, holds: Option<bool>) -> Option<Self> {
         let stat = node.stat?;
         let said = if shares(node) { SHARES.len() } else { 0 };
@@ -50,7 +50,7 @@ impl Contender {
     }
 }
 
-/// Everybody in the line at `dir`, in order.
+/// All contenders in the line at `dir`, in order.
 pub(crate) async fn contenders(
     client: &Client,
     dir: &Path,

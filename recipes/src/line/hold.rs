@@ -1,4 +1,4 @@
-//! [`Hold`]: what somebody holds who was called, as a value.
+//! [`Hold`]: the guard that a granted ticket becomes.
 
 use std::fmt;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
+use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 use tracing::Span;
@@ -16,16 +16,15 @@ use tracing::field::{Empty, debug, display};
 
 use crate::line::meter;
 use crate::line::ticket_node::TicketNode;
-use synod_core::held::{Held, Token};
 
-/// Something held: a lock, permits, the lead. Dropping it gives it back in the background.
+/// A guard of a lock, of permits or of the lead. Dropping it releases them in the background.
 ///
-/// It is held while the session that it hangs on certainly lives, by [`Hold::is_held`], and no longer.
+/// It is held while the session that owns its ticket is certain, according to [`Hold::is_held`], and no longer.
 /// A check is true of the moment at which it is made: a process that is paused between the check and
-/// what it does then, acts too late. What must be exclusive whatever happens goes into the transaction of
-/// [`Hold::txn`], or to a system that compares [`Hold::token`].
+/// its next action acts too late. Work that must be exclusive without any assumption belongs in the transaction of
+/// [`Hold::txn`], or in a system that compares [`Hold::token`].
 ///
-/// `K` is what a recipe keeps beside.
+/// `K` is the data of the recipe.
 #[must_use = "what is held is given back when this is dropped"]
 pub struct Hold<K = ()> {
     pub(crate) node: TicketNode,
@@ -33,11 +32,11 @@ pub struct Hold<K = ()> {
     stay: Stay,
 }
 
-/// The lead of an election, while it is held: to look at, for guarded transactions, for its token. It ends with the
+/// The lead of an election, for checks, for guarded transactions and for its token. The lead ends with the
 /// candidacy or the work that it belongs to, however many clones there are.
 pub type Leadership = Arc<Hold>;
 
-/// For how long something is held, which is told when it is not any more.
+/// Measures how long something is held, and reports it when dropped.
 struct Stay {
     recipe: &'static str,
     since: Instant,
@@ -67,46 +66,45 @@ impl<K> Hold<K> {
         Self { node, kind, stay }
     }
 
-    /// The same, held as something else.
+    /// The same hold, with other data of the recipe.
     pub(crate) fn map<L>(self, kind: impl FnOnce(K) -> L) -> Hold<L> {
         let Self { node, kind: before, stay } = self;
         Hold { node, kind: kind(before), stay }
     }
 
-    /// The same, in other hands of this process.
+    /// The same hold, handed over within this process.
     pub(crate) fn passed_on(mut self) -> Self {
-        if !mutant::is(Mutant::TurnUncounted) {
-            self.node.pass_on();
-        }
+        self.node.pass_on();
         self.stay = Stay::of(&self.node, self.stay.recipe);
         self
     }
 
-    /// The number to give to systems outside. Larger for whoever holds it later.
+    /// The fencing token, for systems outside the store: larger for each later holder.
     pub fn token(&self) -> Token {
         self.node.token()
     }
 
-    /// The node that stands for it.
+    /// The path of its ticket.
     pub fn path(&self) -> &Path {
         self.node.told_path()
     }
 
-    /// [`Hold::path`] for who only looks on, and neither keeps it nor sends anything by it: a later ticket may
-    /// have it, too.
+    /// [`Hold::path`] for a reader that neither stores the path nor sends a request with it: a later ticket may have
+    /// the same path.
     #[doc(hidden)]
     pub fn seen_path(&self) -> &Path {
         self.node.path()
     }
 
-    /// Whether it is certainly held at this moment. False as soon as nobody can know, before anybody is
-    /// told. That somebody removed its node is heard only while [`Hold::lost`] or [`Hold::run`] is waited for.
+    /// Whether it is certainly held at this moment. False as soon as the session is not certain, before any
+    /// notification of the loss. If another client removes its node, that is noticed only during [`Hold::lost`] or
+    /// [`Hold::run`].
     pub fn is_held(&self) -> bool {
         self.node.session().is_certain() && !self.node.is_gone()
     }
 
-    /// Waits until it is lost: its session is, or somebody removed its node. Of the latter it may hear only
-    /// when a third of the session's time to live has passed since it stood in line.
+    /// Waits until it is lost: its session is lost, or another client removed its node. A removal may be noticed only
+    /// when a third of the session's time to live has passed since the ticket was created.
     ///
     /// # Cancel safety
     ///
@@ -115,9 +113,9 @@ impl<K> Hold<K> {
         self.node.lost().await;
     }
 
-    /// A transaction that happens only while this is held, whatever the clocks do: it begins with the
-    /// check that the node is there. Add to it, and send it with the same client. For more than one guard there is
-    /// [`Txn::under`].
+    /// A transaction that is applied only while this is held, whatever the clocks do: it begins with the
+    /// check that the node exists. Add operations to it, and send it with the same client. For more than one guard
+    /// there is [`Txn::under`].
     ///
     /// # Examples
     ///
@@ -140,11 +138,11 @@ impl<K> Hold<K> {
         self.node.check(Txn::new())
     }
 
-    /// Does something while it is held: `work` is dropped when it is lost.
+    /// Runs `work` while this is held: `work` is dropped when it is lost.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if it was lost before `work` came to its end.
+    /// [`ErrorKind::SessionLost`] if it was lost before `work` completed.
     ///
     /// # Cancel safety
     ///
@@ -158,22 +156,22 @@ impl<K> Hold<K> {
         }
     }
 
-    /// Gives it back: when this returned without an error, it is free for the next.
+    /// Releases it: when this returned without an error, it is free for the next waiter.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] if it was lost before: there is nothing to give back.
-    /// [`ErrorKind::Unreachable`] if that takes too long: it goes on in the background, until it is done or
-    /// the session is over.
+    /// [`ErrorKind::SessionLost`] if it was lost before: there is nothing to release.
+    /// [`ErrorKind::Unreachable`] if the release takes too long: it continues in the background, until it is done or
+    /// the session has ended.
     ///
     /// # Cancel safety
     ///
-    /// A dropped call goes on in the background.
+    /// A dropped call continues in the background.
     pub async fn release(self) -> Result<()> {
         self.give_back().await
     }
 
-    /// [`Hold::release`] of what others look at, too: from now on it is not held, whoever asks.
+    /// [`Hold::release`] of a shared hold: from now on [`Hold::is_held`] is false for all that share it.
     pub(crate) async fn give_back(&self) -> Result<()> {
         if self.node.is_gone() {
             return Err(self.node.was_lost());
@@ -181,7 +179,7 @@ impl<K> Hold<K> {
         self.node.remove().await
     }
 
-    /// Gives it back in the background, whoever still looks at it.
+    /// Releases it in the background, even if it is shared.
     pub(crate) fn give_up(&self) {
         self.node.give_up();
     }

@@ -1,18 +1,18 @@
-//! [`within`]: waiting for no longer than a limit.
+//! [`within`]: a wait for no longer than a limit.
 
 use std::time::Duration;
 
 use synod_core::clock::timeout;
 use synod_core::error::Result;
 
-/// What `work` gets within `limit`; `None` if that was too short.
+/// Returns the result of `work` within `limit`; `None` if that was too short.
 ///
-/// For anything here that waits: a lock, permits, a lead. When the time is up the wait is given up: its ticket is removed in
-/// the background, and it does not get in later.
+/// For any wait of a recipe: a lock, permits, the lead. When the time is up, the wait ends: its ticket is removed in
+/// the background, and is not granted later.
 ///
 /// # Errors
 ///
-/// What `work` fails with.
+/// The error of `work`.
 ///
 /// # Cancel safety
 ///

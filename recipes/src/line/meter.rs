@@ -1,14 +1,14 @@
-//! The metrics of those who stand in line, with the feature.
+//! The metrics of waiters and holders, with the feature.
 
 use std::time::Duration;
 
-/// Somebody was called, after so long, for so many calls to the store.
+/// A ticket was granted after this time, and this number of calls to the store.
 pub(super) fn called(recipe: &'static str, waited: Duration, asked: u32) {
     metrics::histogram!("synod_wait_seconds", "recipe" => recipe).record(waited);
     metrics::histogram!("synod_wait_calls", "recipe" => recipe).record(f64::from(asked));
 }
 
-/// Somebody gave back what he held for so long.
+/// A holder released or lost what it held, after this time.
 pub(super) fn held(recipe: &'static str, held: Duration) {
     metrics::histogram!("synod_hold_seconds", "recipe" => recipe).record(held);
 }
@@ -24,7 +24,7 @@ mod tests {
 
     use super::*;
 
-    /// The histograms that something was told to, with their recipes.
+    /// The histograms that were recorded, with their recipes.
     #[derive(Clone, Default)]
     struct Recorded(Arc<Mutex<BTreeSet<String>>>);
 

@@ -8,12 +8,12 @@ use synod_core::path::Path;
 /// How many are kept. What is forgotten is never used again.
 const MOST: usize = 1_024;
 
-/// The names that a session gave to tickets, and that nothing has any more: the ticket is gone, and no request
-/// of which it was made or removed is on its way.
+/// The names that a session gave to tickets and that are free again: the ticket is gone, and no request that
+/// creates or removes it is on its way.
 ///
-/// A store that keeps a history keeps every name in it that there ever was, and goes over them when it is asked
-/// who stands in a line. So whoever comes again and again does it under the same name, where that says nothing
-/// wrong: each ticket is told from those before by when it was made.
+/// A store that keeps a history keeps every name that was ever in it, and scans them all when it lists a line.
+/// So a session that acquires again and again reuses a name, where that misleads no reader: a ticket is
+/// distinguished from the earlier ones of its name by the revision of its creation.
 #[derive(Debug, Default)]
 pub(super) struct Names(Mutex<Free>);
 
@@ -25,7 +25,7 @@ struct Free {
 }
 
 impl Names {
-    /// One that ends in this mark, and whoever takes it has it alone.
+    /// A name that ends in this mark. The caller that takes it has it alone.
     pub(super) fn take(&self, dir: &Path, mark: &str) -> Option<Path> {
         let mut free = self.free();
         let names = free.by_dir.get_mut(dir)?;

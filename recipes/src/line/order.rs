@@ -1,33 +1,32 @@
-//! Who stands in a line, in which order, and whose turn it is. Pure: names in, decision out.
+//! [`Queue`]: the tickets of a line in their order. [`turn`] decides what a ticket does next. Pure: names in, decision
+//! out.
 //!
-//! A ticket is told by what its name ends in, in front of the digits that some stores add. So that programs
-//! of other kinds can stand in the same line, the marks are those that they use:
+//! The end of a node's name, in front of the digits that some stores append, marks it as a ticket. So that other
+//! libraries can use the same line, the marks are theirs:
 //!
-//! | mark | whose | wants |
+//! | mark | used by | claim |
 //! |---|---|---|
-//! | `lock-`, `latch-` | Curator's mutex and leader latch, and ours | all of it |
-//! | `__WRIT__`, `__READ__` | Curator's read-write lock, and ours | all of it, to share it |
-//! | `__lock__`, `__rlock__` | kazoo's locks | all of it, to share it |
-//! | `lease-` | Curator's semaphore, and ours | one permit |
-//! | `x3-lease-`, `x3of5-lease-` | ours | three permits; of five, as its owner believes |
-//! | the session's id and nothing else | etcd's own locks and elections | all of it |
+//! | `lock-`, `latch-` | Curator's mutex and leader latch, and synod | exclusive |
+//! | `__WRIT__`, `__READ__` | Curator's read-write lock, and synod | exclusive, shared |
+//! | `__lock__`, `__rlock__` | kazoo's locks | exclusive, shared |
+//! | `lease-` | Curator's semaphore, and synod | one permit |
+//! | `x3-lease-`, `x3of5-lease-` | synod | three permits; of five, according to its owner |
+//! | the session's id and nothing else | etcd's own locks and elections | exclusive |
 //!
-//! What has none of these names stands in no line: it is ignored.
+//! A node with any other name is no ticket, and is ignored.
 
-use synod_core::clock;
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, Revision, Sequence, SessionId, View};
 
-use crate::line::ticket_name;
+use crate::mutant::mistake;
 
-/// What whoever stands in a line wants.
+/// What a contender asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Claim {
-    /// To be the only one.
+    /// Exclusive: to be the only holder.
     Alone,
-    /// To be in with others who want the same.
+    /// Shared: to hold together with others of the same claim.
     Shared,
     /// So many permits.
     Permits(u32),
@@ -40,18 +39,18 @@ pub(crate) enum Capacity {
     One,
     /// So many permits.
     Permits(u32),
-    /// As many permits as a node beside the tickets says.
+    /// As many permits as the name of a node in the same directory says.
     Posted,
 }
 
-/// Whose turn it is, as far as one ticket is concerned.
+/// What a ticket does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Its own.
+    /// It is granted.
     Now,
-    /// Not before this one is gone, or has been called.
+    /// It waits until this predecessor is gone, or was granted.
     After(Path),
-    /// It is the next, and depends on everybody who is in.
+    /// It is the first waiter, and depends on all holders.
     Next,
     /// It is not in the line.
     Gone,
@@ -64,7 +63,7 @@ pub(crate) struct Entry {
     pub(crate) claim: Claim,
     pub(crate) created: Option<Revision>,
     pub(crate) owner: Option<SessionId>,
-    /// How many permits there are, as he believes who wants some of them.
+    /// How many permits there are, according to the owner of the ticket.
     pub(crate) all: Option<u32>,
     order: Sequence,
 }
@@ -77,11 +76,11 @@ pub(crate) struct Queue {
     posted: Option<u32>,
 }
 
-/// What the name of the node starts with that says how many permits there are.
+/// The prefix of the name of the node that says how many permits there are.
 pub(crate) const POSTED: &str = "limit-";
 
-/// What a writer writes to its ticket, in front of its label, when it goes on reading. A ticket that holds this since
-/// it was created still wants to write.
+/// What a writer writes to its ticket, in front of its label, when it downgrades. A ticket that contains this since
+/// it was created is still a writer's.
 pub(crate) const SHARES: &[u8] = b"__READ__";
 
 const MARKS: &[(&str, Claim)] = &[
@@ -94,7 +93,7 @@ const MARKS: &[(&str, Claim)] = &[
 ];
 
 impl Claim {
-    /// What a ticket wants whose name ends so.
+    /// The claim of a ticket whose name ends in this mark.
     pub(crate) fn of_mark(mark: &str) -> Self {
         claim(mark).unwrap_or(Self::Alone)
     }
@@ -103,16 +102,11 @@ impl Claim {
 impl Queue {
     pub(crate) fn of(view: &View) -> Self {
         let mut entries: Vec<Entry> = view.nodes.iter().filter_map(Entry::of).collect();
-        if mutant::is(Mutant::SortsByName) {
-            entries.sort_by(|a, b| a.path.cmp(&b.path));
-        } else {
-            entries.sort_by_key(|one| one.order);
-        }
-        if mutant::is(Mutant::OldDatesIgnored) {
-            entries.retain(|one| !ticket_name::seems_left_over(one.path.name(), clock::date()));
-        }
+        entries.sort_by_key(|one| one.order);
+        mistake!(SortsByName: entries.sort_by(|a, b| a.path.cmp(&b.path)));
+        mistake!(OldDatesIgnored: entries.retain(|one| !crate::mutant::line::is_old(one)));
         let limits = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
-        // Of two, which cannot be, the one that harms less.
+        // There is only one. If there were two, the lower number would harm less.
         let posted = limits.filter_map(|limit| limit.parse().ok()).min();
         Self { entries, posted }
     }
@@ -134,12 +128,12 @@ impl Queue {
         }
     }
 
-    /// Whose turn it is for somebody who came now.
+    /// What a ticket that is created now does next.
     pub(crate) fn turn_behind(&self, claim: Claim, capacity: Capacity) -> Turn {
         self.turn_of(&self.entries, claim, capacity)
     }
 
-    /// These have given up to be alone.
+    /// Marks these tickets as shared: they were downgraded.
     pub(crate) fn sharing(mut self, paths: &[Path]) -> Self {
         for one in self.entries.iter_mut().filter(|one| paths.contains(&one.path)) {
             one.claim = Claim::Shared;
@@ -147,7 +141,7 @@ impl Queue {
         self
     }
 
-    /// None of these is a ticket.
+    /// Removes these paths, which are no tickets.
     pub(crate) fn without(mut self, paths: &[Path]) -> Self {
         if !paths.is_empty() {
             self.entries.retain(|one| !paths.contains(&one.path));
@@ -155,59 +149,55 @@ impl Queue {
         self
     }
 
-    /// Whether any of the tickets may be a container: a listing of names does not always say.
+    /// Whether any of the tickets may be a container: a listing of names does not always show that.
     pub(crate) fn is_unsure(&self) -> bool {
         self.entries.iter().any(|one| one.created.is_none())
     }
 
-    /// Whether any of those has a name of another kind than this library gives. To look at the others, too, would cost
+    /// Whether any of those has a name that this library does not give. A check of the other names, too, would cost
     /// a request for each lock that is held.
     pub(crate) fn has_suspects(&self) -> bool {
         self.entries.iter().any(Entry::is_suspect)
     }
 
-    /// At this path only what stands in this place: something else may have been made there since.
+    /// Keeps the entry at this path only if its sequence is `place`: another node may have been created there since.
     pub(crate) fn placed(mut self, path: &Path, place: Sequence) -> Self {
         self.entries.retain(|one| one.path != *path || one.order == place);
         self
     }
 
-    /// Whether somebody came after this one.
+    /// Whether there is a later ticket than this one.
     pub(crate) fn goes_on_behind(&self, me: &Path) -> bool {
         self.entries.last().is_some_and(|last| last.path != *me)
     }
 
-    /// Whose turn it is for somebody behind all those `ahead`.
+    /// What a ticket after all those in `ahead` does next.
     fn turn_of(&self, ahead: &[Entry], claim: Claim, capacity: Capacity) -> Turn {
         let Some(permits) = self.permits(capacity) else {
             let shares = |other: &&Entry| claim == Claim::Shared && other.claim == claim;
-            let mut blocking = ahead.iter().rev().find(|other| !shares(other));
-            if mutant::is(Mutant::WriterPassesReaders) {
-                blocking = ahead.iter().rev().find(|other| other.claim == Claim::Alone);
-            }
-            if mutant::is(Mutant::ReaderPassesWriters) && claim == Claim::Shared {
-                blocking = blocking.and(ahead.first()).filter(|first| !shares(first));
-            }
+            let blocking = ahead.iter().rev().find(|other| !shares(other));
+            mistake!(WriterPassesReaders: let blocking = {
+                ahead.iter().rev().find(|other| other.claim == Claim::Alone)
+            });
+            mistake!(ReaderPassesWriters: let blocking = {
+                blocking.filter(|_| !ahead.first().is_some_and(|first| shares(&first)))
+            });
             return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
         };
         let weight = |claim| match claim {
             Claim::Permits(permits) => u64::from(permits),
-            // Who wants it alone takes whatever there is, and a little more.
+            // An exclusive claim takes all permits that there are, and at least one.
             Claim::Alone | Claim::Shared => u64::from(permits).max(1),
         };
-        let mut taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
-        if mutant::is(Mutant::PermitsMiscounted) {
-            taken = ahead.len() as u64;
-        }
-        if mutant::is(Mutant::PermitsBarge) {
-            taken = ahead.iter().map(|other| weight(other.claim)).fold(0, |taken, more| {
-                if taken + more <= permits.into() { taken + more } else { taken }
-            });
-        }
+        let taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
+        mistake!(PermitsMiscounted: let taken = ahead.len() as u64);
+        mistake!(PermitsBarge: let taken = {
+            crate::mutant::line::fitting(ahead.iter().map(|other| weight(other.claim)), permits)
+        });
         if taken + weight(claim) <= permits.into() {
             Turn::Now
         } else if taken <= permits.into() {
-            // All who are ahead are in.
+            // All earlier tickets are granted.
             Turn::Next
         } else {
             ahead.last().map_or(Turn::Next, |other| Turn::After(other.path.clone()))
@@ -220,13 +210,15 @@ pub(crate) fn with_stats(dir: &Path) -> Query {
     Query::children(dir.clone())
 }
 
-/// What a listing with stats shows to be no node.
+/// The containers in a listing with stats.
 pub(crate) fn containers(view: &View) -> impl Iterator<Item = Path> + '_ {
-    view.nodes.iter().filter(|node| node.stat.is_none()).map(|node| node.path.clone())
+    let nodes = view.nodes.as_slice();
+    mistake!(ContainerIsTicket: let nodes = &nodes[..0]);
+    nodes.iter().filter(|node| node.stat.is_none()).map(|node| node.path.clone())
 }
 
 impl Entry {
-    /// Whether it may be a container, and has another name than this library gives to tickets.
+    /// Whether it may be a container, and its name is not one that this library gives to tickets.
     pub(crate) fn is_suspect(&self) -> bool {
         self.created.is_none() && !self.path.name().starts_with("_c_")
     }
@@ -235,12 +227,13 @@ impl Entry {
     pub(crate) fn of(node: &Node) -> Option<Self> {
         let sequence = node.sequence?;
         let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
-        // Where the store adds no digits, only what is named as we name it is a ticket.
+        // If the store adds no digits, a node is a ticket only if its name has the format of this library.
         let stem = without_digits(name, sequence).or(name.starts_with("_c_").then_some(name));
         let all = stem.and_then(|stem| permits(stem.strip_suffix("lease-")?).1);
         let claim = stem.and_then(claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
-            (is_owners || mutant::is(Mutant::StrangersCount)).then_some(Claim::Alone)
+            mistake!(StrangersCount: let is_owners = true);
+            is_owners.then_some(Claim::Alone)
         })?;
         Some(Self {
             path: node.path.clone(),
@@ -264,7 +257,7 @@ fn without_digits(name: &str, sequence: Sequence) -> Option<&str> {
     Some(stem)
 }
 
-/// What a ticket wants whose name, without the digits of the store, is this.
+/// The claim of a ticket with this name, which is without the digits of the store.
 fn claim(stem: &str) -> Option<Claim> {
     let is_marked = |mark: &str| {
         let before = stem.strip_suffix(mark);
@@ -294,28 +287,28 @@ fn permits(before: &str) -> (u32, Option<u32>) {
     (wanted.parse().unwrap_or(1), all.and_then(|all| all.parse().ok()))
 }
 
-/// Decides, from the line as it was seen, what whoever holds the ticket `me` does next.
+/// Decides, from the line as it was seen, what the ticket `me` does next.
 pub(crate) fn turn(queue: &Queue, me: &Path, capacity: Capacity) -> Turn {
     let Some(place) = queue.entries.iter().position(|one| one.path == *me) else {
-        return if mutant::is(Mutant::MissingIsFirst) { Turn::Now } else { Turn::Gone };
+        mistake!(MissingIsFirst: return Turn::Now);
+        return Turn::Gone;
     };
     let (ahead, own) = (&queue.entries[..place], &queue.entries[place]);
-    match queue.turn_of(ahead, own.claim, capacity) {
-        Turn::After(_) if mutant::is(Mutant::WatchesFirst) => {
-            Turn::After(queue.entries[0].path.clone())
-        }
-        turn => turn,
-    }
+    let turn = queue.turn_of(ahead, own.claim, capacity);
+    mistake!(WatchesFirst: if let Turn::After(_) = turn {
+        return Turn::After(queue.entries[0].path.clone());
+    });
+    turn
 }
 
-/// Whether a ticket that was drawn to write goes on reading.
+/// Whether this is the ticket of a writer that downgraded.
 pub(crate) fn shares(node: &Node) -> bool {
-    // On any other ticket the data is a label, and labels may be anything.
-    if !node.path.name().contains("__WRIT__") && !mutant::is(Mutant::LabelIsMode) {
-        return false;
-    }
+    // On any other ticket the data is a label, and a label may be anything.
+    let is_writers = node.path.name().contains("__WRIT__");
     let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
-    (written || mutant::is(Mutant::LabelIsMode)) && node.data.starts_with(SHARES)
+    let says_so = node.data.starts_with(SHARES);
+    mistake!(LabelIsMode: return says_so);
+    is_writers && written && says_so
 }
 
 #[cfg(test)]

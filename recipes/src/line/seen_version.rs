@@ -6,26 +6,26 @@ use synod_core::store::{Expect, Stat};
 
 /// The last version that was seen of a ticket. Every write and every check of the ticket expects it.
 ///
-/// It is used for two kinds of tickets. If the create was retried on a store that does not append a sequence to the name
-/// (etcd), a delayed first request could create the deleted node again after another holder was granted. And if a write
-/// to the ticket reduces its claim (a downgrade), a delayed transaction under the former claim must fail.
+/// It is used for two kinds of tickets. If the create was retried on a store that does not append a sequence to the
+/// name (etcd), a delayed first request could create the deleted node again after another holder was granted. And if
+/// a write to the ticket reduces its claim (a downgrade), a delayed transaction under the former claim must fail.
 #[derive(Debug)]
 pub(super) struct SeenVersion {
     seen: Mutex<Stat>,
 }
 
 impl SeenVersion {
-    /// As it was drawn.
+    /// The version at the ticket's create.
     pub(super) fn of(drawn: Stat) -> Self {
         Self { seen: Mutex::new(drawn) }
     }
 
-    /// What a check of the node expects: a version that no other of its name ever has.
+    /// What a check of the node expects: a version that no other node of this name ever has.
     pub(super) fn expected(&self) -> Expect {
         Expect::Version(self.seen().version)
     }
 
-    /// Takes note of what is at the path. Whether that is the ticket.
+    /// Records what is at the path. Returns whether that is the ticket.
     pub(super) fn learn(&self, stat: Stat) -> bool {
         let mut seen = self.seen();
         if stat.created != seen.created {
@@ -59,7 +59,7 @@ mod tests {
             (stat(5, 8), true, 8),
             // An answer that lags.
             (stat(5, 7), true, 8),
-            // What a late sending made.
+            // A node that a late request created.
             (stat(9, 9), false, 8),
         ] {
             assert_eq!(ticket.learn(seen), is_this, "{seen:?}");

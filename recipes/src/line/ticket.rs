@@ -1,4 +1,4 @@
-//! [`Ticket`]: a place in a line, and how it waits there.
+//! [`Ticket`]: a ticket in a line, and how it waits until it is granted.
 
 use std::fmt;
 use std::pin::pin;
@@ -7,7 +7,6 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant, sleep, timeout};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
 use synod_core::path::Path;
 use synod_core::store::{Change, Event, Kind, Node, Query, View, Watch};
 use tracing::Instrument;
@@ -18,26 +17,27 @@ use crate::line::meter;
 use crate::line::order::{self, Capacity, Claim, POSTED, Queue, Turn, shares, turn};
 use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line, SIGHT};
+use crate::mutant::mistake;
 
-/// A place in a line. Dropping it gives it up.
+/// A ticket in a line. Dropping it removes it.
 pub(crate) struct Ticket {
     line: Line,
     node: TicketNode,
-    /// What was seen as it was drawn, and not thought about yet.
+    /// The view that its create returned, until it is evaluated.
     seen: Option<View>,
     since: Instant,
-    /// How often the store was asked for it.
+    /// How many calls to the store it took.
     asked: u32,
-    /// Tickets that share though their names do not say so.
+    /// Tickets that are shared although their names do not show it.
     sharing: Vec<Path>,
-    /// Places ahead where no node is, though a listing names them: containers, and tickets that went meanwhile. They
-    /// were empty after this ticket was drawn, so a node that is made there later stands behind it.
+    /// Paths that a listing names although no node is there: containers, and earlier tickets that are gone. They were
+    /// vacant after this ticket was created, so a node that is created there later is later in the line.
     vacant: Vec<Path>,
-    /// Whether it was looked for containers since anything changed.
+    /// Whether the line was searched for containers since the last change.
     swept: bool,
-    /// Whether what was read before, or lags, does not count.
+    /// Whether only the latest state counts: no earlier view, and no answer that lags.
     strict: bool,
-    /// What was seen last: whether a ticket is behind, and how many permits there are.
+    /// What was seen last: whether there is a later ticket, and how many permits there are.
     last: Last,
 }
 
@@ -45,50 +45,50 @@ pub(crate) struct Ticket {
 struct Last {
     followed: bool,
     permits: Option<u32>,
-    /// Whether any name may be that of a container, and is not of the kind that this library gives to tickets.
+    /// Whether any name may be that of a container, and is not one that this library gives to tickets.
     suspects: bool,
     /// Whether any name may be that of a container.
     unsure: bool,
 }
 
-/// Why there is no waiting on.
+/// Why a wait ended without a grant.
 enum WaitError {
-    /// The ticket is gone, or its session is.
+    /// The ticket or its session is gone.
     Gone,
     Failed(Error),
 }
 
-/// What a wait came to.
+/// The result of a wait for a change.
 enum Waited {
-    /// Something changed, or may have. With what it was waited with.
+    /// Something changed, or may have changed. With the watch that was used.
     Change(Option<Watch>),
-    /// It ended, and nothing says that anything changed.
+    /// The wait ended, and no change is known.
     Nothing,
 }
 
 impl Line {
-    /// A ticket that was called, however long that takes.
+    /// A ticket that is granted, however long the wait takes.
     pub(crate) async fn enter(&self) -> Result<Ticket> {
         let mut ticket = self.enqueue().await?;
         ticket.called().await?;
         Ok(ticket)
     }
 
-    /// A place at the end of the line.
+    /// A new ticket at the end of the line.
     pub(crate) async fn enqueue(&self) -> Result<Ticket> {
+        mistake!(TicketPerSession: if let Some(node) = self.drawn_by_session().await? {
+            return Ok(Ticket::new(self.clone(), node, None));
+        });
         let (node, seen) = self.draw().await?;
         Ok(Ticket::new(self.clone(), node, seen))
     }
 
-    /// A ticket that was called at once, if one is. Looks before it draws, so that a line that is taken
-    /// sees nothing of it.
+    /// A ticket that is granted at once, if one is. Looks before it creates a ticket, so that a taken line gets no
+    /// ticket.
     pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
-        let sharing = if mutant::is(Mutant::TriesByDrawing) {
-            Vec::new()
-        } else {
-            let Some(sharing) = self.sharing_if_free().await? else { return Ok(None) };
-            sharing
-        };
+        let sharing = self.sharing_if_free().await?;
+        mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
+        let Some(sharing) = sharing else { return Ok(None) };
         let mut ticket = self.enqueue().await?.sharing(sharing);
         if ticket.is_called().await? {
             return Ok(Some(ticket));
@@ -100,6 +100,7 @@ impl Line {
 
 impl Ticket {
     fn new(line: Line, node: TicketNode, seen: Option<View>) -> Self {
+        mistake!(LookIgnored: let seen = None);
         let (since, last) = (clock::now(), Last::default());
         let (sharing, vacant) = (Vec::new(), Vec::new());
         Self {
@@ -116,7 +117,7 @@ impl Ticket {
         }
     }
 
-    /// Knows that these share.
+    /// The same ticket, with the knowledge that these tickets are shared.
     fn sharing(self, sharing: Vec<Path>) -> Self {
         Self { sharing, ..self }
     }
@@ -125,7 +126,7 @@ impl Ticket {
         self.line.form()
     }
 
-    /// The contenders ahead of it now, in order; `None` if it is not in the line any more.
+    /// The contenders before it in the line now, in order; `None` if it is not in the line any more.
     pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
         let line = &self.line;
         let mut all = contenders(line.client(), line.dir(), self.form().capacity).await?;
@@ -136,8 +137,8 @@ impl Ticket {
         }))
     }
 
-    /// Waits until it is called. If it goes with its session, or somebody removes it, another one is
-    /// drawn, at the end of the line.
+    /// Waits until it is granted. If its session is lost, or another client removes it, another ticket is
+    /// created at the end of the line.
     pub(crate) async fn called(&mut self) -> Result<()> {
         let span = tracing::debug_span!(
             "waiting",
@@ -147,15 +148,15 @@ impl Ticket {
             calls = tracing::field::Empty,
         );
         let told = span.clone();
-        // On the heap: whoever waits in many places at once should not carry all of this in each.
+        // On the heap, so that the future of a caller with many waits stays small.
         Box::pin(async {
             loop {
                 match self.called_in_session().await {
                     Ok(()) => break,
-                    Err(WaitError::Gone) if mutant::is(Mutant::WaitsInOneSession) => {
-                        return Err(Error::new(ErrorKind::SessionLost, "waiting in line"));
+                    Err(WaitError::Gone) => {
+                        mistake!(WaitsInOneSession: return Err(self.node.was_lost()));
+                        self.draw_again().await?;
                     }
-                    Err(WaitError::Gone) => self.draw_again().await?,
                     Err(WaitError::Failed(error)) => return Err(error),
                 }
             }
@@ -169,7 +170,7 @@ impl Ticket {
         .await
     }
 
-    /// Whether it is called already, as it is just drawn.
+    /// Whether it is granted already, directly after its create.
     pub(crate) async fn is_called(&mut self) -> Result<bool> {
         let called = match self.turn_past_containers().await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
@@ -182,18 +183,16 @@ impl Ticket {
         Ok(called)
     }
 
-    /// Whether it is called at this moment, whatever was seen before.
+    /// Whether it is granted at this moment, whatever was seen before.
     pub(crate) async fn is_called_now(&mut self) -> Result<bool> {
-        if mutant::is(Mutant::InterruptByOldLook) {
-            return self.is_called().await;
-        }
+        mistake!(InterruptByOldLook: return self.is_called().await);
         (self.seen, self.strict) = (None, true);
         let called = self.is_called().await;
         self.strict = false;
         called
     }
 
-    /// The ticket that it would have to wait for; `None` if it is called.
+    /// The ticket that it would have to wait for; `None` if it is granted.
     pub(crate) async fn blocked_by(&mut self) -> Result<Option<Path>> {
         loop {
             match self.turn_past_containers().await {
@@ -209,15 +208,14 @@ impl Ticket {
         }
     }
 
-    /// Takes note that it was called without waiting. A waiter behind it may rely on being notified all the same.
+    /// Records that it was granted without a wait. A later waiter may rely on the notification all the same.
     fn note_called(&self) {
         meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
-        if !mutant::is(Mutant::TryUntold) {
-            self.tell_those_behind();
-        }
+        mistake!(TryUntold: return);
+        self.tell_those_behind();
     }
 
-    /// Gives the place up, and waits until that is done, or goes on in the background.
+    /// Removes the ticket. Returns when that is done, or when it continues in the background.
     pub(crate) async fn leave(self) {
         let path = self.node.path().clone();
         if let Err(error) = self.node.remove().await {
@@ -225,7 +223,7 @@ impl Ticket {
         }
     }
 
-    /// What it has become once it was called.
+    /// The hold that it becomes once it is granted.
     pub(crate) fn hold<K>(self, kind: K) -> Hold<K> {
         let recipe = self.form().recipe;
         Hold::new(self.node, recipe, kind)
@@ -234,11 +232,9 @@ impl Ticket {
     async fn draw_again(&mut self) -> Result<()> {
         tracing::debug!(ticket = %self.node.path(), "the ticket is gone; drawing another");
         let (node, seen) = self.line.draw().await?;
-        let before = std::mem::replace(&mut self.node, node);
-        if mutant::is(Mutant::OldTicketTrusted) {
-            // What is trusted is not removed.
-            std::mem::forget(before);
-        }
+        // What is trusted is not removed.
+        mistake!(OldTicketTrusted: crate::mutant::line::keep(&self.node));
+        self.node = node;
         self.seen = seen;
         self.asked += 1;
         self.vacant.clear();
@@ -250,7 +246,7 @@ impl Ticket {
         let (mut line, mut spent, mut delays) = (None, None, None);
         loop {
             let turn = self.turn().await?;
-            // What it was waited with goes behind the look, which is in a hurry.
+            // The used watch is dropped only after the look, which is urgent.
             drop(spent.take());
             let waited = match turn {
                 Turn::Now if self.is_certain() => {
@@ -264,9 +260,7 @@ impl Ticket {
                 Turn::Gone => return Err(WaitError::Gone),
                 Turn::After(ahead) => {
                     let waited = self.until_gone(&ahead, &mut line).await?;
-                    if mutant::is(Mutant::PredecessorGoneIsTurn) {
-                        return Ok(());
-                    }
+                    mistake!(PredecessorGoneIsTurn: return Ok(()));
                     waited
                 }
                 Turn::Next => self.until_anything(&mut line).await?,
@@ -281,18 +275,18 @@ impl Ticket {
         }
     }
 
-    /// [`Ticket::turn`], for what does not wait. A name that may be that of a container is looked at first.
+    /// [`Ticket::turn`], for a call that does not wait. Names that may be those of containers are checked first.
     async fn turn_past_containers(&mut self) -> Result<Turn, WaitError> {
         let turn = self.turn().await?;
         let suspects = matches!(turn, Turn::After(_) | Turn::Next) && self.last.suspects;
-        if !suspects || mutant::is(Mutant::ContainerIsTicket) {
+        if !suspects {
             return Ok(turn);
         }
         self.sweep().await?;
         self.turn().await
     }
 
-    /// Looks which names in the line are those of containers.
+    /// Finds out which names in the line are those of containers.
     async fn sweep(&mut self) -> Result<(), WaitError> {
         let (session, all) = (self.node.session().clone(), order::with_stats(self.line.dir()));
         let query = self.line.fresh(all);
@@ -302,46 +296,47 @@ impl Ticket {
         Ok(())
     }
 
-    /// Nothing counts but what is certain now.
+    /// Whether the session is certain now. A grant counts only then.
     fn is_certain(&self) -> bool {
-        self.node.session().is_certain() || mutant::is(Mutant::GrantsUncertain)
+        mistake!(GrantsUncertain: return true);
+        self.node.session().is_certain()
     }
 
-    /// Whose turn it is now.
+    /// What the ticket does next.
     async fn turn(&mut self) -> Result<Turn, WaitError> {
         let mut sight = SIGHT;
         let mut seen = self.seen.take();
         loop {
-            let view = match seen.take() {
-                Some(view) => view,
-                None => match self.read(sight).await {
-                    Err(WaitError::Failed(_)) if mutant::is(Mutant::LostReadIsEmpty) => {
-                        return Ok(Turn::Now);
-                    }
-                    view => view?,
-                },
+            let view = if let Some(view) = seen.take() {
+                view
+            } else {
+                let view = self.read(sight).await;
+                mistake!(LostReadIsEmpty: if let Err(WaitError::Failed(_)) = view {
+                    return Ok(Turn::Now);
+                });
+                view?
             };
             let (turn, alone) = self.think(&view);
             let cut = !self.line.sees_all() && sight < usize::MAX && view.nodes.len() >= sight;
             if turn != Turn::Now || !cut || !alone {
                 return Ok(turn);
             }
-            // All that was seen ahead is no ticket.
+            // No other node in the window is a ticket: read the whole line.
             sight = usize::MAX;
         }
     }
 
-    /// Whose turn it is, by what was seen, and whether no other ticket was.
+    /// What the ticket does next, according to the view, and whether the view has no other ticket.
     fn think(&mut self, view: &View) -> (Turn, bool) {
         let mut queue = Queue::of(view).sharing(&self.sharing).without(&self.vacant);
         if self.node.counts_by_version() {
-            // Made again by a late sending, it is another.
+            // If a late request created the node again, that is another ticket.
             queue = queue.placed(self.node.path(), self.node.sequence());
         }
-        let (me, mut capacity) = (self.node.path(), self.form().capacity);
-        if let (Some(first), true) = (self.last.permits, mutant::is(Mutant::LimitRemembered)) {
-            capacity = Capacity::Permits(first);
-        }
+        let (me, capacity) = (self.node.path(), self.form().capacity);
+        mistake!(LimitRemembered: let capacity = {
+            self.last.permits.map_or(capacity, Capacity::Permits)
+        });
         let followed = queue.goes_on_behind(me);
         let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
         let last = Last { followed, permits: queue.permits(capacity), suspects, unsure };
@@ -359,7 +354,7 @@ impl Ticket {
         self.insist(|| session.read(query.clone())).await
     }
 
-    /// Asks for as long as the session lives.
+    /// Repeats a request for as long as the session lives.
     async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
     where
         F: Future<Output = Result<T>>,
@@ -373,7 +368,8 @@ impl Ticket {
             };
             match error.kind() {
                 ErrorKind::SessionLost => return Err(WaitError::Gone),
-                ErrorKind::Unreachable if !mutant::is(Mutant::LostReadIsEmpty) => {
+                ErrorKind::Unreachable => {
+                    mistake!(LostReadIsEmpty: return Err(WaitError::Failed(error)));
                     sleep(delays.next().unwrap_or_default()).await;
                 }
                 _ => return Err(WaitError::Failed(error)),
@@ -381,41 +377,35 @@ impl Ticket {
         }
     }
 
-    /// Waits until it may be worth to look again, as the one ahead went or was called; and with what it waited.
+    /// Waits until another look may have another result, as the predecessor is gone or was granted.
     async fn until_gone(
         &mut self,
         ahead: &Path,
         line: &mut Option<Watch>,
     ) -> Result<Waited, WaitError> {
-        if mutant::is(Mutant::WatchesInTwoCalls) {
-            let session = self.node.session().clone();
-            let there = Query::node(ahead.clone()).names_only();
-            if self.insist(|| session.read(there.clone())).await?.node().is_none() {
-                return Ok(Waited::Change(None));
-            }
-        }
-        // What one writes to his ticket matters where others may come in beside him.
+        mistake!(WatchesInTwoCalls: {
+            self.unless_lost(crate::mutant::line::next_event_if_there(self.node.session(), ahead)).await?;
+        });
+        // The data of the predecessor matters if this ticket can be granted while the predecessor exists.
         let wants_data = self.form().capacity != Capacity::One || self.may_share();
-        let blind = mutant::is(Mutant::WaitsForTheAbsent) || mutant::is(Mutant::WatchesInTwoCalls);
         let mut query = Query::node(ahead.clone());
         if !wants_data {
             query = query.names_only();
         }
-        // Nothing but what is waited for is told of it.
-        query.once = !blind && !mutant::is(Mutant::DataWakes);
+        // One event is enough for this wait.
+        query.once = true;
+        mistake!(DataWakes: query.once = false);
         let (view, mut watch) = self.observe(query).await?;
         let Some(node) = view.node() else {
-            if blind {
-                self.unless_lost(watch.next()).await?;
-            } else if mutant::is(Mutant::ContainerIsTicket) {
-                return Ok(Waited::Nothing);
-            } else {
-                self.vacant.push(ahead.clone());
-            }
+            mistake!(WaitsForTheAbsent: {
+                self.unless_lost(crate::mutant::line::next_event(self.node.session(), ahead)).await?;
+            });
+            mistake!(ContainerIsTicket: return Ok(Waited::Nothing));
+            self.vacant.push(ahead.clone());
             return Ok(Waited::Change(Some(watch)));
         };
         if !self.is_ahead(node) {
-            // By its place in the listing it is, so the next look says the same.
+            // According to the listing it is earlier, so the next look has the same result.
             return Ok(Waited::Nothing);
         }
         if self.may_share() && shares(node) {
@@ -432,21 +422,21 @@ impl Ticket {
         })
     }
 
-    /// Whether a ticket came before the own one. A draw whose answer was lost is repeated under its name if
-    /// somebody removed what it had made: then it stands behind, and waits itself.
+    /// Whether a ticket was created before the own one. If the answer to a create was lost and another client removed
+    /// the node, the create is repeated under the same name: then the ticket is later in the line, and waits itself.
     fn is_ahead(&self, node: &Node) -> bool {
         node.stat.is_none_or(|stat| self.node.created().is_none_or(|own| stat.created < own))
     }
 
-    /// Whether it matters if the one ahead has given up to be alone.
+    /// Whether it matters that the predecessor may downgrade.
     fn may_share(&self) -> bool {
         let form = self.form();
         form.capacity == Capacity::One && Claim::of_mark(&form.mark) == Claim::Shared
     }
 
-    /// Whether one who stands ahead waits himself, and will say so when he is called. Who said so already
-    /// will not again; and who came before the number of permits was changed may have been called before
-    /// that, with nobody behind to tell.
+    /// Whether the predecessor waits itself, and will write to its ticket when it is granted. One that has written
+    /// already does not write again. One that was created before the number of permits was changed may have been
+    /// granted before that change, when there was no later waiter to notify.
     async fn will_tell(&mut self, ahead: &Node) -> Result<bool, WaitError> {
         let Some(stat) = ahead.stat else { return Ok(false) };
         if stat.modified != stat.created {
@@ -463,12 +453,13 @@ impl Ticket {
         let view = self.insist(|| session.read(query.clone())).await?;
         let changed = view.node().and_then(|node| node.stat).map(|stat| stat.created);
         let changed_before = changed.is_some_and(|changed| changed < stat.created);
-        Ok(changed_before || mutant::is(Mutant::LimitChangeIgnored))
+        mistake!(LimitChangeIgnored: let changed_before = true);
+        Ok(changed_before)
     }
 
-    /// Waits until something in the line is another than when it was looked at last.
+    /// Waits until something in the line differs from the last look.
     ///
-    /// If nothing changes for long, it looks for containers: what counts for a ticket may never go.
+    /// If nothing changes for long, it searches for containers: a container that counts as a ticket may never go.
     async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<Waited, WaitError> {
         let mut line = if let Some(line) = kept.take() {
             line
@@ -481,7 +472,7 @@ impl Ticket {
             }
             line
         };
-        let sweeps = self.last.unsure && !self.swept && !mutant::is(Mutant::ContainerIsTicket);
+        let sweeps = self.last.unsure && !self.swept;
         let limit = match self.node.session().info().ttl / 3 {
             _ if sweeps && self.last.suspects => Duration::ZERO,
             long if sweeps => long,
@@ -503,7 +494,7 @@ impl Ticket {
         };
         if matches!(waited, Waited::Change(_)) {
             self.swept = false;
-            // What comes while the line is looked at again is reported, too.
+            // The watch also reports what changes during the next look.
             *kept = Some(line);
         }
         Ok(waited)
@@ -515,7 +506,7 @@ impl Ticket {
         self.insist(|| session.observe(query.clone())).await
     }
 
-    /// Waits for something, for as long as the ticket is there.
+    /// Waits for `wait`, for as long as the ticket exists.
     async fn unless_lost<T>(&self, wait: impl Future<Output = T>) -> Result<T, WaitError> {
         match select(pin!(wait), pin!(self.node.lost())).await {
             Either::Left((waited, _)) => Ok(waited),
@@ -523,12 +514,13 @@ impl Ticket {
         }
     }
 
-    /// Tells those behind who wait for it to be called, if there are any and it matters to them. In the
-    /// background: whoever was called does not wait for it.
+    /// Notifies the later waiters of the grant, if there are any and it matters to them. This happens in the
+    /// background: the holder does not wait for it.
     fn tell_those_behind(&self) {
         let told = self.form().capacity != Capacity::One && self.last.followed;
-        // One that counts only as it was last seen said so when it was drawn, for good.
-        if told && !self.node.counts_by_version() && !mutant::is(Mutant::CallUntold) {
+        // A ticket that is checked by its version was written to when it was created, once for all.
+        mistake!(CallUntold: let told = false);
+        if told && !self.node.counts_by_version() {
             let (path, label) = (self.node.path().clone(), self.line.label().clone());
             self.node.session().rewrite(path, label);
         }
@@ -548,8 +540,8 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Whether somebody came, or wrote to his ticket: nobody has less ahead of him for that. A ticket that is made
-/// again went before, of which the watch tells, too.
+/// Whether a ticket was created or written to: neither brings any waiter closer to its grant. If a ticket is created
+/// again, it was removed before, which the watch reports, too.
 fn is_arrival(change: &Change) -> bool {
     let is_ticket = !change.path.name().starts_with(POSTED);
     is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)

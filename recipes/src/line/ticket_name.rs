@@ -1,17 +1,21 @@
-//! Since when somebody stands in a line, as the name of his ticket tells it.
+//! The time of a request, as a part of the name of its ticket.
 //!
-//! Not every store keeps the time at which a node was made, and what a ticket holds is its owner's. So the id in its
-//! name, which is of the form of a UUID, is one of version 8 (RFC 9562: whatever its maker means by it): its last 48
-//! bits are the milliseconds since 1970. The others are chance, and come first, so that the order of names means nothing.
+//! Not every store keeps the time at which a node was created, and the data of a ticket is its owner's. So the id in
+//! the name, which has the form of a UUID, is of version 8 (RFC 9562: its meaning is defined by the implementation).
+//! Its last 48 bits are the milliseconds since 1970. The others are random, and come first, so that the order of
+//! names means nothing.
 
 use std::time::{Duration, SystemTime};
 
-/// The sign of those ids that tell the time, where a UUID has its version; [`UNTOLD`] is what those have that do not.
+use crate::mutant::mistake;
+
+/// The version of a UUID that contains the time; [`UNTOLD`] is the version of a UUID that does not.
 const TOLD: char = '8';
 const UNTOLD: char = '4';
 
-/// An id of 32 digits as a UUID that tells the time, if there is one to tell.
+/// An id of 32 digits as a UUID that contains the time `now`, if it is known.
 pub(super) fn dated(id: &str, now: Option<SystemTime>) -> String {
+    mistake!(SinceUntold: let now = None);
     let since_1970 = now.and_then(|now| now.duration_since(SystemTime::UNIX_EPOCH).ok());
     let millis = since_1970.and_then(|time| u64::try_from(time.as_millis()).ok());
     let (version, last) = match millis.filter(|millis| millis >> 48 == 0) {
@@ -21,8 +25,8 @@ pub(super) fn dated(id: &str, now: Option<SystemTime>) -> String {
     format!("{}-{}-{version}{}-a{}-{last}", &id[..8], &id[8..12], &id[13..16], &id[17..20])
 }
 
-/// What the name of a ticket tells, by the clock of whoever drew it; `None` if it was drawn by a program that does
-/// not tell it so.
+/// The time in the name of a ticket, by the clock of its owner. `None` if the ticket is of a program that does not
+/// write the time there.
 pub(crate) fn since(name: &str) -> Option<SystemTime> {
     let id = name.strip_prefix("_c_")?.get(..36)?;
     let mut parts = id.split('-');
@@ -32,18 +36,11 @@ pub(crate) fn since(name: &str) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
-/// Whether the name of a ticket tells this time, to the second. What tells none is not wrong about it.
+/// Whether the name of a ticket has this time, to the second. True if the name has no time, or `now` is not known.
 pub(super) fn is_of_second(name: &str, now: Option<SystemTime>) -> bool {
     const SECOND: Duration = Duration::from_secs(1);
     let (Some(since), Some(now)) = (since(name), now) else { return true };
     now.duration_since(since).is_ok_and(|age| age < SECOND)
-}
-
-/// Whether the name of a ticket tells a time of more than an hour ago: what a mistake takes for a ticket that was
-/// left over.
-pub(super) fn seems_left_over(name: &str, now: SystemTime) -> bool {
-    const HOUR: Duration = Duration::from_secs(3_600);
-    since(name).and_then(|since| now.duration_since(since).ok()).is_some_and(|age| age > HOUR)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::future::{pending, select};
 use synod_core::clock::{self, Instant, sleep};
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::mutant::{self, Mutant};
+use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
@@ -18,7 +18,7 @@ use synod_core::store::{
 
 use crate::line::names::Names;
 use crate::line::seen_version::SeenVersion;
-use synod_core::held::Token;
+use crate::mutant::mistake;
 
 /// The node of a ticket. Dropping this removes the node.
 #[derive(Debug)]
@@ -27,21 +27,21 @@ pub(crate) struct TicketNode {
     node: Done,
     token: Token,
     sequence: Sequence,
-    /// Whether the node is given back already, or handed on.
+    /// Whether the ticket was released or handed over already.
     spent: AtomicBool,
-    /// Whether somebody removed it.
+    /// Whether the node was removed, by its owner or by another client.
     gone: AtomicBool,
-    /// Whether the next ticket may have its name.
+    /// Whether the next ticket may reuse its name.
     renewable: AtomicBool,
     /// The version that writes and checks expect; `None` if the path alone identifies the ticket.
     seen_version: Option<SeenVersion>,
     drawn: Instant,
-    /// The watch on it, while nobody waits with it.
+    /// The watch of the node, while no call uses it.
     watch: Mutex<Option<Watch>>,
 }
 
 impl TicketNode {
-    /// The ticket that the session drew.
+    /// The ticket whose node the session created.
     pub(crate) fn new(session: Session, node: Done) -> Result<Self> {
         let (stat, sequence) = (node.stat, node.sequence);
         let mut ticket = Self {
@@ -56,21 +56,19 @@ impl TicketNode {
             drawn: clock::now(),
             watch: Mutex::default(),
         };
-        // From here on it goes when it is dropped.
+        // From here on a drop removes the node.
         let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
         let is_own = stat.owner == Some(ticket.session.info().id);
-        if !is_own && !mutant::is(Mutant::OldTicketTrusted) {
+        mistake!(OldTicketTrusted: let is_own = true);
+        if !is_own {
             return Err(untold());
         }
         ticket.sequence = sequence;
         ticket.token = Token::new(stat.created);
-        if mutant::is(Mutant::TokenIsSequence) {
-            ticket.token = Token::new(Revision::new(sequence.get()));
-        }
         Ok(ticket)
     }
 
-    /// The next ticket may have the name of this one, as long as nobody outside is told it.
+    /// The next ticket may reuse the name of this one, as long as the name stays inside this library.
     pub(super) fn renewable(self) -> Self {
         self.renewable.store(true, Ordering::Relaxed);
         self
@@ -99,12 +97,12 @@ impl TicketNode {
         &self.node.path
     }
 
-    /// When the node was made.
+    /// The revision of the node's create.
     pub(crate) fn created(&self) -> Option<Revision> {
         self.node.stat.map(|stat| stat.created)
     }
 
-    /// Whether a node at its path that was made then is this one.
+    /// Whether a node at its path with this revision of its create is this one.
     pub(crate) fn is_of(&self, created: Revision) -> bool {
         self.created().is_none_or(|own| own == created)
     }
@@ -114,43 +112,43 @@ impl TicketNode {
     }
 
     pub(crate) fn token(&self) -> Token {
+        mistake!(TokenIsSequence: return Token::new(Revision::new(self.sequence.get())));
         self.token
     }
 
-    /// The same ticket, in other hands of this process.
+    /// Counts in the token that the ticket is handed over within this process.
     pub(crate) fn pass_on(&mut self) {
+        mistake!(TurnUncounted: return);
         self.token = self.token.next_turn();
     }
 
-    /// The path, for the outside, where it may be kept for long: no other ticket ever has it.
+    /// The path, for use outside this library, where it may be kept for long: no other ticket ever has it.
     pub(crate) fn told_path(&self) -> &Path {
-        if !mutant::is(Mutant::ToldNameUsedAgain) {
-            self.renewable.store(false, Ordering::Relaxed);
-        }
+        mistake!(ToldNameUsedAgain: return self.path());
+        self.renewable.store(false, Ordering::Relaxed);
         self.path()
     }
 
-    /// Adds the check that the node is there. Nobody else ever has its path, or it counts only as
-    /// it was last seen.
+    /// Adds the check that the node exists. Either no other ticket ever has its path, or the check expects the version
+    /// that was seen last.
     pub(crate) fn check(&self, txn: Txn) -> Txn {
-        if mutant::is(Mutant::TxnUnguarded) {
-            return txn;
-        }
+        mistake!(TxnUnguarded: return txn);
         txn.check(self.told_path().clone(), self.expected())
     }
 
-    /// How the node must be for something to be done to it or under it.
+    /// The version that a write to the node, or a transaction under it, expects.
     pub(crate) fn expected(&self) -> Expect {
         self.seen_version.as_ref().map_or(Expect::Any, SeenVersion::expected)
     }
 
-    /// Takes note of what is at its path. Whether that is this ticket.
+    /// Records what is at its path. Returns whether that is this ticket.
     pub(crate) fn learn(&self, stat: Stat) -> bool {
         self.seen_version.as_ref().is_none_or(|seen| seen.learn(stat))
     }
 
-    /// Writes what others see of it, if it is there. [`Session::commit`] of one operation, but for one that counts
-    /// only as it was last seen: if that was written to by others meanwhile it is looked at, and written again.
+    /// Replaces the data of the ticket, if it exists: [`Session::commit`] of one operation. If writes expect the
+    /// version that was seen last, and another client wrote to the ticket meanwhile, this reads the version and writes
+    /// again.
     pub(crate) async fn write(&self, data: Bytes) -> Result<Outcome> {
         loop {
             let set = Txn::new().set(self.path().clone(), data.clone(), self.expected());
@@ -166,7 +164,7 @@ impl TicketNode {
         }
     }
 
-    /// Looks at one that counts only as it was last seen, whether it is there, and which version of it.
+    /// Reads the version of the ticket if writes expect it. Returns whether the ticket exists, as far as that shows.
     pub(crate) async fn look(&self) -> Result<bool> {
         if !self.counts_by_version() {
             return Ok(true);
@@ -186,12 +184,13 @@ impl TicketNode {
             .because("it was lost before")
     }
 
-    /// Removes the node, and tells when it is gone.
+    /// Removes the node, and returns when it is gone.
     pub(crate) async fn remove(&self) -> Result<()> {
         self.spend();
         if self.renewable.load(Ordering::Relaxed) {
-            let requests = self.session.remove_tracked(&self.node).await?;
-            if requests.is_settled() || mutant::is(Mutant::NameFreedInDoubt) {
+            let is_last = self.session.remove_tracked(&self.node).await?.is_settled();
+            mistake!(NameFreedInDoubt: let is_last = true);
+            if is_last {
                 self.session.local::<Names>().give(self.path());
             }
             return Ok(());
@@ -201,32 +200,29 @@ impl TicketNode {
 
     /// Removes the node in the background, unless that was done before.
     pub(crate) fn give_up(&self) {
-        if mutant::is(Mutant::DroppedTicketStays) {
-            return;
-        }
+        mistake!(DroppedTicketStays: return);
         if !self.spent.swap(true, Ordering::Relaxed) && !self.gone.swap(true, Ordering::Relaxed) {
             self.session.abandon(&self.node);
         }
     }
 
-    /// Takes note that the node is given back.
+    /// Records that the ticket was released or handed over.
     pub(crate) fn spend(&self) {
         self.spent.store(true, Ordering::Relaxed);
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until it is lost: its session is, or somebody removed the node.
+    /// Waits until it is lost: its session is lost, or another client removed the node.
     pub(crate) async fn lost(&self) {
+        mistake!(ReconnectResets: return self.session.lost_or_reconnected().await);
         let _either = select(pin!(self.session.lost()), pin!(self.removed())).await;
     }
 
-    /// Waits until somebody removed the node. Never tells of the end of the session.
+    /// Waits until another client removed the node. Never returns when the session ends.
     ///
-    /// Most tickets are given back before they are of any age: those are not watched.
+    /// Most tickets are released before a third of the time to live has passed: those are not watched.
     async fn removed(&self) {
-        if mutant::is(Mutant::RemovalUnnoticed) {
-            return pending().await;
-        }
+        mistake!(RemovalUnnoticed: return pending().await);
         let age = clock::elapsed(self.drawn);
         sleep((self.session.info().ttl / 3).saturating_sub(age)).await;
         let mut delays = self.delays();
@@ -269,15 +265,14 @@ struct Lent<'a> {
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        if let Some(watch) = self.watch.take()
-            && !mutant::is(Mutant::WatchesAgain)
-        {
+        mistake!(WatchesAgain: return);
+        if let Some(watch) = self.watch.take() {
             self.ticket.kept().get_or_insert(watch);
         }
     }
 }
 
-/// A store always tells what a transaction of one operation made.
+/// The error for a store that does not return what a create made. Every store returns it.
 pub(crate) fn untold() -> Error {
     Error::new(ErrorKind::Backend, "drawing a ticket")
         .because("the store did not tell what it made, or gave it to another session")

@@ -1,4 +1,4 @@
-//! The metrics of those who stand in line, without the feature: nothing is counted.
+//! The metrics of waiters and holders, without the feature: nothing is counted.
 
 use std::time::Duration;
 

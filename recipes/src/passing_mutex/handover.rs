@@ -4,13 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use synod_core::mutant::{self, Mutant};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// A slot for a value, and the tasks that wait for their turn at it, in order.
 ///
 /// A value is left in the slot only while a task waits. That task may be cancelled at any moment, also on another
-/// thread, and then nobody would ever take the value. So both sides look again after they let go of the slot:
+/// thread, and then no task would ever take the value. So both sides look again after they let go of the slot:
 /// [`Handover::pass`] after it unlocked it, and a task that is cancelled after it left the queue. Each of the two first
 /// lets go and then tries to lock, so at least one of them sees what the other one did. If neither gets the lock, a
 /// third task has it, and takes the value.
@@ -87,9 +86,7 @@ impl<T> Drop for Waits<'_, T> {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
         // The future that waited for the lock is gone by now: what was left for this task is in the slot.
-        if !mutant::is(Mutant::PassedForgotten) {
-            drop(self.0.take_back());
-        }
+        drop(self.0.take_back());
     }
 }
 
@@ -193,7 +190,7 @@ mod tests {
             assert!(runtime.block_on(poll_immediate(waiter.as_mut())).is_none());
             to_cancel.send(waiter).expect("the other thread takes it");
             go.store(round, Ordering::Release);
-            // So that each thread is ahead of the other in some rounds.
+            // So that each thread is the faster one in some rounds.
             for _ in 0..round % 64 {
                 std::hint::spin_loop();
             }

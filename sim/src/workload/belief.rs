@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
-use synod_core::path::Path;
 use synod_core::store::Revision;
 use synod_mem::cluster::By;
 use synod_recipes::{Held, Token};
@@ -133,8 +132,8 @@ impl Beliefs {
             let what = || format!("{} entered, and is not certain of it", held.seen_path());
             me.wrong(self.laws.certain, what);
         }
-        let Some((drawn, _)) = me.born(held.seen_path()) else { return };
-        if is_exception(me, held.seen_path(), drawn) {
+        let Some((drawn, _)) = me.born(held) else { return };
+        if is_exception(me, held, drawn) {
             return;
         }
         let (place, token) = ((drawn, held.token().turn()), held.token());
@@ -161,7 +160,7 @@ impl Beliefs {
         held: &dyn Held,
         is_held: &dyn Fn() -> bool,
     ) -> bool {
-        let place = me.born(held.seen_path()).map(|(drawn, _)| (drawn, held.token().turn()));
+        let place = me.born(held).map(|(drawn, _)| (drawn, held.token().turn()));
         let again = self.lock().entered[Among::Nobody.index()].map(|(last, _)| last) == place;
         if !again {
             self.entered_if(me, held, Among::Nobody, is_held);
@@ -205,7 +204,7 @@ impl Judge for Beliefs {
         let Some(drawn) = drawn else { return };
         let place = (drawn, held.token().turn());
         if let Some((_, who, law)) = self.believe(me, place, among) {
-            if !is_exception(me, held.seen_path(), drawn) {
+            if !is_exception(me, held, drawn) {
                 // Of two laws that fit, the more specific one.
                 me.wrong(self.laws.overlap.max(law), || {
                     format!("{} believes to be in, and {who} was since", me.name())
@@ -214,7 +213,7 @@ impl Judge for Beliefs {
             return;
         }
         if let Some(law) = self.laws.silence {
-            let owner = me.born(held.seen_path()).and_then(|(_, owner)| owner);
+            let owner = me.born(held).and_then(|(_, owner)| owner);
             if owner.is_some_and(|owner| me.ended_in_silence(owner)) {
                 me.wrong(law, || format!("{} believes to be in, and its session ended", me.name()));
             }
@@ -223,8 +222,8 @@ impl Judge for Beliefs {
 }
 
 /// Whether no process could know that the ticket, created at `drawn`, is gone.
-pub(super) fn is_exception(me: &Process, ticket: &Path, drawn: Revision) -> bool {
-    let ended = me.born(ticket).and_then(|(_, owner)| owner);
-    me.removed_by(ticket, drawn) == Some(By::Stranger)
+pub(super) fn is_exception(me: &Process, held: &dyn Held, drawn: Revision) -> bool {
+    let ended = me.born(held).and_then(|(_, owner)| owner);
+    me.removed_by(held.seen_path(), drawn) == Some(By::Stranger)
         || ended.is_some_and(|id| me.ended_by_force(id))
 }

@@ -121,7 +121,7 @@ impl Candidate {
     async fn leads(&self, leader: Leader, value: &str) {
         let Self { me, client, all } = self;
         all.beliefs.entered(me, &leader, Among::Nobody);
-        all.grants.note(me, leader.seen_path(), Wants::All);
+        all.grants.note(me, &leader, Wants::All);
         self.proclaims(&leader, &format!("{value}.new")).await;
         Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leader).await;
         self.proclaims(&leader, &format!("{value}.last")).await;

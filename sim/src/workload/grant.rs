@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_core::path::Path;
 use synod_core::store::{Kind, Node, Revision};
+use synod_recipes::Held;
 
 use crate::findings::Truth;
 use crate::process::Process;
@@ -103,8 +104,8 @@ impl Grants {
     }
 
     /// Records that a process knows that it holds.
-    pub(super) fn note(&self, me: &Process, ticket: &Path, wants: Wants) {
-        let (ticket, drawn) = (ticket.clone(), me.born(ticket).map(|(drawn, _)| drawn));
+    pub(super) fn note(&self, me: &Process, held: &dyn Held, wants: Wants) {
+        let (ticket, drawn) = (held.seen_path().clone(), me.born(held).map(|(drawn, _)| drawn));
         self.returned().remove(&ticket);
         self.lock().push(Granted { ticket, drawn, wants, by: me.committed() });
     }

@@ -242,7 +242,7 @@ impl Worker {
 
     fn is_in(&self, guard: &dyn Held) {
         self.beliefs.entered(&self.me, guard, Among::Nobody);
-        self.grants.note(&self.me, guard.seen_path(), Wants::All);
+        self.grants.note(&self.me, guard, Wants::All);
     }
 
     fn stay(&self) -> Stay<'_> {

@@ -155,7 +155,7 @@ impl Candidate {
         let began = me.age();
         let Some(Some(lead)) = me.perhaps(leading(me, candidacy)).await else { return false };
         me.sometimes(WAITED, me.age() > began + me.ttl() / 10);
-        all.grants.note(me, lead.seen_path(), Wants::All);
+        all.grants.note(me, &*lead, Wants::All);
         // As the candidate says whether it leads.
         let leads = || candidacy.leadership().is_some_and(|now| now.path() == lead.path());
         let is_new = all.beliefs.entered_anew(me, &*lead, &leads);

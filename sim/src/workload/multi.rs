@@ -130,7 +130,7 @@ impl Worker {
             return;
         };
         room.beliefs.entered(me, &guard, Among::Nobody);
-        room.grants.note(me, guard.seen_path(), Wants::All);
+        room.grants.note(me, &guard, Wants::All);
         Stay { me, client, judge: &room.beliefs, among: Among::Nobody }.linger(&guard).await;
         room.grants.returns(guard.seen_path());
         drop(me.perhaps(guard.release()).await);
@@ -142,7 +142,7 @@ impl Worker {
         for hold in guard.holds() {
             let room = self.room(hold);
             room.beliefs.entered(me, hold, Among::Nobody);
-            room.grants.note(me, hold.seen_path(), Wants::All);
+            room.grants.note(me, hold, Wants::All);
         }
         for hold in guard.holds() {
             let judge = &self.room(hold).beliefs;

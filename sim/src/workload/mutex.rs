@@ -121,7 +121,7 @@ impl Worker {
     async fn hold(&self, guard: MutexGuard) {
         let Self { me, client, beliefs, grants } = self;
         beliefs.entered(me, &guard, Among::Nobody);
-        grants.note(me, guard.seen_path(), Wants::All);
+        grants.note(me, &guard, Wants::All);
         let stay = Stay { me, client, judge: beliefs, among: Among::Nobody };
         if guard.token().revision().get().is_multiple_of(2) {
             stay.pass(&guard).await;

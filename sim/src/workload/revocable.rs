@@ -121,7 +121,7 @@ impl Worker {
     async fn hold(&self, guard: MutexGuard) {
         let Self { me, client, beliefs, grants, .. } = self;
         beliefs.entered(me, &guard, Among::Nobody);
-        grants.note(me, guard.seen_path(), Wants::All);
+        grants.note(me, &guard, Wants::All);
         Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
         if me.pick(2) == 0 {
             self.listen(&guard).await;
@@ -134,7 +134,7 @@ impl Worker {
     async fn listen(&self, guard: &MutexGuard) {
         let me = &self.me;
         let harmed = me.harmed();
-        let drawn = me.born(guard.seen_path()).map(|(drawn, _)| drawn);
+        let drawn = me.born(guard).map(|(drawn, _)| drawn);
         let heard = clock::timeout(me.ttl() * 6, guard.asked_back()).await;
         me.sometimes(ASKED, matches!(heard, Ok(Ok(()))));
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

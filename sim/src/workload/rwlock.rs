@@ -128,7 +128,7 @@ impl Worker {
 
     async fn reads(&self, guard: ReadGuard) {
         self.beliefs.entered(&self.me, &guard, Among::Sharing);
-        self.grants.note(&self.me, guard.seen_path(), Wants::Share);
+        self.grants.note(&self.me, &guard, Wants::Share);
         self.stays_reading(guard, &self.beliefs).await;
     }
 
@@ -152,7 +152,7 @@ impl Worker {
     async fn writes(&self, guard: WriteGuard) {
         let Self { me, client, beliefs, grants, .. } = self;
         beliefs.entered(me, &guard, Among::Nobody);
-        grants.note(me, guard.seen_path(), Wants::All);
+        grants.note(me, &guard, Wants::All);
         Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
         match me.pick(4) {
             0 => drop(guard),

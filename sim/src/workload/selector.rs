@@ -152,7 +152,7 @@ impl Worker {
         }
         let _at_work = AtWork(&self.at_work);
         beliefs.entered(me, &*lead, Among::Nobody);
-        grants.note(me, lead.seen_path(), Wants::All);
+        grants.note(me, &*lead, Wants::All);
         let is_held = || {
             if self.at_work.load(Ordering::Relaxed) == STOPPED {
                 me.wrong("L-EL-7", || {

@@ -154,7 +154,7 @@ impl Worker {
         if !permit.is_held() {
             me.wrong("L-MX-2", || format!("{} entered, and is not certain of it", permit.path()));
         }
-        grants.note(me, permit.seen_path(), Wants::Permits(permit.permits().get()));
+        grants.note(me, &permit, Wants::Permits(permit.permits().get()));
         let judge = Pools { pool, permits: permit.permits().get() };
         Stay { me, client, judge: &judge, among: Among::Sharing }.pass(&permit).await;
         if me.pick(3) == 0 {
@@ -217,7 +217,7 @@ impl Judge for Pools<'_> {
     /// L-SEM-1: earlier tickets that are still believed, and all that were believed before now,
     /// have no more permits than the limit.
     fn believes(&self, me: &Process, held: &dyn Held, _among: Among, drawn: Option<Revision>) {
-        let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held.seen_path(), *drawn)) else {
+        let Some(drawn) = drawn.filter(|drawn| !is_exception(me, held, *drawn)) else {
             return;
         };
         let (too_many, beside) = self.pool.believe(drawn, self.permits);

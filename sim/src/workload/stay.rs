@@ -54,7 +54,7 @@ impl Stay<'_> {
         // Near the limit of what a session survives, or shortly.
         let silent = me.falls_silent(ttl * 2);
         let steps = if silent { 400 } else { me.pick(12) };
-        let drawn = me.born(held.seen_path()).map(|(drawn, _)| drawn);
+        let drawn = me.born(held).map(|(drawn, _)| drawn);
         let _belief = me.during(format!("is in, token {}", held.token()));
         let mut lost = false;
         for _ in 0..steps {

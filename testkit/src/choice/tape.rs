@@ -25,7 +25,7 @@ impl Tape {
         Self::of(most, None)
     }
 
-    /// One way, by bytes that somebody chose. When there are no more, nothing happens any more.
+    /// One way, by bytes that the caller chose. When there are no more, nothing happens any more.
     pub fn bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self::of(usize::MAX, Some(bytes.into()))
     }

@@ -38,7 +38,7 @@ pub struct Faults {
     /// The longest that a slow request or a slow reply takes. Most take far less.
     #[serde(with = "humantime_serde")]
     pub delay: Duration,
-    /// The longest that a late write comes after its caller was told. Most come far sooner.
+    /// The longest time from the error that a caller gets to its late write. Most come far sooner.
     #[serde(with = "humantime_serde")]
     pub lateness: Duration,
 }
@@ -62,7 +62,7 @@ impl Faults {
         self
     }
 
-    /// The longest that a late write comes after its caller was told.
+    /// The longest time from the error that a caller gets to its late write.
     pub fn late_up_to(mut self, lateness: Duration) -> Self {
         self.lateness = lateness;
         self
@@ -172,7 +172,8 @@ impl Plan {
         let fates = Site::FATES.map(&mut ask);
         let slow = [Site::RequestSlow, Site::ReplySlow].map(&mut ask);
 
-        // What is switched off still stands before those behind it, so that it brings out none.
+        // A fault that is switched off still takes the place of the faults after it, so that none of them fires
+        // instead.
         let fate = fates.into_iter().flatten().find(|hit| call.takes(hit.spot.site));
         let [fate, before, after] = [fate, slow[0], slow[1]].map(|hit| {
             let hit = hit.filter(|hit| !self.0.choice.is_off(hit.spot))?;
@@ -230,7 +231,7 @@ impl Hit {
 pub(super) struct Course {
     /// What takes it off its way.
     pub(super) fate: Option<Site>,
-    /// How long after its caller was told a late write comes.
+    /// How long a late write comes after the error that its caller gets.
     pub(super) lateness: Duration,
     /// How long the request takes.
     pub(super) before: Duration,

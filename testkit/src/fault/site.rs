@@ -18,13 +18,13 @@ pub type Spot = choice::Spot<Site>;
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Site {
-    /// The store refuses who calls: `Denied`, nothing happens.
+    /// The store refuses the caller: `Denied`, nothing happens.
     Denied,
     /// The store fails, as one without space does: `Backend`, nothing happens.
     Broken,
     /// There is no way to send anything: `Unreachable`, with no effect for certain.
     Unsent,
-    /// A write happens after its caller was told `Unreachable`, with unknown effect.
+    /// A write happens after its caller got `Unreachable`, with unknown effect.
     AppliedLate,
     /// The request is lost: nothing happens, and the caller cannot know.
     RequestLost,

@@ -256,7 +256,7 @@ fn storm() -> Faults {
     Site::FATES.into_iter().fold(Faults::none(), |faults, site| faults.with(site, 60))
 }
 
-/// Lets two actors call in turn, and tells what fired.
+/// Lets two actors call in turn, and returns what fired.
 async fn stormy(choice: Choice) -> Vec<Fired> {
     let plan = Plan::new(storm().with(Site::RequestSlow, 100), choice);
     let stores = [ANN, BOB].map(|actor| Faulty::new(Fake::new(), plan.clone(), actor));

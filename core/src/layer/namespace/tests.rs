@@ -165,6 +165,8 @@ async fn the_rest_is_that_of_the_store_below() {
 #[cfg(feature = "mutants")]
 #[test]
 fn every_mutant_is_caught() {
+    use crate::mutant::{self, Mutant};
+
     let caught =
         |mutant, check: fn()| mutant::with(mutant, || std::panic::catch_unwind(check).is_err());
     assert!(caught(Mutant::NamespaceStripsByText, || run(check_strangers())));

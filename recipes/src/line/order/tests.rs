@@ -7,7 +7,7 @@ fn node(name: &str, sequence: u64) -> Node {
     Node::new(path).with_sequence(Some(Sequence::new(sequence)))
 }
 
-/// A ticket as a store names it that adds digits.
+/// A ticket with the name that a store gives if it adds digits.
 fn ticket(stem: &str, sequence: u64) -> Node {
     node(&format!("{stem}{sequence:010}"), sequence)
 }
@@ -21,7 +21,7 @@ fn queue(nodes: impl IntoIterator<Item = Node>) -> Queue {
     Queue::of(&View::new(Revision::ZERO, nodes.into_iter().collect()))
 }
 
-/// What the tickets of a line do next, by their sequences: which one each waits for.
+/// What the tickets of a line do next: each waiter with the sequence of its predecessor.
 fn turns(nodes: &[Node], capacity: Capacity) -> Vec<String> {
     let queue = queue(nodes.iter().cloned());
     let told = |one: &Entry| match turn(&queue, &one.path, capacity) {
@@ -107,7 +107,7 @@ fn who_is_not_in_the_line_is_not_the_first() {
 #[test]
 fn what_is_no_ticket_neither_waits_nor_is_waited_for() {
     let nodes = [ticket("x-", 1), ticket("lock-", 2), node("_c_a-lock-", 3), ticket("lock-", 4)];
-    // The third has the name that a store gives which adds no digits.
+    // The third has a name as given by a store that adds no digits.
     assert_eq!(turns(&nodes, Capacity::One), ["now", "after 2", "after 3"]);
 }
 
@@ -123,11 +123,11 @@ fn readers_wait_for_the_nearest_writer_and_writers_for_the_one_ahead() {
 
 #[test]
 fn who_gave_up_writing_to_read_on_keeps_his_place() {
-    // As Curator does it: with a reader's ticket that has the digits of the writer's.
+    // Curator downgrades with a reader's ticket that has the digits of the writer's.
     let nodes =
         [ticket("_c_b-__WRIT__", 2), ticket("_c_c-__READ__", 3), ticket("_c_a-__READ__", 1)];
     assert_eq!(turns(&nodes, Capacity::One), ["now", "after 1", "after 2"]);
-    // And as we do.
+    // Synod downgrades with a write to the ticket.
     let nodes = [ticket("__WRIT__", 1), ticket("__READ__", 2), ticket("__WRIT__", 3)];
     let given_up = [nodes[0].path.clone()];
     let shared = queue(nodes.clone()).sharing(&given_up);
@@ -142,7 +142,7 @@ fn permits_are_given_in_order_all_or_none() {
     };
     let of = Capacity::Permits;
     assert_eq!(turns(&line(&[1, 1, 1, 1, 1]), of(2)), ["now", "now", "next", "after 3", "after 4"]);
-    // The second does not fit, and nobody passes it.
+    // The second does not fit, and no later one overtakes it.
     assert_eq!(turns(&line(&[2, 2, 1]), of(3)), ["now", "next", "after 2"]);
     assert_eq!(turns(&line(&[2, 1, 1]), of(3)), ["now", "now", "next"]);
     assert_eq!(turns(&line(&[4, 1]), of(3)), ["next", "after 1"]);

@@ -1,0 +1,53 @@
+//! Wrong algorithms of sessions.
+
+use bytes::Bytes;
+
+use crate::chance::Chance;
+use crate::error::Result;
+use crate::path::Path;
+use crate::session::Session;
+use crate::session::deadline::Deadline;
+use crate::session::session_state::StatusKind;
+use crate::store::{Done, Lifetime, Op, Txn};
+
+impl Session {
+    /// Creates a node, and takes a node that exists for what it created.
+    pub(crate) async fn create_or_keep(
+        &self,
+        path: &Path,
+        data: &Bytes,
+        by: Deadline,
+    ) -> Result<Done> {
+        let create = Txn::new().create(path, data.clone(), Lifetime::Persistent);
+        let _either_way = self.commit_by(create, by).await?;
+        Ok(Done::new(path.clone()))
+    }
+
+    /// Waits until the session is lost, or connected again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    #[doc(hidden)]
+    pub async fn lost_or_reconnected(&self) {
+        if self.state().turned(StatusKind::Live).await != StatusKind::Lost {
+            self.state().turned(StatusKind::Suspended).await;
+        }
+    }
+}
+
+/// A sequential create under a name that the store has not received yet, if it is a repetition.
+pub(crate) fn renamed(mut txn: Txn, is_repetition: bool, chance: &Chance) -> Result<Txn> {
+    for op in txn.ops.iter_mut().filter(|op| is_repetition && op.is_sequential()) {
+        if let Op::Create { path, .. } = op {
+            *path = Path::new(&format!("{path}{}-", chance.id()))?;
+        }
+    }
+    Ok(txn)
+}
+
+/// The part of a path after `root`, compared as text.
+pub(crate) fn strip_text(path: &Path, root: &Path) -> Option<Path> {
+    let rest = path.as_str().strip_prefix(root.as_str())?;
+    Path::new(&format!("/{}", rest.trim_start_matches('/'))).ok()
+}
