@@ -23,10 +23,11 @@ pub use synod_core::store::{
 };
 pub use synod_core::value::Value;
 pub use synod_core::{
-    chance, client, clock, error, layer, name, path, recipe, retry, session, store, value,
+    chance, client, clock, error, layer, name, path, retry, session, store, value,
 };
 #[cfg(feature = "mem")]
 pub use synod_mem as mem;
+pub use synod_recipes as recipe;
 #[cfg(feature = "sim")]
 pub use synod_sim as sim;
 

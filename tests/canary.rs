@@ -7,10 +7,10 @@ use std::time::Duration;
 use etcd_client::{Client as Raw, Permission, PermissionType};
 use synod::recipe::Mutex as Lock;
 use synod::{Client, Config, Lifetime, Path, Query, Txn};
-use synod_conformance::server::etcd::Cluster;
-use synod_conformance::server::links::Links;
-use synod_conformance::server::required;
-use synod_conformance::server::zookeeper::Ensemble;
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::links::Links;
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::Ensemble;
 use tracing::instrument::WithSubscriber as _;
 
 use crate::logged::Log;

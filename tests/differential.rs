@@ -19,10 +19,10 @@ use synod::mem::MemBackend;
 use synod::store::{Backend, SessionId};
 use synod_conformance::differential::Comparison;
 use synod_conformance::harness::{Ability, Harness, Profile};
-use synod_conformance::server::etcd::Cluster;
-use synod_conformance::server::links::Links;
-use synod_conformance::server::required;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::links::Links;
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
 /// The seed of the usual run.
 const ORDINARY: u64 = 1;

@@ -9,13 +9,13 @@ use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
-use synod_conformance::server::etcd::Cluster;
-use synod_conformance::server::pipe::Pipe;
-use synod_conformance::server::required;
 use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId, SessionOptions, Store};
 use synod_etcd::{EtcdBackend, EtcdOptions};
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::pipe::Pipe;
+use synod_testkit::server::required;
 
 type Servers = LazyLock<Result<Cluster, String>>;
 

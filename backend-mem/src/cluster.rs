@@ -14,10 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_core::choice::Choice;
 use synod_core::clock::{self, Instant};
 use synod_core::path::Path;
 use synod_core::store::{Change, Revision, SessionId};
+use synod_testkit::choice::Choice;
 use tokio::sync::Notify;
 
 use crate::Census;

@@ -8,8 +8,14 @@
 //!
 //! Its clock is tokio's, so it follows paused time.
 
+#![cfg_attr(
+    not(feature = "cluster"),
+    expect(dead_code, reason = "the cluster drives the state machine in more ways")
+)]
+
 mod apply;
 mod backend;
+#[cfg(feature = "cluster")]
 pub mod cluster;
 mod link;
 mod look;

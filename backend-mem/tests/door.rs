@@ -9,17 +9,15 @@ use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::clock::{self, sleep, timeout};
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::layer::fault::{
-    Actor, Choice, Cue, Faults, FaultyBackend, Fired, Plan, Site, Verb,
-};
-use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::path::Path;
-use synod_core::recipe::UnfairLock;
 use synod_core::retry::Retry;
 use synod_core::store::{Backend, Expect, Kind, Lifetime, Query, SessionOptions, Status, Txn};
-use synod_core::sweep::cancel_at_every_await;
 use synod_core::task::spawn;
 use synod_mem::{MemBackend, Weather};
+use synod_recipes::UnfairLock;
+use synod_testkit::cancel::cancel_at_every_await;
+use synod_testkit::fault::{Actor, Choice, Cue, Faults, FaultyBackend, Fired, Plan, Site, Verb};
+use synod_testkit::hesitant::HesitantBackend;
 
 const LONG: Duration = Duration::from_secs(120);
 

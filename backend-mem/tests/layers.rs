@@ -7,18 +7,16 @@ use std::time::Duration;
 use proptest::prelude::*;
 use synod_core::clock::{self, sleep};
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::layer::fault::{
-    Actor, Choice, Cue, Faults, Faulty, FaultyBackend, Plan, Site, Verb,
-};
-use synod_core::layer::hesitant::{Hesitant, HesitantBackend};
 use synod_core::layer::namespace::{Namespaced, NamespacedBackend};
 use synod_core::layer::trace::{Traced, TracedBackend};
 use synod_core::path::Path;
 use synod_core::store::{
     Backend, Expect, Lifetime, Op, Outcome, Query, SessionOptions, Store, Txn, Version, View,
 };
-use synod_core::sweep::cancel_at_every_await;
 use synod_mem::MemBackend;
+use synod_testkit::cancel::cancel_at_every_await;
+use synod_testkit::fault::{Actor, Choice, Cue, Faults, Faulty, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::hesitant::{Hesitant, HesitantBackend};
 
 fn path(text: &str) -> Path {
     Path::new(text).expect("valid")

@@ -5,15 +5,15 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use synod_conformance::fault::{self, entry::Fact};
 use synod_conformance::harness::{Ability, Harness, Link, Profile};
 use synod_conformance::run::Suite;
-use synod_conformance::server::counter::Counter;
-use synod_conformance::server::links::Links;
-use synod_conformance::server::required;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Kind, Revision, SessionId};
+use synod_testkit::clients::{self, entry::Fact};
+use synod_testkit::server::counter::Counter;
+use synod_testkit::server::links::Links;
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
 /// The last sequence that the backend gives: see `docs/backends.md`.
@@ -86,9 +86,9 @@ impl Harness for ZooKeeper {
         let facts = self.servers.facts().expect("the servers' logs can be read");
         let change = |fact: Fact| {
             let kind = match fact.kind {
-                fault::entry::Kind::Created => Kind::Created,
-                fault::entry::Kind::Updated => Kind::Updated,
-                fault::entry::Kind::Deleted => Kind::Deleted,
+                clients::entry::Kind::Created => Kind::Created,
+                clients::entry::Kind::Updated => Kind::Updated,
+                clients::entry::Kind::Deleted => Kind::Deleted,
             };
             let path = Path::new(&fact.path).ok()?;
             Some(Change::new(path, kind).at(Revision::new(fact.revision)))

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use cap::Cap;
 use libtest_mimic::{Arguments, Trial};
-use synod_conformance::server::required;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::client::{Client, ClientOptions};
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, SessionOptions};
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::timeout;
 

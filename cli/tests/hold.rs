@@ -11,10 +11,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use synod_conformance::limit::{at_limit, limited, waits_for};
-use synod_conformance::server::etcd::Cluster;
-use synod_conformance::server::required;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
+use synod_testkit::limit::{at_limit, limited, waits_for};
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
 static ZOOKEEPER: LazyLock<Result<Server, String>> =
     LazyLock::new(|| Ensemble::start(1).map(Server::ZooKeeper));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use synod::mem::MemBackend;
 #[cfg(feature = "zookeeper")]
-use synod_conformance::server::{required, zookeeper::Ensemble, zookeeper::TICK};
+use synod_testkit::server::{required, zookeeper::Ensemble, zookeeper::TICK};
 
 /// The time limit of the suite for a few cases, for slow machines.
 #[cfg(feature = "zookeeper")]
@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 fn verdicts(url: &str, only: &str) -> (bool, Vec<serde_json::Value>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
     command.args(["--store", url, "--json", "conformance", "--only", only]);
-    let ran = synod_conformance::limit::limited(LIMIT, move || command.output());
+    let ran = synod_testkit::limit::limited(LIMIT, move || command.output());
     let ran = ran.expect("it ends").expect("it starts");
     let text = String::from_utf8_lossy(&ran.stdout).into_owned();
     let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, Result};
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan};
-use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::retry::{Backoff, Retry};
 use synod_core::store::{Backend, Done, Outcome, SessionOptions};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan};
+use synod_testkit::hesitant::HesitantBackend;
 
 use crate::actor::told;
 use crate::case::Case;

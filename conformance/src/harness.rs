@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, SessionId};
 
+pub use synod_testkit::link::Link;
+
 /// One store, and the ways to influence it from outside.
 ///
 /// Two methods make a harness. The others are abilities: a harness that offers one in its
@@ -110,25 +112,6 @@ impl Ability {
             Self::TaskCount => "the harness has tasks of its own",
         }
     }
-}
-
-/// The link between a session and its server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Link {
-    /// Undisturbed.
-    Open,
-    /// Nothing goes through, in either direction.
-    Cut,
-    /// Requests arrive and are applied; no answer and no event comes back.
-    Deaf,
-    /// Everything arrives, but late.
-    Slow {
-        /// How late requests arrive.
-        there: Duration,
-        /// How late answers and events arrive.
-        back: Duration,
-    },
 }
 
 /// How a store is to be tested.

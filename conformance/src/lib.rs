@@ -57,15 +57,10 @@
 
 #[macro_use]
 pub mod case;
-pub mod check;
 pub mod differential;
-pub mod fault;
 pub mod harness;
-pub mod history;
 pub mod law;
-pub mod limit;
 pub mod run;
-pub mod server;
 pub mod workers;
 pub mod wrong;
 

@@ -1,4 +1,4 @@
-//! The promises of the recipes over every store: those of `synod_core::recipe`, sentence by
+//! The promises of the recipes over every store: those of `synod_recipes`, sentence by
 //! sentence.
 
 use std::num::NonZeroU32;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::{Contender, inspect};
 use synod_core::store::Query;
 use synod_core::task::{self, Task};
+use synod_recipes::{Contender, inspect};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 

@@ -15,10 +15,10 @@ use tokio::time::sleep;
 
 use crate::case::{Case, cases};
 use crate::harness::{Ability, Harness};
-use crate::limit::{last_step, limited};
 use crate::panics;
 use crate::workers::{Ended, observed};
 use crate::world::World;
+use synod_testkit::limit::{last_step, limited};
 
 mod watchdog;
 

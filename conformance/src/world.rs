@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::actor::Actor;
 use crate::harness::{Harness, Link, Profile};
-use crate::limit::waits_for;
+use synod_testkit::limit::waits_for;
 
 /// The environment of a case.
 #[derive(Debug)]

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, watch};
 
+use crate::chance::Chance;
 use crate::client::generations::Generations;
 use crate::client::keeper::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
-use crate::retry::{Delays, Retry};
 use crate::session::Session;
 use crate::session::call_context::Tuning;
 use crate::session::deadline::Deadline;
@@ -164,14 +164,26 @@ impl Client {
         }
     }
 
-    /// Whether it was closed, or gave up opening sessions.
-    pub(crate) fn is_closed(&self) -> bool {
+    /// Whether it was closed, or gave up opening sessions: no call succeeds any more.
+    pub fn is_closed(&self) -> bool {
         self.generations.is_over()
     }
 
-    /// How long to wait between the tries of what is not given up.
-    pub(crate) fn delays(&self) -> Delays {
-        Retry::forever().delays(&self.tuning.chance)
+    /// Where the ids and random choices of this client come from: see [`Session::chance`].
+    ///
+    /// # Examples
+    ///
+    /// The delays of what is tried until it succeeds:
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # use synod_core::retry::Retry;
+    /// # fn example(client: &Client) {
+    /// let mut delays = Retry::forever().delays(client.chance());
+    /// # }
+    /// ```
+    pub fn chance(&self) -> &Chance {
+        &self.tuning.chance
     }
 
     fn deadline(&self) -> Deadline {

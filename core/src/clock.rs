@@ -54,7 +54,7 @@ pub fn true_now() -> Instant {
 
 /// The date that the wall clock shows, which may be set to another date at any time. It is for names and logs:
 /// no promise depends on it.
-pub(crate) fn date() -> SystemTime {
+pub fn date() -> SystemTime {
     stage::here().map_or_else(SystemTime::now, |stage| stage.date())
 }
 

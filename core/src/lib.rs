@@ -1,24 +1,21 @@
 //! The contract of synod and everything that is built on it. Knows no backend and no network.
 //!
 //! Read it from the ground up: [`path`](mod@path), [`error`], then the floor, [`store`],
-//! then the door, [`session`] and [`client`], then any file of [`recipe`].
+//! then the door, [`session`] and [`client`]. The recipes are in `synod-recipes`, on what is public here.
 
 pub mod chance;
-pub mod choice;
 pub mod client;
 pub mod clock;
 pub mod error;
+pub mod held;
 mod invalid_path;
 pub mod layer;
-mod line;
 pub mod mutant;
 pub mod name;
 pub mod path;
-pub mod recipe;
 pub mod retry;
 pub mod session;
 pub mod stage;
 pub mod store;
-pub mod sweep;
 pub mod task;
 pub mod value;

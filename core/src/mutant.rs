@@ -10,10 +10,6 @@ mod active;
 #[cfg(feature = "mutants")]
 pub(crate) mod client;
 #[cfg(feature = "mutants")]
-pub(crate) mod line;
-#[cfg(feature = "mutants")]
-pub(crate) mod recipe;
-#[cfg(feature = "mutants")]
 pub(crate) mod session;
 
 #[cfg(feature = "mutants")]
@@ -21,32 +17,26 @@ pub use active::{is, with};
 
 /// Plants a mistake after the right code, in a statement of its own.
 ///
-/// Without the feature `mutants` of this crate it is nothing. With it, and while the mistake is switched on,
+/// Without the feature `mutants` of the crate that plants it, it is nothing. With it, and while the mistake is switched on,
 ///
 /// - `mistake!(Name: let value = wrong)` replaces a value that was computed before;
 /// - `mistake!(Name: return wrong)`, and any other statement, is done.
 ///
 /// The mistake is one of `crate::mutant::Mutant`, and `crate::mutant::is` returns whether it is switched on:
 /// both of the crate that plants it.
-#[cfg(feature = "mutants")]
 #[macro_export]
 #[expect(clippy::crate_in_macro_def, reason = "each crate has a list of mistakes of its own")]
 macro_rules! mistake {
     ($name:ident: let $value:ident = $wrong:expr) => {
+        #[cfg(feature = "mutants")]
         let $value = if crate::mutant::is(crate::mutant::Mutant::$name) { $wrong } else { $value };
     };
     ($name:ident: $($wrong:tt)+) => {
+        #[cfg(feature = "mutants")]
         if crate::mutant::is(crate::mutant::Mutant::$name) {
             $($wrong)+
         }
     };
-}
-
-/// Plants a mistake after the right code, in a statement of its own: nothing, without the feature `mutants`.
-#[cfg(not(feature = "mutants"))]
-#[macro_export]
-macro_rules! mistake {
-    ($($mistake:tt)+) => {};
 }
 
 pub use mistake;

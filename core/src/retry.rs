@@ -108,6 +108,13 @@ impl Retry {
         Self::Forever { backoff: Backoff::default() }
     }
 
+    /// Repeats for ever, with delays of anything up to a limit that grows from 10 milliseconds to a second: for
+    /// clients that would otherwise all try at the same moment.
+    pub fn contended() -> Self {
+        const FIRST: Duration = Duration::from_millis(10);
+        Self::Forever { backoff: Backoff::default().first(FIRST).cap(100 * FIRST).jitter(1.0) }
+    }
+
     /// Refuses what cannot be meant. What was deserialised has been through this.
     ///
     /// # Errors

@@ -4,20 +4,19 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::chance::Chance;
 use crate::error::{Error, ErrorKind, Result};
 use crate::layer::namespace::Namespaced;
 use crate::mutant::mistake;
 use crate::path::Path;
-use crate::retry::{Backoff, Delays, Retry};
 use crate::session::call_context::{CallContext, Tuning};
 use crate::session::deadline::Deadline;
-use crate::session::names::Names;
+use crate::session::local::Locals;
 use crate::session::removal::Own;
 use crate::session::session_state::{SessionState, over};
 use crate::session::sweeper::{Job, Sweeper};
@@ -30,8 +29,9 @@ use crate::task;
 pub(crate) mod call_context;
 pub(crate) mod deadline;
 mod flight;
-mod names;
+mod local;
 mod removal;
+mod requests;
 mod sequential;
 pub(crate) mod session_state;
 mod sweeper;
@@ -40,7 +40,11 @@ mod write;
 #[cfg(test)]
 pub(crate) mod script;
 #[cfg(test)]
+mod service_tests;
+#[cfg(test)]
 mod tests;
+
+pub use requests::Requests;
 
 /// One session on a store, as a [`Client`](crate::client::Client) has one after the other.
 ///
@@ -71,7 +75,7 @@ mod tests;
 pub struct Session {
     context: CallContext,
     jobs: mpsc::UnboundedSender<Job>,
-    names: Arc<Names>,
+    locals: Arc<Locals>,
 }
 
 impl Session {
@@ -85,7 +89,7 @@ impl Session {
         let sweeper = Sweeper { store: store.clone(), state: state.clone(), jobs: queue, grace };
         // It ends by itself: when the session is over, or when its last clone is dropped.
         task::spawn(sweeper.run()).let_go();
-        Self { context: CallContext { store, state, tuning }, jobs, names: Arc::default() }
+        Self { context: CallContext { store, state, tuning }, jobs, locals: Arc::default() }
     }
 
     /// This session as seen from below `root`: below `/app`, what it calls `/x` is `/app/x` here, and it cannot
@@ -172,6 +176,22 @@ impl Session {
         self.commit_by(txn, self.deadline()).await
     }
 
+    /// [`Session::commit`]; and also whether one of its requests may still take effect.
+    ///
+    /// After [`Requests::Settled`] the outcome is all that the transaction ever does. So the path of a node that it
+    /// created and that is removed later may be given to another node: no late request creates the first one again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::commit`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Session::commit`].
+    pub async fn commit_tracked(&self, txn: Txn) -> Result<(Outcome, Requests)> {
+        self.settle(txn, self.deadline()).await
+    }
+
     /// Creates a sequential node at `prefix` and a unique id.
     ///
     /// # Errors
@@ -198,7 +218,7 @@ impl Session {
     ///
     /// [`ErrorKind::Invalid`] if it gets too long.
     pub fn unique(&self, prefix: &Path) -> Result<Path> {
-        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.context.tuning.chance.id()))?)
+        Ok(Path::new(&format!("{}{}-", prefix.as_str(), self.chance().id()))?)
     }
 
     /// Removes the node that a create on this session made, if it is still there: exactly that incarnation,
@@ -218,11 +238,22 @@ impl Session {
     ///
     /// A dropped call goes on in the background: the node is removed.
     pub async fn remove(&self, node: &Done) -> Result<()> {
-        self.settle_removal(node).await.map(drop)
+        self.remove_tracked(node).await.map(drop)
     }
 
-    /// [`Session::remove`]; and whether the first request did it, so that none is on its way that might.
-    async fn settle_removal(&self, node: &Done) -> Result<bool> {
+    /// [`Session::remove`]; and also whether one of its requests may still take effect.
+    ///
+    /// [`Requests::Settled`] says that the first request removed the node. So no late request removes another node
+    /// that is made at the same path from now on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::remove`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Session::remove`].
+    pub async fn remove_tracked(&self, node: &Done) -> Result<Requests> {
         const DOING: &str = "removing a node";
         let (own, context, deadline) = (Own::of(node)?, self.context.clone(), self.deadline());
         let (tell, mut told) = oneshot::channel();
@@ -258,9 +289,12 @@ impl Session {
         self.send(Box::pin(async move { own.remove(&context).await }));
     }
 
-    /// Writes to an ephemeral node of this session in the background, again and again until that is done, or the
-    /// node is gone. Costs the caller nothing.
-    pub(crate) fn rewrite(&self, path: Path, data: Bytes) {
+    /// Sets the data of a node in the background. Repeated, whatever the policy says, until it is done, the node is
+    /// gone or the session is over. Costs the caller nothing, so it may be called in a `Drop`.
+    ///
+    /// Any version of the node is replaced, and a request may take effect late: it is for a path that only this
+    /// session writes to and that is not used again, such as that of a sequential node.
+    pub fn rewrite(&self, path: Path, data: Bytes) {
         let context = self.context.clone();
         self.send(Box::pin(async move { write::rewrite(&context, path, data).await }));
     }
@@ -290,47 +324,39 @@ impl Session {
         }
     }
 
+    /// The value of this type that is kept for the session: the default, when it is first asked for. All clones of
+    /// the session and its [namespaces](Self::namespace) share it; the next session of a client has another one.
+    ///
+    /// It is for what a recipe remembers of its own work in one session. Take a type of your own, so that nobody
+    /// else uses the value. It is dropped with the last clone of the session, so it must not hold a clone itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::sync::atomic::{AtomicU64, Ordering};
+    /// # use synod_core::session::Session;
+    /// /// How many locks were taken in a session.
+    /// #[derive(Default)]
+    /// struct Taken(AtomicU64);
+    ///
+    /// # fn example(session: Session) {
+    /// session.local::<Taken>().0.fetch_add(1, Ordering::Relaxed);
+    /// # }
+    /// ```
+    pub fn local<T: Default + Send + Sync + 'static>(&self) -> Arc<T> {
+        self.locals.get()
+    }
+
+    /// Where the ids and random choices of this session come from: the [source of its client's
+    /// options](crate::client::ClientOptions::chance). A recipe that takes all of its own from here is repeated
+    /// exactly by a simulator that repeats the seed.
+    pub fn chance(&self) -> &Chance {
+        &self.context.tuning.chance
+    }
+
     /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::within(self.context.tuning.deadline)
-    }
-
-    /// Applies the transaction that draws a ticket; also returns whether it was sent only once, so that it
-    /// cannot happen again.
-    pub(crate) async fn draw(&self, txn: Txn) -> Result<(Outcome, bool)> {
-        self.settle(txn, self.deadline()).await
-    }
-
-    /// The name of a ticket that is gone, for the next one.
-    pub(crate) fn take_name(&self, dir: &Path, mark: &str) -> Option<Path> {
-        self.names.take(dir, mark)
-    }
-
-    /// [`Session::remove`] of a ticket. If the store added nothing to its name, a later ticket may have that
-    /// name, once no request about this ticket is on its way any more.
-    pub(crate) async fn remove_for_next(&self, ticket: &Done) -> Result<()> {
-        let is_last = self.settle_removal(ticket).await?;
-        mistake!(NameFreedInDoubt: let is_last = true);
-        if is_last {
-            self.names.give(&ticket.path);
-        }
-        Ok(())
-    }
-
-    /// A unique id.
-    pub(crate) fn id(&self) -> String {
-        self.context.tuning.chance.id()
-    }
-
-    /// How long to wait between the tries of what is not given up.
-    pub(crate) fn delays(&self) -> Delays {
-        Retry::forever().delays(&self.context.tuning.chance)
-    }
-
-    /// How long to wait before what many may want to do at once: anything up to a time that grows.
-    pub(crate) fn spread(&self) -> Delays {
-        let backoff = Backoff::default().first(SPREAD).cap(100 * SPREAD).jitter(1.0);
-        Retry::Forever { backoff }.delays(&self.context.tuning.chance)
     }
 
     pub(crate) fn state(&self) -> &Arc<SessionState> {
@@ -352,18 +378,18 @@ impl Session {
     }
 
     pub(crate) async fn commit_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
-        self.settle(txn, deadline).await.map(|(outcome, _once)| outcome)
+        self.settle(txn, deadline).await.map(|(outcome, _requests)| outcome)
     }
 
     /// [`Session::commit_by`], except that what it creates stays even if its caller is gone.
     pub(crate) async fn keep_by(&self, txn: Txn, deadline: Deadline) -> Result<Outcome> {
         let path = txn.ops.first().map(|op| op.path().clone());
         let write = Write::new(&self.context, &self.jobs, txn).kept();
-        self.finish(write, path, deadline).await.map(|(outcome, _once)| outcome)
+        self.finish(write, path, deadline).await.map(|(outcome, _requests)| outcome)
     }
 
-    /// Applies a transaction; also returns whether it was sent only once and answered.
-    async fn settle(&self, txn: Txn, deadline: Deadline) -> Result<(Outcome, bool)> {
+    /// [`Session::commit_tracked`], with a deadline.
+    async fn settle(&self, txn: Txn, deadline: Deadline) -> Result<(Outcome, Requests)> {
         let path = txn.ops.first().map(|op| op.path().clone());
         let write = Write::new(&self.context, &self.jobs, txn);
         self.finish(write, path, deadline).await
@@ -374,11 +400,11 @@ impl Session {
         write: Write<'_>,
         path: Option<Path>,
         deadline: Deadline,
-    ) -> Result<(Outcome, bool)> {
+    ) -> Result<(Outcome, Requests)> {
         let flight = write.flight();
         mistake!(PathUntold: let path = None);
         match write.ended(deadline).await {
-            Ok(outcome) => Ok((outcome, !flight.is_unsure())),
+            Ok(outcome) => Ok((outcome, Requests::settled_if(!flight.is_unsure()))),
             Err(error) => Err(match (error.path(), path) {
                 (None, Some(path)) => error.at(&path),
                 _ => error,
@@ -391,9 +417,6 @@ impl Session {
         let _taken = self.jobs.send(job).is_ok();
     }
 }
-
-/// The longest first wait of callers that would otherwise all try at once.
-const SPREAD: Duration = Duration::from_millis(10);
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use synod_core::choice::{Choice, Spot};
 use synod_mem::cluster::{Fault, Personality, Rates, Site};
+use synod_testkit::choice::{Choice, Spot};
 
 use crate::known;
 use crate::report::Report;

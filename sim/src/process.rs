@@ -11,11 +11,11 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::Held;
 use synod_core::stage;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
-use synod_core::sweep::stop_at;
 use synod_mem::cluster::{By, Cluster, Site, What};
+use synod_recipes::Held;
+use synod_testkit::cancel::stop_at;
 use tokio::sync::Notify;
 
 use crate::findings::Findings;

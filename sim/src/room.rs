@@ -17,11 +17,11 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, SystemTime};
 
 use synod_core::chance::mix;
-use synod_core::choice::{Actor, Choice, Spot};
 use synod_core::clock::{self, Instant};
 use synod_core::stage::{Part, Stage, Work};
 use synod_core::task::Task;
 use synod_mem::cluster::{Cluster, Site, What};
+use synod_testkit::choice::{Actor, Choice, Spot};
 
 /// Runs tasks. Clones are the same room.
 #[derive(Clone)]

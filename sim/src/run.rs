@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use synod_core::choice::Choice;
 use synod_core::clock;
 use synod_core::stage;
 use synod_core::store::Backend;
 use synod_core::task::Task;
 use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
+use synod_testkit::choice::Choice;
 
 use crate::findings::{Findings, Truth};
 use crate::process::{Calm, Process};

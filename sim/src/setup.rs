@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use synod_core::choice::{Choice, Spot};
 use synod_core::path::Path;
 use synod_core::store::Backend;
 use synod_mem::cluster::{Flaw, Personality, Rates, Site};
+use synod_testkit::choice::{Choice, Spot};
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;

@@ -10,8 +10,8 @@
 //! assert!(swept.broken.is_none() && swept.histories > 2, "{swept:?}");
 //! ```
 
-use synod_core::choice::{Actor, Choice, Spot, Tape};
 use synod_mem::cluster::{Rates, Site};
+use synod_testkit::choice::{Actor, Choice, Spot, Tape};
 
 use crate::case::{Case, Shrunk};
 use crate::process::DROPPED;

@@ -1,7 +1,7 @@
 //! [`Defect`]: a law that servers of some versions break, and the proof that a breach is of that
 //! kind.
 
-use synod_conformance::check::record::{Breach, Record};
+use synod_testkit::check::record::{Breach, Record};
 
 use crate::scene::TTL;
 

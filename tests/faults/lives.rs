@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use synod_conformance::fault::client::End;
-use synod_conformance::fault::entry::{Installed, Op};
 use synod_conformance::harness::Link;
+use synod_testkit::clients::client::End;
+use synod_testkit::clients::entry::{Installed, Op};
 use tokio::time::sleep;
 
 use crate::scene::{Actor, Scene, TTL, at, eventually};

@@ -15,10 +15,6 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::Config;
 use synod::store::Backend;
-use synod_conformance::fault::holder::Lapse;
-use synod_conformance::fault::worker;
-use synod_conformance::limit::limited;
-use synod_conformance::server::required;
 use synod_conformance::wrong::Mistake::{
     self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
     ExpiryOneByOne, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
@@ -26,6 +22,10 @@ use synod_conformance::wrong::Mistake::{
 };
 use synod_conformance::wrong::Wrong;
 use synod_core::mutant::Mutant::{self, CertainUntilTold, PredecessorGoneIsTurn, TxnUnguarded};
+use synod_testkit::clients::holder::Lapse;
+use synod_testkit::clients::worker;
+use synod_testkit::limit::limited;
+use synod_testkit::server::required;
 
 use crate::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use crate::scene::Scene;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_conformance::fault::client::End;
-use synod_conformance::fault::entry::Op;
+use synod_testkit::clients::client::End;
+use synod_testkit::clients::entry::Op;
 use tokio::time::{Instant, sleep};
 
 use crate::scene::{Actor, PATIENCE, Scene, TTL, eventually};

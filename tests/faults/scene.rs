@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use synod::chance::Chance;
-use synod_conformance::check::record::{Breach, Record};
-use synod_conformance::fault::book::Book;
-use synod_conformance::fault::client::{Client, End};
-use synod_conformance::fault::entry::{Answer, Entry, Installed, Op, Seen, What, now};
 use synod_conformance::harness::Link;
-use synod_conformance::limit::waits_for;
-use synod_conformance::server::pipe::{Lost, Pipe};
+use synod_testkit::check::record::{Breach, Record};
+use synod_testkit::clients::book::Book;
+use synod_testkit::clients::client::{Client, End};
+use synod_testkit::clients::entry::{Answer, Entry, Installed, Op, Seen, What, now};
+use synod_testkit::limit::waits_for;
+use synod_testkit::server::pipe::{Lost, Pipe};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::defect::Defect;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use etcd_client::{Client, EventType, WatchOptions};
 use synod::store::SessionId;
-use synod_conformance::fault::entry::{Fact, Kind};
 use synod_conformance::harness::Link;
-use synod_conformance::server::etcd::{Cluster, Flavour};
-use synod_conformance::server::links::Links;
-use synod_conformance::server::members::Members;
-use synod_conformance::server::peers::{Callers, Peers};
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
+use synod_testkit::clients::entry::{Fact, Kind};
+use synod_testkit::server::etcd::{Cluster, Flavour};
+use synod_testkit::server::links::Links;
+use synod_testkit::server::members::Members;
+use synod_testkit::server::peers::{Callers, Peers};
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 
 /// How many there are, where they have to agree.
 pub(crate) const SIZE: usize = 3;
@@ -49,7 +49,7 @@ pub(crate) trait Processes: Send {
     fn await_ready(&self) -> Result<(), String>;
 }
 
-impl<K: synod_conformance::server::members::Kind> Processes for Members<K> {
+impl<K: synod_testkit::server::members::Kind> Processes for Members<K> {
     fn kill(&mut self, server: usize) -> io::Result<()> {
         Self::kill(self, server)
     }

@@ -3,9 +3,9 @@
 
 use std::any::Any;
 
-use synod_conformance::fault::holder::Lapse;
 use synod_conformance::wrong::Mistake;
 use synod_core::mutant::Mutant;
+use synod_testkit::clients::holder::Lapse;
 
 use crate::Fault;
 

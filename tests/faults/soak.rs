@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use synod::chance::Chance;
-use synod_conformance::fault::entry::Installed;
 use synod_conformance::harness::Link;
-use synod_conformance::server::pipe::Lost;
+use synod_testkit::clients::entry::Installed;
+use synod_testkit::server::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
 use crate::holders::Company;

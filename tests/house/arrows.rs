@@ -1,4 +1,4 @@
-//! Modules of core import only what stands below them, and always by the defining module: the `use`
+//! Modules of core and of the recipes import only what stands below them, and always by the defining module: the `use`
 //! block of a file is the list of its arrows.
 
 use crate::tree::{File, catches, code, holds, spares};
@@ -6,15 +6,17 @@ use crate::tree::{File, catches, code, holds, spares};
 /// What even those below stand on.
 const GROUND: &[&str] = &["chance", "mutant", "stage"];
 /// Needed everywhere, and standing on nothing but the ground.
-const BELOW: &[&str] = &["chance", "mutant", "stage", "choice", "clock", "task", "sweep"];
+const BELOW: &[&str] = &["chance", "mutant", "stage", "clock", "task"];
 /// What a store is.
 const FLOOR: &[&str] = &["invalid_path", "name", "path", "error", "store"];
 /// Stores that wrap stores.
 const LAYER: &[&str] = &["layer"];
 /// What an application holds.
-const DOOR: &[&str] = &["client", "session", "retry", "value"];
-/// What the recipes are made of.
-const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper"];
+const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
+/// What the recipes may name of what is below the floor.
+const OFFERED: &[&str] = &["chance", "mutant", "clock", "task"];
+/// What the recipes are made of: modules of their crate. All other modules there are recipes.
+pub(crate) const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper"];
 
 /// The modules of core, each with the modules that it may import in addition.
 const ROOMS: &[(&[&str], &[&[&str]])] = &[
@@ -27,8 +29,6 @@ const ROOMS: &[(&[&str], &[&[&str]])] = &[
     (&["store"], &[BELOW, FLOOR]),
     (LAYER, &[BELOW, FLOOR]),
     (DOOR, &[BELOW, FLOOR, LAYER, DOOR]),
-    (STAIRS, &[BELOW, FLOOR, DOOR]),
-    (&["recipe"], &[BELOW, FLOOR, DOOR, STAIRS]),
 ];
 
 #[test]
@@ -40,10 +40,10 @@ fn modules_of_core_import_only_what_stands_below_them() {
         ("store/txn.rs", "fn f() -> crate::layer::trace::Trace {}"),
         ("layer/trace.rs", "use crate::retry::Policy;"),
         ("session.rs", "use crate::line::Line;"),
-        ("session.rs", "use crate::{error::Error, recipe::mutex::Mutex};"),
-        ("session.rs", "use super::recipe::mutex::Mutex;"),
+        ("store.rs", "use crate::{error::Error, client::Client};"),
+        ("store.rs", "use super::client::Client;"),
         ("store/txn.rs", "use super::super::client::Client;"),
-        ("line.rs", "mod tests {\n    use crate::recipe::mutex::Mutex;\n}"),
+        ("store.rs", "mod tests {\n    use crate::client::Client;\n}"),
         ("error.rs", "macro_rules! m { () => { $crate::store::Txn } }"),
     ];
     for (path, text) in upward {
@@ -56,9 +56,9 @@ fn modules_of_core_import_only_what_stands_below_them() {
         ),
         ("store/txn.rs", "use super::node::Node;\nuse crate::store::query::Query;"),
         ("client.rs", "use crate::{session::Session, layer::{trace, faults}};"),
-        ("recipe/mutex.rs", "use crate::line::Line;\nmod tests {\n    use super::*;\n}"),
-        ("lib.rs", "pub use crate::recipe::mutex::Mutex;"),
-        ("mutant/line.rs", "use crate::line::Line;"),
+        ("value.rs", "use crate::client::Client;\nmod tests {\n    use super::*;\n}"),
+        ("lib.rs", "pub use crate::client::Client;"),
+        ("mutant/session.rs", "use crate::session::Session;"),
     ];
     for (path, text) in fine {
         spares(import_upward, &format!("core/src/{path}"), text);
@@ -87,56 +87,100 @@ fn imports_name_the_defining_module() {
 
 #[test]
 fn stairs_never_name_each_other() {
-    catches(import_upward, "core/src/line.rs", "use crate::cell::Cell;");
-    catches(import_upward, "core/src/mirror/tree.rs", "use crate::keeper::Keeper;");
-    spares(import_upward, "core/src/line.rs", "use crate::line::ticket::Ticket;");
+    catches(import_upward, "recipes/src/line.rs", "use crate::cell::Cell;");
+    catches(import_upward, "recipes/src/mirror/tree.rs", "use crate::keeper::Keeper;");
+    spares(import_upward, "recipes/src/line.rs", "use crate::line::ticket::Ticket;");
 
     holds(import_upward);
 }
 
 #[test]
 fn recipes_never_name_each_other() {
-    catches(import_upward, "core/src/recipe/rwlock.rs", "use crate::recipe::mutex::Mutex;");
-    catches(import_upward, "core/src/recipe/rwlock.rs", "use super::mutex::Mutex;");
-    catches(import_upward, "core/src/recipe/rwlock.rs", "use crate::recipe::{mutex::Mutex};");
-    spares(import_upward, "core/src/recipe/rwlock.rs", "use crate::recipe::rwlock::Guard;");
+    catches(import_upward, "recipes/src/rwlock.rs", "use crate::mutex::Mutex;");
+    catches(import_upward, "recipes/src/rwlock.rs", "use super::mutex::Mutex;");
+    catches(import_upward, "recipes/src/rwlock.rs", "use crate::{mutex::Mutex};");
+    catches(import_upward, "recipes/src/rwlock.rs", "use crate::Mutex;");
+    catches(import_upward, "recipes/src/election/observer.rs", "use crate::mutex::Mutex;");
+    catches(import_upward, "recipes/src/line.rs", "mod tests {\n    use crate::mutex::Mutex;\n}");
+    spares(import_upward, "recipes/src/rwlock.rs", "use crate::rwlock::Guard;");
+    spares(import_upward, "recipes/src/rwlock.rs", "use crate::line::{Form, hold::Hold};");
+    spares(import_upward, "recipes/src/lib.rs", "pub use crate::mutex::Mutex;");
+
+    holds(import_upward);
+}
+
+#[test]
+fn recipes_name_neither_a_store_that_wraps_another_nor_what_drives_the_clock() {
+    catches(import_upward, "recipes/src/rwlock.rs", "use synod_core::layer::trace::Traced;");
+    catches(import_upward, "recipes/src/line.rs", "use synod_core::{path::Path, stage};");
+    catches(import_upward, "recipes/src/line.rs", "use synod_core::Path;");
+    spares(import_upward, "recipes/src/line.rs", "use synod_core::client::{Client, Connection};");
 
     holds(import_upward);
 }
 
 fn import_upward(file: &File) -> Vec<String> {
-    let Some(place) = file.path.strip_prefix("core/src/").and_then(|it| it.strip_suffix(".rs"))
-    else {
-        return Vec::new();
-    };
+    let Some((of_core, place)) = module_of(&file.path) else { return Vec::new() };
     let home: Vec<_> = place.split('/').collect();
     // Wrong algorithms are written for the module that they are planted in.
     if home == ["lib"] || (home[0] == "mutant" && home.len() > 1) {
         return Vec::new();
     }
-    let Some((_, allowed)) = ROOMS.iter().find(|(rooms, _)| rooms.contains(&home[0])) else {
-        return vec![file.offence(0, "a module that ROOMS in tests/house/arrows.rs does not know")];
+    let code = code(&file.text);
+    let mut found = Vec::new();
+    let allowed = if of_core {
+        let Some((_, allowed)) = ROOMS.iter().find(|(rooms, _)| rooms.contains(&home[0])) else {
+            let what = "a module that ROOMS in tests/house/arrows.rs does not know";
+            return vec![file.offence(0, what)];
+        };
+        *allowed
+    } else {
+        found.extend(offences(
+            file,
+            &home,
+            named_of_core(&code),
+            &[OFFERED, FLOOR, DOOR],
+            "synod_core",
+        ));
+        if STAIRS.contains(&home[0]) { &[GROUND][..] } else { &[GROUND, STAIRS] }
     };
-    imports(&code(&file.text), &home)
-        .into_iter()
-        .filter(|(_, target)| !may_import(&home, target, allowed))
-        .map(|(at, target)| {
-            file.offence(
-                at,
-                &format!("{} may not name crate::{}", home.join("::"), target.join("::")),
-            )
-        })
-        .collect()
+    // A module may import every module of its own folder.
+    let mut named = imports(&code, &home);
+    named.retain(|(_, target)| target.first().is_none_or(|room| room != home[0]));
+    found.extend(offences(file, &home, named, allowed, "crate"));
+    found
 }
 
-fn may_import(home: &[&str], target: &[String], allowed: &[&[&str]]) -> bool {
-    let room = target.first().map_or("", String::as_str);
-    if room != home[0] {
-        return allowed.iter().any(|rooms| rooms.contains(&room));
-    }
-    // A module may import every module of its own folder, except that recipes may not import each
-    // other.
-    room != "recipe" || home.len() == 1 || target.get(1).is_some_and(|recipe| recipe == home[1])
+/// Whether a file is of core, else it is of the recipes; and its place there.
+fn module_of(path: &str) -> Option<(bool, &str)> {
+    let place = path.strip_suffix(".rs")?;
+    let of_core = place.strip_prefix("core/src/").map(|place| (true, place));
+    of_core.or_else(|| place.strip_prefix("recipes/src/").map(|place| (false, place)))
+}
+
+/// What a module of another crate names of core, as paths from its root, each with its place.
+fn named_of_core(code: &str) -> Vec<(usize, Vec<String>)> {
+    let found = word(code, "synod_core::");
+    let tree = |at: usize| use_tree(&code[at + "synod_core::".len()..], &[]).0;
+    found.flat_map(|(at, _)| tree(at).into_iter().map(move |path| (at, path))).collect()
+}
+
+/// The paths whose first part is in none of the lists that are allowed.
+fn offences(
+    file: &File,
+    home: &[&str],
+    mut named: Vec<(usize, Vec<String>)>,
+    allowed: &[&[&str]],
+    of_crate: &str,
+) -> Vec<String> {
+    named.retain(|(_, target)| {
+        let room = target.first().map_or("", String::as_str);
+        !allowed.iter().any(|rooms| rooms.contains(&room))
+    });
+    let what = |target: &[String]| {
+        format!("{} may not name {of_crate}::{}", home.join("::"), target.join("::"))
+    };
+    named.iter().map(|(at, target)| file.offence(*at, &what(target))).collect()
 }
 
 /// What a module names of its crate, as paths from the crate's root, each with its place.

@@ -4,16 +4,19 @@ use crate::tree::{File, catches, holds, root, spares};
 
 /// The crates, and what each may depend on: always, and for its tests as well.
 #[rustfmt::skip]
-const HOUSE: [(&str, &[&str], &[&str]); 9] = [
+const HOUSE: [(&str, &[&str], &[&str]); 12] = [
     ("synod-core",        &[], &[]),
-    ("synod-conformance", &["synod-core"], &[]),
-    ("synod-mem",         &["synod-core"], &["synod-conformance"]),
-    ("synod-zk",          &["synod-core"], &["synod-conformance"]),
-    ("synod-etcd",        &["synod-core"], &["synod-conformance"]),
-    ("synod-sim",         &["synod-core", "synod-mem", "synod-conformance"], &["synod-sim"]),
-    ("synod",             &["synod-core", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-conformance"]),
-    ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &[]),
-    ("synod-bench",       &["synod", "synod-conformance"], &[]),
+    ("synod-recipes",     &["synod-core"], &[]),
+    ("synod-testkit",     &["synod-core", "synod-recipes"], &[]),
+    ("synod-conformance", &["synod-core", "synod-recipes", "synod-testkit"], &[]),
+    ("synod-mem",         &["synod-core", "synod-testkit"], &["synod-mem", "synod-recipes", "synod-conformance"]),
+    ("synod-zk",          &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
+    ("synod-etcd",        &["synod-core"], &["synod-recipes", "synod-testkit", "synod-conformance"]),
+    ("synod-sim",         &["synod-core", "synod-recipes", "synod-testkit", "synod-conformance", "synod-mem"], &["synod-sim"]),
+    ("synod",             &["synod-core", "synod-recipes", "synod-mem", "synod-zk", "synod-etcd", "synod-sim"], &["synod-testkit", "synod-conformance"]),
+    ("synod-cli",         &["synod", "synod-conformance", "synod-bench"], &["synod-testkit"]),
+    ("synod-bench",       &["synod", "synod-testkit"], &[]),
+    ("synod-first-come",  &["synod-core"], &["synod-mem", "synod-testkit"]),
 ];
 
 /// One `key = value` of a manifest, with its table.

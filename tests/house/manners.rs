@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::arrows::STAIRS;
 use crate::tree::{File, catches, code, holds, root, spares};
 
 const LONGEST: usize = 600;
@@ -28,17 +29,20 @@ fn too_long(file: &File) -> Vec<String> {
 
 #[test]
 fn a_recipe_of_more_than_450_lines_is_a_folder() {
-    catches(too_long_for_a_recipe, "core/src/recipe/a.rs", &"\n".repeat(451));
-    catches(too_long_for_a_recipe, "core/src/recipe/a/b.rs", &"\n".repeat(451));
-    spares(too_long_for_a_recipe, "core/src/recipe/a.rs", &"\n".repeat(450));
-    spares(too_long_for_a_recipe, "core/src/line/a.rs", &"\n".repeat(451));
+    catches(too_long_for_a_recipe, "recipes/src/a.rs", &"\n".repeat(451));
+    catches(too_long_for_a_recipe, "recipes/src/a/b.rs", &"\n".repeat(451));
+    spares(too_long_for_a_recipe, "recipes/src/a.rs", &"\n".repeat(450));
+    spares(too_long_for_a_recipe, "recipes/src/line/a.rs", &"\n".repeat(451));
+    spares(too_long_for_a_recipe, "core/src/a.rs", &"\n".repeat(451));
 
     holds(too_long_for_a_recipe);
 }
 
 fn too_long_for_a_recipe(file: &File) -> Vec<String> {
     let lines = file.text.lines().count();
-    if file.path.starts_with("core/src/recipe/") && lines > LONGEST_RECIPE {
+    let module = file.path.strip_prefix("recipes/src/").map(|it| it.split(['/', '.']).next());
+    let is_recipe = module.flatten().is_some_and(|module| !STAIRS.contains(&module));
+    if is_recipe && lines > LONGEST_RECIPE {
         let what = format!("{lines} lines; above {LONGEST_RECIPE} a recipe is a folder of files");
         return vec![file.offence(0, &what)];
     }
@@ -70,8 +74,6 @@ fn modules_nest_no_deeper_than_two() {
     spares(too_deep, "core/src/a/b/tests.rs", "");
     spares(too_deep, "src/a/b.rs", "");
     catches(too_deep, "src/a/b/c.rs", "");
-    spares(too_deep, "core/src/recipe/a/b.rs", "");
-    catches(too_deep, "core/src/recipe/a/b/c.rs", "");
 
     holds(too_deep);
 }
@@ -79,9 +81,6 @@ fn modules_nest_no_deeper_than_two() {
 fn too_deep(file: &File) -> Vec<String> {
     let below = format!("/{}", file.path);
     let inside = below.split_once("/src/").map_or("", |(_, inside)| inside);
-    // The folder of one recipe is a level of its own.
-    let inside =
-        inside.strip_prefix("recipe/").filter(|_| below.starts_with("/core/")).unwrap_or(inside);
     // Tests that moved out of their module's file are no level of their own.
     let depth = inside.trim_end_matches("/tests.rs").split('/').count();
     if file.is_rust() && depth > DEEPEST {
@@ -113,9 +112,10 @@ fn polled_by_hand(file: &File) -> Vec<String> {
 }
 
 #[test]
-fn every_public_async_fn_of_core_says_what_a_dropped_call_leaves_behind() {
+fn every_public_async_fn_of_core_and_the_recipes_says_what_a_dropped_call_leaves_behind() {
     let says = "/// Waits.\n///\n/// # Cancel safety\n///\n/// Cancel safe.\n";
     catches(silent_when_dropped, "core/src/a.rs", "/// Waits.\npub async fn f() {}");
+    catches(silent_when_dropped, "recipes/src/a.rs", "/// Waits.\npub async fn f() {}");
     catches(silent_when_dropped, "core/src/a.rs", "/// Waits.\npub fn f() -> BoxFuture<'_, ()> {}");
     catches(
         silent_when_dropped,
@@ -139,7 +139,8 @@ fn every_public_async_fn_of_core_says_what_a_dropped_call_leaves_behind() {
 }
 
 fn silent_when_dropped(file: &File) -> Vec<String> {
-    if !file.path.starts_with("core/src/") || !file.is_rust() {
+    let is_of_both = ["core/src/", "recipes/src/"].iter().any(|of| file.path.starts_with(of));
+    if !is_of_both || !file.is_rust() {
         return Vec::new();
     }
     let code = code(&file.text);

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::arrows::STAIRS;
 use crate::tree::{File, catches, code, files, holds, spares};
 
-/// How many mistakes are planted in core, and how many of these in its recipes. Both numbers may only become smaller.
+/// How many mistakes are planted in core and its recipes, and how many of these in recipes, stairs aside. Both numbers may only become smaller.
 const PLANTED: usize = 120;
 const IN_RECIPES: usize = 14;
 
@@ -12,12 +13,12 @@ const IN_RECIPES: usize = 14;
 const TOLERATED: &[(&str, &str)] = &[
     ("core/src/client/put.rs", "put"),
     ("core/src/client/watching.rs", "poll_next"),
-    ("core/src/line.rs", "draw"),
-    ("core/src/line.rs", "sees_all"),
-    ("core/src/line/order.rs", "of"),
-    ("core/src/line/order.rs", "turn"),
-    ("core/src/line/order.rs", "turn_of"),
-    ("core/src/line/ticket.rs", "until_gone"),
+    ("recipes/src/line.rs", "draw"),
+    ("recipes/src/line.rs", "sees_all"),
+    ("recipes/src/line/order.rs", "of"),
+    ("recipes/src/line/order.rs", "turn"),
+    ("recipes/src/line/order.rs", "turn_of"),
+    ("recipes/src/line/ticket.rs", "until_gone"),
     ("core/src/session/call_context.rs", "delays"),
     ("core/src/session/removal.rs", "adopt"),
     ("core/src/session/removal.rs", "find_other"),
@@ -75,11 +76,12 @@ fn a_function_has_one_mistake_at_most() {
 #[test]
 fn the_number_of_mistakes_only_falls() {
     let planted = planted(&files());
-    let count = |below: &str| {
-        let there = planted.iter().filter(|((path, _), _)| path.starts_with(below));
-        there.map(|(_, count)| count).sum::<usize>()
+    let is_recipe = |path: &str| {
+        let module = path.strip_prefix("recipes/src/").and_then(|it| it.split(['/', '.']).next());
+        module.is_some_and(|module| !STAIRS.contains(&module))
     };
-    let counted = (count(""), count("core/src/recipe"));
+    let in_recipes = planted.iter().filter(|((path, _), _)| is_recipe(path));
+    let counted = (planted.values().sum::<usize>(), in_recipes.map(|(_, count)| count).sum());
     assert_eq!(
         counted,
         (PLANTED, IN_RECIPES),

@@ -1,13 +1,13 @@
-//! Each type of core has a name of its own, so that a name has one definition to find.
+//! Each type of core and the recipes has a name of its own, so that a name has one definition to find.
 
 use std::collections::BTreeMap;
 
 use crate::tree::{File, code, files};
 
 #[test]
-fn no_two_types_of_core_have_one_name() {
+fn no_two_types_of_core_and_the_recipes_have_one_name() {
     let sample = |texts: [&str; 2]| {
-        let paths = ["core/src/a.rs", "core/src/b.rs"];
+        let paths = ["core/src/a.rs", "recipes/src/b.rs"];
         let files: Vec<_> =
             paths.iter().zip(texts).map(|(path, text)| File::new(path, text)).collect();
         homonyms(&files)
@@ -28,10 +28,11 @@ fn no_two_types_of_core_have_one_name() {
     assert!(found.is_empty(), "\n{}", found.join("\n"));
 }
 
-/// The names of types that are defined in more than one file of core, with the files.
+/// The names of types that are defined in more than one file of core and the recipes, with the files.
 fn homonyms(files: &[File]) -> Vec<String> {
     let mut defined: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for file in files.iter().filter(|file| file.is_rust() && file.path.starts_with("core/src/")) {
+    let is_of_both = |path: &str| path.starts_with("core/src/") || path.starts_with("recipes/src/");
+    for file in files.iter().filter(|file| file.is_rust() && is_of_both(&file.path)) {
         for name in code(&file.text).lines().filter_map(type_name) {
             defined.entry(name).or_default().push(&file.path);
         }

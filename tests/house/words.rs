@@ -38,8 +38,10 @@ const WORDS: [&str; 20] = [
 
 /// How many lines each crate may have: its folders, and the number. Lower a number, never raise it.
 /// A number of up to five leaves room for good English, such as a server behind a proxy.
-const LIMITS: [(&str, &[&str], usize); 9] = [
-    ("synod-core", &["core/"], 486),
+const LIMITS: [(&str, &[&str], usize); 11] = [
+    ("synod-core", &["core/"], 5),
+    ("synod-recipes", &["recipes/"], 5),
+    ("synod-testkit", &["testkit/"], 5),
     ("synod-conformance", &["conformance/"], 5),
     ("synod-mem", &["backend-mem/"], 5),
     ("synod-zk", &["backend-zk/"], 5),

@@ -13,10 +13,10 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod::recipe::{Mutex, MutexGuard, RwLock, ask_back, inspect};
 use synod::{Client, Path};
-use synod_conformance::limit::{limited, waits_for};
-use synod_conformance::server::etcd::Cluster;
-use synod_conformance::server::required;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
+use synod_testkit::limit::{limited, waits_for};
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 

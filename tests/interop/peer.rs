@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
-use synod_conformance::fault::entry::now;
-use synod_conformance::limit::waits_for;
+use synod_testkit::clients::entry::now;
+use synod_testkit::limit::waits_for;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

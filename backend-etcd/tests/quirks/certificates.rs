@@ -2,9 +2,9 @@
 
 use std::process::Command;
 
-use synod_conformance::server::etcd::Flavour;
-use synod_conformance::server::home::Home;
 use synod_etcd::Tls;
+use synod_testkit::server::etcd::Flavour;
+use synod_testkit::server::home::Home;
 
 pub(crate) struct Certificates(Home);
 

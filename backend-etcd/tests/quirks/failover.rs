@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use synod_conformance::server::etcd::Flavour;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Query, Status, Txn};
+use synod_testkit::server::etcd::Flavour;
 use tokio::time::Instant;
 
 use crate::world::{World, create, eventually, exists, hears_of, path, set_in_the_end};

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use synod_conformance::server::etcd::Flavour;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
-use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Store, Txn};
 use synod_etcd::EtcdBackend;
+use synod_recipes::Mutex;
+use synod_testkit::server::etcd::Flavour;
 use tokio::time::timeout;
 
 use crate::world::{World, path};

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
-use synod_conformance::limit::limited;
-use synod_conformance::server::etcd::Cluster;
-use synod_conformance::server::required;
+use synod_testkit::limit::limited;
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::required;
 use tokio::runtime::Builder;
 
 mod advice;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_conformance::limit::waits_for;
-use synod_conformance::server::etcd::Flavour;
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Lifetime, Query, Store, Txn, Watch};
+use synod_testkit::limit::waits_for;
+use synod_testkit::server::etcd::Flavour;
 use tokio::time::timeout;
 
 use crate::world::{World, eventually, path};

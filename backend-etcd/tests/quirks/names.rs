@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use synod_core::client::{Client, ClientOptions};
 use synod_core::path::Path;
-use synod_core::recipe::{Mutex, MutexGuard, inspect};
 use synod_core::store::SessionOptions;
 use synod_etcd::EtcdBackend;
+use synod_recipes::{Mutex, MutexGuard, inspect};
 
 use crate::world::{World, path};
 

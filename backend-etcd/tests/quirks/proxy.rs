@@ -3,12 +3,12 @@
 use std::process::Command;
 use std::time::Duration;
 
-use synod_conformance::server::child::Child;
-use synod_conformance::server::free_ports;
-use synod_conformance::server::home::Home;
 use synod_core::error::{Effect, ErrorKind, Result};
 use synod_core::store::{Query, Store};
 use synod_etcd::EtcdOptions;
+use synod_testkit::server::child::Child;
+use synod_testkit::server::free_ports;
+use synod_testkit::server::home::Home;
 use tokio::net::TcpStream;
 
 use crate::world::{World, eventually, open, path};

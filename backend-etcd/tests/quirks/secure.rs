@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use etcd_client::{Client, ConnectOptions, Permission, PermissionType};
 use futures_util::future::join_all;
-use synod_conformance::server::etcd::Flavour;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Query, Status, Txn};
 use synod_etcd::Tls;
+use synod_testkit::server::etcd::Flavour;
 use tokio::time::sleep;
 
 use crate::certificates::{Certificates, signed_tokens};

@@ -5,11 +5,11 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use synod_conformance::harness::Link;
 use synod_core::client::{Client, ClientOptions};
-use synod_core::recipe::{LeaderLatch, Mutex, Semaphore};
 use synod_core::store::{
     Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Watch, Why,
 };
 use synod_etcd::EtcdBackend;
+use synod_recipes::{LeaderLatch, Mutex, Semaphore};
 
 use crate::world::{World, create, eventually, path, through};
 

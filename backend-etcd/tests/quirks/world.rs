@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use etcd_client::Client;
-use synod_conformance::limit::waits_for;
-use synod_conformance::server::etcd::{Cluster, Flavour};
-use synod_conformance::server::pipe::Pipe;
 use synod_core::error::Error;
 use synod_core::path::Path;
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionOptions, Store, Txn, Watch,
 };
 use synod_etcd::{EtcdBackend, EtcdOptions};
+use synod_testkit::limit::waits_for;
+use synod_testkit::server::etcd::{Cluster, Flavour};
+use synod_testkit::server::pipe::Pipe;
 use tokio::time::{sleep, timeout};
 
 pub(crate) struct World {

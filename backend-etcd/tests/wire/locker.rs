@@ -6,9 +6,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use synod_core::chance::Chance;
 use synod_core::client::{Client, ClientOptions};
-use synod_core::recipe::{Mutex as Lock, MutexGuard};
 use synod_core::store::SessionOptions;
 use synod_etcd::EtcdBackend;
+use synod_recipes::{Mutex as Lock, MutexGuard};
 use tokio::time::{sleep, timeout};
 
 use crate::judge::Judge;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use synod_core::choice::{Actor, Choice, Spot};
+use synod_testkit::choice::{Actor, Choice, Spot};
 
 use crate::cluster::site::{Rates, Site};
 

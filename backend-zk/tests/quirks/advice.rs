@@ -5,11 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_conformance::server::free_ports;
-use synod_conformance::server::zookeeper::Ensemble;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, Error, ErrorKind};
 use synod_core::store::{Backend as _, Expect, Lifetime, Outcome, Query, SessionOptions, Txn};
+use synod_testkit::server::free_ports;
+use synod_testkit::server::zookeeper::Ensemble;
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{sleep, timeout};
 

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures_util::future::join_all;
-use synod_conformance::server::links::Links;
-use synod_conformance::server::verb::Verb;
 use synod_core::path::Path;
-use synod_core::recipe::Mutex;
 use synod_core::store::{Commit, Expect, Kind, Lifetime, Query, SessionId, Store, Txn};
+use synod_recipes::Mutex;
+use synod_testkit::server::links::Links;
+use synod_testkit::server::verb::Verb;
 
 use super::trips::{asks_for, counted};
 use super::{create, done, hears, linked, names, path, refused, server, session};

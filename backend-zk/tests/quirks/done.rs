@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use synod_conformance::server::counter::Counter;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::ErrorKind;
-use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime, Query, SessionOptions, Txn, Why};
+use synod_recipes::Mutex;
+use synod_testkit::server::counter::Counter;
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use synod_conformance::harness::Link;
-use synod_conformance::server::zookeeper::Ensemble;
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, Txn, Why};
+use synod_testkit::server::zookeeper::Ensemble;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{

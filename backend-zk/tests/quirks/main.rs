@@ -8,11 +8,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use libtest_mimic::{Arguments, Failed, Trial};
 use synod_conformance::harness::Link;
-use synod_conformance::limit::limited;
-use synod_conformance::server::links::Links;
-use synod_conformance::server::required;
-use synod_conformance::server::verb::Verb;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::path::Path;
@@ -20,6 +15,11 @@ use synod_core::store::{
     Backend as _, Event, Expect, Gap, Kind, Lifetime, Query, SessionOptions, Status, Store, Txn,
     Watch, Why,
 };
+use synod_testkit::limit::limited;
+use synod_testkit::server::links::Links;
+use synod_testkit::server::required;
+use synod_testkit::server::verb::Verb;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{Instant, sleep, timeout};
 

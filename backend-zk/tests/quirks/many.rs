@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::path::Path;
 use synod_core::store::{
     Backend as _, Event, Expect, Kind, Lifetime, Query, SessionOptions, Store, Txn, Watch,
 };
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, sleep, timeout};
 

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use synod_conformance::server::home::Home;
-use synod_conformance::server::zookeeper::Ensemble;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Backend as _, Expect, Query, SessionOptions, Txn};
+use synod_testkit::server::home::Home;
+use synod_testkit::server::zookeeper::Ensemble;
 use synod_zk::{Login, ZkBackend, ZkOptions};
 use tokio::time::timeout;
 

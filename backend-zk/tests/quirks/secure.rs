@@ -4,11 +4,11 @@ use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
-use synod_conformance::server::free_ports;
-use synod_conformance::server::home::Home;
-use synod_conformance::server::zookeeper::Ensemble;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Backend as _, Lifetime, SessionOptions, Store, Txn};
+use synod_testkit::server::free_ports;
+use synod_testkit::server::home::Home;
+use synod_testkit::server::zookeeper::Ensemble;
 use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 
 use super::advice::says;

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join, join_all, select};
 use synod_conformance::harness::Link;
-use synod_conformance::server::links::Links;
-use synod_conformance::server::verb::Verb;
 use synod_core::client::{Client, ClientOptions};
-use synod_core::recipe::{Election, LeaderLatch, Mutex, Semaphore};
 use synod_core::store::{
     Backend as _, Event, Expect, Lifetime, Query, SessionId, SessionOptions, Txn,
 };
+use synod_recipes::{Election, LeaderLatch, Mutex, Semaphore};
+use synod_testkit::server::links::Links;
+use synod_testkit::server::verb::Verb;
 use synod_zk::{Access, ZkBackend};
 use tokio::time::{Instant, timeout};
 

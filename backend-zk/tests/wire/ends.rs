@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use synod_core::recipe::Mutex;
+use synod_recipes::Mutex;
 use tokio::time::timeout;
 
 use crate::scene::{LONG, client, create, done, open, path, peer};

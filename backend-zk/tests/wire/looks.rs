@@ -1,6 +1,6 @@
 //! A failed look says nothing about the commit before it: L-OUT-1, L-OUT-4.
 
-use synod_core::recipe::Mutex;
+use synod_recipes::Mutex;
 use tokio::time::timeout;
 
 use crate::effects::{agrees, ticket, times};

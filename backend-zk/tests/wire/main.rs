@@ -10,8 +10,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use synod_conformance::run::Suite;
-use synod_conformance::server::required;
-use synod_conformance::server::zookeeper::Ensemble;
+use synod_testkit::server::required;
+use synod_testkit::server::zookeeper::Ensemble;
 
 use crate::effects::{
     a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,

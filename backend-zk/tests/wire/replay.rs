@@ -10,8 +10,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_conformance::server::zookeeper::{Ensemble, TICK};
 use synod_core::chance::Chance;
+use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{join, join_all};
-use synod_conformance::check::record::Record;
-use synod_conformance::fault::book::Book;
-use synod_conformance::fault::client::{Client, End};
-use synod_conformance::fault::entry::{Entry, Fact, Installed, Kind, Op, Seen, What, now};
-use synod_conformance::fault::holding::Room;
-use synod_conformance::fault::worker;
 use synod_conformance::harness::Link;
 use synod_core::chance::Chance;
+use synod_testkit::check::record::Record;
+use synod_testkit::clients::book::Book;
+use synod_testkit::clients::client::{Client, End};
+use synod_testkit::clients::entry::{Entry, Fact, Installed, Kind, Op, Seen, What, now};
+use synod_testkit::clients::holding::Room;
+use synod_testkit::clients::worker;
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{Instant, sleep, timeout};
 

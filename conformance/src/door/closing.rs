@@ -3,10 +3,10 @@
 use futures_util::future::{join, join_all};
 use synod_core::client::{Client, Connection};
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::layer::fault::Verb;
-use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::store::{Expect, Lifetime, Query};
-use synod_core::sweep::cancel_at_every_await;
+use synod_testkit::cancel::cancel_at_every_await;
+use synod_testkit::fault::Verb;
+use synod_testkit::hesitant::HesitantBackend;
 use tokio::runtime::Handle;
 
 use crate::door::gate::Way;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use synod_core::client::Connection;
 use synod_core::error::Result;
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
-use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::store::{Done, Expect, Lifetime, Outcome, Txn};
-use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
+use synod_testkit::hesitant::HesitantBackend;
 
 use crate::door::gate::Gate;
 use crate::door::{answer, done};

@@ -4,7 +4,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use synod_core::client::{Client, ValueWatch};
 use synod_core::error::{ErrorKind, Result};
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_core::sweep::stop_at;
+use synod_testkit::cancel::stop_at;
 
 use crate::door::{answer, failure};
 use crate::world::{World, dropped_enough};

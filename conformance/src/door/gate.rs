@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::layer::fault::Verb;
 use synod_core::path::Path;
 use synod_core::store::{
     Backend, Commit, Freshness, Loss, Node, Outcome, Query, Revision, Scope, Sequence, SessionInfo,
     SessionOptions, Status, Store, Txn, View, Watch, Window,
 };
 use synod_core::task::{self, Task};
+use synod_testkit::fault::Verb;
 use tokio::sync::watch;
 
 /// A gate in front of a store. Clones are the same gate.

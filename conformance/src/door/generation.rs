@@ -3,9 +3,9 @@
 use futures_util::future::join;
 use synod_core::client::{Client, Connection};
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::store::{Lifetime, Query, Txn};
+use synod_testkit::fault::{Cue, Site, Verb};
+use synod_testkit::hesitant::HesitantBackend;
 use tokio::sync::watch;
 
 use crate::door::{answer, done, failure};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::{Effect, Error, ErrorKind};
-use synod_core::layer::fault::Verb;
 use synod_core::path::Path;
 use synod_core::retry::{Backoff, Retry};
 use synod_core::store::{Expect, Lifetime, Query};
+use synod_testkit::fault::Verb;
 use tokio::time::{Instant, sleep};
 
 use crate::door::gate::Way;

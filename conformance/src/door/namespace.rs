@@ -1,9 +1,9 @@
 //! A client that is restricted to the paths below one path.
 
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::{Cue, Site, Verb};
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Lifetime, Query, Txn, Why};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, done, failure};
 use crate::world::World;

@@ -3,10 +3,10 @@
 use futures_util::future::{join, join3};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::Verb;
-use synod_core::layer::hesitant::HesitantBackend;
 use synod_core::store::{Expect, Lifetime, Why};
-use synod_core::sweep::stop_at;
+use synod_testkit::cancel::stop_at;
+use synod_testkit::fault::Verb;
+use synod_testkit::hesitant::HesitantBackend;
 use tokio::time::sleep;
 
 use crate::door::gate::Way;

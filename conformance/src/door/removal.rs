@@ -1,9 +1,9 @@
 //! Removing what a session created: exactly that, however long it takes.
 
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::retry::Retry;
 use synod_core::store::{Done, Lifetime};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 
 use crate::door::{answer, done, failure};
 use crate::world::World;

@@ -1,8 +1,8 @@
 //! Sequential creates through the door: one call, one node, whatever is lost.
 
 use bytes::Bytes;
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::store::{Expect, Lifetime, Txn};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use tokio::time::sleep;
 
 use crate::actor::only;

@@ -2,7 +2,7 @@
 
 use synod_core::client::{Client, ClientWatch};
 use synod_core::store::{End, Event, Lifetime, Loss, Query};
-use synod_core::sweep::cancel_at_every_await;
+use synod_testkit::cancel::cancel_at_every_await;
 
 use crate::door::{answer, done};
 use crate::world::{World, dropped_enough};

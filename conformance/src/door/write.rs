@@ -2,8 +2,8 @@
 
 use futures_util::future::join;
 use synod_core::error::{Effect, ErrorKind};
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::store::{Expect, Lifetime, Query, Txn};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 
 use crate::door::gate::Way;
 use crate::door::{answer, done, failure};

@@ -2,10 +2,10 @@
 
 use futures_util::StreamExt as _;
 use synod_core::client::Client;
-use synod_core::layer::fault::Verb;
 use synod_core::path::Path;
-use synod_core::recipe::{Election, Mutex, RwLock, Semaphore, UnfairLock};
 use synod_core::store::Lifetime;
+use synod_recipes::{Election, Mutex, RwLock, Semaphore, UnfairLock};
+use synod_testkit::fault::Verb;
 
 use crate::door::gate::Gate;
 use crate::door::{answer, done};

@@ -6,10 +6,10 @@ use std::num::NonZeroU32;
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use synod_core::path::Path;
-use synod_core::recipe::{Election, Hold, Mutex, RwLock, Semaphore, ask_back};
 use synod_core::store::{Expect, Lifetime, Txn};
+use synod_recipes::{Election, Hold, Mutex, RwLock, Semaphore, ask_back};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 
 use crate::door::{answer, failure};
 use crate::recipe::{Waiting, line};

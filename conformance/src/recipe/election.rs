@@ -5,10 +5,10 @@ use futures_util::future::join_all;
 use futures_util::stream::BoxStream;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
-use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::{Contender, Election, Leader};
 use synod_core::store::{Expect, Lifetime};
-use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_recipes::{Contender, Election, Leader};
+use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::gate::Way;
 use crate::door::{answer, failure};

@@ -9,11 +9,11 @@ use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::recipe::{
+use synod_core::store::{Expect, Lifetime, Txn};
+use synod_recipes::{
     Election, Held, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex,
     ReentrantMutex, RwLock, Semaphore, Term, Token, UnfairLock,
 };
-use synod_core::store::{Expect, Lifetime, Txn};
 use tokio::sync::oneshot;
 
 use crate::door::{answer, failure};

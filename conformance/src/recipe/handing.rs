@@ -2,11 +2,11 @@
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
-use synod_core::recipe::Mutex;
 use synod_core::retry::Retry;
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_core::sweep::stop_at;
+use synod_recipes::Mutex;
+use synod_testkit::cancel::stop_at;
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 
 use crate::door::gate::Way;
 use crate::door::{answer, failure};

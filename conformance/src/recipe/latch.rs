@@ -6,10 +6,10 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use synod_core::client::{Client, Connection};
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::{Candidacy, LeaderLatch, LeadershipChange, Token};
 use synod_core::store::Expect;
-use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_recipes::{Candidacy, LeaderLatch, LeadershipChange, Token};
+use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, failure};
 use crate::harness::Link;

@@ -1,8 +1,8 @@
 //! The end of the lead: sessions that are lost or in doubt, and tickets that are removed from
 //! outside.
 
-use synod_core::recipe::Candidacy;
 use synod_core::store::{Expect, Lifetime, Query};
+use synod_recipes::Candidacy;
 use tokio::time::timeout;
 
 use crate::door::answer;

@@ -2,8 +2,8 @@
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::recipe::{Mutex, Token};
 use synod_core::store::{Expect, Lifetime};
+use synod_recipes::{Mutex, Token};
 use tokio::time::{sleep, timeout};
 
 use crate::door::gate::Way;

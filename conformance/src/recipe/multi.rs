@@ -2,10 +2,10 @@
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::{MultiLock, Mutex};
 use synod_core::store::{Expect, Lifetime};
-use synod_core::sweep::cancel_at_every_await;
+use synod_recipes::{MultiLock, Mutex};
+use synod_testkit::cancel::cancel_at_every_await;
+use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::timeout;
 
 use crate::door::{answer, failure};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use synod_core::chance::Chance;
 use synod_core::client::Client;
-use synod_core::layer::fault::Verb;
-use synod_core::recipe::{Mutex, MutexGuard};
 use synod_core::store::{Expect, Lifetime};
-use synod_core::sweep::stop_at;
+use synod_recipes::{Mutex, MutexGuard};
+use synod_testkit::cancel::stop_at;
+use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
 
 use crate::door::answer;

@@ -2,9 +2,9 @@
 //! the second.
 
 use synod_core::client::Client;
-use synod_core::layer::fault::{Cue, Site, Verb};
-use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime};
+use synod_recipes::Mutex;
+use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;
 use crate::recipe::line;

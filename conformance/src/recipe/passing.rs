@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::join_all;
 use synod_core::client::Client;
-use synod_core::layer::fault::Verb;
-use synod_core::recipe::{Mutex, PassingMutex, UnfairLock};
 use synod_core::store::{Expect, Lifetime};
-use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_recipes::{Mutex, PassingMutex, UnfairLock};
+use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 

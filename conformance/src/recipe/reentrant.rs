@@ -2,8 +2,8 @@
 
 use futures_util::future::join;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::Verb;
-use synod_core::recipe::{Mutex, Owner, ReentrantMutex, ask_back};
+use synod_recipes::{Mutex, Owner, ReentrantMutex, ask_back};
+use synod_testkit::fault::Verb;
 
 use crate::door::{answer, failure};
 use crate::recipe::{Waiting, line};

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::Verb;
-use synod_core::recipe::{ReadGuard, RwLock, Token, WriteGuard};
 use synod_core::store::{Expect, Lifetime, Txn};
-use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_recipes::{ReadGuard, RwLock, Token, WriteGuard};
+use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 

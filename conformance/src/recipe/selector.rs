@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
-use synod_core::layer::fault::Verb;
-use synod_core::recipe::{LeaderSelector, Term};
 use synod_core::store::Expect;
-use synod_core::sweep::stop_at;
+use synod_recipes::{LeaderSelector, Term};
+use synod_testkit::cancel::stop_at;
+use synod_testkit::fault::Verb;
 use tokio::sync::{Notify, mpsc};
 
 use crate::door::answer;
@@ -56,7 +56,7 @@ fn keeps_leading(selector: LeaderSelector) -> (Waiting<()>, mpsc::UnboundedRecei
     let (tell, told) = mpsc::unbounded_channel();
     let at_work = Arc::new(AtomicUsize::new(0));
     let leading = Waiting::new(async move {
-        let work = |lead: synod_core::recipe::Leadership| {
+        let work = |lead: synod_recipes::Leadership| {
             let (tell, at_work) = (tell.clone(), at_work.clone());
             async move {
                 let _working = Working::begin(&at_work);

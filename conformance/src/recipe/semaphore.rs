@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
-use synod_core::recipe::{Claim, Permit, Semaphore};
 use synod_core::store::Query;
-use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_recipes::{Claim, Permit, Semaphore};
+use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use tokio::time::timeout;
 
 use crate::door::gate::{Gate, Way};

@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join;
 use synod_core::client::Client;
-use synod_core::layer::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
-use synod_core::recipe::Mutex;
 use synod_core::store::{Expect, Lifetime};
-use synod_core::sweep::{cancel_at_every_await, stop_at};
+use synod_recipes::Mutex;
+use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use tokio::time::timeout;
 
 use crate::door::answer;

@@ -10,9 +10,9 @@ use synod_core::store::{
 };
 
 use crate::actor::{Actor, Watcher, text};
-use crate::check::{order, registers};
-use crate::history::{Action, Answer, Recorder, Value};
 use crate::world::World;
+use synod_testkit::check::{order, registers};
+use synod_testkit::history::{Action, Answer, Recorder, Value};
 
 cases![
     "L-KV-1 L-KV-2 L-KV-5 L-KV-7" catches [CasInTwoSteps LatestLags] => registers_are_linearizable,

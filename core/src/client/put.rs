@@ -11,6 +11,7 @@ use crate::clock::sleep;
 use crate::error::{Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
+use crate::retry::Retry;
 use crate::session::deadline::Deadline;
 use crate::session::{Session, only};
 use crate::store::{Done, Expect, Lifetime, Outcome, Query, Txn, Why};
@@ -84,7 +85,7 @@ async fn is_container(session: &Session, path: &Path, by: Deadline) -> Result<bo
 
 /// Sets or creates, until one of the two finds the node as it must be.
 async fn put(session: &Session, path: &Path, data: &Bytes, by: Deadline) -> Result<Done> {
-    let mut pauses = session.spread();
+    let mut pauses = Retry::contended().delays(session.chance());
     mistake!(PutKeepsWhatIsThere: return session.create_or_keep(path, data, by).await);
     loop {
         let set = Txn::new().set(path, data.clone(), Expect::Any);

@@ -25,7 +25,8 @@ pub(super) struct Fake {
     /// The feed of the last watch.
     feed: Mutex<Option<Feed>>,
     views: Mutex<VecDeque<Result<View>>>,
-    outcomes: Mutex<VecDeque<Result<Outcome>>>,
+    /// `None` where no answer comes.
+    outcomes: Mutex<VecDeque<Option<Result<Outcome>>>>,
 }
 
 /// What it was asked.
@@ -65,7 +66,12 @@ impl Fake {
 
     /// What the next commit answers; without it, that everything was done.
     pub(super) fn will_answer(&self, outcome: Result<Outcome>) {
-        self.outcomes.lock().unwrap().push_back(outcome);
+        self.outcomes.lock().unwrap().push_back(Some(outcome));
+    }
+
+    /// The next commit is never answered.
+    pub(super) fn will_not_answer(&self) {
+        self.outcomes.lock().unwrap().push_back(None);
     }
 
     pub(super) fn heard(&self) -> Heard {
@@ -120,7 +126,11 @@ impl Store for Fake {
         let look = txn.look.as_ref().map(|_| View::default());
         self.heard.lock().unwrap().txns.push(txn);
         let scripted = self.outcomes.lock().unwrap().pop_front();
-        scripted.unwrap_or_else(|| Ok(Outcome::Committed(Commit::new(None, done, look))))
+        match scripted {
+            Some(Some(outcome)) => outcome,
+            Some(None) => std::future::pending().await,
+            None => Ok(Outcome::Committed(Commit::new(None, done, look))),
+        }
     }
 
     async fn close(&self) -> Result<()> {

@@ -22,7 +22,7 @@
 //! `denied`, `invalid`, `too_large`, `unsupported`, `corrupt`, `refused`, `backend`. `kind` is
 //! `created`, `updated`, `deleted` or `children`; `why` is `expired`, `closed` or `denied`.
 //!
-//! Each call of a [`Backend`](crate::store::Backend) or a [`Store`](crate::store::Store) is counted once, so each
+//! Each call of a [`Backend`] or a [`Store`] is counted once, so each
 //! retry of a session is a call.
 
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::path::Path;
 use crate::session::Session;
 use crate::session::deadline::Deadline;
 use crate::session::session_state::StatusKind;
-use crate::store::{Done, Lifetime, Op, Query, Txn};
+use crate::store::{Done, Lifetime, Op, Txn};
 
 impl Session {
     /// Creates a node, and takes a node that exists for what it created.
@@ -23,23 +23,13 @@ impl Session {
         Ok(Done::new(path.clone()))
     }
 
-    /// Waits for an event of a node, also if there is no node.
-    pub(crate) async fn next_event(&self, path: &Path) {
-        if let Ok((_view, mut watch)) = self.observe(Query::node(path.clone()).local()).await {
-            let _event = watch.next().await;
-        }
-    }
-
-    /// Reads a node, and if it exists watches it in a second call.
-    pub(crate) async fn next_event_if_there(&self, path: &Path) {
-        let node = Query::node(path.clone()).names_only().local();
-        if self.read(node).await.is_ok_and(|view| view.node().is_some()) {
-            self.next_event(path).await;
-        }
-    }
-
     /// Waits until the session is lost, or connected again.
-    pub(crate) async fn lost_or_reconnected(&self) {
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    #[doc(hidden)]
+    pub async fn lost_or_reconnected(&self) {
         if self.state().turned(StatusKind::Live).await != StatusKind::Lost {
             self.state().turned(StatusKind::Suspended).await;
         }

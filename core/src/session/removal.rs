@@ -13,6 +13,7 @@ use crate::mutant::mistake;
 use crate::path::Path;
 use crate::retry::Retry;
 use crate::session::call_context::CallContext;
+use crate::session::requests::Requests;
 use crate::store::{
     Done, Expect, Lifetime, Loss, Node, Op, Outcome, Query, Revision, SessionId, Txn, Version, Why,
 };
@@ -77,7 +78,7 @@ impl Own {
     pub(super) async fn tell_until_gone(
         self,
         context: &CallContext,
-        tell: oneshot::Sender<Result<bool>>,
+        tell: oneshot::Sender<Result<Requests>>,
     ) {
         let mut tell = Some(tell);
         let mut heard = |result| {
@@ -86,7 +87,7 @@ impl Own {
             }
         };
         let first = self.until_gone(context, |error| heard(Err(error))).await;
-        heard(Ok(first));
+        heard(Ok(Requests::settled_if(first)));
     }
 
     async fn until_gone(self, context: &CallContext, mut refused: impl FnMut(Error)) -> bool {

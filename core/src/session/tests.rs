@@ -20,9 +20,9 @@ use crate::store::{Backend, Done, Expect, Lifetime, Outcome, Query, SessionOptio
 
 const LIMIT: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_millis(10);
-const LONG: Duration = Duration::from_secs(60);
+pub(super) const LONG: Duration = Duration::from_secs(60);
 
-fn path(text: &str) -> Path {
+pub(super) fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
@@ -31,7 +31,7 @@ async fn tuned(script: &Script, deadline: Duration, retry: Retry) -> Session {
     Session::start(store, Arc::new(Tuning { deadline, retry, chance: Chance::seeded(7) }))
 }
 
-async fn opened() -> (Script, Session) {
+pub(super) async fn opened() -> (Script, Session) {
     let script = Script::default();
     let retry = Retry::Forever { backoff: Backoff::default().jitter(0.0) };
     let session = tuned(&script, LIMIT, retry).await;
@@ -42,7 +42,7 @@ fn created(outcome: Outcome<Done>) -> Done {
     outcome.committed().expect("nothing is in the way")
 }
 
-async fn draw(session: &Session) -> Done {
+pub(super) async fn draw(session: &Session) -> Done {
     let drawn = session.create_sequential(&path("/q/t-"), "", Lifetime::Session).await;
     created(drawn.expect("reachable in the end"))
 }
@@ -570,7 +570,7 @@ async fn a_lost_session_leaves_no_task() {
 }
 
 /// No task is left but the test.
-async fn idle() {
+pub(super) async fn idle() {
     tokio::task::yield_now().await;
     let alive = tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(alive, 0);

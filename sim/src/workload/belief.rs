@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex as Cell, MutexGuard, PoisonError};
 
-use synod_core::recipe::{Held, Token};
 use synod_core::store::Revision;
 use synod_mem::cluster::By;
+use synod_recipes::{Held, Token};
 
 use crate::process::Process;
 

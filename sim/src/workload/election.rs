@@ -9,10 +9,10 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{Error, ErrorKind};
 use synod_core::path::Path;
-use synod_core::recipe::{Election, Leader, Token};
 use synod_core::store::{Change, Kind, Revision};
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Entry};
+use synod_recipes::{Election, Leader, Token};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_core::path::Path;
-use synod_core::recipe::Held;
 use synod_core::store::{Kind, Node, Revision};
+use synod_recipes::Held;
 
 use crate::findings::Truth;
 use crate::process::Process;

@@ -7,10 +7,8 @@ use futures_util::future::{Either, join3, select};
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::{
-    Held, Mutex, Owner, PassingGuard, PassingMutex, ReentrantMutex, UnfairLock,
-};
 use synod_mem::cluster::Site;
+use synod_recipes::{Held, Mutex, Owner, PassingGuard, PassingMutex, ReentrantMutex, UnfairLock};
 use tokio::sync::Notify;
 
 use crate::process::{DROPPED, Process};

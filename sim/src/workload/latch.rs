@@ -9,10 +9,10 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::recipe::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
 use synod_core::store::Kind;
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Site};
+use synod_recipes::{Candidacy, LeaderLatch, Leadership, LeadershipChange};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use synod_conformance::check::{order, registers};
-use synod_conformance::history::{Action, Answer, Recorder, Value};
 use synod_core::client::Client;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_core::store::{Done, Expect, Node, Outcome, Version};
 use synod_mem::cluster::Site;
+use synod_testkit::check::{order, registers};
+use synod_testkit::history::{Action, Answer, Recorder, Value};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};

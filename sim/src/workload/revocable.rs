@@ -10,8 +10,8 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::recipe::{Mutex, MutexGuard, Token, ask_back, inspect};
 use synod_mem::cluster::Site;
+use synod_recipes::{Mutex, MutexGuard, Token, ask_back, inspect};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -4,8 +4,8 @@ use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::recipe::{ReadGuard, RwLock, WriteGuard};
 use synod_mem::cluster::Site;
+use synod_recipes::{ReadGuard, RwLock, WriteGuard};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

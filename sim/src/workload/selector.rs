@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_core::recipe::{LeaderSelector, Leadership, Term};
 use synod_mem::cluster::Site;
+use synod_recipes::{LeaderSelector, Leadership, Term};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

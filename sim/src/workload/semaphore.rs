@@ -10,9 +10,9 @@ use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::recipe::{Held, Permit, Semaphore};
 use synod_core::store::Revision;
 use synod_mem::cluster::Site;
+use synod_recipes::{Held, Permit, Semaphore};
 
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;

@@ -10,8 +10,8 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{Expect, Kind, Lifetime, Query, SessionId, Txn};
-use synod_core::sweep::stop_at;
 use synod_mem::cluster::{By, Death, Site};
+use synod_testkit::cancel::stop_at;
 
 use crate::findings::Truth;
 use crate::ledger::Ledger;

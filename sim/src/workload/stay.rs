@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use synod_core::client::Client;
 use synod_core::clock;
 use synod_core::path::Path;
-use synod_core::recipe::Held;
 use synod_core::store::{Change, Expect, Kind, Query};
 use synod_mem::cluster::{By, Entry};
+use synod_recipes::Held;
 
 use crate::findings::Truth;
 use crate::process::Process;

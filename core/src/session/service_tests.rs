@@ -1,0 +1,94 @@
+//! The promises of what a session offers to recipes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::clock::sleep;
+use crate::session::Session;
+use crate::session::script::Fault;
+use crate::session::tests::{LONG, draw, idle, opened, path};
+use crate::store::{Lifetime, Query, Txn};
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_is_settled_unless_a_request_of_unknown_effect_was_repeated() {
+    let (script, session) = opened().await;
+    for (fault, settled) in [
+        (Fault::None, true),
+        (Fault::Refused, true),
+        (Fault::Exists, true),
+        (Fault::RequestLost, false),
+        (Fault::ReplyLost, false),
+    ] {
+        script.commits([fault]);
+        let ticket = session.unique(&path("/q/t-")).expect("short");
+        let txn = Txn::new().create_sequential(ticket, "", Lifetime::Session);
+        let (_outcome, requests) = session.commit_tracked(txn).await.expect("reachable");
+        assert_eq!(requests.is_settled(), settled, "{fault:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_removal_is_settled_if_its_first_request_removed_the_node() {
+    let (script, session) = opened().await;
+    for (fault, settled) in [
+        (Fault::None, true),
+        (Fault::Refused, false),
+        (Fault::RequestLost, false),
+        (Fault::ReplyLost, false),
+    ] {
+        let done = draw(&session).await;
+        script.commits([fault]);
+        let requests = session.remove_tracked(&done).await.expect("reachable");
+        assert_eq!(requests.is_settled(), settled, "{fault:?}");
+    }
+    assert_eq!(script.nodes().len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rewrite_goes_on_until_it_is_done_or_the_node_is_gone() {
+    let (script, session) = opened().await;
+    let done = draw(&session).await;
+    script.commits([vec![Fault::Refused; 20], vec![Fault::ReplyLost]].concat());
+    session.rewrite(done.path.clone(), "new".into());
+    sleep(LONG).await;
+    let view = session.read(Query::node(done.path.clone())).await.expect("reachable");
+    assert_eq!(view.into_node().expect("there").data, "new");
+    let sent = script.count("set");
+
+    session.remove(&done).await.expect("reachable");
+    session.rewrite(done.path, "newer".into());
+    sleep(LONG).await;
+    assert_eq!((script.nodes().len(), script.count("set")), (0, sent + 1));
+
+    script.commits([Fault::Refused; 3]);
+    session.rewrite(path("/a"), "late".into());
+    drop(session);
+    sleep(LONG).await;
+    idle().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_is_kept_for_one_session() {
+    #[derive(Default)]
+    struct Counter(AtomicU64);
+    let ((_, session), (_, other)) = (opened().await, opened().await);
+    let count = |session: &Session| session.local::<Counter>().0.fetch_add(1, Ordering::Relaxed);
+
+    assert_eq!((count(&session), count(&session.clone())), (0, 1));
+    assert_eq!(count(&session.namespace(path("/app"))), 2);
+    assert_eq!(session.local::<AtomicU64>().load(Ordering::Relaxed), 0);
+    assert_eq!(count(&other), 0);
+
+    let value = Arc::downgrade(&session.local::<Counter>());
+    drop(session);
+    assert!(value.upgrade().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_seed_gives_all_ids_of_a_session() {
+    let ((_, session), (_, same)) = (opened().await, opened().await);
+    let unique = |session: &Session| session.unique(&path("/t-")).expect("short");
+    let ids = [unique(&session).to_string(), session.chance().id()];
+    assert_eq!(ids, [unique(&same).to_string(), same.chance().id()]);
+    assert!(!ids[0].contains(&ids[1]));
+}

@@ -1,0 +1,201 @@
+//! [`Election`]: leaders that proclaim values, observers of the values, and handing over to a candidate.
+
+use bytes::Bytes;
+use futures_core::Stream;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::Outcome;
+
+use crate::election::observer::observe;
+use crate::election::resign_to::resign_to;
+use crate::line::contender::Contender;
+use crate::line::hold::Hold;
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+mod observer;
+mod resign_to;
+
+/// An election in which the leader proclaims a value, and every client can observe the values.
+///
+/// At most one candidate believes at any time that it leads, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check
+/// that it made before it was paused. Candidates lead in the order of their requests, unless a leader resigns in
+/// favour of another. Observers receive the leaders in the order of their terms, and in the end the latest.
+///
+/// *Not promised*: that an observer sees every value or every term; that a leader that was observed still leads; that
+/// no leader acts too late. [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token)
+/// are for that.
+///
+/// # Others on the same path
+///
+/// On etcd, `etcdctl elect`; on ZooKeeper, Curator's `LeaderLatch`, whose values are its ids.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::pin::pin;
+///
+/// use futures_util::StreamExt as _;
+/// use synod_recipes::Election;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let election = Election::new(&client, Path::new("/leaders/shard-3")?);
+/// let leader = election.campaign("10.0.0.7:8080").await?;
+/// leader.proclaim("10.0.0.7:9090").await?;
+///
+/// let mut values = pin!(election.observe());
+/// let told = values.next().await.expect("it goes on")?;
+/// assert_eq!(told.label, "10.0.0.7:9090");
+/// leader.resign().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Election {
+    line: Line,
+}
+
+/// The lead. See [`Hold`].
+pub type Leader = Hold<Elected>;
+
+/// The kind of a [`Leader`]: a hold that can proclaim values and resign in favour of a candidate.
+#[derive(Debug)]
+pub struct Elected {
+    line: Line,
+}
+
+impl Election {
+    /// The election at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("election", "latch-")) }
+    }
+
+    /// Waits for the lead. The value is visible while the candidate waits, too, and is its first value as a leader.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn campaign(&self, value: impl Into<Bytes>) -> Result<Leader> {
+        let line = self.line.clone().labelled(value.into());
+        let ticket = line.enter().await?;
+        Ok(ticket.hold(Elected::of(line)))
+    }
+
+    /// Acquires the lead if there is no leader and no other candidate. Never waits, and leaves no ticket if it returns
+    /// `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Election::campaign`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_campaign(&self, value: impl Into<Bytes>) -> Result<Option<Leader>> {
+        let line = self.line.clone().labelled(value.into());
+        let entered = line.try_enter().await?;
+        Ok(entered.map(|ticket| ticket.hold(Elected::of(line))))
+    }
+
+    /// The first candidate, with the value that it proclaims: it leads, or is about to.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn leader(&self) -> Result<Option<Contender>> {
+        Ok(self.candidates().await?.into_iter().next())
+    }
+
+    /// All candidates, the leader first, in the order in which they will lead.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn candidates(&self) -> Result<Vec<Contender>> {
+        self.line.contenders().await
+    }
+
+    /// The leaders and the values that they proclaim, beginning with the current one, across sessions. While there is
+    /// no leader the stream yields nothing. Of values that follow each other closely it may yield only the last one. It
+    /// ends with an error, when the client is closed or the store refuses; an outage of any length does not end it.
+    pub fn observe(&self) -> impl Stream<Item = Result<Contender>> + Send + use<> {
+        observe(self.line.clone())
+    }
+}
+
+impl Elected {
+    fn of(line: Line) -> Self {
+        Self { line }
+    }
+}
+
+impl Leader {
+    /// Proclaims another value.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost: nothing is proclaimed then. Otherwise as every
+    /// verb of a [`Client`](synod_core::client::Client); a value of unknown effect may be proclaimed again.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has proclaimed it or has not.
+    pub async fn proclaim(&self, value: impl Into<Bytes>) -> Result<()> {
+        match self.node.write(value.into()).await? {
+            Outcome::Committed(_) => Ok(()),
+            Outcome::Rejected(_) => {
+                mistake!(ProclaimsUnguarded: return Ok(()));
+                Err(Error::new(ErrorKind::SessionLost, "proclaiming")
+                    .at(self.node.path())
+                    .because("the lead was lost before"))
+            }
+        }
+    }
+
+    /// Releases the lead: [`Hold::release`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background.
+    pub async fn resign(self) -> Result<()> {
+        self.release().await
+    }
+
+    /// Hands the lead over to the candidate with this path: [`Contender::path`](crate::Contender::path) of one
+    /// of [`Election::candidates`](crate::Election::candidates). The candidates between them move to the end of
+    /// the line, in any order. If the candidate is not in the line any more, nothing happens and the lead is returned.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](synod_core::error::ErrorKind) if a candidate of another library is between them, which could not be
+    /// notified; [`SessionLost`](synod_core::error::ErrorKind) if the lead was lost before; otherwise as every verb of a
+    /// [`Client`](synod_core::client::Client). In each case the lead is released.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call releases the lead, in favour of the candidate or not.
+    pub async fn resign_to(self, candidate: &Path) -> Result<Option<Self>> {
+        let given = resign_to(&self.node, &self.kind.line, candidate).await?;
+        Ok((!given).then_some(self))
+    }
+}

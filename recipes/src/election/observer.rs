@@ -1,0 +1,129 @@
+//! [`observe`]: the leaders of an election and the values that they proclaim, across sessions.
+
+use futures_core::Stream;
+use futures_util::stream::unfold;
+use synod_core::client::ClientWatch;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{End, Event, Kind, Node, Query};
+
+use crate::line::Line;
+use crate::line::contender::Contender;
+use crate::line::order::{Entry, Queue};
+
+/// The state of an observation, between two values.
+struct Observer {
+    line: Line,
+    watch: Option<ClientWatch>,
+    /// The ticket that is observed, if it is known to be the first.
+    first: Option<Entry>,
+    told: Option<Contender>,
+    /// Paths that a listing names although no node is there, since the last event.
+    vacant: Vec<Path>,
+    over: bool,
+}
+
+/// The first contender of the line and the value of its ticket, then each that follows. The stream ends with an error:
+/// when the client is closed, or the store refuses a request. An outage does not end it.
+pub(super) fn observe(line: Line) -> impl Stream<Item = Result<Contender>> + Send + use<> {
+    let (watch, first, told, vacant) = (None, None, None, Vec::new());
+    let observer = Observer { line, watch, first, told, vacant, over: false };
+    unfold(observer, |mut observer| async {
+        if observer.over {
+            return None;
+        }
+        let told = observer.next().await;
+        observer.over = told.is_err();
+        Some((told, observer))
+    })
+}
+
+impl Observer {
+    /// The next value that differs from the last one that was returned, however long the store does not answer.
+    async fn next(&mut self) -> Result<Contender> {
+        let mut delays = self.line.delays();
+        loop {
+            let error = match self.next_or_failure().await {
+                Err(error) if self.line.may_pass(&error) => error,
+                found => return found,
+            };
+            tracing::debug!(path = %self.line.dir(), %error, "could not observe; trying again");
+            (self.first, self.watch) = (None, None);
+            sleep(delays.next().unwrap_or_default()).await;
+        }
+    }
+
+    async fn next_or_failure(&mut self) -> Result<Contender> {
+        loop {
+            if let Some(mut watch) = self.watch.take() {
+                match watch.next().await {
+                    Some(Event::Changed(change)) if change.kind == Kind::Updated => {}
+                    Some(Event::Ended(why)) => return Err(ended(Some(why))),
+                    Some(_) => self.first = None,
+                    None => return Err(ended(None)),
+                }
+                self.vacant.clear();
+            }
+            if let Some(found) = self.look().await? {
+                let is_news = self
+                    .told
+                    .as_ref()
+                    .is_none_or(|told| (told.token, &told.label) != (found.token, &found.label));
+                if is_news {
+                    self.told = Some(found.clone());
+                    return Ok(found);
+                }
+            }
+        }
+    }
+
+    /// The first contender, if there is one; and a watch on its ticket, or on the whole line while it is empty.
+    async fn look(&mut self) -> Result<Option<Contender>> {
+        let Some(first) = self.first().await? else { return Ok(None) };
+        let (view, watch) = self.line.client().watch(Query::node(first.path.clone())).await?;
+        if view.node().is_none() {
+            // The ticket was removed meanwhile, or it is a container: the next one in the line is the first.
+            self.vacant.push(first.path);
+            return Ok(None);
+        }
+        // The ticket may have been removed meanwhile, and may even have been created again.
+        let is_same = |node: &Node| {
+            first.created.is_none() || node.stat.map(|it| it.created) == first.created
+        };
+        let Some(node) = view.into_node().filter(is_same) else { return Ok(None) };
+        let found = Contender::of(&first, &node, Some(true));
+        (self.first, self.watch) = (Some(first), Some(watch));
+        Ok(found)
+    }
+
+    async fn first(&mut self) -> Result<Option<Entry>> {
+        const SIGHT: usize = 8;
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let all = Query::children(self.line.dir().clone()).names_only();
+        let view = self.line.client().read(all.clone().oldest(SIGHT)).await?;
+        if let Some(first) = Queue::of(&view).without(&self.vacant).entries().first() {
+            return Ok(Some(first.clone()));
+        }
+        let (view, watch) = self.line.client().watch(all).await?;
+        let first = Queue::of(&view).without(&self.vacant).entries().first().cloned();
+        if first.is_none() {
+            self.watch = Some(watch);
+        }
+        Ok(first)
+    }
+}
+
+/// Why the observation ended.
+fn ended(why: Option<End>) -> Error {
+    match why {
+        Some(End::Failed(error)) => (*error).clone(),
+        Some(End::SessionOver(loss)) => {
+            Error::new(ErrorKind::SessionLost, "observing an election").because(loss.to_string())
+        }
+        _ => Error::new(ErrorKind::Backend, "observing an election")
+            .because("the watch ended untold"),
+    }
+}

@@ -1,0 +1,379 @@
+//! [`LeaderLatch`]: a candidate from joining to closing, which always knows whether it leads.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::future::{Either, poll_immediate, select};
+use futures_util::stream::unfold;
+use synod_core::client::Client;
+use synod_core::clock::{sleep, timeout};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::held::Token;
+use synod_core::path::Path;
+use synod_core::task::{self, Task};
+use tokio::sync::{oneshot, watch};
+use tracing::Instrument as _;
+
+use crate::line::contender::Contender;
+use crate::line::hold::Leadership;
+use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+/// An election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn.
+///
+/// At most one candidate believes at any time that it leads, provided no two clocks differ in *rate* by more
+/// than 1 % (their offset does not matter) and the process does not act on a check that it made before being
+/// paused. Candidates lead in the order in which they joined. When the leader's session ends, or its node is removed,
+/// the next candidate leads, and the former leader becomes a candidate again, as the last.
+///
+/// The lead stays with a suspended session until the session is no longer certain: then
+/// [`Candidacy::is_leader`] is false, before any notification. *Not promised*: that no leader acts too late. For work
+/// that must be exclusive without any assumption use [`Hold::txn`](crate::Hold::txn), or send
+/// [`Hold::token`](crate::Hold::token) to a system that refuses lower tokens. Tokens never repeat and never
+/// go back, even after the directory was deleted.
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `LeaderLatch`; on etcd, `etcdctl elect`.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::LeaderLatch;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let latch = LeaderLatch::new(&client, Path::new("/leaders/billing")?).label("host-7");
+/// let candidacy = latch.join().await?;
+/// let lead = candidacy.leading().await?;
+/// assert!(candidacy.is_leader());
+/// lead.run(async { /* stopped if the lead is lost */ }).await?;
+/// candidacy.close().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LeaderLatch {
+    line: Line,
+}
+
+/// A candidate of a [`LeaderLatch`], across sessions. Dropping this removes the candidate in the background.
+#[must_use = "who is dropped does not stand any more"]
+pub struct Candidacy {
+    state: watch::Receiver<CandidateState>,
+    close: oneshot::Sender<()>,
+    closed: oneshot::Receiver<Result<()>>,
+    task: Task,
+}
+
+/// What happens to a candidate.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum LeadershipChange {
+    /// The candidate leads.
+    Gained(Leadership),
+    /// The candidate does not lead any more: the term with this token is over.
+    Lost(Token),
+    /// The candidate could not enter the line, and tries again.
+    Failed(Error),
+}
+
+/// The state of a candidate.
+#[derive(Clone, Debug)]
+enum CandidateState {
+    /// It has entered the line, and does not know yet whether it leads.
+    Joining,
+    Waiting,
+    Leading(Leadership),
+    Failed(Error),
+}
+
+/// The task of a candidate: it enters the line again whenever a term is over.
+struct CandidateTask {
+    line: Line,
+    state: watch::Sender<CandidateState>,
+    asked: oneshot::Receiver<()>,
+}
+
+/// The lead of one term. Dropping it releases the lead.
+struct Tenure(Leadership);
+
+/// The pause of a wait for the lead while the lead is not certain.
+const REST: Duration = Duration::from_millis(100);
+
+impl LeaderLatch {
+    /// The election at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("leader_latch", "latch-")) }
+    }
+
+    /// Sets the label of the candidates of this latch, as the list of candidates shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()) }
+    }
+
+    /// Becomes a candidate, in a task of its own. If there is no other candidate, it leads when this returns.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](synod_core::error::ErrorKind) if there was no session for as long as the client's deadline,
+    /// [`SessionLost`](synod_core::error::ErrorKind) once the client is closed, and any error that the store returns. A
+    /// client that has joined stays a candidate whatever happens: a later failure is reported as
+    /// [`LeadershipChange::Failed`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn join(&self) -> Result<Candidacy> {
+        Candidacy::begin(&self.line).await
+    }
+
+    /// The first candidate: it leads, or is about to.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn leader(&self) -> Result<Option<Contender>> {
+        Ok(self.candidates().await?.into_iter().next())
+    }
+
+    /// All candidates, the leader first, in the order in which they will lead.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn candidates(&self) -> Result<Vec<Contender>> {
+        self.line.contenders().await
+    }
+}
+
+impl Candidacy {
+    /// Enters the line. If there is no other candidate, it leads when this returns.
+    async fn begin(line: &Line) -> Result<Self> {
+        let ticket = line.enqueue().await?;
+        let (close, asked) = oneshot::channel();
+        let (tell, closed) = oneshot::channel();
+        let (tx, mut state) = watch::channel(CandidateState::Joining);
+        let stand = CandidateTask::new(line.clone(), tx, asked);
+        let label = String::from_utf8_lossy(line.label());
+        let (recipe, path) = (line.form().recipe, line.dir());
+        let span = tracing::info_span!("candidate", recipe, %path, ?label);
+        let task = task::spawn(
+            async move {
+                let _heard = tell.send(stand.run(ticket).await).is_ok();
+            }
+            .instrument(span),
+        );
+        let candidacy = Self { state: state.clone(), close, closed, task };
+        let _known =
+            state.wait_for(|state| !matches!(state, CandidateState::Joining)).await.is_ok();
+        Ok(candidacy)
+    }
+
+    /// Whether it certainly leads at this moment. False as soon as the session is not certain, before any notification.
+    pub fn is_leader(&self) -> bool {
+        self.leadership().is_some()
+    }
+
+    /// The lead, if it certainly leads at this moment.
+    pub fn leadership(&self) -> Option<Leadership> {
+        self.state.borrow().leadership().cloned()
+    }
+
+    /// Waits until it leads.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not enter the line, if that happens meanwhile. It tries again; the caller may call this again, too.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn leading(&self) -> Result<Leadership> {
+        let mut state = self.state.clone();
+        loop {
+            let in_doubt = match &*state.borrow_and_update() {
+                CandidateState::Leading(lead) if lead.is_held() => return Ok(lead.clone()),
+                CandidateState::Leading(_) => true,
+                _ => false,
+            };
+            let limit = if in_doubt { REST } else { Duration::MAX };
+            match timeout(limit, state.changed()).await {
+                Err(_rested) => continue,
+                Ok(Err(_over)) => return Err(over()),
+                Ok(Ok(())) => {}
+            }
+            if let CandidateState::Failed(error) = &*state.borrow() {
+                return Err(error.clone());
+            }
+        }
+    }
+
+    /// The changes from now on, beginning with [`LeadershipChange::Gained`] if it leads. Each reported term is gained
+    /// and lost, once and in order; a reader that reads seldom misses whole terms. The stream ends with the candidacy.
+    pub fn changes(&self) -> impl Stream<Item = LeadershipChange> + Send + use<> {
+        let mut state = self.state.clone();
+        state.mark_changed();
+        unfold((state, None), |(mut state, mut told)| async move {
+            loop {
+                let over = state.changed().await.is_err();
+                let now =
+                    if over { CandidateState::Waiting } else { state.borrow_and_update().clone() };
+                let (change, again) = next(&mut told, now);
+                if again {
+                    state.mark_changed();
+                }
+                match change {
+                    Some(change) => return Some((change, (state, told))),
+                    None if over => return None,
+                    None => {}
+                }
+            }
+        })
+    }
+
+    /// Leaves: when this returned without an error it is no candidate any more, and the next one may lead.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`](crate::Hold::release), if it led.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background.
+    pub async fn close(self) -> Result<()> {
+        mistake!(CloseForgetsDraw: return { std::mem::forget(self); Ok(()) });
+        let Self { close, closed, task, .. } = self;
+        let _asked = close.send(()).is_ok();
+        let result = closed.await.unwrap_or(Ok(()));
+        drop(task);
+        result
+    }
+}
+
+impl CandidateState {
+    fn leadership(&self) -> Option<&Leadership> {
+        match self {
+            Self::Leading(lead) => lead.is_held().then_some(lead),
+            _ => None,
+        }
+    }
+}
+
+/// The next change to report, after the last term that was reported; and whether there is another one to report.
+fn next(told: &mut Option<Token>, now: CandidateState) -> (Option<LeadershipChange>, bool) {
+    let leads = now.leadership().map(|lead| lead.token());
+    match (*told, now) {
+        (Some(last), now) if leads != Some(last) => {
+            *told = None;
+            mistake!(LossUntoldToLatch: return next(told, now));
+            (
+                Some(LeadershipChange::Lost(last)),
+                leads.is_some() || matches!(now, CandidateState::Failed(_)),
+            )
+        }
+        (None, CandidateState::Leading(lead)) if leads.is_some() => {
+            *told = leads;
+            (Some(LeadershipChange::Gained(lead)), false)
+        }
+        (_, CandidateState::Failed(error)) => (Some(LeadershipChange::Failed(error)), false),
+        _ => (None, false),
+    }
+}
+
+fn over() -> Error {
+    Error::new(ErrorKind::SessionLost, "waiting for the lead").because("the candidacy is over")
+}
+
+impl fmt::Debug for Candidacy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidacy").field("state", &*self.state.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl CandidateTask {
+    fn new(line: Line, state: watch::Sender<CandidateState>, asked: oneshot::Receiver<()>) -> Self {
+        Self { line, state, asked }
+    }
+
+    /// Stays a candidate until asked to leave.
+    async fn run(mut self, first: Ticket) -> Result<()> {
+        let mut delays = self.line.delays();
+        let mut ticket = Some(first);
+        loop {
+            match self.term(ticket.take()).await {
+                Ok(Some(left)) => return left,
+                Ok(None) => {
+                    delays = self.line.delays();
+                    self.state.send_replace(CandidateState::Waiting);
+                }
+                Err(error) if self.line.client().is_closed() => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%error, "could not become a candidate; trying again");
+                    self.state.send_replace(CandidateState::Failed(error));
+                    let rest = sleep(delays.next().unwrap_or_default());
+                    if let Either::Right(_) = select(pin!(rest), &mut self.asked).await {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// One term, from entering the line to the loss of the lead. `Some` if it was asked to leave.
+    async fn term(&mut self, ticket: Option<Ticket>) -> Result<Option<Result<()>>> {
+        let mut ticket = match ticket {
+            Some(ticket) => ticket,
+            None => match select(pin!(self.line.enqueue()), &mut self.asked).await {
+                Either::Left((ticket, _)) => ticket?,
+                Either::Right(_) => return Ok(Some(Ok(()))),
+            },
+        };
+        let called = {
+            let mut called = pin!(ticket.called());
+            if let Some(at_once) = poll_immediate(called.as_mut()).await {
+                Some(at_once)
+            } else {
+                self.state.send_replace(CandidateState::Waiting);
+                match select(called, &mut self.asked).await {
+                    Either::Left((called, _)) => Some(called),
+                    Either::Right(_) => None,
+                }
+            }
+        };
+        let Some(called) = called else {
+            ticket.leave().await;
+            return Ok(Some(Ok(())));
+        };
+        called?;
+        let tenure = Tenure(Arc::new(ticket.hold(())));
+        self.state.send_replace(CandidateState::Leading(tenure.0.clone()));
+        let (ticket, token) = (tenure.0.seen_path(), tenure.0.token());
+        tracing::info!(%ticket, %token, "leading");
+        if let Either::Right(_) = select(pin!(tenure.0.lost()), &mut self.asked).await {
+            return Ok(Some(tenure.0.give_back().await));
+        }
+        tracing::info!(%ticket, %token, "the lead is lost");
+        Ok(None)
+    }
+}
+
+impl Drop for Tenure {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}

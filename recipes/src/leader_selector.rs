@@ -1,0 +1,289 @@
+//! [`LeaderSelector`]: runs a future while leading, and drops it when the lead is lost.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::retry::Delays;
+use tokio::sync::watch;
+use tracing::Instrument;
+
+use crate::line::contender::Contender;
+use crate::line::hold::{Hold, Leadership};
+use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+/// An election for work that only one candidate may do: the leader does it, and the others wait for their turn.
+///
+/// At most one candidate believes at any time that it leads, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check
+/// that it made before it was paused. When the lead is lost the work is dropped at its next await, before the next
+/// term begins here, and the lead is released however the work ends.
+///
+/// *Not promised*: that work which does not await stops, or that no leader acts too late.
+/// [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token) are for that.
+///
+/// It needs no task of its own: the caller runs [`lead`](LeaderSelector::lead) or
+/// [`keep_leading`](LeaderSelector::keep_leading), and may drop it. Both return what the work returns, errors too; if
+/// the work panics, so do they.
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `LeaderSelector`; on etcd, `etcdctl elect`.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::ops::ControlFlow;
+///
+/// use synod_recipes::LeaderSelector;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let selector = LeaderSelector::new(&client, Path::new("/leaders/import")?).label("host-7");
+/// let work = |_lead| async { ControlFlow::Break("imported") };
+/// assert_eq!(selector.keep_leading(work).await?, "imported");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct LeaderSelector {
+    line: Line,
+    interrupts: Interrupts,
+}
+
+/// How one term ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "whoever leads must tell them apart")]
+pub enum Term<T> {
+    /// The work completed, with this result.
+    Done(T),
+    /// The lead was lost; the work was dropped.
+    Lost,
+    /// [`LeaderSelector::interrupt`] was called; the work was dropped, or had not begun.
+    Interrupted,
+}
+
+/// The number of interruptions. Clones share it.
+#[derive(Clone, Default)]
+struct Interrupts(watch::Sender<u64>);
+
+/// The interruptions from some moment on.
+struct InterruptListener(watch::Receiver<u64>);
+
+/// The lead of one term. Dropping it releases the lead.
+struct Lead(Leadership);
+
+impl LeaderSelector {
+    /// The election at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        let line = Line::new(client, path.into(), Form::alone("leader_selector", "lock-"));
+        Self { line, interrupts: Interrupts::default() }
+    }
+
+    /// Sets the label of the candidates of this selector, as the list of candidates shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()), ..self }
+    }
+
+    /// Waits for the lead, runs the work, and releases the lead: one term.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock). An error of the work is in [`Term::Done`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call drops the work and leaves nothing in the store.
+    pub async fn lead<T, F>(&self, work: impl FnOnce(Leadership) -> F) -> Result<Term<T>>
+    where
+        F: Future<Output = T>,
+    {
+        let mut heard = self.interrupts.hear();
+        let ticket = self.line.enqueue().await?;
+        let Some(lead) = Lead::begin(ticket, &mut heard).await? else {
+            return Ok(Term::Interrupted);
+        };
+        let term = lead.work(work, heard).await;
+        lead.end().await;
+        Ok(term)
+    }
+
+    /// Leads whenever it is its turn, until the work returns [`ControlFlow::Break`]. When the lead was lost or
+    /// interrupted, on [`ControlFlow::Continue`], and after an outage of the store, it becomes a candidate again, as
+    /// the last.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the store refuses, and `SessionLost` once the client is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call drops the work and leaves nothing in the store.
+    pub async fn keep_leading<T, F>(&self, mut work: impl FnMut(Leadership) -> F) -> Result<T>
+    where
+        F: Future<Output = ControlFlow<T>>,
+    {
+        let mut delays = self.line.delays();
+        loop {
+            mistake!(RequeuesTwice: std::mem::forget(self.line.enqueue().await?));
+            let term = self.rest_if_failed(self.lead(&mut work).await, &mut delays).await?;
+            if let Some(Term::Done(ControlFlow::Break(done))) = term {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Ends the term of the candidate that leads through this selector or a clone of it, if one does: its work is
+    /// dropped, and the next candidate leads. The same is true of a candidate that is the first in the line and was not
+    /// notified yet: its work does not begin. A candidate that waits for others continues to wait, and its term is no
+    /// shorter.
+    pub fn interrupt(&self) {
+        self.interrupts.happen();
+    }
+
+    /// The first candidate: it leads, or is about to.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn leader(&self) -> Result<Option<Contender>> {
+        Ok(self.candidates().await?.into_iter().next())
+    }
+
+    /// All candidates, the leader first, in the order in which they will lead.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn candidates(&self) -> Result<Vec<Contender>> {
+        self.line.contenders().await
+    }
+
+    /// How a term ended. `None` if it failed for a reason that may pass, after a pause that grows.
+    async fn rest_if_failed<T>(
+        &self,
+        term: Result<Term<T>>,
+        delays: &mut Delays,
+    ) -> Result<Option<Term<T>>> {
+        let error = match term {
+            Err(error) if self.line.may_pass(&error) => error,
+            term => {
+                *delays = self.line.delays();
+                return term.map(Some);
+            }
+        };
+        tracing::warn!(path = %self.line.dir(), %error, "could not stand; trying again");
+        sleep(delays.next().unwrap_or_default()).await;
+        Ok(None)
+    }
+}
+
+impl Interrupts {
+    fn happen(&self) {
+        self.0.send_modify(|times| *times += 1);
+    }
+
+    /// The interruptions from now on.
+    fn hear(&self) -> InterruptListener {
+        InterruptListener(self.0.subscribe())
+    }
+}
+
+impl fmt::Debug for Interrupts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0.borrow(), f)
+    }
+}
+
+impl Lead {
+    /// Waits for the lead. `None` if an interruption came after the grant and before its notification: the lead is
+    /// released then.
+    async fn begin(mut ticket: Ticket, heard: &mut InterruptListener) -> Result<Option<Self>> {
+        if may_begin(&mut ticket, &mut heard.0).await? {
+            return Ok(Some(Self(Arc::new(ticket.hold(())))));
+        }
+        ticket.leave().await;
+        Ok(None)
+    }
+
+    /// Runs the work of the term, for as long as the term lasts.
+    async fn work<T, F>(
+        &self,
+        work: impl FnOnce(Leadership) -> F,
+        heard: InterruptListener,
+    ) -> Term<T>
+    where
+        F: Future<Output = T>,
+    {
+        let (ticket, token) = (self.0.path(), self.0.token());
+        let path = ticket.parent().map(tracing::field::display);
+        let span = tracing::info_span!("leading", path, %ticket, %token);
+        work_while(&self.0, work(self.0.clone()), heard.0).instrument(span).await
+    }
+
+    /// Releases the lead. The result of the work is returned in any case; if the release fails, it continues in the
+    /// background.
+    async fn end(self) {
+        mistake!(LeadKeptAfterWork: return std::mem::forget(self));
+        if let Err(error) = self.0.give_back().await {
+            tracing::debug!(ticket = %self.0.path(), %error, "the lead was not given back in the foreground");
+        }
+    }
+}
+
+impl Drop for Lead {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+/// Waits for the lead. False if an interruption came after the grant and before its notification.
+async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
+    loop {
+        // The interruption first: if the grant is noticed at the same moment, it happened before.
+        match select(pin!(interrupts.changed()), pin!(ticket.called())).await {
+            Either::Left(_) => {}
+            Either::Right((called, _)) => return called.map(|()| true),
+        }
+        // The interruption is for the candidate that was the first in the line at that moment, whether its session saw
+        // that already or not. The look of the create, or a read that lags, may show a moment before the interruption.
+        if ticket.is_called_now().await? {
+            return Ok(false);
+        }
+    }
+}
+
+/// Runs the work of a term, for as long as the term lasts.
+async fn work_while<T>(
+    lead: &Hold,
+    work: impl Future<Output = T>,
+    mut interrupts: watch::Receiver<u64>,
+) -> Term<T> {
+    mistake!(WorkOutlivesLead: return Term::Done(work.await));
+    // The loss first: work that becomes ready at the same moment did not complete during the term.
+    let (lost, interrupted) = (pin!(lead.lost()), pin!(interrupts.changed()));
+    match select(select(lost, interrupted), pin!(work)).await {
+        Either::Left((Either::Left(_), _)) => Term::Lost,
+        Either::Left((Either::Right(_), _)) => Term::Interrupted,
+        Either::Right((done, _)) => Term::Done(done),
+    }
+}

@@ -1,0 +1,75 @@
+//! The recipes that applications use, one in each module.
+//!
+//! Each is made of a [`Client`](synod_core::client::Client) and a path, costs nothing until it is used, and means the
+//! same on every store. All clients that use the same path share the recipe there, in any process.
+//!
+//! | recipe | what it is |
+//! |---|---|
+//! | [`Mutex`] | one holder at a time, in order |
+//! | [`RwLock`] | many readers or one writer, in order |
+//! | [`Semaphore`] | a number of permits, in order |
+//! | [`LeaderLatch`] | a candidate from joining to leaving, which knows whether it leads |
+//! | [`LeaderSelector`] | runs a future while it leads |
+//! | [`Election`] | leaders that proclaim values, observers of the values, and handing over |
+//! | [`ReentrantMutex`] | one owner at a time, which may lock again |
+//! | [`PassingMutex`] | one holder at a time, passed on within a process without a call to the store |
+//! | [`UnfairLock`] | one holder at a time, in no order |
+//! | [`MultiLock`] | several locks at once, all or none |
+//! | [`ask_back()`] | asks a holder to release |
+//! | [`inspect()`] | the holders and the waiters |
+//!
+//! A wait lasts for as long as it takes; [`within`] gives it a limit.
+//!
+//! Every guard implements [`Held`], but for two. A [`MultiGuard`] has several paths, each with its own token: each of
+//! its [`holds`](MultiGuard::holds) implements the trait. A [`Leadership`] is a [`Hold`] in an `Arc`: `&*leadership`
+//! implements the trait, and the candidacy or the work that it belongs to releases it.
+//!
+//! They are made of what `synod-core` offers to everybody, so that other crates can add recipes that cost as little.
+//!
+//! # What can be measured
+//!
+//! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its end its duration
+//! (`waited`) and the number of its calls to the store (`calls`). Every hold is a span, too. It has the recipe, the
+//! path, the ticket and the token, and at its end its duration (`held`). `path` is the path of the recipe, and `ticket`
+//! is the node of the waiter or holder there. A latch logs in a span with its label, within the span of the caller of
+//! `join`. With the feature `metrics` there are histograms in addition to those of [`trace`](synod_core::layer::trace), each
+//! with the recipe as its label:
+//!
+//! | metric | what |
+//! |---|---|
+//! | `synod_wait_seconds` | from the request to the grant |
+//! | `synod_wait_calls` | the number of calls to the store that it took |
+//! | `synod_hold_seconds` | from the grant to the release, or to the drop after a loss |
+
+mod ask_back;
+mod election;
+mod inspect;
+mod leader_latch;
+mod leader_selector;
+mod line;
+mod multi_lock;
+mod mutant;
+mod mutex;
+mod passing_mutex;
+mod reentrant_mutex;
+mod rwlock;
+mod semaphore;
+mod unfair_lock;
+
+pub use crate::ask_back::ask_back;
+pub use crate::election::{Elected, Election, Leader};
+pub use crate::inspect::inspect;
+pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
+pub use crate::leader_selector::{LeaderSelector, Term};
+pub use crate::line::contender::Contender;
+pub use crate::line::hold::{Hold, Leadership};
+pub use crate::line::limit::within;
+pub use crate::line::order::Claim;
+pub use crate::multi_lock::{MultiGuard, MultiLock};
+pub use crate::mutex::{Mutex, MutexGuard, MutexTicket};
+pub use crate::passing_mutex::{PassingGuard, PassingMutex};
+pub use crate::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
+pub use crate::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
+pub use crate::semaphore::{Permit, Permits, Semaphore};
+pub use crate::unfair_lock::{UnfairGuard, UnfairLock};
+pub use synod_core::held::{Held, Token};

@@ -1,0 +1,209 @@
+//! [`MultiLock`]: several locks as one, all or none.
+
+use std::pin::pin;
+
+use bytes::Bytes;
+use futures_util::future::{Either, pending, select, select_all};
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::Txn;
+
+use crate::line::hold::Hold;
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+/// The [mutexes](crate::Mutex) at several paths, locked together: all of them, or none.
+///
+/// They are locked in the order of their paths, whatever the order in which they are named. So two clients that name
+/// the same paths in two orders do not wait for each other. One deadline, around the one call, covers all of them.
+///
+/// The promises and the assumption for each lock, and what is not promised, are those of `Mutex`. *Not promised*: that
+/// all locks are acquired at one moment. While a call waits for the second lock it holds the first.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::MultiLock;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let paths = [Path::new("/accounts/7")?, Path::new("/accounts/3")?];
+/// let guard = MultiLock::new(&client, paths)?.lock().await?;
+/// guard.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct MultiLock {
+    lines: Vec<Line>,
+}
+
+/// All the locks, held.
+#[derive(Debug)]
+#[must_use = "the locks are given back when this is dropped"]
+pub struct MultiGuard {
+    holds: Vec<Hold>,
+}
+
+impl MultiLock {
+    /// The locks at `paths`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] for none, and for one path twice: that would wait for itself.
+    pub fn new(client: &Client, paths: impl IntoIterator<Item = impl Into<Path>>) -> Result<Self> {
+        let mut paths: Vec<Path> = paths.into_iter().map(Into::into).collect();
+        mistake!(LocksInAnyOrder: {
+            let form = Form::alone("multi_lock", "lock-").renewing();
+            let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
+            return Ok(Self { lines: lines.collect() });
+        });
+        paths.sort();
+        let twice = paths.windows(2).find(|pair| pair[0] == pair[1]);
+        if paths.is_empty() || twice.is_some() {
+            return Err(Error::new(ErrorKind::Invalid, "naming several locks")
+                .because("at least one path, and none of them twice"));
+        }
+        let form = Form::alone("multi_lock", "lock-").renewing();
+        let lines = paths.into_iter().map(|path| Line::new(client, path, form.clone()));
+        Ok(Self { lines: lines.collect() })
+    }
+
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        let label = label.into();
+        let lines = self.lines.into_iter().map(|line| line.labelled(label.clone()));
+        Self { lines: lines.collect() }
+    }
+
+    /// Waits for all the locks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock), and [`ErrorKind::SessionLost`] if one was lost
+    /// while others were waited for. The locks that the call holds are released, and the remaining ones are not
+    /// requested.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn lock(&self) -> Result<MultiGuard> {
+        let mut guard = MultiGuard::new(Vec::with_capacity(self.lines.len()));
+        for line in &self.lines {
+            guard = guard.and(line).await?;
+        }
+        Ok(guard)
+    }
+
+    /// Acquires all the locks, if none of them has a holder or a waiter. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`MultiLock::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_lock(&self) -> Result<Option<MultiGuard>> {
+        let mut holds = Vec::with_capacity(self.lines.len());
+        for line in &self.lines {
+            let Some(ticket) = line.try_enter().await? else {
+                let some = MultiGuard::new(holds);
+                if let Err(error) = some.release().await {
+                    tracing::debug!(%error, "locks are given back in the background");
+                }
+                return Ok(None);
+            };
+            holds.push(ticket.hold(()));
+        }
+        let guard = MultiGuard::new(holds);
+        Ok(guard.is_held().then_some(guard))
+    }
+}
+
+impl MultiGuard {
+    fn new(holds: Vec<Hold>) -> Self {
+        Self { holds }
+    }
+
+    /// These and one more. The wait for it ends when one of these is lost.
+    async fn and(mut self, line: &Line) -> Result<Self> {
+        let lost = async {
+            if self.holds.is_empty() {
+                return pending().await;
+            }
+            self.lost().await;
+        };
+        let entered = match select(pin!(line.enter()), pin!(lost)).await {
+            Either::Left((entered, _)) => Some(entered?),
+            Either::Right(((), _)) => None,
+        };
+        let ticket = entered.filter(|_| self.is_held()).ok_or_else(|| {
+            Error::new(ErrorKind::SessionLost, "locking several")
+                .because("one was lost while the others were waited for")
+        })?;
+        self.holds.push(ticket.hold(()));
+        Ok(self)
+    }
+
+    /// What is held, in the order of the paths. Each has its own token.
+    pub fn holds(&self) -> &[Hold] {
+        &self.holds
+    }
+
+    /// Whether all of them are certainly held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.holds.iter().all(Hold::is_held)
+    }
+
+    /// Waits until any of them is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    pub async fn lost(&self) {
+        let each = self.holds.iter().map(|hold| Box::pin(hold.lost()));
+        let _first = select_all(each).await;
+    }
+
+    /// A transaction that is applied only while all of them are held. See [`Hold::txn`].
+    pub fn txn(&self) -> Txn {
+        self.holds.iter().fold(Txn::new(), |txn, hold| hold.node.check(txn))
+    }
+
+    /// Runs `work` while all of them are held. See [`Hold::run`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] if one was lost before `work` completed.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call drops `work`.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        match select(pin!(work), pin!(self.lost())).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(Error::new(ErrorKind::SessionLost, "working under locks")
+                .because("one was lost; what was done under them was stopped")),
+        }
+    }
+
+    /// Releases all of them, the last one first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`]: the first error that there was. The other locks are released all the same.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background.
+    pub async fn release(self) -> Result<()> {
+        let mut released = Ok(());
+        for hold in self.holds.into_iter().rev() {
+            released = released.and(hold.release().await);
+        }
+        released
+    }
+}

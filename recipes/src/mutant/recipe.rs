@@ -1,0 +1,20 @@
+//! Wrong algorithms of recipes.
+
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Lifetime, Txn};
+
+use crate::line::hold::Hold;
+use crate::line::ticket_node::TicketNode;
+use crate::{Reading, Writing};
+
+/// Releases a write lock, and takes a place at the end of the line to go on reading.
+pub(crate) async fn queue_anew(writing: Hold<Writing>) -> Result<Hold<Reading>> {
+    let session = writing.node.session().clone();
+    let dir = writing.path().parent().unwrap_or_else(Path::root);
+    let path = dir.join(&format!("_c_{}-__READ__", session.chance().id()))?;
+    let txn = Txn::new().create_sequential(path, "", Lifetime::Session);
+    let node = session.commit(txn).await?.required()?.done.remove(0);
+    writing.node.remove().await?;
+    Ok(Hold::new(TicketNode::new(session, node)?, "rwlock_read", Reading {}))
+}

@@ -1,0 +1,161 @@
+//! [`Mutex`]: one holder at a time, in the order of the requests.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+
+use crate::line::contender::Contender;
+use crate::line::hold::Hold;
+use crate::line::limit::within;
+use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
+
+/// A lock that all clients of the same path share.
+///
+/// At most one guard believes itself valid at any time, provided no two clocks differ in *rate* by more than 1 %
+/// (their offset does not matter) and the process does not act on a check that it made before being paused.
+/// The lock is granted in the order of the requests. Two tasks of one process exclude each other like any two
+/// clients.
+///
+/// *Not promised*: that no holder acts too late. For work that must be exclusive without any assumption use
+/// [`Hold::txn`], or send [`Hold::token`] to a system that refuses lower tokens. Tokens never repeat and
+/// never go back, even after the lock's directory was deleted.
+///
+/// A wait with a limit is [`Mutex::lock_within`].
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `InterProcessMutex` and kazoo's `Lock` with
+/// `extra_lock_patterns=["lock-"]`; on etcd, `etcdctl lock` with a `/` at the end of the path.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::Mutex;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let mutex = Mutex::new(&client, Path::new("/locks/db")?).label("nightly import");
+/// let guard = mutex.lock().await?;
+/// guard.run(async { /* stopped if the lock is lost */ }).await?;
+/// guard.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    line: Line,
+}
+
+/// The lock, held. See [`Hold`].
+pub type MutexGuard = Hold;
+
+/// A ticket in the line of a [`Mutex`]. Dropping it removes it.
+#[derive(Debug)]
+#[must_use = "a place that is dropped is given up"]
+pub struct MutexTicket {
+    ticket: Ticket,
+}
+
+impl Mutex {
+    /// The lock at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("mutex", "lock-").renewing()) }
+    }
+
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()) }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// The wait outlives the loss of a session: the lock is then requested again in the next session.
+    ///
+    /// # Errors
+    ///
+    /// [`Unreachable`](synod_core::error::ErrorKind::Unreachable) if there was no session for as long as the client's
+    /// deadline, [`SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and any error that
+    /// the store returns.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn lock(&self) -> Result<MutexGuard> {
+        Ok(self.line.enter().await?.hold(()))
+    }
+
+    /// Waits for the lock, for no longer than `limit`. `None` if that was too short: the ticket is then removed in the
+    /// background, and is not granted later. [`within`](crate::within) does the same for other recipes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn lock_within(&self, limit: Duration) -> Result<Option<MutexGuard>> {
+        within(limit, self.lock()).await
+    }
+
+    /// Acquires the lock if it has no holder and no waiter. Never waits, and leaves no ticket if it returns `None`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_lock(&self) -> Result<Option<MutexGuard>> {
+        Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
+    }
+
+    /// Creates a ticket in the line, to wait for the lock later.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn enqueue(&self) -> Result<MutexTicket> {
+        Ok(MutexTicket { ticket: self.line.enqueue().await? })
+    }
+}
+
+impl MutexTicket {
+    /// The contenders before this ticket now, in order: empty if it is this ticket's turn. `None` if the ticket was
+    /// lost: [`MutexTicket::wait`] will then create another.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
+        self.ticket.ahead().await
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call removes the ticket.
+    pub async fn wait(mut self) -> Result<MutexGuard> {
+        self.ticket.called().await?;
+        Ok(self.ticket.hold(()))
+    }
+}

@@ -1,0 +1,261 @@
+//! [`PassingMutex`]: a mutex that the tasks of one process pass on to each other.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use synod_core::client::Client;
+use synod_core::clock::{self, Instant};
+use synod_core::error::Result;
+use synod_core::held::{Held, Token};
+use synod_core::path::Path;
+use synod_core::store::Txn;
+
+use crate::line::hold::Hold;
+use crate::line::{Form, Line};
+use crate::passing_mutex::handover::{Handover, SlotTurn};
+
+mod handover;
+
+/// A [`Mutex`](crate::Mutex) that goes from task to task of this process without a call to the store, a
+/// bounded number of times in a row. Then the next waiter in the line has its turn.
+///
+/// It excludes like a `Mutex`, on the same assumption, and may be used on the same path with it. Each holder has its
+/// own token, larger than all earlier ones: the ticket's revision, and after it the number of times that the
+/// ticket was passed on. A system outside that compares tokens has to compare both.
+///
+/// A guard that made a transaction is not passed on: the transaction checks the ticket, and a late transaction would
+/// be applied under the next holder. *Not promised*: the order of requests from different processes. Requests of one
+/// process are granted in their order.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::num::NonZeroU32;
+///
+/// use synod_recipes::PassingMutex;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let ten = NonZeroU32::new(10).expect("not zero");
+/// let mutex = PassingMutex::new(&client, Path::new("/locks/journal")?, ten);
+/// // Tasks that are to pass it on share it: clones are the same one.
+/// let guard = mutex.clone().lock().await?;
+/// guard.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PassingMutex {
+    line: Line,
+    most: u32,
+    here: Arc<Here>,
+}
+
+/// The lock, held.
+#[derive(Debug)]
+#[must_use = "the lock is given back when this is dropped"]
+pub struct PassingGuard {
+    hold: Option<Hold>,
+    turn: Option<SlotTurn<Hold>>,
+    here: Arc<Here>,
+    most: u32,
+    fenced: AtomicBool,
+}
+
+/// What the tasks of this process share: the turn among them, and the ticket that is passed on.
+type Here = Handover<Hold>;
+
+impl PassingMutex {
+    /// The lock at `path`, passed on up to `most` times in a row.
+    pub fn new(client: &Client, path: impl Into<Path>, most: NonZeroU32) -> Self {
+        let line = Line::new(client, path.into(), Form::alone("passing_mutex", "lock-").renewing());
+        Self { line, most: most.get(), here: Arc::default() }
+    }
+
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()), ..self }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn lock(&self) -> Result<PassingGuard> {
+        let since = clock::now();
+        let (turn, passed) = self.here.turn().await;
+        let hold = match passed.filter(Hold::is_held) {
+            Some(hold) => self.received(hold, since),
+            None => self.line.enter().await?.hold(()),
+        };
+        Ok(self.guard(turn, hold))
+    }
+
+    /// Acquires the lock if it has no holder and no waiter, in this process or another. Never waits, and leaves no
+    /// ticket if it returns `None`. While a task of this process has the lock or asks for it, there is no call to the
+    /// store.
+    ///
+    /// # Errors
+    ///
+    /// As [`PassingMutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_lock(&self) -> Result<Option<PassingGuard>> {
+        let since = clock::now();
+        let Some((turn, passed)) = self.here.try_turn() else { return Ok(None) };
+        let hold = match passed.filter(Hold::is_held) {
+            Some(hold) => Some(self.received(hold, since)),
+            None => self.line.try_enter().await?.map(|ticket| ticket.hold(())),
+        };
+        Ok(hold.map(|hold| self.guard(turn, hold)))
+    }
+
+    /// The hold that another task of this process passed on to a call that began at `since`.
+    fn received(&self, hold: Hold, since: Instant) -> Hold {
+        self.line.note_passed_on(clock::elapsed(since));
+        hold.passed_on()
+    }
+
+    fn guard(&self, turn: SlotTurn<Hold>, hold: Hold) -> PassingGuard {
+        let (here, fenced) = (self.here.clone(), AtomicBool::new(false));
+        PassingGuard { hold: Some(hold), turn: Some(turn), here, most: self.most, fenced }
+    }
+}
+
+impl PassingGuard {
+    /// The fencing token: larger for each later holder, in this process or another.
+    pub fn token(&self) -> Token {
+        self.held().token()
+    }
+
+    /// The path of its ticket.
+    pub fn path(&self) -> &Path {
+        self.held().path()
+    }
+
+    /// [`Hold::seen_path`].
+    #[doc(hidden)]
+    pub fn seen_path(&self) -> &Path {
+        self.held().seen_path()
+    }
+
+    /// Whether it is certainly held at this moment. See [`Hold::is_held`].
+    pub fn is_held(&self) -> bool {
+        self.held().is_held()
+    }
+
+    /// Waits until it is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only watches.
+    pub async fn lost(&self) {
+        self.held().lost().await;
+    }
+
+    /// A transaction that is applied only while this is held. See [`Hold::txn`]. From now on this guard is not
+    /// passed on, but released.
+    pub fn txn(&self) -> Txn {
+        self.fenced.store(true, Ordering::Relaxed);
+        self.held().txn()
+    }
+
+    /// Runs `work` while this is held. See [`Hold::run`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::run`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call drops `work`.
+    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T> {
+        self.held().run(work).await
+    }
+
+    /// Passes the lock on to the next task of this process, if one waits and that is allowed. Otherwise releases it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background.
+    pub async fn release(mut self) -> Result<()> {
+        self.pass_on();
+        match self.hold.take() {
+            Some(hold) => hold.release().await,
+            None => Ok(()),
+        }
+    }
+
+    fn held(&self) -> &Hold {
+        self.hold.as_ref().expect("`hold` is taken only by `release` and by dropping the guard")
+    }
+
+    /// Passes the ticket on to the next task of this process, if one waits and the ticket may be passed on. Otherwise
+    /// the ticket stays in `hold`, and is released with it.
+    fn pass_on(&mut self) {
+        let wanted = self.here.is_wanted();
+        let fenced = self.fenced.load(Ordering::Relaxed);
+        let may_be = |hold: &Hold| hold.token().turn() < self.most && !fenced && hold.is_held();
+        if wanted
+            && self.hold.as_ref().is_some_and(may_be)
+            && let (Some(hold), Some(turn)) = (self.hold.take(), self.turn.take())
+        {
+            self.hold = self.here.pass(turn, hold);
+        }
+    }
+}
+
+impl Held for PassingGuard {
+    fn token(&self) -> Token {
+        self.held().token()
+    }
+
+    fn path(&self) -> &Path {
+        self.held().path()
+    }
+
+    fn seen_path(&self) -> &Path {
+        self.held().seen_path()
+    }
+
+    fn is_held(&self) -> bool {
+        self.held().is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.held().lost())
+    }
+
+    fn txn(&self) -> Txn {
+        Self::txn(self)
+    }
+
+    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
+        self.held().run(work).await
+    }
+
+    async fn release(self) -> Result<()> {
+        Self::release(self).await
+    }
+}
+
+impl Drop for PassingGuard {
+    fn drop(&mut self) {
+        self.pass_on();
+    }
+}

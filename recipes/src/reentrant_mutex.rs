@@ -1,0 +1,243 @@
+//! [`ReentrantMutex`]: a mutex that its owner may lock again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as Plain, PoisonError, Weak};
+
+use bytes::Bytes;
+use futures_core::future::BoxFuture;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::held::{Held, Token};
+use synod_core::path::Path;
+use synod_core::store::Txn;
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::line::hold::Hold;
+use crate::line::ticket::Ticket;
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+/// A [`Mutex`](crate::Mutex) that its owner may lock again while it holds the lock, at no cost.
+///
+/// An owner is a value, and not a thread or a task. Every call with the same [`Owner`] on the same `ReentrantMutex`
+/// (or a clone of it) acquires the lock again, and the lock is released with the last guard of its owner. All guards
+/// of an owner share one ticket: when it is lost, all are lost, and the owner cannot lock again before they are
+/// dropped.
+///
+/// All other promises and assumptions, and what is not promised, are those of `Mutex`. *Not promised*: that two
+/// `ReentrantMutex`es made of the same path know each other's owners.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::{Owner, ReentrantMutex};
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let mutex = ReentrantMutex::new(&client, Path::new("/locks/db")?);
+/// let me = Owner::new();
+/// let outer = mutex.lock(&me).await?;
+/// let inner = mutex.lock(&me).await?;
+/// assert_eq!(inner.hold().token(), outer.hold().token());
+/// inner.release().await?;
+/// outer.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct ReentrantMutex {
+    line: Line,
+    owners: Arc<Owners>,
+}
+
+/// A guard of the lock: the first guard of its owner, or a further one.
+#[derive(Debug)]
+#[must_use = "the lock is given back when the last guard is dropped"]
+pub struct ReentrantGuard {
+    hold: Arc<Hold>,
+}
+
+/// The owner of a lock: a value. Clones are the same owner.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner(u64);
+
+/// The lock state of each owner.
+#[derive(Default)]
+struct Owners {
+    slots: Plain<BTreeMap<Owner, OwnerSlot>>,
+}
+
+/// What one owner holds, if it holds the lock. Callers with the same owner take it one at a time.
+type OwnerSlot = Arc<AsyncMutex<Weak<Hold>>>;
+
+impl ReentrantMutex {
+    /// The lock at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        let line =
+            Line::new(client, path.into(), Form::alone("reentrant_mutex", "lock-").renewing());
+        Self { line, owners: Arc::default() }
+    }
+
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()), ..self }
+    }
+
+    /// Waits for the lock, unless `owner` has it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] if `owner` held the lock, lost it, and still has guards of it; otherwise as
+    /// [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn lock(&self, owner: &Owner) -> Result<ReentrantGuard> {
+        let slot = self.owners.slot(owner);
+        let mut own = slot.lock().await;
+        if let Some(guard) = again(&own)? {
+            return Ok(guard);
+        }
+        Ok(first(&mut own, self.line.enter().await?))
+    }
+
+    /// Acquires the lock if `owner` holds it, or if it has no holder and no waiter. Never waits, and leaves no ticket
+    /// if it returns `None`. Returns `None` as well while another call with the same owner waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`ReentrantMutex::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_lock(&self, owner: &Owner) -> Result<Option<ReentrantGuard>> {
+        let slot = self.owners.slot(owner);
+        let Ok(mut own) = slot.try_lock() else { return Ok(None) };
+        if let Some(guard) = again(&own)? {
+            return Ok(Some(guard));
+        }
+        Ok(self.line.try_enter().await?.map(|ticket| first(&mut own, ticket)))
+    }
+}
+
+impl ReentrantGuard {
+    /// The hold that all guards of this owner share, with its token, its transactions and its loss.
+    pub fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// How many guards of this owner there are.
+    pub fn count(&self) -> usize {
+        Arc::strong_count(&self.hold)
+    }
+
+    /// Releases the lock if this is the last guard of its owner.
+    ///
+    /// # Errors
+    ///
+    /// As [`Hold::release`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background.
+    pub async fn release(self) -> Result<()> {
+        match Arc::into_inner(self.hold) {
+            Some(hold) => hold.release().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Held for ReentrantGuard {
+    fn token(&self) -> Token {
+        self.hold.token()
+    }
+
+    fn path(&self) -> &Path {
+        self.hold.path()
+    }
+
+    fn seen_path(&self) -> &Path {
+        self.hold.seen_path()
+    }
+
+    fn is_held(&self) -> bool {
+        self.hold.is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.hold.lost())
+    }
+
+    fn txn(&self) -> Txn {
+        self.hold.txn()
+    }
+
+    async fn run<T: Send>(&self, work: impl Future<Output = T> + Send) -> Result<T> {
+        self.hold.run(work).await
+    }
+
+    async fn release(self) -> Result<()> {
+        Self::release(self).await
+    }
+}
+
+impl Owner {
+    /// An owner that differs from all others.
+    pub fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Owners {
+    /// The lock state of `owner`.
+    fn slot(&self, owner: &Owner) -> OwnerSlot {
+        mistake!(OwnersMixedUp: let owner = &Owner(0));
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        // An owner that neither holds the lock nor asks for it is forgotten.
+        slots.retain(|other, slot| {
+            // A slot that a call uses is not locked here, not even for a moment: that call may be a try.
+            let is_used = other == owner || Arc::strong_count(slot) > 1;
+            is_used || slot.try_lock().is_ok_and(|own| own.strong_count() > 0)
+        });
+        slots.entry(owner.clone()).or_default().clone()
+    }
+}
+
+/// Another guard of an owner that has the lock; `None` if it does not have it.
+fn again(own: &Weak<Hold>) -> Result<Option<ReentrantGuard>> {
+    let Some(hold) = own.upgrade() else { return Ok(None) };
+    let is_held = hold.is_held();
+    mistake!(ReentersLost: let is_held = true);
+    if !is_held {
+        return Err(Error::new(ErrorKind::SessionLost, "locking again")
+            .at(hold.path())
+            .because("the lock was lost; drop what is left of it first"));
+    }
+    Ok(Some(ReentrantGuard { hold }))
+}
+
+/// The first guard of an owner, by the ticket that was called.
+fn first(own: &mut Weak<Hold>, ticket: Ticket) -> ReentrantGuard {
+    let hold = Arc::new(ticket.hold(()));
+    *own = Arc::downgrade(&hold);
+    ReentrantGuard { hold }
+}
+
+impl fmt::Debug for Owners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owners").finish_non_exhaustive()
+    }
+}

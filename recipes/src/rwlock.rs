@@ -1,0 +1,196 @@
+//! [`RwLock`]: many readers or one writer, in the order of the requests; a writer may downgrade to a reader.
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+
+use crate::line::hold::Hold;
+use crate::line::order::SHARES;
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+/// A lock that many readers or one writer can hold, shared by all clients of the same path.
+///
+/// While a guard for writing believes itself valid, no other guard of the lock does, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a
+/// check that it made before it was paused. The lock is fair: it is granted in the order of the requests, so a reader
+/// that comes after a writer waits for it, and the writer is not starved.
+///
+/// *Not promised*: that no holder acts too late. [`Hold::txn`](crate::Hold::txn) and
+/// [`Hold::token`](crate::Hold::token) are for that. The token of a writer is larger than all earlier tokens.
+/// The order of the tokens of readers that hold the lock together means nothing.
+///
+/// A reader does not become a writer: see [`ReadGuard::upgrade`].
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `InterProcessReadWriteLock` and kazoo's `ReadLock` and `WriteLock` (with
+/// `extra_lock_patterns` of `lock-`, `__WRIT__`, and for writing `__READ__`). A writer of synod that downgrades is
+/// still a writer to their readers, which wait until it is gone. A Curator without the fix of CURATOR-621
+/// grants waiting writers, those of synod too, when one of its own writers downgrades. A
+/// [`Mutex`](crate::Mutex) on the same path is a writer.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::RwLock;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let lock = RwLock::new(&client, Path::new("/locks/catalogue")?);
+/// let writing = lock.write().await?;
+/// // Lets the readers in, and no writer in between.
+/// let reading = writing.downgrade().await?;
+/// reading.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RwLock {
+    reading: Line,
+    writing: Line,
+}
+
+/// The lock, held for reading. See [`Hold`].
+pub type ReadGuard = Hold<Reading>;
+
+/// The lock, held for writing. See [`Hold`].
+pub type WriteGuard = Hold<Writing>;
+
+/// The kind of a [`ReadGuard`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Reading {}
+
+/// The kind of a [`WriteGuard`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Writing {
+    label: Bytes,
+}
+
+impl RwLock {
+    /// The lock at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        let path = path.into();
+        let reading = Form::shared("rwlock_read", "__READ__");
+        let writing = Form::shared("rwlock_write", "__WRIT__").changing();
+        Self {
+            reading: Line::new(client, path.clone(), reading),
+            writing: Line::new(client, path, writing),
+        }
+    }
+
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        let label = label.into();
+        Self {
+            reading: self.reading.labelled(label.clone()),
+            writing: self.writing.labelled(label),
+        }
+    }
+
+    /// Waits until all earlier writers are gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn read(&self) -> Result<ReadGuard> {
+        Ok(self.reading.enter().await?.hold(Reading::new()))
+    }
+
+    /// Waits until all earlier readers and writers are gone.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn write(&self) -> Result<WriteGuard> {
+        let label = self.writing.label().clone();
+        Ok(self.writing.enter().await?.hold(Writing::new(label)))
+    }
+
+    /// Acquires the lock for reading, if no writer has it and none waits. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::read`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_read(&self) -> Result<Option<ReadGuard>> {
+        Ok(self.reading.try_enter().await?.map(|ticket| ticket.hold(Reading::new())))
+    }
+
+    /// Acquires the lock for writing, if it has no holder and no waiter. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`RwLock::write`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_write(&self) -> Result<Option<WriteGuard>> {
+        let label = self.writing.label().clone();
+        Ok(self.writing.try_enter().await?.map(|ticket| ticket.hold(Writing::new(label))))
+    }
+}
+
+impl Reading {
+    fn new() -> Self {
+        Self {}
+    }
+}
+
+impl Writing {
+    fn new(label: Bytes) -> Self {
+        Self { label }
+    }
+}
+
+impl Hold<Writing> {
+    /// Downgrades to a read lock. This grants the readers that wait directly after this writer, and no writer in
+    /// between. The token stays the same.
+    ///
+    /// # Errors
+    ///
+    /// Any error that the store returns. The lock is then released, as if this had been dropped.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call releases the lock.
+    pub async fn downgrade(self) -> Result<ReadGuard> {
+        mistake!(DowngradeQueuesAnew: return crate::mutant::recipe::queue_anew(self).await);
+        let data = [SHARES, &self.kind.label].concat();
+        // The ticket keeps its place in the line, so no writer can be granted in between.
+        self.node.write(data.into()).await?.required()?;
+        Ok(self.map(|_| Reading {}))
+    }
+}
+
+impl Hold<Reading> {
+    /// Always refused: two readers that both wait for the other's release, in order to write, would wait for ever.
+    /// Release this guard and call [`RwLock::write`](crate::RwLock::write); or lock for writing at first, and
+    /// [`downgrade`](Hold::downgrade) once there is nothing more to write.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Refused`].
+    pub fn upgrade(&self) -> Result<WriteGuard> {
+        Err(Error::new(ErrorKind::Refused, "upgrading a read lock").at(self.path()).because(
+            "two readers who did so would wait for each other for ever; \
+             release it and ask for the write lock",
+        ))
+    }
+}

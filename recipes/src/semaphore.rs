@@ -1,0 +1,253 @@
+//! [`Semaphore`]: a number of permits, granted in the order of the requests.
+
+use std::num::NonZeroU32;
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
+
+use crate::line::hold::Hold;
+use crate::line::order::{Capacity, POSTED};
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+/// A number of permits that all clients of the same path share.
+///
+/// At any time the permits of all guards that believe themselves valid sum to at most the limit, on the assumption of
+/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check that
+/// it made before it was paused. Permits are granted in the order of the requests, all permits of a request at once or
+/// none. A request for few permits does not overtake an earlier request for many.
+///
+/// *Not promised*: that no holder acts too late. [`Hold::txn`](crate::Hold::txn) and
+/// [`Hold::token`](crate::Hold::token) are for that. When the limit is reduced, all holders keep their permits;
+/// later requests wait until enough permits are free.
+///
+/// # How many there are
+///
+/// Either every client names the same limit ([`Semaphore::new`]), or the limit is kept in the directory of the tickets,
+/// where it can be changed while the semaphore is used ([`Semaphore::shared`], [`Semaphore::set_permits`]).
+///
+/// # Others on the same path
+///
+/// Curator's `InterProcessSemaphoreV2`, if the lock that it takes around its leases is taken, too: it counts a waiter
+/// among its leases as a holder. The guide to the recipes has the code. No other library shares the semaphore by
+/// itself.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::num::NonZeroU32;
+///
+/// use synod_recipes::Semaphore;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let three = NonZeroU32::new(3).expect("not zero");
+/// let semaphore = Semaphore::new(&client, Path::new("/pools/gpu")?, three);
+/// let permit = semaphore.acquire().await?;
+/// permit.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    /// The line for tickets of one permit.
+    line: Line,
+}
+
+/// Permits, held. See [`Hold`].
+pub type Permit = Hold<Permits>;
+
+/// How many permits are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permits(NonZeroU32);
+
+/// The node that is written to change the limit.
+const LIMIT: &str = "limit";
+
+impl Semaphore {
+    /// The semaphore at `path` with a limit of `permits`. All clients must name the same limit.
+    pub fn new(client: &Client, path: impl Into<Path>, permits: NonZeroU32) -> Self {
+        Self::of(client, path.into(), Capacity::Permits(permits.get()))
+    }
+
+    /// The semaphore at `path` with the limit that was set there. Until a limit is set, every request waits.
+    pub fn shared(client: &Client, path: impl Into<Path>) -> Self {
+        Self::of(client, path.into(), Capacity::Posted)
+    }
+
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()) }
+    }
+
+    /// Waits for one permit.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn acquire(&self) -> Result<Permit> {
+        self.acquire_many(1).await
+    }
+
+    /// Waits for so many permits, all of them at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) for zero permits, and for more than the limit of
+    /// [`Semaphore::new`]; otherwise as [`Semaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn acquire_many(&self, permits: u32) -> Result<Permit> {
+        let permits = self.some(permits)?;
+        Ok(self.wanting(permits)?.enter().await?.hold(Permits(permits)))
+    }
+
+    /// Acquires one permit, if it is free and there is no waiter. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::acquire`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_acquire(&self) -> Result<Option<Permit>> {
+        self.try_acquire_many(1).await
+    }
+
+    /// Acquires so many permits, if they are free and there is no waiter. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`Semaphore::acquire_many`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Permit>> {
+        let permits = self.some(permits)?;
+        let entered = self.wanting(permits)?.try_enter().await?;
+        Ok(entered.map(|ticket| ticket.hold(Permits(permits))))
+    }
+
+    /// Sets the limit of a [shared](Semaphore::shared) semaphore, from now on. All holders keep their permits.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has set them or has not.
+    pub async fn set_permits(&self, permits: u32) -> Result<()> {
+        set_limit(self.line.client(), self.line.dir(), permits).await
+    }
+
+    /// How many permits there are, as far as is known.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn permits(&self) -> Result<u32> {
+        match self.line.form().capacity {
+            Capacity::Permits(permits) => Ok(permits),
+            _ => limit(self.line.client(), self.line.dir()).await,
+        }
+    }
+
+    /// At least one.
+    fn some(&self, permits: u32) -> Result<NonZeroU32> {
+        NonZeroU32::new(permits).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "asking for permits")
+                .at(self.line.dir())
+                .because("the number of permits must be at least one")
+        })
+    }
+
+    /// The line, for tickets of so many permits. An error if the limit is fixed, and lower.
+    fn wanting(&self, permits: NonZeroU32) -> Result<Line> {
+        let Form { recipe, capacity, .. } = *self.line.form();
+        let line = self.line.with_form(Form::permits(recipe, permits.get(), capacity));
+        mistake!(ImpossibleAwaited: return Ok(line));
+        if let Capacity::Permits(all) = capacity
+            && permits.get() > all
+        {
+            return Err(Error::new(ErrorKind::Invalid, "asking for permits")
+                .at(self.line.dir())
+                .because(format!("{permits} permits of {all}: that would be waiting for ever")));
+        }
+        Ok(line)
+    }
+
+    fn of(client: &Client, path: Path, capacity: Capacity) -> Self {
+        Self { line: Line::new(client, path, Form::permits("semaphore", 1, capacity)) }
+    }
+}
+
+impl Hold<Permits> {
+    /// How many permits these are.
+    pub fn permits(&self) -> NonZeroU32 {
+        self.kind.0
+    }
+}
+
+/// Sets the limit, as the name of a node in the directory of the tickets, so that one listing shows both.
+async fn set_limit(client: &Client, dir: &Path, permits: u32) -> Result<()> {
+    let node = dir.join(LIMIT)?;
+    let new = permits.to_string();
+    let posted = dir.join(&format!("{POSTED}{new}"))?;
+    loop {
+        let said = client.get(&node).await?;
+        let posts = client.read(posts(dir)).await?.nodes;
+        let agrees = said.as_ref().is_some_and(|node| node.data == new);
+        if agrees && posts.iter().all(|node| node.path == posted) && !posts.is_empty() {
+            return Ok(());
+        }
+        // Every change writes to this node, so that two changes at once conflict.
+        let mut txn = match said.map(|node| node.stat) {
+            None => Txn::new().create(node.clone(), new.clone(), Lifetime::Persistent),
+            Some(stat) => {
+                let version = stat.map_or(Expect::Any, |stat| Expect::Version(stat.version));
+                Txn::new().set(node.clone(), new.clone(), version)
+            }
+        };
+        for post in posts.iter().filter(|node| node.path != posted) {
+            txn = txn.delete(post.path.clone(), Expect::Any);
+        }
+        if posts.iter().all(|node| node.path != posted) {
+            // The limit is in a name, so one listing shows it and the tickets as of the same moment.
+            txn = txn.create(posted.clone(), "", Lifetime::Persistent);
+        }
+        match client.transaction(txn).await? {
+            // Another client set the limit meanwhile.
+            Outcome::Rejected(no) if no.why != Why::BelowEphemeral => {}
+            outcome => return outcome.required().map(drop),
+        }
+    }
+}
+
+/// How many permits there are, as far as is known.
+async fn limit(client: &Client, dir: &Path) -> Result<u32> {
+    let view = client.read(posts(dir)).await?;
+    let names = view.nodes.iter().filter_map(|node| node.path.name().strip_prefix(POSTED));
+    // There is only one. If there were two, the lower number would harm less.
+    Ok(names.filter_map(|permits| permits.parse().ok()).min().unwrap_or(0))
+}
+
+fn posts(dir: &Path) -> Query {
+    Query::children(dir.clone()).starting_with(POSTED).names_only()
+}

@@ -1,0 +1,120 @@
+//! [`UnfairLock`]: a lock without a line, for a lock with little contention.
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::store::Query;
+
+use crate::line::hold::Hold;
+use crate::line::{Form, Line};
+use crate::mutant::mistake;
+
+/// A lock that is granted in no order, shared by all clients of the same path.
+///
+/// It excludes like a [`Mutex`](crate::Mutex), on the same assumption, and may be used on the same path
+/// with it. Only the holder has a node. A waiter has none, and costs the store nothing but a watch. When the lock
+/// becomes free, each waiter waits for a random time before it tries. That time grows with the number of its failed
+/// tries, so that the waiters do not all try at once.
+///
+/// *Not promised*: any order, or that a waiter ever acquires the lock while other clients acquire and release it.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::UnfairLock;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let lock = UnfairLock::new(&client, Path::new("/locks/compaction")?);
+/// let guard = lock.lock().await?;
+/// guard.release().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct UnfairLock {
+    line: Line,
+}
+
+/// The lock, held. See [`Hold`].
+pub type UnfairGuard = Hold;
+
+impl UnfairLock {
+    /// The lock at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { line: Line::new(client, path.into(), Form::alone("unfair_lock", "lock-")) }
+    }
+
+    /// Sets the label of the tickets that are created through this: [`inspect`](crate::inspect()) shows it.
+    pub fn label(self, label: impl Into<Bytes>) -> Self {
+        Self { line: self.line.labelled(label.into()) }
+    }
+
+    /// Waits for the lock.
+    ///
+    /// # Errors
+    ///
+    /// As [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn lock(&self) -> Result<UnfairGuard> {
+        let (mut delays, mut seen) = (None, None);
+        loop {
+            let ahead = match seen.take() {
+                Some(ahead) => ahead,
+                None => match self.attempt().await? {
+                    Ok(guard) => return Ok(guard),
+                    Err(ahead) => ahead,
+                },
+            };
+            self.until_gone(&ahead).await?;
+            let session = self.line.client().session().await?;
+            let delays = delays.get_or_insert_with(|| Retry::contended().delays(session.chance()));
+            sleep(delays.next().unwrap_or_default()).await;
+            // A look before the try does not disturb a client that was quicker.
+            seen = self.line.first().await?;
+        }
+    }
+
+    /// Acquires the lock, if it has no holder. Never waits.
+    ///
+    /// # Errors
+    ///
+    /// As [`UnfairLock::lock`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves nothing in the store.
+    pub async fn try_lock(&self) -> Result<Option<UnfairGuard>> {
+        Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
+    }
+
+    /// Acquires the lock, or returns the ticket of its holder.
+    async fn attempt(&self) -> Result<Result<UnfairGuard, Path>> {
+        let mut ticket = self.line.enqueue().await?;
+        let ahead = ticket.blocked_by().await?;
+        mistake!(UnfairUnlooked: let ahead = ahead.filter(|_| false));
+        match ahead {
+            Some(ahead) => {
+                ticket.leave().await;
+                Ok(Err(ahead))
+            }
+            None => Ok(Ok(ticket.hold(()))),
+        }
+    }
+
+    async fn until_gone(&self, holder: &Path) -> Result<()> {
+        let holder = Query::until_gone(holder.clone());
+        let (view, mut watch) = self.line.client().watch(holder).await?;
+        if view.node().is_some() {
+            let _look_again = watch.next().await;
+        }
+        Ok(())
+    }
+}

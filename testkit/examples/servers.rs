@@ -1,0 +1,54 @@
+//! Real servers for a person: `dev/servers` starts this, and it runs until it is ended.
+//!
+//! It prints the URL when they take requests.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
+
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use synod_testkit::server::etcd::Cluster;
+use synod_testkit::server::zookeeper::Ensemble;
+
+const USAGE: &str = "usage: servers zookeeper|etcd NUMBER";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [kind, nodes] => nodes.parse().map_err(|_| USAGE.to_owned()).and_then(|n| run(kind, n)),
+        _ => Err(USAGE.to_owned()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("error: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(kind: &str, nodes: usize) -> Result<(), String> {
+    match kind {
+        "zookeeper" => {
+            let servers = Ensemble::start(nodes)?;
+            println!("zk://{}?acl=open", joined(&servers.addresses()));
+            wait();
+        }
+        "etcd" => {
+            let servers = Cluster::start(nodes)?;
+            println!("etcd://{}", joined(&servers.addresses()));
+            wait();
+        }
+        _ => return Err(USAGE.to_owned()),
+    }
+    Ok(())
+}
+
+fn joined(addresses: &[SocketAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Keeps the servers until the input ends, or this process does.
+fn wait() {
+    let _ended = std::io::stdin().read_to_end(&mut Vec::new()).is_ok();
+}

@@ -1,0 +1,48 @@
+//! Decides whether a [`History`](crate::history::History) is one that a correct store could have.
+
+#[cfg(feature = "servers")]
+pub mod holders;
+#[cfg(feature = "servers")]
+pub mod lives;
+pub mod order;
+#[cfg(feature = "servers")]
+pub mod outcomes;
+#[cfg(feature = "servers")]
+pub mod record;
+pub mod registers;
+#[cfg(feature = "servers")]
+pub mod sight;
+#[cfg(feature = "servers")]
+pub mod tickets;
+#[cfg(feature = "servers")]
+pub mod told;
+
+#[cfg(test)]
+mod generated;
+
+use crate::history::Call;
+
+/// Why a history is not one of a correct store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// What is wrong.
+    pub what: &'static str,
+    /// The call that shows it, and the conflicting one, if there is one.
+    pub calls: Vec<Call>,
+}
+
+impl Violation {
+    pub(crate) fn new(what: &'static str, calls: impl IntoIterator<Item = Call>) -> Self {
+        Self { what, calls: calls.into_iter().collect() }
+    }
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.what)?;
+        self.calls.iter().try_for_each(|call| write!(f, "\n  {call}"))
+    }
+}
+
+impl std::error::Error for Violation {}

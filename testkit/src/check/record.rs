@@ -1,0 +1,397 @@
+//! [`Record`]: the entries of a [`Book`](crate::clients::book::Book), sorted for the checks of laws.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::check::{holders, lives, order, outcomes, registers, sight, tickets, told};
+use crate::clients::entry::{Answer, Entry, Fact, Installed, Op, Seen, Told, What};
+use crate::clients::holding::{Holding, Room};
+use crate::history::{Action, Answer as Replied, Call, History, Value};
+
+/// The maximum number of steps of the search for an order.
+const STEPS: usize = 5_000_000;
+
+/// The events of a run, and what the servers kept.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Record {
+    /// All calls, in the order in which they began.
+    pub calls: Vec<Called>,
+    /// Every write that the servers kept, in their order.
+    pub facts: Vec<Fact>,
+    /// The events of each watch, by the call that began it.
+    pub told: BTreeMap<u64, Vec<(u64, Told)>>,
+    /// The beliefs about sessions: the time of the report, the status, and when the session was
+    /// last certain.
+    pub beliefs: Vec<(u64, u64, String, Option<u64>)>,
+    /// What each process believed to hold, without a break.
+    pub holdings: Vec<(usize, Holding)>,
+    /// The locks: the kind, the line, and the node that its holder writes.
+    pub stands: BTreeSet<(Room, String, String)>,
+    /// Sessions that were ended from outside before their time.
+    pub ended: BTreeSet<u64>,
+    /// The times at which a paused server was resumed.
+    pub resumed: Vec<u64>,
+    /// Faults that may or may not have taken place.
+    pub indeterminate: Vec<String>,
+}
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Called {
+    /// Its id.
+    pub id: u64,
+    /// The process.
+    pub process: usize,
+    /// The session; zero where there is none yet.
+    pub session: u64,
+    /// The operation.
+    pub op: Op,
+    /// When it began.
+    pub called: u64,
+    /// When it ended; [`u64::MAX`] if it did not.
+    pub returned: u64,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
+pub enum End {
+    /// It was applied.
+    Done(Answer),
+    /// The store rejected it, or it certainly never happens.
+    Not,
+    /// Unknown.
+    Unknown,
+}
+
+/// A law that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Breach {
+    /// The law.
+    pub law: &'static str,
+    /// What broke it.
+    pub what: String,
+    /// The time, if the check knows it: see [`now`](crate::clients::entry::now).
+    pub at: Option<u64>,
+}
+
+impl Breach {
+    /// A breach of `law` at an unknown time.
+    pub fn new(law: &'static str, what: impl Into<String>) -> Self {
+        Self { law, what: what.into(), at: None }
+    }
+
+    /// Sets the time of the breach.
+    pub fn at(self, at: u64) -> Self {
+        Self { at: Some(at), ..self }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.law, self.what)
+    }
+}
+
+impl Called {
+    /// The node that it is about.
+    pub fn path(&self) -> &str {
+        match &self.op {
+            Op::Create { path, .. }
+            | Op::Ticket { path, .. }
+            | Op::Set { path, .. }
+            | Op::Cas { path, .. }
+            | Op::Delete { path }
+            | Op::Read { path, .. }
+            | Op::List { path, .. }
+            | Op::Observe { path }
+            | Op::Stand { path, .. } => path,
+            Op::Open { .. } | Op::Close | Op::Exit | Op::Ping => "",
+        }
+    }
+
+    /// The value that it writes.
+    pub fn value(&self) -> Option<Value> {
+        match self.op {
+            Op::Create { value, .. }
+            | Op::Ticket { value, .. }
+            | Op::Set { value, .. }
+            | Op::Cas { value, .. } => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Its answer, if it was applied.
+    pub fn answer(&self) -> Option<&Answer> {
+        match &self.end {
+            End::Done(answer) => Some(answer),
+            _ => None,
+        }
+    }
+
+    /// The nodes in its answer.
+    pub(crate) fn seen(&self) -> &[Seen] {
+        self.answer().map_or(&[], |answer| &answer.nodes)
+    }
+}
+
+impl fmt::Display for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { process, session, op, called, returned, end, .. } = self;
+        write!(f, "process {process} session {session:x} [{called}, {returned}] {op:?} -> {end:?}")
+    }
+}
+
+impl Record {
+    /// The record of these entries.
+    pub fn of(entries: &[Entry]) -> Self {
+        let mut record = Self::default();
+        let mut places: BTreeMap<u64, usize> = BTreeMap::new();
+        for entry in entries {
+            let session = entry.s.unwrap_or_default();
+            let place = entry.id.and_then(|id| places.get(&id).copied());
+            match (&entry.what, entry.id, place) {
+                (What::Inv { op: Op::Stand { room, path, data, .. } }, ..) => {
+                    record.stands.insert((*room, path.clone(), data.clone()));
+                }
+                (What::Inv { op }, Some(id), _) => {
+                    places.insert(id, record.calls.len());
+                    record.calls.push(Called {
+                        id,
+                        process: entry.p,
+                        session,
+                        op: op.clone(),
+                        called: entry.t,
+                        returned: u64::MAX,
+                        end: End::Unknown,
+                    });
+                }
+                (What::Ok { .. } | What::Fail { .. } | What::Info { .. }, _, Some(place)) => {
+                    record.end(place, entry);
+                }
+                (What::Event { told }, Some(id), _) => {
+                    record.told.entry(id).or_default().push((entry.t, told.clone()));
+                }
+                (What::Belief { status, certain }, ..) => {
+                    record.beliefs.push((entry.t, session, status.clone(), *certain));
+                }
+                (What::Holding { holding }, ..) => record.believe(entry.p, holding),
+                (What::Nemesis { what, outcome: Installed::Indeterminate }, ..) => {
+                    record.indeterminate.push(what.clone());
+                }
+                (What::Nemesis { what, .. }, ..) => {
+                    record.ended.extend(entry.s);
+                    if what.starts_with("resume server") {
+                        record.resumed.push(entry.t);
+                    }
+                }
+                (What::Truth { fact }, ..) => record.facts.push(fact.clone()),
+                _ => {}
+            }
+        }
+        record.facts.sort_by_key(|fact| fact.revision);
+        record
+    }
+
+    /// Adds a report of a holding.
+    fn believe(&mut self, process: usize, holding: &Holding) {
+        let same = |(by, before): &&mut (usize, Holding)| {
+            let who = (*by, &before.path, before.token, before.since);
+            who == (process, &holding.path, holding.token, holding.since)
+        };
+        match self.holdings.iter_mut().rev().find(same) {
+            Some((_, before)) => *before = holding.clone(),
+            None => self.holdings.push((process, holding.clone())),
+        }
+    }
+
+    /// Whether it is a ticket in a line with contenders: tickets are created and deleted as locks
+    /// are held.
+    pub(crate) fn is_in_line(&self, path: &str) -> bool {
+        self.stands.iter().any(|(_, line, _)| {
+            path.strip_prefix(line.as_str()).is_some_and(|below| below.starts_with('/'))
+        })
+    }
+
+    fn end(&mut self, place: usize, entry: &Entry) {
+        let call = &mut self.calls[place];
+        call.returned = entry.t;
+        call.session = entry.s.unwrap_or_default();
+        call.end = match &entry.what {
+            What::Ok { answer } if answer.refused.is_none() => End::Done(answer.clone()),
+            What::Ok { .. } | What::Fail { .. } => End::Not,
+            _ => End::Unknown,
+        };
+    }
+
+    /// Every law that is broken.
+    pub fn breaches(&self) -> Vec<Breach> {
+        let mut found = outcomes::check(self);
+        found.extend(sight::check(self));
+        found.extend(tickets::check(self));
+        found.extend(told::check(self));
+        found.extend(lives::check(self));
+        found.extend(holders::check(self));
+        found.extend(self.check_registers());
+        found
+    }
+
+    /// Whether a write of this value was kept.
+    pub(crate) fn kept(&self, value: Value) -> bool {
+        self.facts.iter().any(|fact| fact.value == Some(value))
+    }
+
+    fn check_registers(&self) -> Option<Breach> {
+        let history = self.history();
+        if let Err(violation) = order::check(&history) {
+            return Some(Breach::new("L-KV-1", violation.to_string()));
+        }
+        match registers::check(&history, STEPS) {
+            registers::Verdict::Legal => None,
+            registers::Verdict::Illegal { stuck, .. } => {
+                Some(Breach::new("L-KV-1", format!("no order explains\n  {stuck}")))
+            }
+            registers::Verdict::Unknown { register } => {
+                let what = format!("no verdict on register {register}: too many calls");
+                Some(Breach::new("L-KV-1", what))
+            }
+        }
+    }
+
+    /// The calls to registers: nodes that are compared before they are written. The servers decide
+    /// what is unknown.
+    fn history(&self) -> History {
+        let registers: BTreeMap<&str, usize> = {
+            let cas = self.calls.iter().filter(|call| matches!(call.op, Op::Cas { .. }));
+            let mut paths: Vec<&str> = cas.map(Called::path).collect();
+            paths.sort_unstable();
+            paths.dedup();
+            paths.into_iter().zip(0..).collect()
+        };
+        let calls = self.calls.iter().filter_map(|call| {
+            let register = *registers.get(call.path())?;
+            let action = action(&call.op)?;
+            let answer = self.replied(call, action);
+            let span = (call.called, call.returned);
+            Some(Call::new(call.process, (register, action), span, answer))
+        });
+        History::new(calls.collect())
+    }
+
+    fn replied(&self, call: &Called, action: Action) -> Replied {
+        match (&call.end, action) {
+            (End::Done(answer), Action::Read) => {
+                let seen = answer.nodes.first();
+                let value = seen.and_then(|seen| seen.value);
+                Replied::Found { value, revision: seen.map(|seen| seen.modified) }
+            }
+            (End::Done(answer), _) => Replied::Done { revision: answer.revision },
+            // For a call without effect it does not matter whether it was rejected or failed.
+            (End::Not, _) => Replied::Failed,
+            (End::Unknown, Action::Read) => Replied::Unknown,
+            (End::Unknown, _) => match call.value() {
+                Some(value) if !self.kept(value) => Replied::Failed,
+                _ => Replied::Unknown,
+            },
+        }
+    }
+}
+
+fn action(op: &Op) -> Option<Action> {
+    match op {
+        Op::Create { value, .. } => Some(Action::Swap { from: None, to: Some(*value) }),
+        Op::Set { value, .. } => Some(Action::Write(Some(*value))),
+        Op::Cas { from, value, .. } => Some(Action::Swap { from: Some(*from), to: Some(*value) }),
+        Op::Read { local: false, .. } => Some(Action::Read),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::clients::entry::Kind;
+
+    /// A record that is written by hand: the time is the index of the entry.
+    #[derive(Default)]
+    pub(in crate::check) struct Script(Vec<Entry>);
+
+    pub(in crate::check) fn seen(path: &str, value: Value, modified: u64) -> Seen {
+        let path = path.to_owned();
+        Seen { path, value: Some(value), modified, created: modified, ..Seen::default() }
+    }
+
+    impl Script {
+        pub(in crate::check) fn say(&mut self, s: u64, id: Option<u64>, what: What) -> u64 {
+            let t = self.0.len() as u64 + 1;
+            self.0.push(Entry { t, p: 1, s: Some(s), id, what });
+            t
+        }
+
+        pub(in crate::check) fn begin(&mut self, s: u64, op: Op) -> u64 {
+            let id = self.0.len() as u64 + 1;
+            self.say(s, Some(id), What::Inv { op })
+        }
+
+        pub(in crate::check) fn ok(&mut self, s: u64, id: u64, revision: u64, nodes: Vec<Seen>) {
+            let revision = (revision > 0).then_some(revision);
+            let answer = Answer { revision, nodes, ..Answer::default() };
+            self.say(s, Some(id), What::Ok { answer });
+        }
+
+        pub(in crate::check) fn call(&mut self, s: u64, op: Op, revision: u64, nodes: Vec<Seen>) {
+            let id = self.begin(s, op);
+            self.ok(s, id, revision, nodes);
+        }
+
+        pub(in crate::check) fn fails(&mut self, s: u64, op: Op, certainly: bool) {
+            let id = self.begin(s, op);
+            let why = "of itself".to_owned();
+            self.say(s, Some(id), if certainly { What::Fail { why } } else { What::Info { why } });
+        }
+
+        pub(in crate::check) fn fact(
+            &mut self,
+            revision: u64,
+            path: &str,
+            kind: Kind,
+            value: Option<Value>,
+            owner: Option<u64>,
+        ) {
+            let path = path.to_owned();
+            let fact = Fact { revision, path, kind, value, owner };
+            self.say(0, None, What::Truth { fact });
+        }
+
+        pub(in crate::check) fn record(&self) -> Record {
+            Record::of(&self.0)
+        }
+    }
+
+    fn set(value: Value) -> Op {
+        Op::Set { path: "/r".into(), value }
+    }
+
+    #[test]
+    fn registers_are_judged_by_what_the_servers_kept() {
+        let cas = Op::Cas { path: "/r".into(), from: 1, version: 0, value: 2 };
+        let read = Op::Read { path: "/r".into(), local: false };
+        let mut script = Script::default();
+        script.call(7, Op::Create { path: "/r".into(), value: 1, ephemeral: false }, 5, vec![]);
+        script.fact(5, "/r", Kind::Created, Some(1), None);
+        script.fails(7, cas, false);
+        script.call(7, read.clone(), 0, vec![seen("/r", 1, 5)]);
+        assert_eq!(script.record().breaches(), []);
+
+        script.call(7, set(3), 6, vec![]);
+        script.fact(6, "/r", Kind::Updated, Some(3), None);
+        script.call(8, read, 0, vec![seen("/r", 1, 5)]);
+        let laws: Vec<_> = script.record().breaches().iter().map(|breach| breach.law).collect();
+        assert_eq!(laws, ["L-KV-2", "L-KV-1"]);
+    }
+}

@@ -1,0 +1,254 @@
+//! The process of a contender that requests locks again and again, and reports what it believes to
+//! hold.
+
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::{Either, join, select};
+use synod_core::chance::Chance;
+use synod_core::client::{Client, ClientOptions};
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Backend, Expect, SessionOptions};
+use synod_core::task::{Task, spawn};
+use synod_recipes::{Held, LeaderLatch, Mutex, RwLock, Semaphore};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::clients::entry::{What, now};
+use crate::clients::holding::{Ending, Holding, Room};
+use crate::clients::worker::{GLANCE, GLANCES, tell};
+
+/// The deadline of the client's calls: longer than the life of a session, so that a contender that
+/// cannot reach a server waits until it has lost what it holds.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// How long something is held at least, and by how much longer at most, in milliseconds.
+const STAY: (u64, u64) = (150, 250);
+/// The maximum pause before the next request, in milliseconds.
+const REST: u64 = 60;
+
+synod_core::mistakes! {
+    /// A mistake of a holder.
+    pub enum Lapse {
+        RemembersYes = "asks once whether it holds something, and goes by that",
+    }
+}
+
+/// All contenders of a process, with one client.
+pub(crate) struct Holders {
+    p: usize,
+    lapse: Option<Lapse>,
+    backend: Arc<dyn Backend>,
+    client: Option<Client>,
+    standing: Vec<Task>,
+    leave: watch::Sender<bool>,
+}
+
+impl Holders {
+    pub(crate) fn new(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> Self {
+        let leave = watch::Sender::new(false);
+        Self { p, lapse, backend, client: None, standing: Vec::new(), leave }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.standing.is_empty()
+    }
+
+    /// Adds one more contender.
+    pub(crate) async fn stand(
+        &mut self,
+        room: Room,
+        path: Path,
+        data: Path,
+        ttl: Duration,
+    ) -> Result<()> {
+        let client = if let Some(client) = &self.client {
+            client.clone()
+        } else {
+            let options = ClientOptions::default().session(SessionOptions::new(ttl));
+            Client::open(self.backend.clone(), options.deadline(DEADLINE)).await?
+        };
+        self.client = Some(client.clone());
+        let chance = Chance::from_system();
+        let leave = self.leave.subscribe();
+        let (p, lapse) = (self.p, self.lapse);
+        let holder = Holder { p, lapse, room, path, data, client, chance };
+        self.standing.push(spawn(holder.rounds(leave)));
+        Ok(())
+    }
+
+    /// Makes all of them leave, and closes the client.
+    pub(crate) async fn leave(&mut self) -> Result<()> {
+        self.leave.send_replace(true);
+        // Each of them drops the other end.
+        self.leave.closed().await;
+        self.standing.clear();
+        match self.client.take() {
+            Some(client) => client.close().await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// One contender.
+struct Holder {
+    p: usize,
+    lapse: Option<Lapse>,
+    room: Room,
+    path: Path,
+    data: Path,
+    client: Client,
+    chance: Chance,
+}
+
+impl Holder {
+    async fn rounds(self, mut leave: watch::Receiver<bool>) {
+        loop {
+            let round = async {
+                // After any failure it tries again.
+                let _held = self.round().await.is_ok();
+                sleep(Duration::from_millis(self.chance.below(REST))).await;
+            };
+            if let Either::Right(_) = select(pin!(round), pin!(leave.wait_for(|now| *now))).await {
+                return;
+            }
+        }
+    }
+
+    async fn round(&self) -> Result<()> {
+        let (client, path, all) = (&self.client, self.path.clone(), self.room.shares());
+        match self.room {
+            Room::Mutex => self.stay(Mutex::new(client, path).lock().await?, all).await,
+            Room::RwLock if self.chance.below(2) == 0 => {
+                self.stay(RwLock::new(client, path).read().await?, 1).await
+            }
+            Room::RwLock => self.stay(RwLock::new(client, path).write().await?, all).await,
+            Room::Semaphore => {
+                let permits = |count| NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN);
+                let wanted = permits(if self.chance.below(2) == 0 { 1 } else { all });
+                let pool = Semaphore::new(client, path, permits(all));
+                self.stay(pool.acquire_many(wanted.get()).await?, wanted.get()).await
+            }
+            Room::Latch => {
+                let candidacy = LeaderLatch::new(client, path).join().await?;
+                let lead = candidacy.leading().await?;
+                self.hold(&*lead, all, || candidacy.is_leader()).await;
+                drop(lead);
+                candidacy.close().await
+            }
+        }
+    }
+
+    /// Holds for a while, and releases.
+    async fn stay(&self, guard: impl Held, share: u32) -> Result<()> {
+        self.hold(&guard, share, || guard.is_held()).await;
+        guard.release().await
+    }
+
+    /// Holds for a while, and until a server has answered it at the end of that; checks all the time
+    /// that it still holds, and writes under the guard first and last.
+    async fn hold(&self, held: &dyn Held, share: u32, is_held: impl Fn() -> bool) {
+        let holding = Holding {
+            room: self.room,
+            path: self.path.to_string(),
+            share,
+            token: held.token().revision().get(),
+            asked: 0,
+            since: 0,
+            certain: 0,
+            end: None,
+        };
+        let writes = share == self.room.shares() || !self.room.writers_are_alone();
+        let over = AtomicBool::new(false);
+        let working = async {
+            let refused = self.work(held, writes).await;
+            over.store(true, Ordering::Relaxed);
+            refused
+        };
+        let believing = self.believe(holding, is_held, &over);
+        let (refused, (mut holding, lost)) = join(working, believing).await;
+        holding.end = Some(match (lost, refused) {
+            (_, true) => Ending::Refused,
+            (true, false) => Ending::Lost,
+            (false, false) => Ending::Over,
+        });
+        self.tell(&holding);
+    }
+
+    /// Whether the last write was rejected. If that is uncertain because the session ended
+    /// meanwhile, the next write shows it. A holder with the mistake does not mind a missing
+    /// answer, and tries again.
+    async fn work(&self, held: &dyn Held, writes: bool) -> bool {
+        let stay = sleep(Duration::from_millis(STAY.0 + self.chance.below(STAY.1)));
+        if writes {
+            join(stay, self.write(held)).await;
+            let tries = if self.lapse == Some(Lapse::RemembersYes) { usize::MAX } else { 2 };
+            let mut written = self.write(held).await;
+            for _ in 1..tries {
+                if written.is_some() {
+                    break;
+                }
+                sleep(GLANCE).await;
+                written = self.write(held).await;
+            }
+            written == Some(false)
+        } else {
+            stay.await;
+            let _answered = self.client.get(&self.data).await.is_ok();
+            false
+        }
+    }
+
+    /// Reports the belief until it is over, and whether it ended before.
+    async fn believe(
+        &self,
+        mut told: Holding,
+        is_held: impl Fn() -> bool,
+        over: &AtomicBool,
+    ) -> (Holding, bool) {
+        let (mut looks, mut believed, mut lost) = (0, false, false);
+        loop {
+            let asked = now();
+            let remembered = believed && self.lapse == Some(Lapse::RemembersYes);
+            let held = remembered || is_held();
+            let answered = now();
+            if held && !believed {
+                (told.asked, told.since, told.end) = (asked, answered, None);
+            }
+            if held {
+                told.certain = asked;
+            } else {
+                (lost, told.end) = (true, Some(Ending::Lost));
+            }
+            looks += 1;
+            if held != believed || held && looks >= GLANCES {
+                looks = 0;
+                self.tell(&told);
+            }
+            believed = held;
+            // It is checked until the end, so that it is not believed again.
+            if over.load(Ordering::Relaxed) {
+                return (told, lost);
+            }
+            sleep(GLANCE).await;
+        }
+    }
+
+    /// Writes the node that only the holder may write. `Some` with whether that was done.
+    async fn write(&self, held: &dyn Held) -> Option<bool> {
+        let token = held.token().revision().get().to_string();
+        let write = held.txn().set(self.data.clone(), token, Expect::Any);
+        let written = self.client.transaction(write).await.ok()?;
+        Some(written.committed().is_some())
+    }
+
+    fn tell(&self, holding: &Holding) {
+        // A belief that never was is not reported.
+        if holding.since > 0 {
+            tell(self.p, None, None, What::Holding { holding: holding.clone() });
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What drives and disturbs stores and clients in tests: of a backend, of a recipe, of a program.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`fault`] | a layer that loses, delays, refuses and holds calls, by a seed or by a script |
+//! | [`hesitant`] | a layer that pauses around every call, so that a call can be dropped at each of them |
+//! | [`cancel`] | drops a future at each of its awaits |
+//! | [`choice`] | decides what goes wrong, by a seed, a record or a tape |
+//! | [`history`], [`check`] | records of what clients did and saw; whether a correct store could have answered so |
+//! | [`limit`] | a limit of real time for a test, and what the test waited for when it was reached |
+//! | [`link`] | what goes through between a session and its server |
+//!
+//! With the feature `servers`:
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `server` | real ZooKeeper and etcd servers as child processes, and proxies in front of them and between them |
+//! | `clients` | clients as processes, which can be stopped and killed, and the record of a run |
+
+pub mod cancel;
+pub mod check;
+pub mod choice;
+#[cfg(feature = "servers")]
+pub mod clients;
+pub mod fault;
+pub mod hesitant;
+pub mod history;
+pub mod limit;
+pub mod link;
+#[cfg(feature = "servers")]
+pub mod server;
+
+#[cfg(test)]
+mod fake;

@@ -1,0 +1,299 @@
+//! The transaction logs of ZooKeeper servers, read from the disk.
+//!
+//! Every write that was ever acknowledged is in the log of a majority, each with its revision; so
+//! histories are compared with these logs. The format is that of `org.apache.zookeeper.txn` in the
+//! servers' `zookeeper.jute`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::clients::entry::{Fact, Kind};
+
+/// Follows every entry.
+const END: &[u8] = b"B";
+
+/// One write of a transaction.
+#[derive(Debug)]
+enum Write {
+    Create { path: String, data: Vec<u8>, ephemeral: bool },
+    Container { path: String },
+    Set { path: String, data: Vec<u8> },
+    Delete { path: String },
+    CloseSession,
+}
+
+/// The logs of one server, by revision: the session, and its writes.
+type Log = BTreeMap<u64, (u64, Vec<Write>)>;
+
+/// Reads the log of each server below these directories, and returns every change of a node in
+/// order.
+///
+/// # Errors
+///
+/// If the logs cannot be read.
+pub fn facts<'a>(homes: impl IntoIterator<Item = &'a Path>) -> io::Result<Vec<Fact>> {
+    let mut logs = Vec::new();
+    for home in homes {
+        let mut log = Log::new();
+        for file in fs::read_dir(home.join("data").join("version-2"))? {
+            let file = file?;
+            if file.file_name().to_string_lossy().starts_with("log.") {
+                read_log(&fs::read(file.path())?, &mut log);
+            }
+        }
+        logs.push(log);
+    }
+    Ok(replay(agreed(logs)))
+}
+
+/// The entries that a majority of the servers has. A leader that was paused may write entries to
+/// its log that no other server accepts, and may keep them there.
+fn agreed(logs: Vec<Log>) -> Log {
+    let majority = logs.len() / 2 + 1;
+    let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
+    for revision in logs.iter().flat_map(Log::keys) {
+        *copies.entry(*revision).or_default() += 1;
+    }
+    let mut all: Log = logs.into_iter().flatten().collect();
+    all.retain(|revision, _| copies.get(revision).is_some_and(|copies| *copies >= majority));
+    all
+}
+
+/// Replays the log, to know which nodes were deleted with which session.
+fn replay(log: Log) -> Vec<Fact> {
+    let mut owners: BTreeMap<String, Option<u64>> = BTreeMap::new();
+    let mut facts: Vec<Fact> = Vec::new();
+    for (revision, (session, writes)) in log {
+        for write in writes {
+            let mut add = |path: String, kind, data: &[u8], owner| {
+                let value = std::str::from_utf8(data).ok().and_then(|text| text.parse().ok());
+                let made = facts.iter().rposition(|fact: &Fact| {
+                    fact.revision == revision && fact.path == path && fact.kind == Kind::Created
+                });
+                match (made, kind) {
+                    // A node that is created and written in one step counts as created; one that is
+                    // deleted in the same step never existed.
+                    (Some(made), Kind::Updated) => facts[made].value = value,
+                    (Some(made), Kind::Deleted) => drop(facts.remove(made)),
+                    _ => facts.push(Fact { revision, path, kind, value, owner }),
+                }
+            };
+            match write {
+                Write::Container { path } => drop(owners.remove(&path)),
+                Write::Create { path, data, ephemeral } => {
+                    let owner = ephemeral.then_some(session);
+                    owners.insert(path.clone(), owner);
+                    add(path, Kind::Created, &data, owner);
+                }
+                Write::Set { path, data } => {
+                    if let Some(owner) = owners.get(&path) {
+                        add(path.clone(), Kind::Updated, &data, *owner);
+                    }
+                }
+                Write::Delete { path } => {
+                    if let Some(owner) = owners.remove(&path) {
+                        add(path, Kind::Deleted, &[], owner);
+                    }
+                }
+                Write::CloseSession => {
+                    let mine = owners.iter().filter(|(_, owner)| **owner == Some(session));
+                    let mine: Vec<String> = mine.map(|(path, _)| path.clone()).collect();
+                    for path in mine {
+                        owners.remove(&path);
+                        add(path, Kind::Deleted, &[], Some(session));
+                    }
+                }
+            }
+        }
+    }
+    facts
+}
+
+/// Reads entries up to the unwritten part of the file.
+fn read_log(bytes: &[u8], log: &mut Log) {
+    // Magic, version and database.
+    let mut rest = Bytes(bytes.get(16..).unwrap_or_default());
+    loop {
+        let (Some(_sum), Some(length)) = (rest.long(), rest.int()) else { return };
+        let Some(entry) = usize::try_from(length).ok().and_then(|length| rest.take(length)) else {
+            return;
+        };
+        if entry.is_empty() || rest.take(1) != Some(END) {
+            return;
+        }
+        if let Some((revision, session, writes)) = read_entry(Bytes(entry)) {
+            log.insert(revision, (session, writes));
+        }
+    }
+}
+
+fn read_entry(mut entry: Bytes<'_>) -> Option<(u64, u64, Vec<Write>)> {
+    let session = entry.long()?;
+    let _xid = entry.int()?;
+    let revision = entry.long()?;
+    let _time = entry.long()?;
+    let kind = entry.int()?;
+    Some((revision, session, read_writes(kind, &mut entry).unwrap_or_default()))
+}
+
+fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
+    if kind == 14 {
+        let count = entry.int()?;
+        let mut writes = Vec::new();
+        for _ in 0..count {
+            let kind = entry.int()?;
+            let mut part = Bytes(entry.buffer()?);
+            // A failed transaction is an entry with only errors.
+            writes.extend(read_writes(kind, &mut part)?);
+        }
+        return Some(writes);
+    }
+    let write = match kind {
+        -11 => Write::CloseSession,
+        2 | 20 => Write::Delete { path: entry.text()? },
+        5 => Write::Set { path: entry.text()?, data: entry.buffer()?.to_vec() },
+        19 => Write::Container { path: entry.text()? },
+        1 | 15 | 21 => {
+            let (path, data) = (entry.text()?, entry.buffer()?.to_vec());
+            entry.acls()?;
+            let mortal = kind == 21;
+            let ephemeral = !mortal && entry.take(1)? == [1];
+            Write::Create { path, data, ephemeral }
+        }
+        _ => return Some(Vec::new()),
+    };
+    Some(vec![write])
+}
+
+/// The rest of the bytes.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn int(&mut self) -> Option<i32> {
+        Some(i32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        Some(u64::from_be_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    /// Bytes after their number; none where it is negative.
+    fn buffer(&mut self) -> Option<&'a [u8]> {
+        let count = self.int()?;
+        self.take(usize::try_from(count).unwrap_or(0))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        Some(String::from_utf8_lossy(self.buffer()?).into_owned())
+    }
+
+    fn acls(&mut self) -> Option<()> {
+        for _ in 0..self.int()? {
+            let _permissions = self.int()?;
+            let (_scheme, _id) = (self.buffer()?, self.buffer()?);
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Vec<u8> {
+        let length = i32::try_from(text.len()).expect("short");
+        [&length.to_be_bytes(), text.as_bytes()].concat()
+    }
+
+    fn int(number: i32) -> Vec<u8> {
+        number.to_be_bytes().to_vec()
+    }
+
+    fn create(path: &str, data: &str, ephemeral: bool) -> Vec<u8> {
+        let acl = [int(1), int(31), text("world"), text("anyone")].concat();
+        [text(path), text(data), acl, vec![u8::from(ephemeral)], int(1)].concat()
+    }
+
+    fn entry(revision: u64, kind: i32, body: &[u8]) -> Vec<u8> {
+        let header =
+            [7_u64.to_be_bytes().to_vec(), int(0), revision.to_be_bytes().to_vec()].concat();
+        let entry = [header, 0_u64.to_be_bytes().to_vec(), int(kind), body.to_vec()].concat();
+        let length = i32::try_from(entry.len()).expect("short");
+        [vec![0; 8], int(length), entry, END.to_vec()].concat()
+    }
+
+    #[test]
+    fn what_one_of_three_keeps_alone_never_was() {
+        let log = |revisions: &[u64]| -> Log {
+            revisions.iter().map(|revision| (*revision, (7, Vec::new()))).collect()
+        };
+        let kept = |logs| agreed(logs).into_keys().collect::<Vec<_>>();
+        assert_eq!(kept(vec![log(&[1, 2, 3, 9]), log(&[1, 2]), log(&[1, 3, 9])]), [1, 2, 3, 9]);
+        assert_eq!(kept(vec![log(&[1, 5]), log(&[1, 9]), log(&[1, 9])]), [1, 9]);
+        assert_eq!(kept(vec![log(&[1, 5])]), [1, 5]);
+    }
+
+    #[test]
+    fn a_log_tells_every_change() {
+        let part = |kind: i32, body: Vec<u8>| {
+            [int(kind), int(i32::try_from(body.len()).expect("short")), body].concat()
+        };
+        let multi = [
+            int(2),
+            part(5, [text("/a"), text("2"), int(1)].concat()),
+            part(1, create("/e", "3", true)),
+        ];
+        let both = part(5, [text("/b"), text("4"), int(1)].concat());
+        let (once, gone) = (part(1, create("/b/once", "", false)), part(2, text("/b/once")));
+        let log = [
+            vec![0; 16],
+            entry(1, -10, &int(1_000)),
+            entry(2, 15, &create("/a", "1", false)),
+            entry(3, 14, &multi.concat()),
+            entry(4, -1, &int(-101)),
+            entry(5, 19, &[text("/c"), text("")].concat()),
+            entry(6, 2, &text("/a")),
+            entry(9, 14, &[int(4), part(1, create("/b", "", false)), both, once, gone].concat()),
+            entry(7, 20, &text("/c")),
+            entry(8, -11, &int(0)),
+            vec![0; 64],
+        ];
+        let mut read = Log::new();
+        read_log(&log.concat(), &mut read);
+        let facts = replay(read);
+
+        let told: Vec<_> = facts
+            .iter()
+            .map(|fact| (fact.revision, fact.path.as_str(), fact.kind, fact.value, fact.owner))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (2, "/a", Kind::Created, Some(1), None),
+                (3, "/a", Kind::Updated, Some(2), None),
+                (3, "/e", Kind::Created, Some(3), Some(7)),
+                (6, "/a", Kind::Deleted, None, None),
+                (8, "/e", Kind::Deleted, None, Some(7)),
+                (9, "/b", Kind::Created, Some(4), None),
+            ]
+        );
+    }
+
+    #[test]
+    fn half_an_entry_is_not_read() {
+        let log = [vec![0; 16], entry(2, 15, &create("/a", "1", false))].concat();
+        for length in 0..log.len() {
+            let mut read = Log::new();
+            read_log(&log[..length], &mut read);
+            assert!(read.is_empty(), "{length} of {}", log.len());
+        }
+    }
+}

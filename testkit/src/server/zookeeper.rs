@@ -1,0 +1,299 @@
+//! [`Ensemble`]: real ZooKeeper servers.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use synod_core::store::SessionId;
+
+use crate::clients::entry::Fact;
+use crate::server::members::{Kind, Members};
+use crate::server::peers::Peers;
+use crate::server::{free_ports, kept, newer};
+
+/// Where Debian installs it.
+const JAR: &str = "/usr/share/java/zookeeper.jar";
+/// The jars for its log, and those for encryption that its own list lacks.
+const MORE_JARS: &str = "/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar:\
+    /usr/share/java/netty-resolver.jar:/usr/share/java/netty-transport-native-unix-common.jar";
+/// The `tickTime` of the servers. All their other times are multiples of it.
+pub const TICK: Duration = Duration::from_millis(100);
+/// An ensemble of ZooKeeper servers, or a single one.
+pub type Ensemble = Members<ZooKeeper>;
+
+/// One ZooKeeper server.
+#[derive(Debug)]
+pub struct ZooKeeper {
+    port: u16,
+}
+
+impl Ensemble {
+    /// Starts `size` servers and waits until they accept requests.
+    ///
+    /// # Errors
+    ///
+    /// Why they cannot be started: they are not installed, or another reason.
+    pub fn start(size: usize) -> Result<Self, String> {
+        Self::start_with(size, &[], &[])
+    }
+
+    /// The reason that servers cannot be started; `None` if they can.
+    pub fn missing() -> Option<String> {
+        class_path().err()
+    }
+
+    /// Starts `size` servers with more arguments for Java and more lines in each configuration,
+    /// which override the usual ones.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ensemble::start`].
+    pub fn start_with(size: usize, arguments: &[&str], lines: &[&str]) -> Result<Self, String> {
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            Self::spawn(&ports, |_from, to| ports[to * 3 + 1..][..2].to_vec(), arguments, lines)
+        };
+        let ensemble = start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
+        ensemble.await_ready()?;
+        Ok(ensemble)
+    }
+
+    /// Starts `size` servers that are connected through proxies, within a tokio runtime with
+    /// another free thread, because this one blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ensemble::start`].
+    pub fn start_apart(size: usize) -> Result<(Self, Peers), String> {
+        Self::start_apart_with(size, &[])
+    }
+
+    /// [`Ensemble::start_apart`] with more lines in each configuration, which override the usual
+    /// ones.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ensemble::start`].
+    pub fn start_apart_with(size: usize, lines: &[&str]) -> Result<(Self, Peers), String> {
+        let start = || {
+            let ports = free_ports(size * 3)?;
+            let own: Vec<_> = ports.chunks(3).map(|own| own[1..].to_vec()).collect();
+            let peers = Peers::start(&own)?;
+            let view = |from: usize, to: usize| {
+                if from == to { own[to].clone() } else { peers.ports(from, to) }
+            };
+            let ensemble = Self::spawn(&ports, view, &[], lines)?;
+            Ok((ensemble, peers))
+        };
+        if let Some(why) = Self::missing() {
+            return Err(why);
+        }
+        let (ensemble, peers) =
+            start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
+        ensemble.await_ready()?;
+        Ok((ensemble, peers))
+    }
+
+    /// Every change of a node in the logs of those of its servers whose disk can be read.
+    ///
+    /// # Errors
+    ///
+    /// If none can.
+    pub fn facts(&self) -> io::Result<Vec<Fact>> {
+        kept::facts((0..self.each().count()).map(|node| self.home(node)))
+    }
+
+    /// Servers that reach each other as `view` says, given the caller and the called one.
+    fn spawn(
+        ports: &[u16],
+        view: impl Fn(usize, usize) -> Vec<u16>,
+        arguments: &[&str],
+        lines: &[&str],
+    ) -> io::Result<Self> {
+        let size = ports.len() / 3;
+        let mut ensemble = Self::none()?;
+        for (index, own) in ports.chunks(3).enumerate() {
+            ensemble.add(ZooKeeper { port: own[0] }, |home| {
+                let peers: Vec<_> = (0..size).map(|peer| view(index, peer)).collect();
+                write_config(home, own[0], index, &peers, lines)?;
+                command(home, arguments)
+            })?;
+        }
+        Ok(ensemble)
+    }
+
+    /// Makes a server's disk appear full, until it is restarted.
+    ///
+    /// # Errors
+    ///
+    /// If it is not running, or the machine cannot do that.
+    pub fn fill_disk(&self, node: usize) -> io::Result<()> {
+        self.child(node)?.limit_files(0)
+    }
+
+    /// The version of the servers, if one of them reports it.
+    pub fn version(&self) -> Option<String> {
+        let told = self.each().find_map(|node| node.ask("srvr").ok())?;
+        let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
+        version.split(['-', ',']).next().map(str::to_owned)
+    }
+
+    /// The number of messages from clients to all servers so far, including heartbeats; `None` if a
+    /// server does not report it.
+    pub fn requests(&self) -> Option<u64> {
+        self.each().map(|node| received(&node.ask("mntr").ok()?)).sum()
+    }
+
+    /// The number of watches at all servers for these sessions.
+    pub fn watches(&self, sessions: &[SessionId]) -> usize {
+        let mine: BTreeSet<String> =
+            sessions.iter().map(|session| format!("0x{:x}", session.get())).collect();
+        let told = self.each().filter_map(|node| node.ask("wchc").ok());
+        told.map(|told| count_watches(&told, &mine)).sum()
+    }
+}
+
+/// The class path of the servers: the machine's, or the one that `SYNOD_ZOOKEEPER` selects (see
+/// [`newer::directory`]).
+pub(crate) fn class_path() -> Result<String, String> {
+    static CLASS_PATH: LazyLock<Result<String, String>> = LazyLock::new(|| {
+        let jars = match newer::directory("SYNOD_ZOOKEEPER", "zookeeper")? {
+            // The first two precede the jars on the second one's own list.
+            Some(other) => {
+                ["zookeeper-jute.jar", "zookeeper.jar"].map(|jar| other.join(jar)).to_vec()
+            }
+            None => vec![PathBuf::from(JAR)],
+        };
+        if let Some(missing) = jars.iter().find(|jar| !jar.exists()) {
+            return Err(format!("ZooKeeper is not installed: there is no {}", missing.display()));
+        }
+        let jars: Vec<_> = jars.iter().map(|jar| jar.display().to_string()).collect();
+        Ok(format!("{}:{MORE_JARS}", jars.join(":")))
+    });
+    CLASS_PATH.clone()
+}
+
+/// The number of messages that a server counted.
+fn received(told: &str) -> Option<u64> {
+    told.lines().find_map(|line| line.strip_prefix("zk_packets_received\t"))?.trim().parse().ok()
+}
+
+/// Counts the paths below the named sessions.
+fn count_watches(told: &str, sessions: &BTreeSet<String>) -> usize {
+    let mut ours = false;
+    let mut count = 0;
+    for line in told.lines() {
+        match line.strip_prefix('\t') {
+            Some(_path) => count += usize::from(ours),
+            None => ours = sessions.contains(line.trim()),
+        }
+    }
+    count
+}
+
+fn write_config(
+    home: &Path,
+    port: u16,
+    index: usize,
+    peers: &[Vec<u16>],
+    lines: &[&str],
+) -> io::Result<()> {
+    let data = home.join("data");
+    fs::create_dir_all(&data)?;
+    let (tick, data_dir) = (TICK.as_millis(), data.display());
+    let mut config = format!(
+        "tickTime={tick}\nminSessionTimeout=200\nmaxSessionTimeout=60000\ninitLimit=50\n\
+         syncLimit=20\ndataDir={data_dir}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+         admin.enableServer=false\n4lw.commands.whitelist=*\nmaxClientCnxns=0\n"
+    );
+    if peers.len() > 1 {
+        fs::write(data.join("myid"), (index + 1).to_string())?;
+        for (index, peer) in peers.iter().enumerate() {
+            let line = writeln!(config, "server.{}=127.0.0.1:{}:{}", index + 1, peer[0], peer[1]);
+            line.map_err(io::Error::other)?;
+        }
+    }
+    config.push_str(&lines.join("\n"));
+    fs::write(home.join("zoo.cfg"), config)
+}
+
+fn command(home: &Path, arguments: &[&str]) -> io::Result<Command> {
+    let mut java = Command::new("java");
+    java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp"])
+        .arg(class_path().map_err(io::Error::other)?)
+        .args(["-Dzookeeper.extendedTypesEnabled=true", "-Dznode.container.checkIntervalMs=200"])
+        .args(["-Dzookeeper.forceSync=no", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"])
+        .args(arguments)
+        .arg("org.apache.zookeeper.server.quorum.QuorumPeerMain")
+        .arg(home.join("zoo.cfg"));
+    Ok(java)
+}
+
+impl Kind for ZooKeeper {
+    const NAME: &'static str = "ZooKeeper";
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn is_ready(&self) -> bool {
+        self.mode().is_some()
+    }
+
+    fn leads(&self) -> bool {
+        matches!(self.mode().as_deref(), Some("leader" | "standalone"))
+    }
+}
+
+impl ZooKeeper {
+    /// Its role in its ensemble, if it accepts requests.
+    fn mode(&self) -> Option<String> {
+        let told = self.ask("srvr").ok()?;
+        told.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
+    }
+
+    /// Sends one of the four-letter commands.
+    fn ask(&self, command: &str) -> io::Result<String> {
+        // A command that was accepted too early is never answered.
+        let limit = Duration::from_millis(200);
+        let mut stream =
+            TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, self.port).into(), limit)?;
+        stream.set_read_timeout(Some(limit))?;
+        stream.write_all(command.as_bytes())?;
+        let mut told = String::new();
+        stream.read_to_string(&mut told)?;
+        Ok(told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_messages_that_a_server_counted_are_read() {
+        let told = "zk_version\t3.8.0\nzk_packets_received\t51\nzk_packets_sent\t50\n";
+        assert_eq!(received(told), Some(51));
+        assert_eq!(received("zk_version\t3.8.0\n"), None);
+    }
+
+    #[test]
+    fn only_the_watches_of_the_named_sessions_count() {
+        let told = "0x10a\n\t/a\n\t/b\n0x10b\n\t/c\n";
+        let count = |sessions: &[&str]| {
+            count_watches(told, &sessions.iter().map(|&id| id.to_owned()).collect())
+        };
+        assert_eq!(count(&["0x10a"]), 2);
+        assert_eq!(count(&["0x10a", "0x10b"]), 3);
+        assert_eq!(count(&["0x1"]), 0);
+    }
+}
