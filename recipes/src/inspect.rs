@@ -5,7 +5,7 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 
 use crate::line::contender::{Contender, contenders};
-use crate::line::order::Capacity;
+use crate::line::marks::Capacity;
 
 /// All contenders in the line at `path`, in order: the holders, then the waiters. As of one moment, by one call to
 /// the store.

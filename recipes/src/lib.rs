@@ -64,7 +64,7 @@ pub use crate::leader_selector::{LeaderSelector, Term};
 pub use crate::line::contender::Contender;
 pub use crate::line::hold::{Hold, Leadership};
 pub use crate::line::limit::within;
-pub use crate::line::order::Claim;
+pub use crate::line::marks::Claim;
 pub use crate::multi_lock::{MultiGuard, MultiLock};
 pub use crate::mutex::{Mutex, MutexGuard, MutexTicket};
 pub use crate::passing_mutex::{PassingGuard, PassingMutex};

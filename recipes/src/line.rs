@@ -40,14 +40,16 @@ use synod_core::session::{Requests, Session};
 use synod_core::store::{Lifetime, Outcome, Query, Sequence, Txn, View};
 
 use crate::line::contender::Contender;
+use crate::line::marks::Capacity;
 use crate::line::names::Names;
-use crate::line::order::{Capacity, Claim, Queue, Turn};
+use crate::line::order::Queue;
 use crate::line::ticket_node::TicketNode;
 use crate::mutant::mistake;
 
 pub(crate) mod contender;
 pub(crate) mod hold;
 pub(crate) mod limit;
+pub(crate) mod marks;
 pub(crate) mod order;
 pub(crate) mod ticket;
 pub(crate) mod ticket_node;
@@ -71,7 +73,7 @@ pub(crate) const SIGHT: usize = 2;
 pub(crate) struct Form {
     /// The recipe, in metrics and spans.
     pub(crate) recipe: &'static str,
-    /// The end of the name of a ticket: one of the marks that [`order`] knows.
+    /// The end of the name of a ticket: one of [`marks`].
     pub(crate) mark: String,
     /// How much the line grants at once, if its tickets are for permits.
     pub(crate) capacity: Capacity,
@@ -100,7 +102,7 @@ impl Form {
 
     /// Tickets that each claim so many permits at once.
     pub(crate) fn permits(recipe: &'static str, permits: u32, capacity: Capacity) -> Self {
-        Self::of(recipe, order::permits_mark(permits, capacity), capacity, true)
+        Self::of(recipe, marks::permits_mark(permits, capacity), capacity, true)
     }
 
     /// Exclusive tickets with this mark, granted one at a time, in order.
@@ -194,37 +196,6 @@ impl Line {
         }
         let view = self.client.read(order::with_stats(&self.dir)).await?;
         Ok(queue.without(&order::containers(&view).collect::<Vec<_>>()))
-    }
-
-    /// `None` if a ticket that is created now would have to wait. Otherwise the earlier tickets that it would share
-    /// with although their names do not show that they are shared.
-    async fn sharing_if_free(&self) -> Result<Option<Vec<Path>>> {
-        let mut query = self.first_look();
-        let mut view = self.client.read(query.clone()).await?;
-        let queue = Queue::of(&view);
-        let blind = queue.is_empty() || queue.has_suspects();
-        if query.window.take().is_some() && blind && !view.nodes.is_empty() {
-            // The nodes in the window may all be no tickets: read the whole directory.
-            view = self.client.read(query).await?;
-        }
-        let claim = Claim::of_mark(&self.form.mark);
-        let mut queue = Queue::of(&view);
-        if queue.turn_behind(claim, self.form.capacity) != Turn::Now {
-            queue = self.past_containers(queue).await?;
-        }
-        let mut sharing = Vec::new();
-        loop {
-            match queue.turn_behind(claim, self.form.capacity) {
-                Turn::Now => return Ok(Some(sharing)),
-                Turn::After(ahead) if claim == Claim::Shared => {
-                    let ahead = self.client.read(Query::node(ahead)).await?.into_node();
-                    let Some(ahead) = ahead.filter(order::shares) else { return Ok(None) };
-                    sharing.push(ahead.path);
-                    queue = queue.sharing(&sharing);
-                }
-                _ => return Ok(None),
-            }
-        }
     }
 
     /// Creates a ticket in the current session, and looks at the line: one round trip.

@@ -9,7 +9,8 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
 use crate::line::hold::Hold;
-use crate::line::order::{Capacity, POSTED};
+use crate::line::marks::Capacity;
+use crate::line::order::POSTED;
 use crate::line::{Form, Line};
 use crate::mutant::mistake;
 

@@ -9,7 +9,8 @@ use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, SessionId};
 
-use crate::line::order::{Capacity, Claim, Entry, Queue, SHARES, Turn, shares, turn};
+use crate::line::marks::{Capacity, Claim};
+use crate::line::order::{Entry, Queue, SHARES, Turn, shares, turn};
 use crate::line::ticket_name::since;
 
 /// A holder of a lock, of permits or of the lead, or a waiter for them.

@@ -1,47 +1,13 @@
 //! [`Queue`]: the tickets of a line in their order. [`turn`] decides what a ticket does next. Pure: names in, decision
 //! out.
 //!
-//! The end of a node's name, in front of the digits that some stores append, marks it as a ticket. So that other
-//! libraries can use the same line, the marks are theirs:
-//!
-//! | mark | used by | claim |
-//! |---|---|---|
-//! | `lock-`, `latch-` | Curator's mutex and leader latch, and synod | exclusive |
-//! | `__WRIT__`, `__READ__` | Curator's read-write lock, and synod | exclusive, shared |
-//! | `__lock__`, `__rlock__` | kazoo's locks | exclusive, shared |
-//! | `lease-` | Curator's semaphore, and synod | one permit |
-//! | `x3-lease-`, `x3of5-lease-` | synod | three permits; of five, according to its owner |
-//! | the session's id and nothing else | etcd's own locks and elections | exclusive |
-//!
-//! A node with any other name is no ticket, and is ignored.
+//! Which nodes are tickets, and what each claims, is said by [`marks`].
 
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, Revision, Sequence, SessionId, View};
 
+use crate::line::marks::{self, Capacity, Claim};
 use crate::mutant::mistake;
-
-/// What a contender asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Claim {
-    /// Exclusive: to be the only holder.
-    Alone,
-    /// Shared: to hold together with others of the same claim.
-    Shared,
-    /// So many permits.
-    Permits(u32),
-}
-
-/// How much a line grants at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Capacity {
-    /// One contender, or all that share.
-    One,
-    /// So many permits.
-    Permits(u32),
-    /// As many permits as the name of a node in the same directory says.
-    Posted,
-}
 
 /// What a ticket does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,22 +48,6 @@ pub(crate) const POSTED: &str = "limit-";
 /// What a writer writes to its ticket, in front of its label, when it downgrades. A ticket that contains this since
 /// it was created is still a writer's.
 pub(crate) const SHARES: &[u8] = b"__READ__";
-
-const MARKS: &[(&str, Claim)] = &[
-    ("lock-", Claim::Alone),
-    ("latch-", Claim::Alone),
-    ("__WRIT__", Claim::Alone),
-    ("__READ__", Claim::Shared),
-    ("__lock__", Claim::Alone),
-    ("__rlock__", Claim::Shared),
-];
-
-impl Claim {
-    /// The claim of a ticket whose name ends in this mark.
-    pub(crate) fn of_mark(mark: &str) -> Self {
-        claim(mark).unwrap_or(Self::Alone)
-    }
-}
 
 impl Queue {
     pub(crate) fn of(view: &View) -> Self {
@@ -228,9 +178,10 @@ impl Entry {
         let sequence = node.sequence?;
         let (name, owner) = (node.path.name(), node.stat.and_then(|stat| stat.owner));
         // If the store adds no digits, a node is a ticket only if its name has the format of this library.
-        let stem = without_digits(name, sequence).or(name.starts_with("_c_").then_some(name));
-        let all = stem.and_then(|stem| permits(stem.strip_suffix("lease-")?).1);
-        let claim = stem.and_then(claim).or_else(|| {
+        let stem =
+            marks::without_digits(name, sequence).or(name.starts_with("_c_").then_some(name));
+        let all = stem.and_then(|stem| marks::permits(stem.strip_suffix("lease-")?).1);
+        let claim = stem.and_then(marks::claim).or_else(|| {
             let is_owners = owner.is_some_and(|owner| owner.to_string() == name);
             mistake!(StrangersCount: let is_owners = true);
             is_owners.then_some(Claim::Alone)
@@ -244,47 +195,6 @@ impl Entry {
             order: sequence,
         })
     }
-}
-
-/// A name without the digits that the store added: the sequence, as ten of them or more.
-fn without_digits(name: &str, sequence: Sequence) -> Option<&str> {
-    let (mut stem, mut left, mut digits) = (name, sequence.get(), 0);
-    while digits < 10 || left > 0 {
-        let digit = char::from_digit(u32::try_from(left % 10).ok()?, 10)?;
-        stem = stem.strip_suffix(digit)?;
-        (left, digits) = (left / 10, digits + 1);
-    }
-    Some(stem)
-}
-
-/// The claim of a ticket with this name, which is without the digits of the store.
-fn claim(stem: &str) -> Option<Claim> {
-    let is_marked = |mark: &str| {
-        let before = stem.strip_suffix(mark);
-        // `block-` is no lock.
-        before.is_some_and(|it| mark.starts_with('_') || it.is_empty() || it.ends_with('-'))
-    };
-    if let Some((_, claim)) = MARKS.iter().find(|(mark, _)| is_marked(mark)) {
-        return Some(*claim);
-    }
-    stem.strip_suffix("lease-").map(|before| Claim::Permits(permits(before).0))
-}
-
-/// The mark of a ticket for so many permits.
-pub(crate) fn permits_mark(permits: u32, capacity: Capacity) -> String {
-    match capacity {
-        Capacity::Permits(all) => format!("x{permits}of{all}-lease-"),
-        _ if permits == 1 => "lease-".to_owned(),
-        _ => format!("x{permits}-lease-"),
-    }
-}
-
-/// Of `...-x3of5-`, three, and that there are five; of `...-x3-`, three; of anything else, one.
-fn permits(before: &str) -> (u32, Option<u32>) {
-    let part = before.strip_suffix('-').and_then(|rest| rest.rsplit_once('-'));
-    let Some(told) = part.and_then(|(_, part)| part.strip_prefix('x')) else { return (1, None) };
-    let (wanted, all) = told.split_once("of").map_or((told, None), |(it, all)| (it, Some(all)));
-    (wanted.parse().unwrap_or(1), all.and_then(|all| all.parse().ok()))
 }
 
 /// Decides, from the line as it was seen, what the ticket `me` does next.

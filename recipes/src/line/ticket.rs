@@ -2,22 +2,24 @@
 
 use std::fmt;
 use std::pin::pin;
-use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use synod_core::clock::{self, Instant, sleep, timeout};
+use synod_core::clock::{self, Instant, sleep};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Change, Event, Kind, Node, Query, View, Watch};
+use synod_core::store::{Event, Node, Query, View, Watch};
 use tracing::Instrument;
 
-use crate::line::contender::{Contender, contenders};
 use crate::line::hold::Hold;
+use crate::line::marks::{Capacity, Claim};
 use crate::line::meter;
-use crate::line::order::{self, Capacity, Claim, POSTED, Queue, Turn, shares, turn};
+use crate::line::order::{Queue, Turn, shares, turn};
 use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line, SIGHT};
 use crate::mutant::mistake;
+
+mod asking;
+mod permits;
 
 /// A ticket in a line. Dropping it removes it.
 pub(crate) struct Ticket {
@@ -82,20 +84,6 @@ impl Line {
         let (node, seen) = self.draw().await?;
         Ok(Ticket::new(self.clone(), node, seen))
     }
-
-    /// A ticket that is granted at once, if one is. Looks before it creates a ticket, so that a taken line gets no
-    /// ticket.
-    pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
-        let sharing = self.sharing_if_free().await?;
-        mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
-        let Some(sharing) = sharing else { return Ok(None) };
-        let mut ticket = self.enqueue().await?.sharing(sharing);
-        if ticket.is_called().await? {
-            return Ok(Some(ticket));
-        }
-        ticket.leave().await;
-        Ok(None)
-    }
 }
 
 impl Ticket {
@@ -124,17 +112,6 @@ impl Ticket {
 
     fn form(&self) -> &Form {
         self.line.form()
-    }
-
-    /// The contenders before it in the line now, in order; `None` if it is not in the line any more.
-    pub(crate) async fn ahead(&self) -> Result<Option<Vec<Contender>>> {
-        let line = &self.line;
-        let mut all = contenders(line.client(), line.dir(), self.form().capacity).await?;
-        let place = all.iter().position(|one| one.path == *self.node.path());
-        Ok(place.map(|place| {
-            all.truncate(place);
-            all
-        }))
     }
 
     /// Waits until it is granted. If its session is lost, or another client removes it, another ticket is
@@ -168,59 +145,6 @@ impl Ticket {
         })
         .instrument(span)
         .await
-    }
-
-    /// Whether it is granted already, directly after its create.
-    pub(crate) async fn is_called(&mut self) -> Result<bool> {
-        let called = match self.turn_past_containers().await {
-            Ok(turn) => turn == Turn::Now && self.is_certain(),
-            Err(WaitError::Gone) => false,
-            Err(WaitError::Failed(error)) => return Err(error),
-        };
-        if called {
-            self.note_called();
-        }
-        Ok(called)
-    }
-
-    /// Whether it is granted at this moment, whatever was seen before.
-    pub(crate) async fn is_called_now(&mut self) -> Result<bool> {
-        mistake!(InterruptByOldLook: return self.is_called().await);
-        (self.seen, self.strict) = (None, true);
-        let called = self.is_called().await;
-        self.strict = false;
-        called
-    }
-
-    /// The ticket that it would have to wait for; `None` if it is granted.
-    pub(crate) async fn blocked_by(&mut self) -> Result<Option<Path>> {
-        loop {
-            match self.turn_past_containers().await {
-                Ok(Turn::Now) if self.is_certain() => {
-                    self.note_called();
-                    return Ok(None);
-                }
-                Ok(Turn::Now) => self.rest().await,
-                Ok(Turn::After(ahead)) => return Ok(Some(ahead)),
-                Ok(Turn::Next | Turn::Gone) | Err(WaitError::Gone) => self.draw_again().await?,
-                Err(WaitError::Failed(error)) => return Err(error),
-            }
-        }
-    }
-
-    /// Records that it was granted without a wait. A later waiter may rely on the notification all the same.
-    fn note_called(&self) {
-        meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
-        mistake!(TryUntold: return);
-        self.tell_those_behind();
-    }
-
-    /// Removes the ticket. Returns when that is done, or when it continues in the background.
-    pub(crate) async fn leave(self) {
-        let path = self.node.path().clone();
-        if let Err(error) = self.node.remove().await {
-            tracing::debug!(ticket = %path, %error, "a place is given up in the background");
-        }
     }
 
     /// The hold that it becomes once it is granted.
@@ -273,27 +197,6 @@ impl Ticket {
                 }
             }
         }
-    }
-
-    /// [`Ticket::turn`], for a call that does not wait. Names that may be those of containers are checked first.
-    async fn turn_past_containers(&mut self) -> Result<Turn, WaitError> {
-        let turn = self.turn().await?;
-        let suspects = matches!(turn, Turn::After(_) | Turn::Next) && self.last.suspects;
-        if !suspects {
-            return Ok(turn);
-        }
-        self.sweep().await?;
-        self.turn().await
-    }
-
-    /// Finds out which names in the line are those of containers.
-    async fn sweep(&mut self) -> Result<(), WaitError> {
-        let (session, all) = (self.node.session().clone(), order::with_stats(self.line.dir()));
-        let query = self.line.fresh(all);
-        let view = self.insist(|| session.read(query.clone())).await?;
-        self.vacant.extend(order::containers(&view));
-        self.swept = true;
-        Ok(())
     }
 
     /// Whether the session is certain now. A grant counts only then.
@@ -434,72 +337,6 @@ impl Ticket {
         form.capacity == Capacity::One && Claim::of_mark(&form.mark) == Claim::Shared
     }
 
-    /// Whether the predecessor waits itself, and will write to its ticket when it is granted. One that has written
-    /// already does not write again. One that was created before the number of permits was changed may have been
-    /// granted before that change, when there was no later waiter to notify.
-    async fn will_tell(&mut self, ahead: &Node) -> Result<bool, WaitError> {
-        let Some(stat) = ahead.stat else { return Ok(false) };
-        if stat.modified != stat.created {
-            return Ok(false);
-        }
-        let (Capacity::Posted, Some(permits)) = (self.form().capacity, self.last.permits) else {
-            return Ok(true);
-        };
-        let Ok(posted) = self.line.dir().join(&format!("{POSTED}{permits}")) else {
-            return Ok(false);
-        };
-        let session = self.node.session().clone();
-        let query = Query::node(posted).names_only();
-        let view = self.insist(|| session.read(query.clone())).await?;
-        let changed = view.node().and_then(|node| node.stat).map(|stat| stat.created);
-        let changed_before = changed.is_some_and(|changed| changed < stat.created);
-        mistake!(LimitChangeIgnored: let changed_before = true);
-        Ok(changed_before)
-    }
-
-    /// Waits until something in the line differs from the last look.
-    ///
-    /// If nothing changes for long, it searches for containers: a container that counts as a ticket may never go.
-    async fn until_anything(&mut self, kept: &mut Option<Watch>) -> Result<Waited, WaitError> {
-        let mut line = if let Some(line) = kept.take() {
-            line
-        } else {
-            let all = Query::children(self.line.dir().clone()).names_only();
-            let (view, line) = self.observe(all).await?;
-            if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
-                self.seen = Some(view);
-                return Ok(Waited::Change(None));
-            }
-            line
-        };
-        let sweeps = self.last.unsure && !self.swept;
-        let limit = match self.node.session().info().ttl / 3 {
-            _ if sweeps && self.last.suspects => Duration::ZERO,
-            long if sweeps => long,
-            _ => Duration::MAX,
-        };
-        let changed = async {
-            loop {
-                match line.next().await {
-                    Some(Event::Changed(change)) if is_arrival(&change) => {}
-                    Some(Event::Ended(_)) | None => return Waited::Nothing,
-                    _ => return Waited::Change(None),
-                }
-            }
-        };
-        let Ok(waited) = self.unless_lost(timeout(limit, changed)).await? else {
-            *kept = Some(line);
-            self.sweep().await?;
-            return Ok(Waited::Change(None));
-        };
-        if matches!(waited, Waited::Change(_)) {
-            self.swept = false;
-            // The watch also reports what changes during the next look.
-            *kept = Some(line);
-        }
-        Ok(waited)
-    }
-
     async fn observe(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
         let session = self.node.session().clone();
         let query = self.line.fresh(query);
@@ -511,18 +348,6 @@ impl Ticket {
         match select(pin!(wait), pin!(self.node.lost())).await {
             Either::Left((waited, _)) => Ok(waited),
             Either::Right(_) => Err(WaitError::Gone),
-        }
-    }
-
-    /// Notifies the later waiters of the grant, if there are any and it matters to them. This happens in the
-    /// background: the holder does not wait for it.
-    fn tell_those_behind(&self) {
-        let told = self.form().capacity != Capacity::One && self.last.followed;
-        // A ticket that is checked by its version was written to when it was created, once for all.
-        mistake!(CallUntold: let told = false);
-        if told && !self.node.counts_by_version() {
-            let (path, label) = (self.node.path().clone(), self.line.label().clone());
-            self.node.session().rewrite(path, label);
         }
     }
 
@@ -538,11 +363,4 @@ impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Ticket").field("path", self.node.path()).finish_non_exhaustive()
     }
-}
-
-/// Whether a ticket was created or written to: neither brings any waiter closer to its grant. If a ticket is created
-/// again, it was removed before, which the watch reports, too.
-fn is_arrival(change: &Change) -> bool {
-    let is_ticket = !change.path.name().starts_with(POSTED);
-    is_ticket && matches!(change.kind, Kind::Created | Kind::Updated)
 }

@@ -1,6 +1,7 @@
 use synod_core::store::{Stat, Version};
 
 use super::*;
+use crate::line::marks::permits_mark;
 
 fn node(name: &str, sequence: u64) -> Node {
     let path = Path::new(&format!("/d/{name}")).expect("valid");
