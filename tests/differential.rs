@@ -1,8 +1,8 @@
 //! The same programs on memory, on ZooKeeper and on etcd, compared: any difference is a bug, or a
 //! sentence that the contract lacks.
 //!
-//! `SYNOD_PROGRAMS=10000` runs that many programs instead of as many as fit into some seconds, and
-//! `SYNOD_SEED` repeats a failure.
+//! `SYNOD_PROGRAMS=10000` runs that many programs instead of the usual number, and `SYNOD_SEED` repeats
+//! a failure.
 
 #![expect(clippy::print_stdout, reason = "it says how much was compared")]
 
@@ -19,6 +19,7 @@ use synod::mem::MemBackend;
 use synod::store::{Backend, SessionId};
 use synod_conformance::differential::Comparison;
 use synod_conformance::harness::{Ability, Harness, Profile};
+use synod_testkit::limit::limited;
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::links::Links;
 use synod_testkit::server::required;
@@ -36,8 +37,11 @@ const KEPT: &[u64] = &[
     0x50e0_b743_1ced_e519,
 ];
 
-/// How long each comparison takes by default.
-const USUAL: Duration = Duration::from_secs(15);
+/// How many programs are compared by default.
+const USUAL: usize = 200;
+
+/// Enough for ten thousand programs on a slow machine.
+const LIMIT: Duration = Duration::from_secs(4 * 3_600);
 
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(size()));
 static ETCD: LazyLock<Result<Cluster, String>> = LazyLock::new(|| Cluster::start(size()));
@@ -140,7 +144,7 @@ fn compare(start: Start) -> Result<(), Failed> {
         // The default run is always the same; a run with more programs has a new seed each time.
         let more = std::env::var_os("SYNOD_PROGRAMS").is_some();
         let seed = if more { Chance::from_system().number() } else { ORDINARY };
-        let comparison = Comparison::new(&stores, seed).programs(usize::MAX).limit(USUAL);
+        let comparison = Comparison::new(&stores, seed).programs(USUAL);
         comparison.from_environment().run().await.map_err(|found| found.to_string())
     });
     runtime.shutdown_background();
@@ -152,7 +156,9 @@ fn compare(start: Start) -> Result<(), Failed> {
 }
 
 fn trial(other: &'static str, start: Start, there: Result<(), String>) -> Trial {
-    let trial = Trial::test(format!("memory_and_{other}_do_the_same"), move || compare(start));
+    let trial = Trial::test(format!("memory_and_{other}_do_the_same"), move || {
+        limited(LIMIT, move || compare(start))?
+    });
     match there {
         Ok(()) => trial,
         Err(why) => {

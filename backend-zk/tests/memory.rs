@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use cap::Cap;
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use synod_core::client::{Client, ClientOptions};
 use synod_core::path::Path;
 use synod_core::store::{Event, Expect, Kind, Lifetime, Query, SessionOptions};
+use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use synod_zk::{Access, ZkBackend, ZkOptions};
@@ -85,6 +86,9 @@ fn path(text: &str) -> Path {
     Path::new(text).expect("valid")
 }
 
+/// Far more than 100,000 rounds need on a slow machine.
+const LIMIT: Duration = Duration::from_secs(4 * 3_600);
+
 fn main() -> ExitCode {
     let servers = Ensemble::start(1);
     if let (true, Err(why)) = (required(), &servers) {
@@ -94,8 +98,8 @@ fn main() -> ExitCode {
     let trial = match servers {
         Ok(servers) => Trial::test(name, move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(memory_stays_flat(&servers));
-            Ok(())
+            limited(LIMIT, move || runtime.block_on(memory_stays_flat(&servers)))
+                .map_err(Failed::from)
         }),
         Err(why) => Trial::test(name, || Ok(()))
             .with_ignored_flag(true)

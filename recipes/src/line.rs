@@ -46,11 +46,13 @@ use crate::line::order::Queue;
 use crate::line::ticket_node::TicketNode;
 use crate::mutant::mistake;
 
+mod asking;
 pub(crate) mod contender;
 pub(crate) mod hold;
 pub(crate) mod limit;
 pub(crate) mod marks;
 pub(crate) mod order;
+mod permits;
 pub(crate) mod ticket;
 pub(crate) mod ticket_node;
 

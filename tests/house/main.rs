@@ -9,6 +9,7 @@ mod crates;
 mod manners;
 mod mistakes;
 mod names;
+mod promises;
 mod traps;
 mod tree;
 mod words;

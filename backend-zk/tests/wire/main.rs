@@ -7,9 +7,11 @@
 
 use std::pin::Pin;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Failed, Trial};
 use synod_conformance::run::Suite;
+use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 
@@ -109,8 +111,7 @@ fn main() -> ExitCode {
     });
     trials.push(granted.with_ignored_flag(true).with_kind("cannot be known: docs/backends.md"));
     trials.push(Trial::test("scene::answers_that_come_at_once_stop_nobody", || {
-        answers_that_come_at_once_stop_nobody();
-        Ok(())
+        limited(limit(), answers_that_come_at_once_stop_nobody).map_err(Failed::from)
     }));
     trials.push(alone("soak", || Box::pin(soak::whatever_happens_the_laws_are_kept())));
     let replay = alone("replay", || Box::pin(replay::the_peer_and_a_server_say_the_same()));
@@ -124,11 +125,17 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
+/// How long a test may take: far more than it needs on a slow machine, and than it was asked for.
+fn limit() -> Duration {
+    let asked = std::env::var("SYNOD_SOAK").ok().and_then(|minutes| minutes.parse().ok());
+    let is_long = std::env::var_os("SYNOD_PROGRAMS").is_some();
+    Duration::from_secs(60 * (asked.unwrap_or(0) + if is_long { 600 } else { 20 }))
+}
+
 /// A test on a runtime of its own, with one thread.
 fn alone(name: &str, act: fn() -> Pin<Box<dyn Future<Output = ()>>>) -> Trial {
     Trial::test(name, move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(act());
-        Ok(())
+        limited(limit(), move || runtime.block_on(act())).map_err(Failed::from)
     })
 }

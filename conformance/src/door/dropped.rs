@@ -93,7 +93,7 @@ async fn a_dropped_ticket_that_is_made_twice_is_gone_twice(world: World) {
             emptied(&world, "what was sent since is gone").await;
             // Both sendings arrive after all, the second when nothing is left of the first.
             for _ in 0..2 {
-                answer(other.transaction(draw()).await).committed().expect("there is none");
+                answer(other.transaction(draw()).await).required().expect("there is none");
                 emptied(&world, "what was dropped is gone").await;
             }
         }

@@ -18,50 +18,47 @@ use crate::line::ticket_node::TicketNode;
 use crate::line::{Form, Line, SIGHT};
 use crate::mutant::mistake;
 
-mod asking;
-mod permits;
-
 /// A ticket in a line. Dropping it removes it.
 pub(crate) struct Ticket {
-    line: Line,
-    node: TicketNode,
+    pub(super) line: Line,
+    pub(super) node: TicketNode,
     /// The view that its create returned, until it is evaluated.
-    seen: Option<View>,
-    since: Instant,
+    pub(super) seen: Option<View>,
+    pub(super) since: Instant,
     /// How many calls to the store it took.
-    asked: u32,
+    pub(super) asked: u32,
     /// Tickets that are shared although their names do not show it.
     sharing: Vec<Path>,
     /// Paths that a listing names although no node is there: containers, and earlier tickets that are gone. They were
     /// vacant after this ticket was created, so a node that is created there later is later in the line.
-    vacant: Vec<Path>,
+    pub(super) vacant: Vec<Path>,
     /// Whether the line was searched for containers since the last change.
-    swept: bool,
+    pub(super) swept: bool,
     /// Whether only the latest state counts: no earlier view, and no answer that lags.
-    strict: bool,
+    pub(super) strict: bool,
     /// What was seen last: whether there is a later ticket, and how many permits there are.
-    last: Last,
+    pub(super) last: Last,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
-    followed: bool,
-    permits: Option<u32>,
+pub(super) struct Last {
+    pub(super) followed: bool,
+    pub(super) permits: Option<u32>,
     /// Whether any name may be that of a container, and is not one that this library gives to tickets.
-    suspects: bool,
+    pub(super) suspects: bool,
     /// Whether any name may be that of a container.
-    unsure: bool,
+    pub(super) unsure: bool,
 }
 
 /// Why a wait ended without a grant.
-enum WaitError {
+pub(super) enum WaitError {
     /// The ticket or its session is gone.
     Gone,
     Failed(Error),
 }
 
 /// The result of a wait for a change.
-enum Waited {
+pub(super) enum Waited {
     /// Something changed, or may have changed. With the watch that was used.
     Change(Option<Watch>),
     /// The wait ended, and no change is known.
@@ -106,11 +103,11 @@ impl Ticket {
     }
 
     /// The same ticket, with the knowledge that these tickets are shared.
-    fn sharing(self, sharing: Vec<Path>) -> Self {
+    pub(super) fn sharing(self, sharing: Vec<Path>) -> Self {
         Self { sharing, ..self }
     }
 
-    fn form(&self) -> &Form {
+    pub(super) fn form(&self) -> &Form {
         self.line.form()
     }
 
@@ -153,7 +150,7 @@ impl Ticket {
         Hold::new(self.node, recipe, kind)
     }
 
-    async fn draw_again(&mut self) -> Result<()> {
+    pub(super) async fn draw_again(&mut self) -> Result<()> {
         tracing::debug!(ticket = %self.node.path(), "the ticket is gone; drawing another");
         let (node, seen) = self.line.draw().await?;
         // What is trusted is not removed.
@@ -200,13 +197,13 @@ impl Ticket {
     }
 
     /// Whether the session is certain now. A grant counts only then.
-    fn is_certain(&self) -> bool {
+    pub(super) fn is_certain(&self) -> bool {
         mistake!(GrantsUncertain: return true);
         self.node.session().is_certain()
     }
 
     /// What the ticket does next.
-    async fn turn(&mut self) -> Result<Turn, WaitError> {
+    pub(super) async fn turn(&mut self) -> Result<Turn, WaitError> {
         let mut sight = SIGHT;
         let mut seen = self.seen.take();
         loop {
@@ -230,7 +227,7 @@ impl Ticket {
     }
 
     /// What the ticket does next, according to the view, and whether the view has no other ticket.
-    fn think(&mut self, view: &View) -> (Turn, bool) {
+    pub(super) fn think(&mut self, view: &View) -> (Turn, bool) {
         let mut queue = Queue::of(view).sharing(&self.sharing).without(&self.vacant);
         if self.node.counts_by_version() {
             // If a late request created the node again, that is another ticket.
@@ -258,7 +255,7 @@ impl Ticket {
     }
 
     /// Repeats a request for as long as the session lives.
-    async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
+    pub(super) async fn insist<T, F>(&mut self, mut ask: impl FnMut() -> F) -> Result<T, WaitError>
     where
         F: Future<Output = Result<T>>,
     {
@@ -337,14 +334,17 @@ impl Ticket {
         form.capacity == Capacity::One && Claim::of_mark(&form.mark) == Claim::Shared
     }
 
-    async fn observe(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
+    pub(super) async fn observe(&mut self, query: Query) -> Result<(View, Watch), WaitError> {
         let session = self.node.session().clone();
         let query = self.line.fresh(query);
         self.insist(|| session.observe(query.clone())).await
     }
 
     /// Waits for `wait`, for as long as the ticket exists.
-    async fn unless_lost<T>(&self, wait: impl Future<Output = T>) -> Result<T, WaitError> {
+    pub(super) async fn unless_lost<T>(
+        &self,
+        wait: impl Future<Output = T>,
+    ) -> Result<T, WaitError> {
         match select(pin!(wait), pin!(self.node.lost())).await {
             Either::Left((waited, _)) => Ok(waited),
             Either::Right(_) => Err(WaitError::Gone),
@@ -352,7 +352,7 @@ impl Ticket {
     }
 
     /// Lets some time pass in which the session may become certain again, or be lost.
-    async fn rest(&self) {
+    pub(super) async fn rest(&self) {
         let session = self.node.session();
         let pause = session.info().ttl / 20;
         let _either = select(pin!(sleep(pause)), pin!(session.lost())).await;
