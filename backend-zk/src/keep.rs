@@ -15,12 +15,11 @@ use zookeeper_client::{
 };
 
 use crate::contained::contained;
-use crate::container::is_container;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::news::News;
-use crate::read::translate;
 use crate::sent::Sent;
+use crate::stat::{is_container, translate};
 use crate::wire::Wire;
 
 /// Requests a watch. The request has been sent when this returns.

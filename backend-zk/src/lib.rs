@@ -35,6 +35,7 @@ mod sent;
 mod session;
 mod sift;
 mod snapshot;
+mod stat;
 mod tls;
 mod wire;
 
