@@ -20,7 +20,6 @@ mod container;
 mod error;
 mod guard;
 mod hub;
-mod keep;
 mod lone;
 mod look;
 mod mend;

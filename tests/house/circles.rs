@@ -23,7 +23,6 @@ const TOLERATED: &[&[&str]] = &[
         "backend-mem/src/cluster/store.rs",
         "backend-mem/src/cluster/way.rs",
     ],
-    &["backend-zk/src/hub.rs", "backend-zk/src/hub/draw.rs", "backend-zk/src/keep.rs"],
     &[
         "bench/src/ours.rs",
         "bench/src/ours/leader.rs",
