@@ -30,13 +30,6 @@ const TOLERATED: &[&[&str]] = &[
         "bench/src/ours/watch.rs",
     ],
     &[
-        "cli/src/args.rs",
-        "cli/src/sim.rs",
-        "cli/src/sim/mutants.rs",
-        "cli/src/sim/replay.rs",
-        "cli/src/sim/sweep.rs",
-    ],
-    &[
         "conformance/src/case.rs",
         "conformance/src/door.rs",
         "conformance/src/door/closing.rs",
