@@ -73,7 +73,6 @@ const TOLERATED: &[&[&str]] = &[
         "testkit/src/check/tickets.rs",
         "testkit/src/check/told.rs",
     ],
-    &["testkit/src/clients/holder.rs", "testkit/src/clients/worker.rs"],
     &[
         "sim/src/case.rs",
         "sim/src/known.rs",
