@@ -65,15 +65,6 @@ const TOLERATED: &[&[&str]] = &[
         "conformance/src/store.rs",
     ],
     &[
-        "testkit/src/check/holders.rs",
-        "testkit/src/check/lives.rs",
-        "testkit/src/check/outcomes.rs",
-        "testkit/src/check/record.rs",
-        "testkit/src/check/sight.rs",
-        "testkit/src/check/tickets.rs",
-        "testkit/src/check/told.rs",
-    ],
-    &[
         "sim/src/case.rs",
         "sim/src/known.rs",
         "sim/src/known/active.rs",
