@@ -35,7 +35,6 @@ const TOLERATED: &[&[&str]] = &[
         "sim/src/known/active.rs",
         "sim/src/known/inactive.rs",
     ],
-    &["sim/src/run.rs", "sim/src/setup.rs"],
     &[
         "sim/src/workload.rs",
         "sim/src/workload/election.rs",
