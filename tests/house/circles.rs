@@ -30,12 +30,6 @@ const TOLERATED: &[&[&str]] = &[
         "bench/src/ours/watch.rs",
     ],
     &[
-        "sim/src/case.rs",
-        "sim/src/known.rs",
-        "sim/src/known/active.rs",
-        "sim/src/known/inactive.rs",
-    ],
-    &[
         "sim/src/workload.rs",
         "sim/src/workload/election.rs",
         "sim/src/workload/kin.rs",
