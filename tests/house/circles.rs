@@ -22,14 +22,6 @@ const TOLERATED: &[&[&str]] = &[
         "backend-mem/src/cluster/way.rs",
     ],
     &[
-        "bench/src/ours.rs",
-        "bench/src/ours/leader.rs",
-        "bench/src/ours/lock.rs",
-        "bench/src/ours/node.rs",
-        "bench/src/ours/share.rs",
-        "bench/src/ours/watch.rs",
-    ],
-    &[
         "src/address.rs",
         "src/backend.rs",
         "src/backend/absent.rs",
