@@ -21,17 +21,6 @@ const TOLERATED: &[&[&str]] = &[
         "backend-mem/src/cluster/store.rs",
         "backend-mem/src/cluster/way.rs",
     ],
-    &[
-        "src/address.rs",
-        "src/backend.rs",
-        "src/backend/absent.rs",
-        "src/backend/etcd.rs",
-        "src/backend/mem.rs",
-        "src/backend/zookeeper.rs",
-        "src/config.rs",
-        "src/plan.rs",
-        "src/registry.rs",
-    ],
 ];
 
 /// The code of the files of one crate without their tests, by module path: `["store", "txn"]`.
