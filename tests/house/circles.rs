@@ -1,4 +1,4 @@
-//! Files of one crate that use each other in a circle are refused, but for those that are still tolerated.
+//! Files of one crate that use each other in a circle are refused.
 //!
 //! A file uses another one if its code, tests aside, names something of it: by `crate::`, by `super::`, or by a child
 //! module. A name that a file only re-exports is looked up where it is defined, and a re-export alone is no use.
@@ -8,21 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arrows::{imports, use_tree, word};
 use crate::tree::{code, files};
 
-/// The circles that are still there. This list may only become shorter: an entry that is not exactly a circle of the
-/// tree any more fails, so a commit that cuts a circle also removes its entry, or the files that are no longer in it.
-const TOLERATED: &[&[&str]] = &[
-    &[
-        "backend-mem/src/cluster.rs",
-        "backend-mem/src/cluster/heart.rs",
-        "backend-mem/src/cluster/link.rs",
-        "backend-mem/src/cluster/quorum.rs",
-        "backend-mem/src/cluster/server.rs",
-        "backend-mem/src/cluster/state.rs",
-        "backend-mem/src/cluster/store.rs",
-        "backend-mem/src/cluster/way.rs",
-    ],
-];
-
 /// The code of the files of one crate without their tests, by module path: `["store", "txn"]`.
 type Crate = BTreeMap<Vec<String>, String>;
 
@@ -30,12 +15,7 @@ type Crate = BTreeMap<Vec<String>, String>;
 fn files_do_not_use_each_other_in_circles() {
     let found =
         circles(&crates(files().iter().map(|file| (file.path.as_str(), file.text.as_str()))));
-    let tolerated: BTreeSet<_> =
-        TOLERATED.iter().map(|circle| circle.iter().map(|&path| path.into()).collect()).collect();
-    let new: Vec<_> = found.difference(&tolerated).collect();
-    let stale: Vec<_> = tolerated.difference(&found).collect();
-    assert!(new.is_empty(), "circles that are not tolerated: {new:#?}");
-    assert!(stale.is_empty(), "tolerated, and not in the tree any more: {stale:#?}");
+    assert!(found.is_empty(), "circles: {found:#?}");
 }
 
 #[test]
