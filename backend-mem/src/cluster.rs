@@ -4,7 +4,8 @@
 //! log that three followers apply, each at its own pace. A client's session has a connection to one
 //! follower, which answers it, holds its watches, and may lag; answers and events of one connection
 //! arrive in order. Requests and heartbeats take time and get lost, connections break, sessions
-//! end, leaders change: every such decision is made at a [`Site`], by a [`Choice`].
+//! end, leaders change: every such decision is made at a [`Site`], by a
+//! [`Choice`](synod_testkit::choice::Choice).
 //!
 //! Nothing happens in it by itself: it is for a simulation, which runs [`Cluster::run`] on its own
 //! clock, and is of no use to an application.
