@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
-use secrecy::{ExposeSecret as _, SecretString};
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 
 use crate::registry;
+use crate::scheme::{Scheme, invalid};
+use crate::target::Credentials;
 
 /// Where a store is, for example `mem://`, `zk://host:2181,host:2181/app?session=10s` or
 /// `etcds://user:password@host:2379`.
@@ -21,44 +22,6 @@ pub struct Address {
     credentials: Option<Credentials>,
     path: Path,
     parameters: Vec<(String, String)>,
-}
-
-/// The kind of store that an [`Address`] names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Scheme {
-    /// `mem`: memory.
-    Mem,
-    /// `zk`, or `zks` with TLS: ZooKeeper.
-    ZooKeeper {
-        /// Whether it is `zks`.
-        tls: bool,
-    },
-    /// `etcd`, or `etcds` with TLS: etcd.
-    Etcd {
-        /// Whether it is `etcds`.
-        tls: bool,
-    },
-    /// The scheme of a store that this program added with [`register`](crate::register).
-    Registered(&'static str),
-}
-
-/// The identity that a client presents to a store.
-#[derive(Clone, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Credentials {
-    /// The user's name.
-    pub user: String,
-    /// The password. Nothing prints it.
-    pub password: SecretString,
-}
-
-impl Credentials {
-    /// A user and the user's password.
-    pub fn new(user: impl Into<String>, password: impl Into<SecretString>) -> Self {
-        Self { user: user.into(), password: password.into() }
-    }
 }
 
 impl Address {
@@ -89,8 +52,8 @@ impl Address {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| invalid(kinds()))?;
-        let scheme = Scheme::parse(scheme)?;
+        let (scheme_name, rest) = text.split_once("://").ok_or_else(|| invalid(kinds()))?;
+        let scheme = scheme(scheme_name)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = match rest.find('/') {
             Some(cut) => rest.split_at(cut),
@@ -115,63 +78,19 @@ impl Address {
     }
 }
 
+/// The scheme with this name, of synod itself or of a registered store.
+fn scheme(text: &str) -> Result<Scheme> {
+    Scheme::built_in(text)
+        .or_else(|| registry::scheme(text).map(Scheme::Registered))
+        .ok_or_else(|| invalid(kinds()))
+}
+
 /// The schemes of all stores, including those of registered stores.
 fn kinds() -> String {
     const OWN: &str = "a store's URL starts with mem://, zk://, zks://, etcd:// or etcds://";
     match registry::schemes() {
         registered if registered.is_empty() => OWN.to_owned(),
         registered => format!("{OWN}; this program adds {}://", registered.join("://, ")),
-    }
-}
-
-impl Scheme {
-    fn parse(text: &str) -> Result<Self> {
-        Self::built_in(text)
-            .or_else(|| registry::scheme(text).map(Self::Registered))
-            .ok_or_else(|| invalid(kinds()))
-    }
-
-    pub(crate) fn built_in(text: &str) -> Option<Self> {
-        Some(match text {
-            "mem" => Self::Mem,
-            "zk" => Self::ZooKeeper { tls: false },
-            "zks" => Self::ZooKeeper { tls: true },
-            "etcd" => Self::Etcd { tls: false },
-            "etcds" => Self::Etcd { tls: true },
-            _ => return None,
-        })
-    }
-
-    /// The feature of this crate that enables the store; `None` for a registered store.
-    pub fn feature(self) -> Option<&'static str> {
-        match self {
-            Self::Mem => Some("mem"),
-            Self::ZooKeeper { .. } => Some("zookeeper"),
-            Self::Etcd { .. } => Some("etcd"),
-            Self::Registered(_) => None,
-        }
-    }
-
-    /// Whether the text after a colon in a host is a port. A registered store interprets it itself.
-    fn has_ports(self) -> bool {
-        matches!(self, Self::ZooKeeper { .. } | Self::Etcd { .. })
-    }
-
-    /// Whether the connection uses TLS.
-    pub fn is_secure(self) -> bool {
-        matches!(self, Self::ZooKeeper { tls: true } | Self::Etcd { tls: true })
-    }
-
-    /// The scheme as text.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mem => "mem",
-            Self::ZooKeeper { tls: false } => "zk",
-            Self::ZooKeeper { tls: true } => "zks",
-            Self::Etcd { tls: false } => "etcd",
-            Self::Etcd { tls: true } => "etcds",
-            Self::Registered(scheme) => scheme,
-        }
     }
 }
 
@@ -241,11 +160,6 @@ fn decode(text: &str) -> Result<String> {
         .into_owned())
 }
 
-/// An error without any part of the URL: in a malformed URL the password can be anywhere.
-pub(crate) fn invalid(why: impl Into<std::borrow::Cow<'static, str>>) -> Error {
-    Error::new(ErrorKind::Invalid, "reading the store's URL").because(why)
-}
-
 impl FromStr for Address {
     type Err = Error;
 
@@ -285,20 +199,10 @@ impl fmt::Debug for Address {
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").field("user", &self.user).field("password", &"***").finish()
-    }
-}
-
-impl PartialEq for Credentials {
-    fn eq(&self, other: &Self) -> bool {
-        self.user == other.user && self.password.expose_secret() == other.password.expose_secret()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use synod_core::error::ErrorKind;
+
     use super::*;
 
     fn parse(text: &str) -> Address {

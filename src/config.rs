@@ -1,17 +1,13 @@
 //! [`Config`]: all settings of a client and its store in one struct, for a configuration file.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::Backend;
 
-use crate::address::{Address, Credentials};
-use crate::plan::Plan;
+use crate::address::Address;
+use crate::target::{Credentials, Tls};
 
 /// The settings of a connection, read from a configuration file by serde or built by hand.
 ///
@@ -61,22 +57,6 @@ pub struct Config {
     pub tls: Option<Tls>,
 }
 
-/// The files of a TLS connection, in PEM.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
-pub struct Tls {
-    /// The certificates of the CA that signed the servers' certificates.
-    #[serde(default)]
-    pub ca: Option<PathBuf>,
-    /// The client's own certificate.
-    #[serde(default)]
-    pub certificate: Option<PathBuf>,
-    /// The key of the client's certificate.
-    #[serde(default)]
-    pub key: Option<PathBuf>,
-}
-
 impl Config {
     /// A config with this URL and defaults.
     ///
@@ -94,31 +74,5 @@ impl Config {
             credentials: None,
             tls: None,
         })
-    }
-
-    /// Connects: opens a session and keeps one open from then on.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if the config contradicts itself,
-    /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported) if the backend is not compiled
-    /// in, and any error of opening the first session.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe: a session that a dropped call leaves open expires after its time to live.
-    pub async fn connect(&self) -> Result<Client> {
-        let plan = Plan::of(self)?;
-        let options = plan.options.clone();
-        Client::open(plan.open()?, options).await
-    }
-
-    /// The backend alone, for programs that open sessions themselves.
-    ///
-    /// # Errors
-    ///
-    /// As [`Config::connect`], except for those of connecting.
-    pub fn backend(&self) -> Result<Arc<dyn Backend>> {
-        Plan::of(self)?.open()
     }
 }

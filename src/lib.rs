@@ -7,10 +7,13 @@ mod config;
 mod examples;
 mod plan;
 mod registry;
+mod scheme;
+mod target;
 
-pub use address::{Address, Credentials, Scheme};
-pub use config::{Config, Tls};
+pub use address::Address;
+pub use config::Config;
 pub use registry::{Opening, register};
+pub use scheme::Scheme;
 pub use synod_core::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
 pub use synod_core::error::{Effect, Error, ErrorKind, Result};
 pub use synod_core::name::Name;
@@ -30,6 +33,7 @@ pub use synod_mem as mem;
 pub use synod_recipes as recipe;
 #[cfg(feature = "sim")]
 pub use synod_sim as sim;
+pub use target::{Credentials, Tls};
 
 /// Connects to the store at `url`: [`Config::new`] and [`Config::connect`] in one.
 ///

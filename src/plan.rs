@@ -4,34 +4,24 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use synod_core::client::ClientOptions;
+use synod_core::client::{Client, ClientOptions};
 use synod_core::error::Result;
 use synod_core::layer::namespace::NamespacedBackend;
 use synod_core::layer::trace::TracedBackend;
 use synod_core::path::Path;
 use synod_core::store::{Backend, SessionOptions};
 
-use crate::address::{Address, Credentials, Scheme, invalid};
-use crate::backend;
-use crate::config::{Config, Tls};
-use crate::registry;
+use crate::address::Address;
+use crate::config::Config;
+use crate::scheme::{Scheme, invalid};
+use crate::target::{Target, Tls, duration};
+use crate::{backend, registry};
 
 /// The backend to open, its options, and the namespace in it.
-pub(crate) struct Plan {
-    pub(crate) target: Target,
-    pub(crate) options: ClientOptions,
-    pub(crate) namespace: Path,
-}
-
-/// The settings that a backend reads.
-#[derive(Clone, Debug)]
-pub(crate) struct Target {
-    pub(crate) scheme: Scheme,
-    pub(crate) hosts: Vec<String>,
-    pub(crate) credentials: Option<Credentials>,
-    pub(crate) tls: Tls,
-    /// Parameters of the URL that are specific to this backend.
-    pub(crate) parameters: Vec<(String, String)>,
+struct Plan {
+    target: Target,
+    options: ClientOptions,
+    namespace: Path,
 }
 
 /// The settings that the parameters of the URL may contain.
@@ -43,8 +33,36 @@ struct Said {
     tls: Option<Tls>,
 }
 
+impl Config {
+    /// Connects: opens a session and keeps one open from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](synod_core::error::ErrorKind::Invalid) if the config contradicts itself,
+    /// [`Unsupported`](synod_core::error::ErrorKind::Unsupported) if the backend is not compiled
+    /// in, and any error of opening the first session.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a session that a dropped call leaves open expires after its time to live.
+    pub async fn connect(&self) -> Result<Client> {
+        let plan = Plan::of(self)?;
+        let options = plan.options.clone();
+        Client::open(plan.open()?, options).await
+    }
+
+    /// The backend alone, for programs that open sessions themselves.
+    ///
+    /// # Errors
+    ///
+    /// As [`Config::connect`], except for those of connecting.
+    pub fn backend(&self) -> Result<Arc<dyn Backend>> {
+        Plan::of(self)?.open()
+    }
+}
+
 impl Plan {
-    pub(crate) fn of(config: &Config) -> Result<Self> {
+    fn of(config: &Config) -> Result<Self> {
         let url = &config.url;
         let (said, parameters) = Said::of(url)?;
         let mut options = ClientOptions::default();
@@ -75,8 +93,8 @@ impl Plan {
 impl Plan {
     /// The backend in two layers: tracing with the paths that its store sees, then the namespace if
     /// there is one.
-    pub(crate) fn open(self) -> Result<Arc<dyn Backend>> {
-        let traced = TracedBackend::new(self.target.open()?);
+    fn open(self) -> Result<Arc<dyn Backend>> {
+        let traced = TracedBackend::new(open(self.target)?);
         Ok(if self.namespace.is_root() {
             Arc::new(traced)
         } else {
@@ -85,27 +103,13 @@ impl Plan {
     }
 }
 
-impl Target {
-    /// The backend, if it is compiled in.
-    fn open(self) -> Result<Arc<dyn Backend>> {
-        match self.scheme {
-            Scheme::Mem => backend::mem(self),
-            Scheme::ZooKeeper { .. } => backend::zookeeper(self),
-            Scheme::Etcd { .. } => backend::etcd(self),
-            Scheme::Registered(scheme) => registry::open(scheme, self),
-        }
-    }
-
-    /// Rejects every remaining parameter. `known` lists those that this backend takes.
-    pub(crate) fn no_more_parameters(&self, known: &[&str]) -> Result<()> {
-        let unknown = self.parameters.iter().find(|(key, _)| !known.contains(&key.as_str()));
-        let Some((key, _)) = unknown else { return Ok(()) };
-        let files: &[&str] =
-            if self.scheme.is_secure() { &["ca", "certificate", "key"] } else { &[] };
-        let all = ["session", "deadline", "connect"].iter().chain(files).chain(known).copied();
-        let all = all.collect::<Vec<_>>().join(", ");
-        let scheme = self.scheme.as_str();
-        Err(invalid(format!("{scheme}:// knows no parameter {key:?}; it knows {all}")))
+/// The backend of a target, if it is compiled in.
+fn open(target: Target) -> Result<Arc<dyn Backend>> {
+    match target.scheme {
+        Scheme::Mem => backend::mem(target),
+        Scheme::ZooKeeper { .. } => backend::zookeeper(target),
+        Scheme::Etcd { .. } => backend::etcd(target),
+        Scheme::Registered(scheme) => registry::open(scheme, target),
     }
 }
 
@@ -125,15 +129,6 @@ impl Said {
             }
         }
         Ok((said, others))
-    }
-}
-
-/// A parameter that is a duration.
-pub(crate) fn duration(key: &str, value: &str) -> Result<Duration> {
-    match humantime::parse_duration(value) {
-        Ok(duration) if !duration.is_zero() => Ok(duration),
-        Ok(_) => Err(invalid(format!("{key} is more than zero, as in {key}=10s"))),
-        Err(_) => Err(invalid(format!("{key} is a duration, as in {key}=10s or {key}=500ms"))),
     }
 }
 

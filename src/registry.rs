@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::Backend;
 
-use crate::address::{Credentials, Scheme, invalid};
-use crate::config::Tls;
-use crate::plan::Target;
+use crate::scheme::{Scheme, invalid};
+use crate::target::{Credentials, Target, Tls};
 
 type Open = dyn Fn(&Opening) -> Result<Arc<dyn Backend>> + Send + Sync;
 

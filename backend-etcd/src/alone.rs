@@ -9,12 +9,12 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Op, Outcome, Rejected, Txn, Why};
 
+use crate::committing::Committing;
 use crate::error::is_missing;
 use crate::key;
 use crate::link::Link;
 use crate::plan::none_in;
 use crate::reader::{revision, unsure};
-use crate::writer::Committing;
 
 /// The size up to which data is written by the plain call, whose answer contains the previous data.
 const SMALL: usize = 16 << 10;

@@ -11,6 +11,7 @@
 mod advice;
 mod alone;
 mod backend;
+mod committing;
 mod endpoints;
 mod error;
 mod fetch;

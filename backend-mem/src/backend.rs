@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,12 +10,11 @@ use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Backend, Change, Gap, SessionId, SessionOptions, Store, clamp_ttl};
-use tokio::sync::Notify;
 
 use crate::link::{Link, Way, Weather};
 use crate::post::Post;
 use crate::session::MemStore;
-use crate::world::World;
+use crate::shared::{Buffers, Shared};
 
 /// The shortest and the longest session that memory keeps.
 const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(3_600));
@@ -43,33 +42,6 @@ const TTLS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_se
 /// ```
 #[derive(Clone)]
 pub struct MemBackend(Arc<Shared>);
-
-/// The state that all sessions of one store share.
-pub(crate) struct Shared {
-    world: Mutex<World>,
-    pub(crate) buffers: Buffers,
-    /// The features that its sessions report as missing.
-    pub(crate) gaps: &'static [Gap],
-    links: Mutex<BTreeMap<SessionId, Weak<Link>>>,
-    /// The weather of the next session, already during its opening.
-    next_weather: Mutex<Option<Weather>>,
-    /// Notified when a session or node may end earlier than before.
-    pub(crate) sooner: Notify,
-}
-
-/// How much a store buffers for a slow reader or a slow link.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Buffers {
-    /// Events in one watch.
-    pub(crate) events: usize,
-    /// Messages for one link that lets nothing through.
-    pub(crate) messages: usize,
-}
-
-impl Buffers {
-    const USUAL: Self = Self { events: 4_096, messages: 4_096 };
-    const SMALL: Self = Self { events: 1, messages: 1 };
-}
 
 /// Counts of what is in a store: each returns to zero when what needs it is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,14 +74,7 @@ impl MemBackend {
     }
 
     fn with(buffers: Buffers, gaps: &'static [Gap]) -> Self {
-        Self(Arc::new(Shared {
-            world: Mutex::new(World::new()),
-            buffers,
-            gaps,
-            links: Mutex::default(),
-            next_weather: Mutex::default(),
-            sooner: Notify::new(),
-        }))
+        Self(Arc::new(Shared::new(buffers, gaps)))
     }
 
     /// The store of this process with that name: the same for every caller, as long as any handle
@@ -143,7 +108,7 @@ impl MemBackend {
     /// Changes the link between the store and the session that is opened next, including its
     /// opening.
     pub fn set_next_weather(&self, weather: Weather) {
-        *self.0.next_weather.lock().unwrap_or_else(PoisonError::into_inner) = Some(weather);
+        self.0.set_next_weather(weather);
     }
 
     /// Lets the sequences of an existing directory continue at `next`.
@@ -170,26 +135,6 @@ impl MemBackend {
         world.tick(clock::now());
         let (nodes, sessions, watches) = world.counts();
         Census { nodes, sessions, watches }
-    }
-}
-
-impl Shared {
-    pub(crate) fn world(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn remember(&self, id: SessionId, link: &Arc<Link>) {
-        let mut links = self.links();
-        links.retain(|_, link| link.strong_count() > 0);
-        links.insert(id, Arc::downgrade(link));
-    }
-
-    fn take_next_weather(&self) -> Option<Weather> {
-        self.next_weather.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-
-    fn links(&self) -> MutexGuard<'_, BTreeMap<SessionId, Weak<Link>>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -233,16 +178,5 @@ impl Default for MemBackend {
 impl fmt::Debug for MemBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (nodes, sessions, watches) = self.world().counts();
-        f.debug_struct("MemBackend")
-            .field("nodes", &nodes)
-            .field("sessions", &sessions)
-            .field("watches", &watches)
-            .finish_non_exhaustive()
     }
 }

@@ -4,7 +4,8 @@
 //! log that three followers apply, each at its own pace. A client's session has a connection to one
 //! follower, which answers it, holds its watches, and may lag; answers and events of one connection
 //! arrive in order. Requests and heartbeats take time and get lost, connections break, sessions
-//! end, leaders change: every such decision is made at a [`Site`], by a [`Choice`].
+//! end, leaders change: every such decision is made at a [`Site`], by a
+//! [`Choice`](synod_testkit::choice::Choice).
 //!
 //! Nothing happens in it by itself: it is for a simulation, which runs [`Cluster::run`] on its own
 //! clock, and is of no use to an application.
@@ -16,8 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use synod_core::clock::{self, Instant};
 use synod_core::path::Path;
-use synod_core::store::{Change, Revision, SessionId};
-use synod_testkit::choice::Choice;
+use synod_core::store::{Revision, SessionId};
 use tokio::sync::Notify;
 
 use crate::Census;
@@ -26,8 +26,12 @@ mod answer;
 mod commit;
 mod dice;
 mod flaw;
+mod follower;
 mod heart;
+mod history;
+mod learner;
 mod link;
+mod options;
 mod personality;
 mod quorum;
 mod server;
@@ -37,10 +41,13 @@ mod store;
 mod trace;
 mod trouble;
 mod way;
+mod wire;
 mod words;
 
 pub use dice::{Dice, Fired};
 pub use flaw::Flaw;
+pub use history::{Alarm, By, Death, Entry};
+pub use options::ClusterOptions;
 pub use personality::{Personality, UnknownPersonality};
 pub use site::{Fault, Rates, Site};
 pub use store::ClusterBackend;
@@ -58,76 +65,6 @@ struct Shared {
     sooner: Notify,
 }
 
-/// The settings of a simulated store.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ClusterOptions {
-    /// The kind of store that it imitates.
-    pub personality: Personality,
-    /// How often faults happen.
-    pub rates: Rates,
-    /// Decides whether they do.
-    pub choice: Choice<Site>,
-    /// Whether to keep every line of the trace, instead of only its hash.
-    pub keep_trace: bool,
-    /// The time to live to which the lengths of faults are relative.
-    pub ttl: Duration,
-    /// A planted defect of its servers, to test the tests.
-    pub flaw: Option<Flaw>,
-}
-
-/// One commit, as the leader has it.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Entry {
-    /// The time since the beginning.
-    pub at: Duration,
-    /// The changes, each with its revision and the node as of then.
-    pub changes: Vec<Change>,
-    /// The paths among them that a sequential create made.
-    pub drawn: Vec<Path>,
-    /// The author.
-    pub by: By,
-}
-
-/// The author of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum By {
-    /// This process.
-    Process(u64),
-    /// The store itself, for example when a session expires.
-    Store,
-    /// A client that the processes of the simulation do not know.
-    Stranger,
-}
-
-/// A session that the store has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Death {
-    /// The session.
-    pub session: SessionId,
-    /// The process that had opened it.
-    pub actor: u64,
-    /// When it ended, since the beginning.
-    pub at: Duration,
-    /// Whether it expired because nothing was received from it in time.
-    pub silent: bool,
-}
-
-/// An event for the runner of the processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Alarm {
-    /// A session has ended.
-    Died,
-    /// This process crashes now.
-    Crash(u64),
-    /// The user's task in this process dies now.
-    UserDies(u64),
-}
-
 impl Cluster {
     /// A new, empty store.
     pub fn new(options: ClusterOptions) -> Self {
@@ -138,11 +75,6 @@ impl Cluster {
     /// Creates a node that no process has asked for.
     pub fn give(&self, path: Path, data: Bytes) {
         self.touch(|state, now| state.give(path, data, now));
-    }
-
-    /// The backend by which a process uses this store.
-    pub fn backend(&self, actor: u64) -> ClusterBackend {
-        ClusterBackend::new(self.clone(), actor)
     }
 
     /// Runs the store. Never returns.
@@ -283,20 +215,6 @@ impl Cluster {
             self.0.sooner.notify_one();
         }
         done
-    }
-}
-
-impl ClusterOptions {
-    /// A store of this personality without faults.
-    pub fn new(personality: Personality) -> Self {
-        Self {
-            personality,
-            rates: Rates::none(),
-            choice: Choice::never(),
-            keep_trace: false,
-            ttl: Duration::from_secs(1),
-            flaw: None,
-        }
     }
 }
 

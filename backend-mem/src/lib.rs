@@ -22,6 +22,7 @@ mod look;
 mod post;
 mod replica;
 mod session;
+mod shared;
 mod tree;
 mod watches;
 mod world;

@@ -16,9 +16,9 @@ use synod_core::store::{
 use synod_core::task::{Task, spawn};
 use tokio::sync::watch;
 
-use crate::backend::Shared;
 use crate::link::{Link, Way};
 use crate::post::Post;
+use crate::shared::Shared;
 use crate::watches::WatchId;
 use crate::world::SessionOver;
 

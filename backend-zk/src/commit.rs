@@ -19,8 +19,8 @@ use crate::lone::{
 use crate::look::Look;
 use crate::mend::{Writing, unsent};
 use crate::plan::{Act, Facts, Plan, Role, Step};
-use crate::read::translate;
 use crate::sift::{LAST, sequence};
+use crate::stat::translate;
 use crate::wire::Wire;
 
 /// How often a transaction is planned again while other clients change the nodes that it depends

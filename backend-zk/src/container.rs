@@ -15,25 +15,17 @@ use futures_util::future::join;
 use synod_core::path::Path;
 use zookeeper_client::{
     Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error as ZkError, Permission,
-    Stat as ZkStat,
 };
 
 use crate::error::Trouble;
 use crate::guard;
 use crate::options::Access;
 use crate::snapshot::Snapshot;
+use crate::stat::births;
 use crate::wire::Wire;
-
-/// The data of a container, chosen so that no application writes it by accident.
-pub(crate) const MARK: &[u8] = b"\x00synod container 5f0e\x9c\x00";
 
 /// The name of a child that exists only within one transaction.
 pub(crate) const PROBE: &str = ".synod-probe-5f0e9c";
-
-/// Whether a node that was read is a container. A container is never written, and has no owner.
-pub(crate) fn is_container(data: &[u8], stat: &ZkStat) -> bool {
-    data == MARK && stat.version == 0 && stat.ephemeral_owner == 0
-}
 
 /// The access rights of a node.
 pub(crate) fn node_acls(access: Access) -> Acls<'static> {
@@ -93,13 +85,6 @@ pub(crate) struct Hollow {
     pub(crate) births: BTreeMap<Path, i32>,
     /// The guard of the node that they are below.
     pub(crate) guard: Option<String>,
-}
-
-/// How many children a node was ever given. The server appends this number to the names of
-/// sequential children; its stat contains a number computed from it and from the number of present
-/// children.
-fn births(stat: &ZkStat) -> i32 {
-    stat.cversion.wrapping_add(stat.num_children) / 2
 }
 
 /// Finds out what exists at `path`, as if the nodes in `gone` were deleted.

@@ -18,19 +18,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::store::{Change, Detail, End, Feed, Kind, Loss, Query, Scope, View, Watch};
-use synod_core::task::{Task, spawn};
-use zookeeper_client::{AddWatchMode, Client, StateWatcher};
+use synod_core::task::Task;
+use zookeeper_client::{Client, StateWatcher};
 
 use crate::alone::Coming;
 use crate::error::Sort;
-use crate::hub::draw::Draws;
-use crate::keep::{self, Proof, keep};
+use crate::hub::draws::Draws;
+use crate::hub::proof::Proof;
 use crate::news::{News, told};
 use crate::read::read_through;
 use crate::wire::Wire;
 
 mod draw;
+mod draws;
+mod keep;
 mod once;
+mod proof;
 
 /// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
@@ -172,21 +175,6 @@ impl Hub {
         (Unwatch { hub: Arc::downgrade(self), path: query.path.clone(), id }, created)
     }
 
-    /// Starts to watch a path. The request has been sent when this returns, and nothing has been
-    /// polled: this runs under the lock.
-    fn keeper(
-        self: &Arc<Self>,
-        client: &Arc<Client>,
-        path: &Path,
-        recursive: bool,
-        resync: bool,
-    ) -> Task {
-        let mode =
-            if recursive { AddWatchMode::PersistentRecursive } else { AddWatchMode::Persistent };
-        let asked = keep::ask(client.clone(), path, mode);
-        spawn(keep(Arc::downgrade(self), self.wire.clone(), path.clone(), mode, resync, asked))
-    }
-
     /// Records the containers that a view showed, unless a node may have replaced one since.
     fn learn(&self, path: &Path, containers: Vec<Path>, created: u64) {
         if let Some(place) = self.state().places.get_mut(path)
@@ -225,7 +213,7 @@ impl Hub {
     }
 
     /// Ends the observations of a watch that could not be set.
-    pub(crate) fn fail(&self, by: &Path, error: Error) {
+    fn fail(&self, by: &Path, error: Error) {
         let mut state = self.state();
         let failed: Vec<Place> =
             state.watches.told_by(by).iter().filter_map(|path| state.places.remove(path)).collect();
@@ -238,7 +226,7 @@ impl Hub {
     }
 
     /// Makes the observers of this watch read again, because events may have been missed.
-    pub(crate) fn resync(&self, by: &Path) {
+    fn resync(&self, by: &Path) {
         let mut state = self.state();
         let mut feeds = Vec::new();
         for path in state.watches.told_by(by) {
@@ -254,7 +242,7 @@ impl Hub {
     }
 
     /// Whether this watch has an observer for the event.
-    pub(crate) fn wants(&self, by: &Path, news: &News) -> bool {
+    fn wants(&self, by: &Path, news: &News) -> bool {
         let state = self.state();
         let mut places = about(&news.path).filter_map(|path| state.places.get(&path));
         places.any(|place| place.by == *by && place.wants(news))
@@ -262,7 +250,7 @@ impl Hub {
 
     /// Delivers an event of a watch to its observers. Only the task that keeps the watch calls
     /// this, so that observers get the events in order although they are woken without the lock.
-    pub(crate) fn tell(&self, by: &Path, news: &News, proof: Option<&Proof>) {
+    fn tell(&self, by: &Path, news: &News, proof: Option<&Proof>) {
         let mut state = self.state();
         let mut deliveries = Vec::new();
         for path in about(&news.path) {
@@ -463,6 +451,8 @@ fn needs_recursive(query: &Query) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use synod_core::task::spawn;
+
     use super::*;
 
     fn path(text: &str) -> Path {

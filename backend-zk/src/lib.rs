@@ -20,7 +20,6 @@ mod container;
 mod error;
 mod guard;
 mod hub;
-mod keep;
 mod lone;
 mod look;
 mod mend;
@@ -35,6 +34,7 @@ mod sent;
 mod session;
 mod sift;
 mod snapshot;
+mod stat;
 mod tls;
 mod wire;
 

@@ -14,8 +14,8 @@ use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::look::Look;
 use crate::plan::{create_options, version};
-use crate::read::translate;
 use crate::sift::{LAST, sequence};
+use crate::stat::translate;
 use crate::wire::Wire;
 
 /// The result of an operation.

@@ -9,10 +9,11 @@ use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Op, Txn, Why};
 use zookeeper_client::{Client, Error as ZkError};
 
-use crate::container::{self, Standing, standing, standing_below};
+use crate::container::{Standing, standing, standing_below};
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
 use crate::plan::{Facts, Role, Step};
+use crate::stat::is_container;
 use crate::wire::Wire;
 
 /// A transaction in flight, and the facts found for it so far.
@@ -55,7 +56,7 @@ impl<'a> Writing<'a> {
         for ((index, path), answer) in asked.into_iter().zip(answers) {
             match answer {
                 // The root is no node.
-                Ok((data, stat)) if path.is_root() || container::is_container(&data, &stat) => {
+                Ok((data, stat)) if path.is_root() || is_container(&data, &stat) => {
                     self.facts.ghosts.insert(index);
                 }
                 // Any other error will be the result of the check itself.
@@ -211,7 +212,7 @@ impl<'a> Writing<'a> {
         let (sync, data) = (self.client.sync("/"), self.client.get_data(path.as_str()));
         let answer = self.wire.answer(async { Ok((sync.await?, data.await).1) }).await;
         match answer.map_err(unsent)? {
-            Ok((data, stat)) => Ok(container::is_container(&data, &stat)),
+            Ok((data, stat)) => Ok(is_container(&data, &stat)),
             Err(ZkError::NoNode) => Ok(true),
             Err(said) => Err(unsent(Trouble::Said(said))),
         }

@@ -17,6 +17,7 @@ use zookeeper_client::{CreateMode, CreateOptions, Error as ZkError, MultiWriter}
 use crate::container::{self, Hollow};
 use crate::guard::guard;
 use crate::options::Access;
+use crate::stat::MARK;
 
 /// What is known about the tree so far.
 #[derive(Debug, Default)]
@@ -221,8 +222,7 @@ impl Planner<'_> {
             missing && !self.made.contains(above) && !self.born.contains(above)
         });
         for above in missing.into_iter().rev() {
-            let (data, options) =
-                (Bytes::from_static(container::MARK), container::options(self.access));
+            let (data, options) = (Bytes::from_static(MARK), container::options(self.access));
             let act = Act::Create { path: text(&above), data, options };
             self.step(index, Role::Ancestor(above.clone()), act);
             self.made.insert(above);

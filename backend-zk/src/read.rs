@@ -6,16 +6,14 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use futures_util::{FutureExt as _, TryFutureExt as _};
 use synod_core::path::Path;
-use synod_core::store::{
-    Detail, Freshness, Node, Query, Revision, Scope, Sequence, SessionId, Stat, Version, View,
-};
+use synod_core::store::{Detail, Freshness, Node, Query, Revision, Scope, Sequence, View};
 use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, Stat as ZkStat};
 
-use crate::container::is_container;
 use crate::error::Trouble;
-use crate::sent::Sent;
+use crate::sent::{Sent, behind};
 use crate::sift::sift;
 use crate::snapshot::Snapshot;
+use crate::stat::{is_container, translate};
 use crate::wire::Wire;
 
 /// [`read`], repeated on the next connection if the first one was lost.
@@ -224,24 +222,4 @@ pub(crate) fn named(
         Some(Node::new(query.path.join(&name).ok()?).with_sequence(sequence))
     });
     View::new(revision, nodes.collect())
-}
-
-/// Waits for the request that was sent before, then for this one.
-pub(crate) async fn behind<T>(
-    ahead: Option<impl Future<Output = Result<(), ZkError>>>,
-    request: impl Future<Output = Result<T, ZkError>>,
-) -> Result<T, ZkError> {
-    if let Some(ahead) = ahead {
-        ahead.await?;
-    }
-    request.await
-}
-
-/// The stat of a node.
-pub(crate) fn translate(stat: &ZkStat) -> Stat {
-    let revision = |zxid: i64| Revision::new(u64::try_from(zxid).unwrap_or(0));
-    let version = Version::new(stat.version.cast_unsigned().into());
-    let owner = stat.ephemeral_owner.cast_unsigned();
-    let owner = (owner != 0).then_some(SessionId::new(owner));
-    Stat::new(revision(stat.czxid), revision(stat.mzxid), version, owner)
 }

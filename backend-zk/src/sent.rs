@@ -51,6 +51,17 @@ fn pause() -> impl Future<Output = ()> {
     poll_fn(move |_| if replace(&mut paused, true) { Poll::Ready(()) } else { Poll::Pending })
 }
 
+/// Waits for the request that was sent before, then for this one.
+pub(crate) async fn behind<T>(
+    ahead: Option<impl Future<Output = Result<(), ZkError>>>,
+    request: impl Future<Output = Result<T, ZkError>>,
+) -> Result<T, ZkError> {
+    if let Some(ahead) = ahead {
+        ahead.await?;
+    }
+    request.await
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

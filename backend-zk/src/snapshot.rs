@@ -13,11 +13,11 @@ use synod_core::store::{Detail, Node, Query, Revision, Sequence, View};
 use tokio::time::Instant;
 use zookeeper_client::{Client, Error as ZkError, MultiReadResult, Stat as ZkStat};
 
-use crate::container::is_container;
 use crate::error::Trouble;
 use crate::guard::is_guard;
-use crate::read::{behind, translate};
+use crate::sent::behind;
 use crate::sift::{is_ours, sift};
+use crate::stat::{is_container, translate};
 use crate::wire::Wire;
 
 /// Nodes as they were at one moment.

@@ -1,24 +1,22 @@
 //! [`Ours`]: synod as a racer.
 //!
 //! One file for each group of tasks: plain nodes, locks and so on. To add a recipe, add a file here
-//! and a line in [`Ours::run`].
+//! and a line in `run.rs`.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use synod::client::Client;
 use synod::path::Path;
 use synod::recipe::Leader;
 use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
 use synod::{Config, Lifetime};
 
-use crate::racer::{Failure, Racer};
-use crate::report::Report;
-use crate::task::{Task, Work};
+use crate::racer::Failure;
 
 mod leader;
 mod lock;
 mod node;
+mod run;
 mod share;
 mod watch;
 
@@ -115,49 +113,6 @@ impl Floor {
 /// The time to live of a bare session if the URL has none.
 const SESSION: std::time::Duration = std::time::Duration::from_secs(60);
 
-#[async_trait(?Send)]
-impl Racer for Ours {
-    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
-        match task.work {
-            Work::GetLocal | Work::Get | Work::Set | Work::CreateDelete => {
-                node::through_the_door(self, task).await.map(Some)
-            }
-            Work::Lock => lock::alone(self, task).await.map(Some),
-            Work::LockContended => lock::contended(self, task).await.map(Some),
-            Work::Drain => lock::drain(self, task).await.map(Some),
-            Work::LockTasks => lock::passed_on(self, task).await.map(Some),
-            Work::Semaphore => share::semaphore(self, task).await.map(Some),
-            Work::ReadWrite => share::read_write(self, task).await.map(Some),
-            Work::Observe => watch::observe(self, task).await.map(Some),
-            Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),
-            Work::Lead => leader::lead(self, task).await.map(Some),
-            Work::SetIfThere => Ok(None),
-        }
-    }
-}
-
-#[async_trait(?Send)]
-impl Racer for Plain {
-    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
-        match task.work {
-            Work::LockTasks => lock::one_process(&self.0, task).await.map(Some),
-            _ => Ok(None),
-        }
-    }
-}
-
-#[async_trait(?Send)]
-impl Racer for Floor {
-    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
-        match task.work {
-            Work::GetLocal | Work::Get | Work::Set | Work::CreateDelete => {
-                node::at_the_floor(&self.store, &self.dir, task).await.map(Some)
-            }
-            _ => Ok(None),
-        }
-    }
-}
-
 /// The result of a write that nothing can conflict with.
 fn done<T>(outcome: Outcome<T>) -> Result<T, Failure> {
     match outcome {
@@ -177,6 +132,8 @@ async fn ensure(client: &Client, path: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::racer::Racer as _;
+    use crate::task::{Task, Work};
 
     #[tokio::test(start_paused = true)]
     async fn all_work_can_be_done_and_leaves_nothing() {

@@ -9,8 +9,6 @@ use clap::{Args, Parser, Subcommand};
 use synod::path::Path;
 use synod::sim::{Fault, Personality};
 
-use crate::sim;
-
 /// Locks, elections and more over ZooKeeper, etcd or memory: inspect a store, run a small cluster
 /// in one process, test a store against its contract.
 #[derive(Debug, Parser)]
@@ -177,13 +175,13 @@ pub(crate) struct Seeds {
     #[arg(long, value_name = "N", conflicts_with = "limit")]
     pub(crate) turns: Option<u64>,
     /// The first of them
-    #[arg(long, value_name = "S", default_value = "0", value_parser = sim::seed)]
+    #[arg(long, value_name = "S", default_value = "0", value_parser = seed)]
     pub(crate) from: u64,
     /// The store to imitate: ideal, zk, etcd, etcd-3.4; one after the other by default
     #[arg(long, value_name = "NAME")]
     pub(crate) personality: Option<Personality>,
     /// Switch a fault off, like F2
-    #[arg(long, value_name = "FAULT", value_parser = sim::fault)]
+    #[arg(long, value_name = "FAULT", value_parser = fault)]
     pub(crate) without: Vec<Fault>,
     /// Make a known mistake; `synod sim mutants` lists them
     #[arg(long, value_name = "NAME")]
@@ -209,7 +207,7 @@ pub(crate) enum SimCommand {
         /// The workload, or a file that was kept
         what: String,
         /// Which history
-        #[arg(long, value_parser = sim::seed)]
+        #[arg(long, value_parser = seed)]
         seed: Option<u64>,
         /// The store to imitate
         #[arg(long, value_name = "NAME", default_value = "ideal")]
@@ -218,7 +216,7 @@ pub(crate) enum SimCommand {
         #[arg(long, value_name = "NAME")]
         mutant: Option<String>,
         /// Switch a fault off, like F2
-        #[arg(long, value_name = "FAULT", value_parser = sim::fault)]
+        #[arg(long, value_name = "FAULT", value_parser = fault)]
         without: Vec<Fault>,
         /// Show the whole history, without reducing it
         #[arg(long)]
@@ -357,6 +355,23 @@ pub(crate) struct Running {
     /// held until this process is interrupted
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// A seed, decimal or hexadecimal.
+fn seed(text: &str) -> Result<u64, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    };
+    number.ok_or_else(|| "a seed is a number, like 47 or 0x2f".to_owned())
+}
+
+/// A fault by its name.
+fn fault(text: &str) -> Result<Fault, String> {
+    let text = text.to_uppercase();
+    Fault::all()
+        .find(|fault| fault.to_string() == text)
+        .ok_or_else(|| "the faults are F1 to F29, and the defects of etcd-3.4 D1 to D4".to_owned())
 }
 
 /// A time with a unit, or a plain number of seconds as for flock.

@@ -4,9 +4,9 @@ use std::io;
 
 use serde_json::{Value, json};
 use synod::{Config, Scheme};
-use synod_conformance::case::{Case, cases};
 use synod_conformance::law::{SIMULATED, UNCHECKED};
 use synod_conformance::run::{Suite, Verdict};
+use synod_conformance::{Case, cases};
 
 use crate::args::Common;
 use crate::command::store;

@@ -1,21 +1,20 @@
 //! `sim`: runs processes on a simulated store with faults, from a seed.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal as _;
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 use synod::sim::{
-    BadCase, Case, Failure as Broken, Fault, Hunt, Personality, Rates, Site, Tally, corpus,
-    workload,
+    Case, Failure as Broken, Hunt, Personality, Rates, Site, Tally, corpus, workload,
 };
 
-use crate::args::{Common, Seeds, Shown, Sim, SimCommand};
+use crate::args::{Common, Seeds, Sim, SimCommand};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
+use crate::sim::failing::{bad, keep, told};
 
+mod failing;
 #[cfg(not(feature = "mutants"))]
 mod honest;
 #[cfg(feature = "mutants")]
@@ -57,23 +56,6 @@ fn asked_for(common: &Common, asked: &Sim) -> Result<(), Failure> {
         (None, None) => list(common),
         (None, Some(workload)) => hunt(common, asked, workload),
     }
-}
-
-/// A seed, decimal or hexadecimal.
-pub(crate) fn seed(text: &str) -> Result<u64, String> {
-    let number = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
-    };
-    number.ok_or_else(|| "a seed is a number, like 47 or 0x2f".to_owned())
-}
-
-/// A fault by its name.
-pub(crate) fn fault(text: &str) -> Result<Fault, String> {
-    let text = text.to_uppercase();
-    Fault::all()
-        .find(|fault| fault.to_string() == text)
-        .ok_or_else(|| "the faults are F1 to F29, and the defects of etcd-3.4 D1 to D4".to_owned())
 }
 
 fn list(common: &Common) -> Result<(), Failure> {
@@ -267,56 +249,6 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
         output::line(&format!("     never: {}", idle.join(", ")))?;
     }
     Ok(())
-}
-
-/// Reports a history that failed.
-fn told(common: &Common, failure: &Broken, shown: &Shown) -> Result<(), Failure> {
-    if let Some(file) = &shown.html {
-        let title = format!("{} is broken", failure.violation.law);
-        std::fs::write(file, failure.diagram().html(&title, &failure.summary()))?;
-    }
-    if common.json {
-        let case = serde_json::from_str::<serde_json::Value>(&failure.smaller.case.to_json());
-        return Ok(output::object(&json!({
-            "law": failure.violation.law,
-            "what": failure.violation.what,
-            "again": failure.again,
-            "case": case.unwrap_or_default(),
-        }))?);
-    }
-    Ok(output::line(&format!("{failure:>width$}", width = width()))?)
-}
-
-/// The width of a line.
-fn width() -> usize {
-    /// For output to a file.
-    const PAGE: usize = 130;
-    if !std::io::stdout().is_terminal() {
-        return PAGE;
-    }
-    terminal_size::terminal_size().map_or(PAGE, |(width, _)| usize::from(width.0).max(80))
-}
-
-/// Writes a case to a file of its own.
-fn keep(case: &Case, dir: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(dir)?;
-    let file = dir.join(case.file_name());
-    std::fs::write(&file, case.to_json())?;
-    Ok(output::line(&format!("kept in {}", file.display()))?)
-}
-
-fn bad(case: BadCase) -> Failure {
-    match case {
-        BadCase::Honest => Failure::plain(mutants_are_missing()),
-        other => Failure::plain(other.to_string()),
-    }
-}
-
-/// The error where known mistakes are not compiled in.
-fn mutants_are_missing() -> String {
-    "this synod was built without known mistakes, as one that is to be relied on should be; in a copy \
-     of the source: cargo run --release -p synod-cli --features mutants -- sim mutants"
-        .to_owned()
 }
 
 #[cfg(test)]

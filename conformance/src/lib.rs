@@ -65,10 +65,12 @@ pub mod workers;
 pub mod wrong;
 
 mod actor;
+mod cases;
 mod door;
 mod panics;
 mod recipe;
 mod store;
 mod world;
 
-pub use case::{Case, cases};
+pub use case::Case;
+pub use cases::cases;

@@ -1,21 +1,7 @@
 //! The promises of the recipes over every store: those of `synod_recipes`, sentence by
 //! sentence.
 
-use std::num::NonZeroU32;
-use std::time::Duration;
-
-use synod_core::client::Client;
-use synod_core::error::Result;
-use synod_core::path::Path;
-use synod_core::store::Query;
-use synod_core::task::{self, Task};
-use synod_recipes::{Contender, inspect};
-use tokio::sync::oneshot;
-use tokio::time::timeout;
-
 use crate::case::Case;
-use crate::door::answer;
-use crate::world::World;
 
 mod container;
 mod doubt;
@@ -34,6 +20,9 @@ mod rwlock;
 mod selector;
 mod semaphore;
 mod ticket;
+mod waiting;
+
+pub(crate) use waiting::{Waiting, line, many};
 
 pub(crate) const ALL: &[&[Case]] = &[
     mutex::CASES,
@@ -54,61 +43,3 @@ pub(crate) const ALL: &[&[Case]] = &[
     multi::CASES,
     passing::CASES,
 ];
-
-/// A waiter in a task of its own. Dropping it ends the wait.
-#[derive(Debug)]
-struct Waiting<T> {
-    told: oneshot::Receiver<Result<T>>,
-    _task: Task,
-}
-
-impl<T: Send + 'static> Waiting<T> {
-    fn new(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
-        let (tell, told) = oneshot::channel();
-        let task = task::spawn(async move {
-            let _heard = tell.send(work.await).is_ok();
-        });
-        Self { told, _task: task }
-    }
-
-    /// The result of the wait, in time.
-    async fn gets(mut self, world: &World, what: &str) -> T {
-        let told = world.in_time(what, &mut self.told).await;
-        answer(told.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")))
-    }
-
-    /// Asserts that it still waits after a while.
-    async fn waits_for(&mut self, brief: Duration, what: &str) {
-        if let Ok(ended) = timeout(brief, &mut self.told).await {
-            match ended.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")) {
-                Ok(_) => panic!("{what}: it was granted"),
-                Err(error) => panic!("{what}: the waiter failed: {}", crate::actor::told(&error)),
-            }
-        }
-    }
-}
-
-impl World {
-    /// Waits until there are `count` contenders in the line.
-    async fn stand(&self, client: &Client, dir: &Path, count: usize) {
-        let standing = async || line(client, dir).await.len() == count;
-        self.eventually(&format!("{count} stand in line"), standing).await;
-    }
-
-    /// Waits until nothing is left in a directory.
-    async fn left_alone(&self, client: &Client, dir: &Path) {
-        let names = || client.read(Query::children(dir).names_only());
-        let empty = async || answer(names().await).nodes.is_empty();
-        self.eventually("nothing is left", empty).await;
-    }
-}
-
-/// A number of permits.
-fn many(permits: u32) -> NonZeroU32 {
-    NonZeroU32::new(permits).expect("more than none")
-}
-
-/// All contenders in the line.
-async fn line(client: &Client, dir: &Path) -> Vec<Contender> {
-    answer(inspect(client, dir).await)
-}

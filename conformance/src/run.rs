@@ -13,7 +13,8 @@ use synod_core::chance::{Chance, mix};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
-use crate::case::{Case, cases};
+use crate::case::Case;
+use crate::cases::cases;
 use crate::harness::{Ability, Harness};
 use crate::panics;
 use crate::workers::{Ended, observed};

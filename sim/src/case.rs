@@ -1,11 +1,10 @@
 //! [`Case`]: everything needed to repeat a history, in a file or on a command line.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use synod_mem::cluster::{Fault, Personality, Rates, Site};
 use synod_testkit::choice::{Choice, Spot};
 
+use crate::bad_case::BadCase;
 use crate::known;
 use crate::report::Report;
 use crate::setup::{Mending, Sim};
@@ -62,24 +61,6 @@ pub struct Shrunk {
     /// Whether everything is repaired in the end.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub mended: bool,
-}
-
-/// Why a case cannot be run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BadCase {
-    /// There is no workload of this name.
-    NoWorkload(String),
-    /// There is no personality of this name.
-    NoPersonality(String),
-    /// There is no fault with this number.
-    NoFault(u8),
-    /// There is no mistake of this name.
-    NoMutant(String),
-    /// Known mistakes are not compiled in.
-    Honest,
-    /// The text is no case.
-    NoCase(String),
 }
 
 impl Case {
@@ -178,27 +159,3 @@ impl Case {
         format!("{}-{}-{what}-{:x}.json", self.workload, self.personality, self.seed)
     }
 }
-
-impl fmt::Display for BadCase {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoWorkload(name) => {
-                write!(f, "no workload is called {name:?}; there are ")?;
-                let names: Vec<_> = workload::ALL.iter().map(|it| it.name()).collect();
-                f.write_str(&names.join(", "))
-            }
-            Self::NoPersonality(name) => {
-                write!(f, "{name:?} is none of ideal, zk, etcd and etcd-3.4")
-            }
-            Self::NoFault(number) => write!(f, "there is no fault F{number}"),
-            Self::NoMutant(name) => write!(f, "no known mistake is called {name:?}"),
-            Self::Honest => f.write_str(
-                "this program was built without known mistakes, as one that is to be relied on \
-                 should be; build it with the feature `mutants`",
-            ),
-            Self::NoCase(why) => write!(f, "this is no case: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for BadCase {}

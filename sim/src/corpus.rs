@@ -4,7 +4,8 @@
 //! the mistake preserves the bug. `tests/corpus.rs` checks that no file fails without its mistake,
 //! and that each does with it; a file that does not has become useless, and must be replaced.
 
-use crate::case::{BadCase, Case};
+use crate::bad_case::BadCase;
+use crate::case::Case;
 
 mod files;
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use synod_conformance::law;
+use synod_core::path::Path;
+use synod_core::store::Revision;
 use synod_mem::cluster::{Death, Entry, Personality};
-
-use crate::watched::Gone;
 
 /// A law that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,10 @@ pub struct Violation {
     /// The process that noticed it; 0 if none.
     pub actor: u64,
 }
+
+/// The deletion of a node: its path, and its revision if the store reports it. The path may be used
+/// again later.
+pub(crate) type Gone = (Path, Option<Revision>);
 
 /// The true history, which only the store knows.
 #[derive(Clone, Debug)]

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use synod_mem::cluster::{Fault, Personality, Rates, Site};
 
-use crate::case::{BadCase, Case};
+use crate::bad_case::BadCase;
+use crate::case::Case;
 use crate::report::Report;
 use crate::setup::Sim;
 use crate::story::Failure;

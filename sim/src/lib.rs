@@ -44,6 +44,7 @@
 //! repaired; or a part of the world is repaired, and the rest is frozen for ever: the remaining
 //! processes must end. Last, the final state is checked.
 
+mod bad_case;
 mod case;
 pub mod corpus;
 mod findings;
@@ -64,7 +65,8 @@ pub mod sweep;
 mod watched;
 pub mod workload;
 
-pub use case::{BadCase, Case, Shrunk};
+pub use bad_case::BadCase;
+pub use case::{Case, Shrunk};
 pub use findings::{Truth, Violation};
 pub use hunt::{Found, Hunt, Tally};
 pub use lanes::{Cell, Diagram};

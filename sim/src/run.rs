@@ -65,11 +65,19 @@ struct Person {
     frozen: bool,
 }
 
-pub(crate) fn run(sim: Sim) -> Report {
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be made");
-    // The room schedules its own tasks; the budget of the one runtime task must not interfere.
-    runtime.block_on(tokio::task::unconstrained(history(sim)))
+impl Sim {
+    /// Runs it.
+    ///
+    /// # Panics
+    ///
+    /// Within another simulation, or where no runtime can be made.
+    pub fn run(self) -> Report {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime =
+            builder.enable_time().start_paused(true).build().expect("a runtime can be made");
+        // The room schedules its own tasks; the budget of the one runtime task must not interfere.
+        runtime.block_on(tokio::task::unconstrained(history(self)))
+    }
 }
 
 async fn history(mut sim: Sim) -> Report {

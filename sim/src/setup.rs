@@ -15,8 +15,6 @@ use synod_testkit::choice::{Choice, Spot};
 use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::Process;
-use crate::report::Report;
-use crate::run::run;
 use crate::slip::Slip;
 
 /// The function of a process.
@@ -284,15 +282,6 @@ impl Sim {
     {
         self.hopes.push((law.into(), Box::new(move |me| Box::pin(hope(me)))));
         self
-    }
-
-    /// Runs it.
-    ///
-    /// # Panics
-    ///
-    /// Within another simulation, or where no runtime can be made.
-    pub fn run(self) -> Report {
-        run(self)
     }
 }
 

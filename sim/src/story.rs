@@ -4,7 +4,8 @@ use std::fmt;
 
 use synod_mem::cluster::{Fault, Rates, Site};
 
-use crate::case::{BadCase, Case};
+use crate::bad_case::BadCase;
+use crate::case::Case;
 use crate::findings::Violation;
 use crate::lanes::Diagram;
 use crate::report::Report;

@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_core::error::Result;
-use synod_core::path::Path;
 use synod_core::store::{
     Backend, Event, Kind, Outcome, Query, Revision, SessionId, SessionInfo, SessionOptions, Status,
     Store, Txn, View, Watch,
@@ -13,7 +12,7 @@ use synod_core::store::{
 use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
 
-use crate::findings::Findings;
+use crate::findings::{Findings, Gone};
 use crate::sight::{Broken, Known, Sight};
 
 /// The status of each session of a simulation. Clones are the same list.
@@ -27,10 +26,6 @@ impl Sessions {
         sessions.get(&session).map(|status| *status.borrow())
     }
 }
-
-/// The deletion of a node: its path, and its revision if the store reports it. The path may be used
-/// again later.
-pub(crate) type Gone = (Path, Option<Revision>);
 
 /// How many readers in sessions that were alive were notified of each deletion. Clones share the
 /// counts.

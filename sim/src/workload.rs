@@ -1,12 +1,14 @@
 //! [`Workload`]: the processes of a simulation, and the laws that they check.
 //!
-//! Each recipe adds its own here: what its processes do, and what must be true of it.
+//! Each recipe adds a file here: what its processes do, and what must be true of it; and a line in
+//! [`ALL`].
 
 mod belief;
 mod election;
 mod grant;
 mod kin;
 mod latch;
+mod list;
 mod multi;
 mod mutex;
 mod register;
@@ -19,6 +21,8 @@ mod stay;
 mod ticket;
 mod transfer;
 mod watcher;
+
+pub use list::{ALL, SMALL, by_name};
 
 use synod_mem::cluster::Site;
 
@@ -58,74 +62,3 @@ const WATCHED: &[Site] = &[
     Site::SmallBuffer,
     Site::EventAhead,
 ];
-
-/// Every workload that comes with the simulator.
-pub const ALL: &[&dyn Workload] = &[
-    &register::Registers,
-    &ticket::Tickets { clients: 3, rounds: 3 },
-    &watcher::Watchers,
-    &session::Sessions,
-    &transfer::Transfers,
-    &mutex::Mutexes,
-    &rwlock::RwLocks,
-    &semaphore::Semaphores,
-    &multi::MultiLocks,
-    &latch::Latches,
-    &selector::Selectors,
-    &election::Elections,
-    &kin::REENTRANT,
-    &kin::PASSING,
-    &kin::UNFAIR,
-    &revocable::Revocables,
-];
-
-/// Worlds of two processes that are so small that every place in them can be reached: see
-/// [`sweep`](crate::sweep). In the first one, all combinations with a fault take seconds only.
-pub const SMALL: &[&dyn Workload] = &[
-    &ticket::Tickets { clients: 2, rounds: 1 },
-    &Small(&mutex::Mutexes),
-    &Small(&rwlock::RwLocks),
-    &Small(&semaphore::Semaphores),
-    &Small(&multi::MultiLocks),
-    &Small(&latch::Latches),
-    &Small(&selector::Selectors),
-    &Small(&election::Elections),
-    &Small(&kin::REENTRANT),
-    &Small(&kin::PASSING),
-    &Small(&kin::UNFAIR),
-    &Small(&revocable::Revocables),
-];
-
-/// A workload with two processes and one round.
-struct Small(&'static dyn Workload);
-
-impl Workload for Small {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn about(&self) -> &'static str {
-        self.0.about()
-    }
-
-    fn laws(&self) -> &'static [&'static str] {
-        self.0.laws()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        self.0.marks()
-    }
-
-    fn unreached(&self) -> Vec<Site> {
-        self.0.unreached()
-    }
-
-    fn prepare(&self, sim: Sim) -> Sim {
-        self.0.prepare(sim).rounds(1).absent([3])
-    }
-}
-
-/// The workload with this name.
-pub fn by_name(name: &str) -> Option<&'static dyn Workload> {
-    ALL.iter().copied().find(|workload| workload.name() == name)
-}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::Backend;
 
-use crate::plan::Target;
+use crate::target::Target;
 
 #[expect(clippy::needless_pass_by_value, reason = "the same shape as those that are there")]
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {

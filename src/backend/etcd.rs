@@ -7,9 +7,8 @@ use synod_core::error::Result;
 use synod_core::store::Backend;
 use synod_etcd::{EtcdBackend, EtcdOptions, Tls};
 
-use crate::address::{Scheme, invalid};
-use crate::config::Tls as Files;
-use crate::plan::{Target, duration};
+use crate::scheme::{Scheme, invalid};
+use crate::target::{Target, Tls as Files, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let secure = target.scheme == (Scheme::Etcd { tls: true });

@@ -6,8 +6,8 @@ use synod_core::error::Result;
 use synod_core::store::Backend;
 use synod_mem::MemBackend;
 
-use crate::address::invalid;
-use crate::plan::Target;
+use crate::scheme::invalid;
+use crate::target::Target;
 
 #[expect(clippy::needless_pass_by_value, reason = "the same shape as the other backends")]
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {

@@ -7,8 +7,8 @@ use synod_core::error::Result;
 use synod_core::store::Backend;
 use synod_zk::{Access, Heartbeat, Login, Tls, ZkBackend, ZkOptions};
 
-use crate::address::{Scheme, invalid};
-use crate::plan::{Target, duration};
+use crate::scheme::{Scheme, invalid};
+use crate::target::{Target, Tls as Files, duration};
 
 pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     target.no_more_parameters(&["acl", "auth", "heartbeat", "nodelay", "plaintext", "tick"])?;
@@ -46,7 +46,7 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     Ok(Arc::new(ZkBackend::new(options)?))
 }
 
-fn tls(files: &crate::config::Tls) -> Result<Tls> {
+fn tls(files: &Files) -> Result<Tls> {
     let Some(ca) = &files.ca else {
         return Err(invalid(
             "zks:// has no default CA: name the file of the server's CA, as in ?ca=/etc/ssl/ca.pem",

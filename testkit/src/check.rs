@@ -1,6 +1,8 @@
 //! Decides whether a [`History`](crate::history::History) is one that a correct store could have.
 
 #[cfg(feature = "servers")]
+mod breaches;
+#[cfg(feature = "servers")]
 pub mod holders;
 #[cfg(feature = "servers")]
 pub mod lives;

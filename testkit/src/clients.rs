@@ -12,4 +12,5 @@ pub mod client;
 pub mod entry;
 pub mod holder;
 pub mod holding;
+mod report;
 pub mod worker;

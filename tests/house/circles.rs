@@ -1,4 +1,4 @@
-//! Files of one crate that use each other in a circle are refused, but for those that are still tolerated.
+//! Files of one crate that use each other in a circle are refused.
 //!
 //! A file uses another one if its code, tests aside, names something of it: by `crate::`, by `super::`, or by a child
 //! module. A name that a file only re-exports is looked up where it is defined, and a re-export alone is no use.
@@ -8,121 +8,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::arrows::{imports, use_tree, word};
 use crate::tree::{code, files};
 
-/// The circles that are still there. This list may only become shorter: an entry that is not exactly a circle of the
-/// tree any more fails, so a commit that cuts a circle also removes its entry, or the files that are no longer in it.
-const TOLERATED: &[&[&str]] = &[
-    &["backend-etcd/src/alone.rs", "backend-etcd/src/writer.rs"],
-    &["backend-mem/src/backend.rs", "backend-mem/src/session.rs"],
-    &[
-        "backend-mem/src/cluster.rs",
-        "backend-mem/src/cluster/heart.rs",
-        "backend-mem/src/cluster/link.rs",
-        "backend-mem/src/cluster/quorum.rs",
-        "backend-mem/src/cluster/server.rs",
-        "backend-mem/src/cluster/state.rs",
-        "backend-mem/src/cluster/store.rs",
-        "backend-mem/src/cluster/way.rs",
-    ],
-    &["backend-zk/src/container.rs", "backend-zk/src/read.rs", "backend-zk/src/snapshot.rs"],
-    &["backend-zk/src/hub.rs", "backend-zk/src/hub/draw.rs", "backend-zk/src/keep.rs"],
-    &[
-        "bench/src/ours.rs",
-        "bench/src/ours/leader.rs",
-        "bench/src/ours/lock.rs",
-        "bench/src/ours/node.rs",
-        "bench/src/ours/share.rs",
-        "bench/src/ours/watch.rs",
-    ],
-    &[
-        "cli/src/args.rs",
-        "cli/src/sim.rs",
-        "cli/src/sim/mutants.rs",
-        "cli/src/sim/replay.rs",
-        "cli/src/sim/sweep.rs",
-    ],
-    &[
-        "conformance/src/case.rs",
-        "conformance/src/door.rs",
-        "conformance/src/door/closing.rs",
-        "conformance/src/door/dropped.rs",
-        "conformance/src/door/following.rs",
-        "conformance/src/door/generation.rs",
-        "conformance/src/door/limit.rs",
-        "conformance/src/door/namespace.rs",
-        "conformance/src/door/put.rs",
-        "conformance/src/door/removal.rs",
-        "conformance/src/door/ticket.rs",
-        "conformance/src/door/value.rs",
-        "conformance/src/door/watch.rs",
-        "conformance/src/door/write.rs",
-        "conformance/src/recipe.rs",
-        "conformance/src/recipe/container.rs",
-        "conformance/src/recipe/doubt.rs",
-        "conformance/src/recipe/election.rs",
-        "conformance/src/recipe/guard.rs",
-        "conformance/src/recipe/handing.rs",
-        "conformance/src/recipe/latch.rs",
-        "conformance/src/recipe/leading.rs",
-        "conformance/src/recipe/losing.rs",
-        "conformance/src/recipe/multi.rs",
-        "conformance/src/recipe/mutex.rs",
-        "conformance/src/recipe/naming.rs",
-        "conformance/src/recipe/passing.rs",
-        "conformance/src/recipe/reentrant.rs",
-        "conformance/src/recipe/rwlock.rs",
-        "conformance/src/recipe/selector.rs",
-        "conformance/src/recipe/semaphore.rs",
-        "conformance/src/recipe/ticket.rs",
-        "conformance/src/store.rs",
-    ],
-    &[
-        "testkit/src/check/holders.rs",
-        "testkit/src/check/lives.rs",
-        "testkit/src/check/outcomes.rs",
-        "testkit/src/check/record.rs",
-        "testkit/src/check/sight.rs",
-        "testkit/src/check/tickets.rs",
-        "testkit/src/check/told.rs",
-    ],
-    &["testkit/src/clients/holder.rs", "testkit/src/clients/worker.rs"],
-    &[
-        "sim/src/case.rs",
-        "sim/src/known.rs",
-        "sim/src/known/active.rs",
-        "sim/src/known/inactive.rs",
-    ],
-    &["sim/src/findings.rs", "sim/src/watched.rs"],
-    &["sim/src/run.rs", "sim/src/setup.rs"],
-    &[
-        "sim/src/workload.rs",
-        "sim/src/workload/election.rs",
-        "sim/src/workload/kin.rs",
-        "sim/src/workload/latch.rs",
-        "sim/src/workload/multi.rs",
-        "sim/src/workload/mutex.rs",
-        "sim/src/workload/register.rs",
-        "sim/src/workload/revocable.rs",
-        "sim/src/workload/rwlock.rs",
-        "sim/src/workload/selector.rs",
-        "sim/src/workload/semaphore.rs",
-        "sim/src/workload/session.rs",
-        "sim/src/workload/ticket.rs",
-        "sim/src/workload/transfer.rs",
-        "sim/src/workload/watcher.rs",
-    ],
-    &[
-        "src/address.rs",
-        "src/backend.rs",
-        "src/backend/absent.rs",
-        "src/backend/etcd.rs",
-        "src/backend/mem.rs",
-        "src/backend/zookeeper.rs",
-        "src/config.rs",
-        "src/plan.rs",
-        "src/registry.rs",
-    ],
-];
-
 /// The code of the files of one crate without their tests, by module path: `["store", "txn"]`.
 type Crate = BTreeMap<Vec<String>, String>;
 
@@ -130,12 +15,7 @@ type Crate = BTreeMap<Vec<String>, String>;
 fn files_do_not_use_each_other_in_circles() {
     let found =
         circles(&crates(files().iter().map(|file| (file.path.as_str(), file.text.as_str()))));
-    let tolerated: BTreeSet<_> =
-        TOLERATED.iter().map(|circle| circle.iter().map(|&path| path.into()).collect()).collect();
-    let new: Vec<_> = found.difference(&tolerated).collect();
-    let stale: Vec<_> = tolerated.difference(&found).collect();
-    assert!(new.is_empty(), "circles that are not tolerated: {new:#?}");
-    assert!(stale.is_empty(), "tolerated, and not in the tree any more: {stale:#?}");
+    assert!(found.is_empty(), "circles: {found:#?}");
 }
 
 #[test]

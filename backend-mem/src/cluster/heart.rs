@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 
 use crate::cluster::answer::Answer;
 use crate::cluster::flaw::Flaw;
+use crate::cluster::learner::PINGS;
 use crate::cluster::link::Ask;
-use crate::cluster::quorum::PINGS;
 use crate::cluster::way::Way;
 
 /// How long a client waits before it connects to another server.

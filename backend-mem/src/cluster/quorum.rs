@@ -19,39 +19,11 @@ use synod_core::store::SessionId;
 
 use crate::cluster::By;
 use crate::cluster::answer::Answer;
+use crate::cluster::learner::PINGS;
 use crate::cluster::link::{Ask, LinkId, Request};
 use crate::cluster::site::Site;
 use crate::cluster::state::{COUNT, Event, State};
 use crate::cluster::trace::What;
-
-/// How often the leader asks each server for the sessions with heartbeats.
-pub(super) const PINGS: Duration = Duration::from_millis(25);
-
-/// A server's side of its connection to the leader.
-#[derive(Debug, Default)]
-pub(super) struct Learner {
-    /// Whether it is cut off from its leader.
-    pub(super) is_alone: bool,
-    /// The requests that it would forward if it were not cut off.
-    waiting: Vec<Request>,
-    /// The sessions with heartbeats since its last report.
-    heard: BTreeSet<SessionId>,
-    /// When the leader sends the ping that the next report answers, and when the ping arrives.
-    ping: Option<(Instant, Instant)>,
-    /// When the report in flight to the leader arrives, and the sessions in it.
-    report: Option<(Instant, BTreeSet<SessionId>)>,
-}
-
-impl Learner {
-    /// Brings what travels forward to `by`.
-    pub(super) fn hurry(&mut self, by: Instant) {
-        let ping = self.ping.as_mut().map(|(_, arrives)| arrives);
-        let report = self.report.as_mut().map(|(arrives, _)| arrives);
-        for arrives in ping.into_iter().chain(report) {
-            *arrives = (*arrives).min(by);
-        }
-    }
-}
 
 impl State {
     /// Cuts a server off from its leader, if this fault fires.

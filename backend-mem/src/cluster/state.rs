@@ -123,6 +123,10 @@ pub(super) enum Event {
     Tick,
 }
 
+impl Cuts {
+    pub(super) const NONE: Self = Self { there: [None; COUNT], back: [None; COUNT], beats: None };
+}
+
 impl State {
     pub(super) fn new(options: ClusterOptions, now: Instant) -> Self {
         let rates = options.personality.rates(options.rates);

@@ -50,9 +50,10 @@ struct Unwatch {
     watch: u64,
 }
 
-impl ClusterBackend {
-    pub(super) fn new(cluster: Cluster, actor: u64) -> Self {
-        Self { cluster, actor }
+impl Cluster {
+    /// The backend by which a process uses this store.
+    pub fn backend(&self, actor: u64) -> ClusterBackend {
+        ClusterBackend { cluster: self.clone(), actor }
     }
 }
 

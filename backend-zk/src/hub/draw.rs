@@ -1,7 +1,7 @@
 //! Optimisation: skips the listing after a create in directories where this session is the only
-//! contender; see [`Alone`]. Its state and watches are under the lock of the hub. These watches are
-//! of the same kind as those of [`once`](super::once); a path that has a persistent watch of the
-//! hub gets none.
+//! contender; see [`Alone`](crate::alone::Alone). Its state and watches are under the lock of the
+//! hub. These watches are of the same kind as those of [`once`](super::once); a path that has a
+//! persistent watch of the hub gets none.
 
 use std::sync::{Arc, Weak};
 
@@ -9,36 +9,12 @@ use futures_util::FutureExt as _;
 use synod_core::path::Path;
 use synod_core::store::Done;
 use synod_core::task::spawn;
-use zookeeper_client::{Client, OneshotWatcher, Stat as ZkStat, StateWatcher};
+use zookeeper_client::{Client, OneshotWatcher, Stat as ZkStat};
 
-use crate::alone::{Alone, Coming, Draw, Drawn};
+use crate::alone::{Coming, Draw, Drawn};
 use crate::error::Trouble;
 use crate::hub::{Hub, State};
 use crate::sent::Sent;
-
-/// What the session knows about the directories in which it creates tickets.
-pub(super) struct Draws {
-    pub(super) alone: Alone,
-    states: StateWatcher,
-    /// How often the connection was seen to change.
-    connection: u64,
-}
-
-impl Draws {
-    pub(super) fn new(mut states: StateWatcher) -> Self {
-        let _as_it_is = states.state();
-        Self { alone: Alone::default(), states, connection: 0 }
-    }
-
-    /// The number of the current connection. The crate reports the loss of a connection before any
-    /// answer on the next one.
-    fn connection(&mut self) -> u64 {
-        if self.states.changed().now_or_never().is_some() {
-            self.connection += 1;
-        }
-        self.connection
-    }
-}
 
 /// The answer to a request for a watch on a directory, with the directory's stat.
 type Asked = Result<(Option<ZkStat>, OneshotWatcher), Trouble>;

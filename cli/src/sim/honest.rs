@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::sim::mutants_are_missing;
+use crate::sim::failing::mutants_are_missing;
 
 /// The arguments.
 #[expect(dead_code, reason = "whatever is asked for, it is not here")]

@@ -10,7 +10,7 @@ use crate::args::Common;
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-use crate::sim::{bad, keep};
+use crate::sim::failing::{bad, keep};
 
 /// The arguments.
 pub(super) struct Asked<'a> {

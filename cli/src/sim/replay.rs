@@ -7,7 +7,7 @@ use synod::sim::{Case, Diagram, Failure as Broken};
 use crate::args::{Common, Shown, SimCommand};
 use crate::failure::Failure;
 use crate::output;
-use crate::sim::{bad, keep, told, width};
+use crate::sim::failing::{bad, keep, told, width};
 
 /// Shows a history: the reduced case if it fails, otherwise that it does not.
 pub(super) fn run(common: &Common, command: &SimCommand) -> Result<(), Failure> {

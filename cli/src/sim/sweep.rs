@@ -8,7 +8,7 @@ use synod::sim::{Failure as Broken, Personality, Sim};
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::output;
-use crate::sim::{bad, width};
+use crate::sim::failing::{bad, width};
 
 /// The processes of each world.
 const PROCESSES: u64 = 2;

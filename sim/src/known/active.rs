@@ -7,7 +7,7 @@ use synod_conformance::wrong::{Mistake, Wrong};
 use synod_core::mutant::{self, Mutant};
 use synod_mem::cluster::Flaw;
 
-use crate::case::BadCase;
+use crate::bad_case::BadCase;
 use crate::report::Report;
 use crate::setup::{Sim, Way};
 use crate::slip::Slip;

@@ -1,6 +1,6 @@
 //! Without the feature there are no mistakes.
 
-use crate::case::BadCase;
+use crate::bad_case::BadCase;
 use crate::report::Report;
 use crate::setup::Sim;
 

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use crate::clients::entry::{What, now};
 use crate::clients::holding::{Ending, Holding, Room};
-use crate::clients::worker::{GLANCE, GLANCES, tell};
+use crate::clients::report::{GLANCE, GLANCES, tell};
 
 /// The deadline of the client's calls: longer than the life of a session, so that a contender that
 /// cannot reach a server waits until it has lost what it holds.

@@ -1,6 +1,6 @@
 //! The process of a client: executes its input, line by line, and reports the results.
 
-use std::io::{self, BufRead as _, Write as _};
+use std::io::{self, BufRead as _};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,9 @@ use synod_core::task::{Task, spawn};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-use crate::clients::entry::{Answer, Entry, Kind, Op, Seen, Told, What, now};
+use crate::clients::entry::{Answer, Kind, Op, Seen, Told, What, now};
 use crate::clients::holder::{Holders, Lapse};
+use crate::clients::report::{GLANCE, GLANCES, tell};
 
 /// The input of a process: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,10 +32,6 @@ pub struct Order {
     pub op: Op,
 }
 
-/// How often it checks whether its session is certain.
-pub(super) const GLANCE: Duration = Duration::from_millis(1);
-/// After how many checks without a change it reports.
-pub(super) const GLANCES: u32 = 20;
 /// How often a ticket is created again when answers are lost.
 const DRAWS: usize = 5;
 
@@ -283,14 +280,6 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
             _ => looks = if lost { 0 } else { looks },
         }
     }
-}
-
-/// Writes a line. If it cannot be written, the reader has gone.
-pub(super) fn tell(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
-    let entry = Entry { t: now(), p, s, id, what };
-    let mut line = serde_json::to_string(&entry).expect("an entry is plain");
-    line.push('\n');
-    let _gone = io::stdout().lock().write_all(line.as_bytes()).is_err();
 }
 
 fn failed(error: &Error) -> What {

@@ -1,37 +1,52 @@
 //! Keeps one persistent watch: it is set again on each connection, and its events are verified
 //! before they are reported.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::join_all;
 use synod_core::path::Path;
-use synod_core::store::{Kind, Node};
+use synod_core::store::Kind;
+use synod_core::task::{Task, spawn};
 use zookeeper_client::{
     AddWatchMode, Client, Error as ZkError, EventType, PersistentWatcher, SessionState,
     WatchedEvent,
 };
 
-use crate::contained::contained;
-use crate::container::is_container;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
+use crate::hub::proof::prove;
 use crate::news::News;
-use crate::read::translate;
 use crate::sent::Sent;
 use crate::wire::Wire;
 
+impl Hub {
+    /// Starts to watch a path. The request has been sent when this returns, and nothing has been
+    /// polled: this runs under the lock.
+    pub(super) fn keeper(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        path: &Path,
+        recursive: bool,
+        resync: bool,
+    ) -> Task {
+        let mode =
+            if recursive { AddWatchMode::PersistentRecursive } else { AddWatchMode::Persistent };
+        let asked = ask(client.clone(), path, mode);
+        spawn(keep(Arc::downgrade(self), self.wire.clone(), path.clone(), mode, resync, asked))
+    }
+}
+
 /// Requests a watch. The request has been sent when this returns.
-pub(crate) fn ask(client: Arc<Client>, path: &Path, mode: AddWatchMode) -> Sent<PersistentWatcher> {
+fn ask(client: Arc<Client>, path: &Path, mode: AddWatchMode) -> Sent<PersistentWatcher> {
     let path = path.clone();
     Sent::new(client, move |client| client.watch(path.as_str(), mode).boxed())
 }
 
 /// Watches one path until it has no observer any more, or the session is over. The first request
 /// for the watch was sent already.
-pub(crate) async fn keep(
+async fn keep(
     hub: Weak<Hub>,
     wire: Arc<Wire>,
     path: Path,
@@ -130,58 +145,4 @@ fn doubtful(hub: &Hub, path: &Path, events: &[WatchedEvent]) -> BTreeSet<Path> {
     let news = events.iter().filter_map(News::of);
     let created = news.filter(|news| news.kind == Kind::Created && hub.wants(path, news));
     created.map(|news| news.path).collect()
-}
-
-/// What a created path turned out to be.
-#[derive(Clone, Debug)]
-pub(crate) enum Proof {
-    Container,
-    /// Nothing, or another node that took its place.
-    Gone,
-    /// The node as it was created; with `echo`, by two writes of one transaction.
-    Node {
-        node: Box<Node>,
-        echo: bool,
-    },
-    /// A node, but perhaps not the one that was created.
-    Unclear,
-}
-
-impl Proof {
-    /// The proof, given the events of the path that followed the one in question before the path
-    /// was read.
-    fn weaken(&self, later: &[EventType]) -> Self {
-        match (self, later) {
-            // One transaction may have created, deleted and created it again to check that nothing
-            // was there; or other clients did so. The two cases look alike, so the path is read
-            // again.
-            (Self::Node { .. } | Self::Unclear, [EventType::NodeDeleted, ..]) => Self::Gone,
-            (Self::Node { echo: true, .. }, [EventType::NodeDataChanged]) => self.clone(),
-            (Self::Node { .. }, [_, ..]) => Self::Unclear,
-            _ => self.clone(),
-        }
-    }
-}
-
-async fn prove(wire: &Wire, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> {
-    if doubtful.is_empty() {
-        return BTreeMap::new();
-    }
-    let Ok(client) = wire.client("observe") else { return BTreeMap::new() };
-    let reads = doubtful.iter().map(|path| contained(client.get_data(path.as_str())));
-    let answers = join_all(reads.collect::<Vec<_>>()).await;
-    let proofs = doubtful.iter().zip(answers).map(|(path, answer)| {
-        let proof = match answer {
-            Ok((data, stat)) if is_container(&data, &stat) => Proof::Container,
-            Ok((data, stat)) if stat.mzxid == stat.czxid => {
-                let node = Node::new(path.clone());
-                let node = Box::new(node.with(data.into(), translate(&stat)));
-                Proof::Node { node, echo: stat.version > 0 }
-            }
-            Err(ZkError::NoNode) => Proof::Gone,
-            _ => Proof::Unclear,
-        };
-        (path.clone(), proof)
-    });
-    proofs.collect()
 }

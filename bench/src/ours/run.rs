@@ -1,0 +1,51 @@
+//! Which code runs each task.
+
+use async_trait::async_trait;
+
+use super::{Floor, Ours, Plain, leader, lock, node, share, watch};
+use crate::racer::{Failure, Racer};
+use crate::report::Report;
+use crate::task::{Task, Work};
+
+#[async_trait(?Send)]
+impl Racer for Ours {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::GetLocal | Work::Get | Work::Set | Work::CreateDelete => {
+                node::through_the_door(self, task).await.map(Some)
+            }
+            Work::Lock => lock::alone(self, task).await.map(Some),
+            Work::LockContended => lock::contended(self, task).await.map(Some),
+            Work::Drain => lock::drain(self, task).await.map(Some),
+            Work::LockTasks => lock::passed_on(self, task).await.map(Some),
+            Work::Semaphore => share::semaphore(self, task).await.map(Some),
+            Work::ReadWrite => share::read_write(self, task).await.map(Some),
+            Work::Observe => watch::observe(self, task).await.map(Some),
+            Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),
+            Work::Lead => leader::lead(self, task).await.map(Some),
+            Work::SetIfThere => Ok(None),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Racer for Plain {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::LockTasks => lock::one_process(&self.0, task).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Racer for Floor {
+    async fn run(&mut self, task: &Task) -> Result<Option<Report>, Failure> {
+        match task.work {
+            Work::GetLocal | Work::Get | Work::Set | Work::CreateDelete => {
+                node::at_the_floor(&self.store, &self.dir, task).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}

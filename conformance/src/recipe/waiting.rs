@@ -1,0 +1,75 @@
+//! [`Waiting`]: a waiter in a task of its own; and what cases ask of the line that it is in.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::Query;
+use synod_core::task::{self, Task};
+use synod_recipes::{Contender, inspect};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::actor::told;
+use crate::door::answer;
+use crate::world::World;
+
+/// A waiter in a task of its own. Dropping it ends the wait.
+#[derive(Debug)]
+pub(crate) struct Waiting<T> {
+    pub(super) told: oneshot::Receiver<Result<T>>,
+    pub(super) _task: Task,
+}
+
+impl<T: Send + 'static> Waiting<T> {
+    pub(super) fn new(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+        let (tell, told) = oneshot::channel();
+        let task = task::spawn(async move {
+            let _heard = tell.send(work.await).is_ok();
+        });
+        Self { told, _task: task }
+    }
+
+    /// The result of the wait, in time.
+    pub(super) async fn gets(mut self, world: &World, what: &str) -> T {
+        let told = world.in_time(what, &mut self.told).await;
+        answer(told.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")))
+    }
+
+    /// Asserts that it still waits after a while.
+    pub(super) async fn waits_for(&mut self, brief: Duration, what: &str) {
+        if let Ok(ended) = timeout(brief, &mut self.told).await {
+            match ended.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")) {
+                Ok(_) => panic!("{what}: it was granted"),
+                Err(error) => panic!("{what}: the waiter failed: {}", told(&error)),
+            }
+        }
+    }
+}
+
+impl World {
+    /// Waits until there are `count` contenders in the line.
+    pub(super) async fn stand(&self, client: &Client, dir: &Path, count: usize) {
+        let standing = async || line(client, dir).await.len() == count;
+        self.eventually(&format!("{count} stand in line"), standing).await;
+    }
+
+    /// Waits until nothing is left in a directory.
+    pub(super) async fn left_alone(&self, client: &Client, dir: &Path) {
+        let names = || client.read(Query::children(dir).names_only());
+        let empty = async || answer(names().await).nodes.is_empty();
+        self.eventually("nothing is left", empty).await;
+    }
+}
+
+/// A number of permits.
+pub(crate) fn many(permits: u32) -> NonZeroU32 {
+    NonZeroU32::new(permits).expect("more than none")
+}
+
+/// All contenders in the line.
+pub(crate) async fn line(client: &Client, dir: &Path) -> Vec<Contender> {
+    answer(inspect(client, dir).await)
+}
