@@ -143,7 +143,7 @@ fn a_store_is_measured_and_told_of() {
     let chosen = ["bench", "--store", "mem://", "--only", "get"];
     let table = text(&synod(&chosen).stdout);
     let row = table.lines().last().expect("a row");
-    assert!(table.starts_with("| server ") && row.starts_with("| mem "), "{table}");
+    assert!(table.starts_with("### mem\n\n| work ") && row.starts_with("| get "), "{table}");
 
     let lines = text(&synod(&[&chosen[..], &["--json"]].concat()).stdout);
     let line = lines.lines().next().expect("a round");
