@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_goes_behind_its_child_needs_nothing_else_below() {
+    fn a_parent_deleted_after_its_child_must_have_no_other_child() {
         let txn = Txn::new().delete(path("/a/b"), Expect::Any).delete(path("/a"), Expect::Any);
         let plan = plan(&txn);
         // Two for the child, one for the parent, and the two ranges around the child.
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_is_told_of() {
+    fn a_taken_name_is_reported() {
         let txn = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
         let plan = plan(&txn);
         assert_eq!(plan.parts.conditions.len(), 2);

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_repeats_is_told_once() {
+    fn an_event_that_a_server_repeats_is_delivered_once() {
         let (mut watched, mut watch) = watched(&Query::children(dir()));
         assert!(!watched.begun(4));
         watched.tell(vec![put(5, 5), put(5, 6)], false);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_pieces_is_told_by_whole_revisions() {
+    fn fragments_are_delivered_as_whole_revisions() {
         let (mut watched, mut watch) = watched(&Query::children(dir()));
         assert!(!watched.begun(4));
         watched.tell(vec![put(5, 5), put(6, 6)], true);
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_for_names_hears_of_no_data() {
+    fn a_listener_for_names_gets_no_data_events() {
         let (mut watched, mut watch) = watched(&Query::children(dir()).names_only());
         watched.begun(4);
         watched.tell(vec![put(5, 5), put(5, 6)], false);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_is_told_of_what_is_not_told_yet() {
+    fn a_late_listener_gets_the_events_not_yet_delivered() {
         let (mut watched, mut first) = watched(&Query::children(dir()));
         let names = covers(&Query::children(dir()).names_only()).remove(0);
         let (early, mut second, mut early_begun) = listener(2, &names);

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_let_in_by_default() {
+    fn options_without_access_or_credentials_are_refused() {
         let refused = ZkOptions::new(["localhost:2181"]).checked().expect_err("nobody said so");
         assert!(refused.to_string().contains("?acl=open"), "{refused}");
         let known = ZkOptions::new(["localhost"]).credentials("ann", "canary-7f3a".to_owned());

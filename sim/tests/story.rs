@@ -40,7 +40,7 @@ fn a_failure_is_cut_down_to_what_it_needs() {
 }
 
 #[test]
-fn a_failure_is_told_with_its_law_its_seed_and_its_lanes() {
+fn a_failure_is_printed_with_its_law_its_seed_and_its_lanes() {
     let failure = trial().run().failure.expect("replies are lost");
     let story = failure.to_string();
     let told =
@@ -59,7 +59,7 @@ fn a_failure_is_told_with_its_law_its_seed_and_its_lanes() {
 }
 
 #[test]
-fn without_its_fault_nothing_fails_and_what_never_happened_is_told() {
+fn without_its_fault_nothing_fails_and_missing_events_are_listed() {
     let replies = Fault::by_number(2).expect("there is one");
     let hunt = trial().without(replies);
     let found = hunt.run();

@@ -112,7 +112,7 @@ fn polled_by_hand(file: &File) -> Vec<String> {
 }
 
 #[test]
-fn every_public_async_fn_of_core_and_the_recipes_says_what_a_dropped_call_leaves_behind() {
+fn every_public_async_fn_of_core_and_the_recipes_documents_cancel_safety() {
     let says = "/// Waits.\n///\n/// # Cancel safety\n///\n/// Cancel safe.\n";
     catches(silent_when_dropped, "core/src/a.rs", "/// Waits.\npub async fn f() {}");
     catches(silent_when_dropped, "recipes/src/a.rs", "/// Waits.\npub async fn f() {}");

@@ -192,7 +192,7 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "his leaving").await;
 }
 
-pub(crate) async fn who_waits_for_a_node_again_sends_one_request() {
+pub(crate) async fn a_client_that_waits_for_a_node_again_sends_one_request() {
     let world = World::alone();
     let ann = world.session(TTL * 60).await;
     let create = || Txn::new().create(path("/n"), "", Lifetime::Session);
@@ -219,7 +219,7 @@ pub(crate) async fn who_waits_for_a_node_again_sends_one_request() {
     eventually("it is not watched", async || world.cluster.watches() == 0).await;
 }
 
-pub(crate) async fn who_holds_for_long_watches_his_own_ticket() {
+pub(crate) async fn a_long_term_holder_watches_its_own_ticket() {
     let world = World::alone();
     let client = async |ttl: Duration| {
         let options = ClientOptions::default().session(SessionOptions::new(ttl));
@@ -253,7 +253,7 @@ pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
 
 /// Each of many clients that lock again and again gets one event for each release that it waited
 /// for, and sometimes one that does not concern it any more.
-pub(crate) async fn a_release_is_told_to_few() {
+pub(crate) async fn a_release_notifies_few_clients() {
     const CLIENTS: usize = 4;
     const LAPS: usize = 50;
 

@@ -102,7 +102,7 @@ async fn a_member_without_a_leader_is_good_enough_for_a_local_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_a_member_that_is_behind_misses_nothing_by_moving_on() {
+async fn a_watch_on_a_lagging_member_misses_nothing_when_it_moves() {
     let peer = Peer::new(2);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     done(&*ann, create("/n")).await;

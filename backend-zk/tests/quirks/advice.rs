@@ -29,7 +29,7 @@ pub(super) fn says(error: &Error, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
 }
 
-pub(super) async fn who_cannot_reach_a_server_is_told_why() {
+pub(super) async fn an_unreachable_server_is_reported_with_the_reason() {
     let open = |host: &str| ZkOptions::new([host]).access(Access::Open);
     says(&why(open("no-such-host.invalid:2181")).await, "is the name right?");
 
@@ -46,7 +46,7 @@ pub(super) async fn who_cannot_reach_a_server_is_told_why() {
     );
 }
 
-pub(super) async fn who_has_the_wrong_password_is_told_so() {
+pub(super) async fn a_wrong_password_is_reported() {
     let known =
         |password: &str| options(server().addresses()).credentials("ann", password.to_owned());
     let ann = open(known("canary-7f3a")).await;
@@ -101,7 +101,7 @@ fn told(error: &Error) -> String {
     told
 }
 
-pub(super) async fn who_reaches_no_majority_is_told_so() {
+pub(super) async fn a_missing_majority_is_reported() {
     const LIMIT: Duration = Duration::from_secs(4);
     const LONE: &str = "it runs without a majority of its servers; are enough of them started?";
 

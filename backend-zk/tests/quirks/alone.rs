@@ -82,7 +82,7 @@ fn shown(commit: &Commit) -> (Path, Vec<String>) {
 }
 
 /// One request for a lock, one for its end.
-pub(super) async fn who_is_alone_looks_no_more() {
+pub(super) async fn a_session_that_is_alone_sends_no_listing() {
     let ann = Drawer::at("/alone/floor").await;
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
     for asked in [&LOOKED[..], &armed, &[Verb::Create], &[Verb::Create], &[Verb::Create]] {
@@ -92,7 +92,7 @@ pub(super) async fn who_is_alone_looks_no_more() {
     }
 }
 
-pub(super) async fn who_is_alone_locks_with_one_request() {
+pub(super) async fn a_session_that_is_alone_locks_with_one_request() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let (ann, anns) = counted(&links).await;
     let made = ann.create(&path("/alone/lock"), "", Lifetime::Persistent).await.expect("answers");
@@ -110,7 +110,7 @@ pub(super) async fn who_is_alone_locks_with_one_request() {
 
 /// A contender that alternates with another never skips the listing in vain, and sends the extra
 /// request once.
-pub(super) async fn who_takes_turns_looks() {
+pub(super) async fn a_session_that_takes_turns_sends_a_listing() {
     let (ann, bob) = (Drawer::at("/alone/turns").await, session().await);
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
     for round in 0..12 {
@@ -123,7 +123,7 @@ pub(super) async fn who_takes_turns_looks() {
 }
 
 /// Events between two tickets of a session that was alone so far, each of which requires a listing.
-pub(super) async fn who_may_not_be_alone_looks() {
+pub(super) async fn a_session_that_may_not_be_alone_sends_a_listing() {
     let bob = session().await;
     let other = |name: &str| path("/alone/doubt").join(name).expect("valid");
     let ann = Drawer::at("/alone/doubt").await;

@@ -21,7 +21,7 @@ Server {
 };
 "#;
 
-pub(super) async fn who_logs_in_by_sasl_is_who_he_says() {
+pub(super) async fn a_client_that_logs_in_by_sasl_has_that_identity() {
     let home = Home::new("sasl").expect("there is room");
     let users = home.path().join("users");
     fs::write(&users, USERS).expect("there is room");

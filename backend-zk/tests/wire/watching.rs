@@ -43,7 +43,7 @@ fn same(view: &synod_core::store::View, now: &synod_core::store::View, until_gon
     short(view) == short(now)
 }
 
-pub(crate) async fn what_changes_around_the_read_is_told() {
+pub(crate) async fn a_change_around_the_read_is_reported() {
     let peer = peer(1);
     let mut round = 0;
     for (what, query) in QUERIES {
@@ -82,7 +82,7 @@ pub(crate) async fn what_changes_around_the_read_is_told() {
 
 /// A node that is observed for its deletion, and is created, written and removed while its watcher
 /// is disconnected.
-pub(crate) async fn what_changes_while_disconnected_is_told() {
+pub(crate) async fn a_change_while_disconnected_is_reported() {
     for (what, query) in QUERIES {
         let peer = peer(1);
         let (dir, store) = ("/gone".to_owned(), open(&peer, LONG).await);

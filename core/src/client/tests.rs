@@ -61,7 +61,7 @@ async fn idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn states_are_told_in_order_and_once() {
+async fn states_are_reported_in_order_and_once() {
     use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
 
     let (script, client) = opened().await;
@@ -91,7 +91,7 @@ async fn states_are_told_in_order_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_state_ends_behind_closed() {
+async fn the_state_ends_after_closed() {
     let (script, client) = opened().await;
     let mut early = client.state();
     lose(&script, 1).await;
@@ -341,7 +341,7 @@ async fn the_last_clone_closes_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_holds_a_session_keeps_it() {
+async fn a_session_that_is_held_stays_open_without_its_client() {
     let (script, client) = opened().await;
     let session = client.session().await.expect("open");
     drop(client);

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn those_between_a_leader_and_his_heir_make_room() {
+    fn candidates_between_a_leader_and_its_heir_make_room() {
         let told = |leader: &str, heir_of: &str| match heir(
             &line(&["a", "b", "c", "d"]),
             &path(leader),

@@ -212,7 +212,7 @@ impl Ticket {
     fn note_called(&self) {
         meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
         mistake!(TryUntold: return);
-        self.tell_those_behind();
+        self.notify_later_waiters();
     }
 
     /// Removes the ticket. Returns when that is done, or when it continues in the background.
@@ -250,7 +250,7 @@ impl Ticket {
             drop(spent.take());
             let waited = match turn {
                 Turn::Now if self.is_certain() => {
-                    self.tell_those_behind();
+                    self.notify_later_waiters();
                     return Ok(());
                 }
                 Turn::Now => {
@@ -337,7 +337,7 @@ impl Ticket {
         mistake!(LimitRemembered: let capacity = {
             self.last.permits.map_or(capacity, Capacity::Permits)
         });
-        let followed = queue.goes_on_behind(me);
+        let followed = queue.has_later_ticket(me);
         let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
         let last = Last { followed, permits: queue.permits(capacity), suspects, unsure };
         let turn = turn(&queue, me, capacity);
@@ -516,7 +516,7 @@ impl Ticket {
 
     /// Notifies the later waiters of the grant, if there are any and it matters to them. This happens in the
     /// background: the holder does not wait for it.
-    fn tell_those_behind(&self) {
+    fn notify_later_waiters(&self) {
         let told = self.form().capacity != Capacity::One && self.last.followed;
         // A ticket that is checked by its version was written to when it was created, once for all.
         mistake!(CallUntold: let told = false);
