@@ -361,7 +361,7 @@ mod tests {
         let (child, other) = (answer("/a/b", 1), answer("/a/c", 2));
         let answers =
             [vec![child.clone()], vec![], vec![answer("/a", 3)], vec![child.clone(), other]];
-        let no = plan.rejected(&txn.ops, &answers).expect("known").expect("told");
+        let no = plan.rejected(&txn.ops, &answers).expect("known").expect("reported");
         assert_eq!((no.index, no.why), (1, Why::HasChildren));
     }
 
@@ -398,7 +398,7 @@ mod tests {
         let plan = plan(&txn);
         assert_eq!(plan.parts.conditions.len(), 2);
         let taken = vec![PbKeyValue { key: key::of(path("/q/t-")), ..PbKeyValue::default() }];
-        let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("told");
+        let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("reported");
         assert_eq!((no.index, no.why), (0, Why::Exists));
         assert!(plan.rejected(&txn.ops, &[vec![], vec![]]).is_err());
     }

@@ -346,7 +346,10 @@ mod tests {
         assert_eq!(told(&mut watch), rest);
 
         watched.tell(vec![put(5, 8)], true);
-        assert!(!watched.begun(9), "the stream broke, and what was half told comes again");
+        assert!(
+            !watched.begun(9),
+            "the stream broke, and the half delivered revision is sent again"
+        );
         watched.tell(vec![put(5, 8)], false);
         assert_eq!(told(&mut watch), [(Kind::Updated, 8)]);
     }
@@ -379,12 +382,12 @@ mod tests {
         watched.join(early);
         assert!(early_begun.try_recv().is_err(), "it is not watched yet");
         watched.begun(4);
-        assert_eq!(early_begun.try_recv().expect("told").expect("watched"), 4);
+        assert_eq!(early_begun.try_recv().expect("reported").expect("watched"), 4);
         watched.tell(vec![put(5, 5), put(5, 6), put(5, 7)], true);
 
         let (late, mut third, mut late_begun) = listener(3, &names);
         watched.join(late);
-        assert_eq!(late_begun.try_recv().expect("told").expect("watched"), 6);
+        assert_eq!(late_begun.try_recv().expect("reported").expect("watched"), 6);
         watched.tell(vec![put(8, 8)], false);
 
         let all = [(Kind::Created, 5), (Kind::Updated, 6), (Kind::Updated, 7), (Kind::Created, 8)];

@@ -184,7 +184,7 @@ async fn a_session_that_the_store_ends_is_followed_by_another() {
     first.lost().await;
 
     assert!(client.get(&a).await.expect("opened again").is_none());
-    let told = timeout(LONG, watch.next()).await.expect("told");
+    let told = timeout(LONG, watch.next()).await.expect("reported");
     assert!(told.is_some());
     let late = first.commit(Txn::new().create(a, "", Lifetime::Persistent)).await;
     assert_eq!(late.expect_err("lost").kind(), ErrorKind::SessionLost);
@@ -214,7 +214,7 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     store.commit(txn).await.expect("reachable").committed().expect("free");
     backend.set_weather(id, Weather::CUT);
     let mut status = store.status();
-    status.wait_for(Status::is_lost).await.expect("it is told");
+    status.wait_for(Status::is_lost).await.expect("it is reported");
 
     let early = store.close().await.expect_err("its node is there");
     assert_eq!((early.kind(), early.effect()), (ErrorKind::Unreachable, Effect::Unknown));

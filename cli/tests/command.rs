@@ -76,7 +76,10 @@ fn a_store_that_excludes_no_other_process_is_refused() {
     for held in ["lock", "elect"] {
         for store in ["mem://", "mem://name", "mem:///below"] {
             let told = failing(&[held, "--store", store, "/a", "true"]);
-            assert!(told.contains("excludes nobody") && told.contains("--store zk://"), "{told}");
+            assert!(
+                told.contains("excludes no other process") && told.contains("--store zk://"),
+                "{told}"
+            );
         }
     }
 }

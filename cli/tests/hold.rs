@@ -279,7 +279,7 @@ fn a_waiter_that_is_interrupted_leaves_the_line(on: &Server) {
     let held = on.holds(&["lock", "/wait"]);
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let waits = Running::start(&mut on.synod(&["lock", "/wait", "--", "echo", "x"]));
-        eventually("he waits", || on.standing("/wait") == 2);
+        eventually("the waiter is in the line", || on.standing("/wait") == 2);
         waits.signal(name);
         waits.ends_with(code);
         assert_eq!(on.standing("/wait"), 1);

@@ -14,7 +14,7 @@ async fn fragile(me: Process) {
         let path = synod_core::path::Path::new("/a").expect("it is one");
         let _either_way = client.get(&path).await.is_ok();
         if me.suffered(&[Site::ReplyLost]) > 0 {
-            me.wrong("nobody loses a reply", || "/a was lost on the way".to_owned());
+            me.wrong("no reply is lost", || "/a was lost on the way".to_owned());
         }
         me.rest(Duration::from_millis(200)).await;
     }
@@ -44,7 +44,7 @@ fn a_failure_is_printed_with_its_law_its_seed_and_its_lanes() {
     let failure = trial().run().failure.expect("replies are lost");
     let story = failure.to_string();
     let told =
-        ["nobody loses a reply is broken", "SYNOD_SIM_SEED=0x", "F2 reply lost (", "│ the store"];
+        ["no reply is lost is broken", "SYNOD_SIM_SEED=0x", "F2 reply lost (", "│ the store"];
     for told in told {
         assert!(story.contains(told), "{told} is not in\n{story}");
     }

@@ -184,7 +184,7 @@ fn ignored_example(file: &File) -> Vec<String> {
     for line in file.text.split_inclusive('\n') {
         let text = line.trim().trim_start_matches(['/', '!']).trim();
         if text.strip_prefix("```").is_some_and(|info| info.contains("ignore")) {
-            found.push(file.offence(at, "an example that nobody runs"));
+            found.push(file.offence(at, "an example that is not run"));
         }
         at += line.len();
     }

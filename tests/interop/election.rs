@@ -67,7 +67,7 @@ fn campaign(client: &Client, path: &Path, value: &'static str) -> JoinHandle<Lea
 async fn an_election_is_shared_in_order(kind: Kind, path: Path) {
     let client = kind.client().await;
     let election = Election::new(&client, path.clone());
-    let first = election.campaign("first").await.expect("nobody leads");
+    let first = election.campaign("first").await.expect("there is no leader");
     let mut theirs = campaigns(kind, &path).await;
     stand(&client, &path, 2).await;
     let last = campaign(&client, &path, "last");
@@ -193,7 +193,7 @@ async fn a_selector_is_shared(kind: Kind, path: Path) {
 async fn values_are_heard_both_ways(kind: Kind, path: Path) {
     let client = kind.client().await;
     let election = Election::new(&client, path.clone());
-    let leader = election.campaign("one").await.expect("nobody leads");
+    let leader = election.campaign("one").await.expect("there is no leader");
     let mut listens = Peer::etcdctl_elect(&kind.server(), &["--listen", &format!("{path}/")]);
     let _key = listens.speaks().await;
     listens.says("one").await;

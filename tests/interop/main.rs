@@ -122,7 +122,7 @@ fn waiting(client: &Client, path: &Path) -> JoinHandle<MutexGuard> {
 
 async fn gets<T>(waiting: JoinHandle<T>) -> T {
     waits_for("a lock of ours");
-    timeout(PATIENCE, waiting).await.expect("in time").expect("nobody panicked")
+    timeout(PATIENCE, waiting).await.expect("in time").expect("no thread panicked")
 }
 
 async fn a_mutex_is_shared_in_order(kind: Kind, path: Path) {
@@ -253,7 +253,7 @@ async fn a_lock_is_asked_back(kind: Kind, path: Path) {
     let mut asks = Peer::curator(&kind.server()).await;
     asks.told(&format!("ask {}", held.path()));
     timeout(PATIENCE, held.asked_back()).await.expect("in time").expect("it is held");
-    assert!(held.is_held(), "whether to give it back is for him to decide");
+    assert!(held.is_held(), "the holder decides whether to release it");
     held.release().await.expect("reachable");
 
     theirs.says("in").await;

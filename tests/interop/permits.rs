@@ -44,7 +44,7 @@ async fn permit(client: Client, places: Places) -> Permit {
     let semaphore = Semaphore::new(&client, places.leases, TWO);
     let turn = Mutex::new(&client, places.locks).lock().await.expect("reachable");
     // Without the lock it must not continue to wait.
-    let permit = turn.run(semaphore.acquire()).await.expect("nobody lost it");
+    let permit = turn.run(semaphore.acquire()).await.expect("no client lost it");
     let permit = permit.expect("reachable");
     turn.release().await.expect("reachable");
     permit

@@ -105,7 +105,7 @@ fn listeners_of_the_same_query_share_a_watch() {
     assert_eq!(send_all(&mut roster), 1);
     roster.hear(created(1));
     let (mut second, mut opened) = listen(&mut roster, 2);
-    assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 7);
+    assert_eq!(opened.try_recv().expect("reported at once").expect("watched"), 7);
     assert_eq!(send_all(&mut roster), 0, "it is watched already");
 
     roster.resync(1);
@@ -165,7 +165,7 @@ fn others_are_asked_for_while_the_server_writes_and_not_for_ever() {
     let refused = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
     assert_eq!(roster.hear(says(refused)), Heard::Fine);
     roster.hang_up();
-    assert_eq!(send_all(&mut roster), 1, "the next stream has none beside");
+    assert_eq!(send_all(&mut roster), 1, "the next stream has no second watch");
     roster.remove(1, soon());
     roster.wake(soon());
     assert_eq!(send_all(&mut roster), 1);
@@ -197,7 +197,7 @@ fn a_waiter_that_soon_waits_again_finds_the_node_watched() {
     assert!(roster.is_empty() && roster.rests_until().is_some());
 
     let (mut watch, mut opened) = asks(&mut roster, 2, &Query::until_gone(path("/n1")));
-    assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 9);
+    assert_eq!(opened.try_recv().expect("reported at once").expect("watched"), 9);
     assert!(!roster.is_empty() && roster.rests_until().is_none());
     roster.double(2);
     assert_eq!(send_all(&mut roster), 0, "it was watched before");
@@ -245,9 +245,9 @@ fn a_wait_for_a_deletion_shares_no_watch_with_a_full_observer() {
         Some(Request::Create(_, options)) => format!("{options:?}").contains("filters: [Noput]"),
         other => panic!("{other:?}"),
     };
-    assert!(filters(&roster), "no writes are told");
+    assert!(filters(&roster), "no writes are reported");
     roster.sent();
-    assert!(!filters(&roster), "all is told");
+    assert!(!filters(&roster), "every event is reported");
 }
 
 #[test]
@@ -367,7 +367,7 @@ fn a_half_delivered_revision_makes_no_progress() {
     half.0.fragment = true;
     roster.hear(half);
     roster.progress(50);
-    assert_eq!(resumed(&mut roster)[0].1, 7, "the rest of revision 9 was not told");
+    assert_eq!(resumed(&mut roster)[0].1, 7, "the rest of revision 9 was not delivered");
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub(crate) async fn a_server_that_is_not_etcd_is_reported() {
     let says = [&address.to_string(), "is it etcd?"];
     let other = async {
         loop {
-            let (mut guest, _) = listener.accept().await.expect("somebody comes");
+            let (mut guest, _) = listener.accept().await.expect("a client connects");
             let _asked = guest.read(&mut [0; 1_000]).await;
             let _answered = guest.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
@@ -218,7 +218,7 @@ pub(crate) async fn what_is_forgotten_before_it_is_read_is_said() {
     };
 
     let Either::Left((error, _)) = select(pin!(listing), pin!(forget(raw))).await else {
-        panic!("nobody stops to forget")
+        panic!("the compaction never stops")
     };
 
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Backend, Effect::None), "{error}");

@@ -93,7 +93,7 @@ fn whatever_may_have_happened_between_is_looked_at() {
     let table: [(&str, Between, How); 6] = [
         ("another's child", |line| line.next += 1, LookedLate),
         ("another connection", |line| line.connection += 1, Looked),
-        ("the watch told", Line::tell, Looked),
+        ("the watch fired", Line::tell, Looked),
         ("it is left to the hub", |line| drop(line.alone.leave(&line.dir.clone())), Looked),
         ("a ticket that stands", |line| assert!(line.begin().bet), Looked),
         ("the session begins anew", |line| line.alone = Alone::default(), Looked),
@@ -112,7 +112,7 @@ fn what_happens_while_a_ticket_is_drawn_is_looked_at() {
         ("nothing", |_| {}, Knew),
         ("another's child", |line| line.next += 1, LookedLate),
         ("another connection", |line| line.connection += 1, LookedLate),
-        ("the watch tells", Line::tell, LookedLate),
+        ("the watch fires", Line::tell, LookedLate),
         ("it is left to the hub", |line| drop(line.alone.leave(&line.dir.clone())), LookedLate),
     ];
     for (what, meanwhile, how) in table {

@@ -472,14 +472,15 @@ async fn only_its_creator_touches_a_node() {
     assert!(there(&*again, "/mine/a").await);
     done(&*again, Txn::new().set(path("/mine/a"), "x", Expect::Any)).await;
     for stranger in [&eve, &nobody] {
-        let read = stranger.read(Query::node(path("/mine/a"))).await.expect_err("not his");
+        let read =
+            stranger.read(Query::node(path("/mine/a"))).await.expect_err("another user owns it");
         assert_eq!(read.kind(), ErrorKind::Denied);
         for txn in [
             Txn::new().set(path("/mine/a"), "x", Expect::Any),
             Txn::new().delete(path("/mine/a"), Expect::Any),
             create("/mine/b", ""),
         ] {
-            let error = stranger.commit(txn).await.expect_err("not his");
+            let error = stranger.commit(txn).await.expect_err("another user owns it");
             assert_eq!(
                 (error.kind(), error.effect()),
                 (ErrorKind::Denied, Effect::None),

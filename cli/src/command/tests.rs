@@ -136,7 +136,7 @@ async fn changes_are_printed_until_there_were_enough() {
             }
         })
         .await;
-    told.expect("two of them were told");
+    told.expect("two of them were printed");
     made.expect("they are new");
     client.close().await.expect("memory answers");
 }

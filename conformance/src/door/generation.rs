@@ -92,7 +92,7 @@ async fn the_states_end_with_the_client(world: World) {
     assert_eq!(last, Connection::Closed);
     let mut late = client.state();
     let changed = world.in_time("the end of a late receiver", late.changed()).await;
-    assert!(changed.is_err(), "nothing comes behind the end");
+    assert!(changed.is_err(), "nothing comes after the end");
     assert_eq!(*late.borrow(), Connection::Closed);
 }
 

@@ -158,7 +158,7 @@ async fn a_proclamation_wakes_no_waiter(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let leader = answer(election(&world, &ann).campaign("0").await);
     let mut next = campaigning(&world, &bob, "bob", 2).await;
-    world.in_time("his watches", gate.answered(Verb::Observe, 2)).await;
+    world.in_time("bob's watches", gate.answered(Verb::Observe, 2)).await;
     let before = [gate.count(Verb::Read), gate.count(Verb::Observe)];
 
     for value in ["1", "2", "3"] {
@@ -268,7 +268,7 @@ async fn candidates_are_listed_although_some_leave_meanwhile(world: World) {
     answer(leader.resign().await);
     gate.set(Way::Open);
 
-    let told = told.gets(&world, "who stands").await;
+    let told = told.gets(&world, "the candidates").await;
     let labels: Vec<_> = told.into_iter().map(|one| one.label).collect();
     assert_eq!(labels, ["ann"], "as it was when it was asked");
 }

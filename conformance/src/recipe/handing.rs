@@ -41,7 +41,7 @@ async fn a_predecessor_that_leaves_before_the_watch_is_not_waited_for(world: Wor
     answer(held.release().await);
     gate.set(Way::Open);
 
-    let _guard = waits.gets(&world, "the lock of who went").await;
+    let _guard = waits.gets(&world, "the lock of the holder that left").await;
 }
 
 /// A draw does the same when it is repeated after its answer was lost and its ticket was removed.
@@ -69,11 +69,11 @@ async fn a_predecessor_that_leaves_during_the_read_is_not_waited_for(world: Worl
     let waits = Waiting::new(async move { place.wait().await });
 
     // Bob's requests about ann's ticket are answered, and the answers are held back.
-    world.in_time("the look at who is ahead", gate.held(1)).await;
+    world.in_time("the read of the predecessor", gate.held(1)).await;
     answer(held.release().await);
     gate.set(Way::Open);
 
-    let _guard = waits.gets(&world, "the lock of who went").await;
+    let _guard = waits.gets(&world, "the lock of the holder that left").await;
 }
 
 async fn a_release_wakes_one_waiter_which_reads_once(world: World) {
@@ -86,7 +86,7 @@ async fn a_release_wakes_one_waiter_which_reads_once(world: World) {
         let lock = mutex(&world, &bob);
         waiting.push(Waiting::new(async move { lock.lock().await }));
         world.stand(&ann, &world.at("lock"), waiter + 2).await;
-        world.in_time("his watch", gate.called(Verb::Observe, waiter + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Observe, waiter + 1)).await;
     }
     let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
     assert_eq!(counts(), [WAITERS, 0, WAITERS], "commits, reads, observes");
@@ -118,7 +118,7 @@ async fn a_line_that_cannot_be_read_is_not_empty(world: World) {
 
     // The predecessor leaves, so that bob reads again.
     drop(between);
-    world.eventually("he looked", async || plan.pending() == 0).await;
+    world.eventually("bob has read the line", async || plan.pending() == 0).await;
 
     waits.waits_for(world.brief(), "ann holds it").await;
     answer(held.release().await);

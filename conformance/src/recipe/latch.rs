@@ -64,13 +64,13 @@ async fn a_waiting_candidate_gets_the_lead_for_one_call(world: World) {
     let bob = world.client_on(gate.clone(), world.options()).await;
     let first = joined(&world, &ann, "ann").await;
     let second = joined(&world, &bob, "bob").await;
-    world.in_time("his watches", gate.answered(Verb::Observe, 2)).await;
+    world.in_time("bob's watches", gate.answered(Verb::Observe, 2)).await;
     let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
     assert_eq!(counts(), [1, 0, 2], "commits, reads, observes");
     assert!(first.is_leader() && !second.is_leader());
 
     answer(first.close().await);
-    let lead = world.leads(&second, "the lead of who left").await;
+    let lead = world.leads(&second, "the lead of the candidate that left").await;
 
     // Bob has time for further requests before the calls are counted.
     world.stand(&ann, &world.at("latch"), 1).await;
@@ -148,7 +148,7 @@ async fn terms_are_reported_gained_and_lost_in_turn(world: World) {
     let _last = world.leads(&candidacy, "the lead").await;
     answer(candidacy.close().await);
 
-    let told = told.gets(&world, "the end of what is told").await;
+    let told = told.gets(&world, "the end of the changes").await;
     let expected: Vec<bool> = (0..told.len()).map(|index| index % 2 == 0).collect();
     assert_eq!(told.iter().map(|(gained, _)| *gained).collect::<Vec<_>>(), expected);
     assert_eq!(told.len() % 2, 0, "a term was gained after leaving");

@@ -54,8 +54,8 @@ async fn a_leader_that_is_cut_off_stops_before_another_leads(world: World) {
         }
     };
     let passed = timeout(world.profile.ttl * 4 + world.profile.patience, both).await;
-    assert!(passed.is_ok(), "the lead of who was cut off was not passed on");
-    world.in_time("word of the loss, though she called nobody", old.lost()).await;
+    assert!(passed.is_ok(), "the lead of the session that was cut off was not passed on");
+    world.in_time("the report of the loss, although she sent no request", old.lost()).await;
     // In its next session ann's client is a candidate after bob.
     world.stand(&bob, &world.at("latch"), 2).await;
     assert!(second.is_leader() && !first.is_leader());

@@ -123,7 +123,7 @@ async fn a_holder_that_is_cut_off_stops_before_another_is_granted(world: World) 
     };
     let ttl = world.profile.ttl;
     let passed = timeout(ttl * 4 + world.profile.patience, both).await;
-    assert!(passed.is_ok(), "the lock of who was cut off was not passed on");
+    assert!(passed.is_ok(), "the lock of the session that was cut off was not passed on");
 }
 
 async fn no_waiter_is_granted_while_its_session_is_in_doubt(world: World) {

@@ -73,7 +73,7 @@ async fn an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket(world: World)
     let held = answer(UnfairLock::new(&ann, world.at("lock")).lock().await);
     assert!(answer(lock.try_lock().await).is_none(), "ann has it");
     let mut waits = Waiting::new(async move { lock.lock().await });
-    world.in_time("his watch", gate.called(Verb::Observe, 1)).await;
+    world.in_time("bob's watch", gate.called(Verb::Observe, 1)).await;
 
     waits.waits_for(world.brief(), "ann has it").await;
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
@@ -121,7 +121,7 @@ async fn tasks_of_one_process_pass_a_lock_on(world: World) {
     let task = async |_| {
         let guard = answer(mutex.lock().await);
         let alone = inside.try_acquire().expect("there is no other holder");
-        let before = last.lock().expect("nobody panicked").replace(guard.token());
+        let before = last.lock().expect("no thread panicked").replace(guard.token());
         assert!(Some(guard.token()) > before, "{} after {before:?}", guard.token());
         tokio::task::yield_now().await;
         drop(alone);
@@ -160,7 +160,7 @@ async fn a_waiter_of_another_process_gets_its_turn(world: World) {
     answer(first.release().await);
 
     // The others wait only while bob holds the lock.
-    let guard = waits.gets(&world, "the lock, among many who pass it on").await;
+    let guard = waits.gets(&world, "the lock, among many tasks that pass it on").await;
     greedy[0].waits_for(world.brief(), "bob has it").await;
     let turns = turns.load(Ordering::Relaxed);
     assert!(turns <= 2, "it was passed on {turns} times");
@@ -215,7 +215,7 @@ async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
 
     answer(held.release().await);
-    let first = answer(mutex.try_lock().await).expect("nobody has it");
+    let first = answer(mutex.try_lock().await).expect("it is free");
     assert_eq!(counts(), [1, 2, 0], "commits, reads, observes");
     let next = mutex.clone();
     let mut waits = Waiting::new(async move { next.lock().await });

@@ -77,7 +77,7 @@ async fn two_tasks_with_one_owner_acquire_together(world: World) {
         drop(gives_up);
         let gone =
             async || line(&bob, &world.at("lock")).await.iter().all(|one| one.path != first.path);
-        world.eventually("who gave up is gone", gone).await;
+        world.eventually("the ticket of the waiter that gave up is gone", gone).await;
         answer(held.release().await);
     };
 
@@ -103,7 +103,7 @@ async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
 
     answer(held.release().await);
-    let outer = answer(mutex.try_lock(&me).await).expect("nobody has it");
+    let outer = answer(mutex.try_lock(&me).await).expect("it is free");
     let before = counts();
     let inner = answer(mutex.try_lock(&me).await).expect("this owner has it");
     assert_eq!((inner.count(), inner.hold().token()), (2, outer.hold().token()));
@@ -113,7 +113,7 @@ async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
     assert!(answer(mutex.try_lock(&you).await).is_none(), "another owner has it once more");
     answer(inner.release().await);
 
-    let guard = answer(mutex.try_lock(&you).await).expect("nobody has it");
+    let guard = answer(mutex.try_lock(&you).await).expect("it is free");
     answer(guard.release().await);
     world.left_alone(&ann, &world.at("lock")).await;
 }

@@ -56,7 +56,7 @@ async fn readers_share_and_a_writer_is_alone(world: World) {
     let second = answer(lock(&world, &bob).try_read().await).expect("readers share");
     assert!(answer(lock(&world, &bob).try_write().await).is_none(), "two are reading");
 
-    let refused = failure(first.upgrade(), "a reader who would write");
+    let refused = failure(first.upgrade(), "a reader that asks to write");
     assert_eq!(refused.kind(), ErrorKind::Refused);
 
     answer(first.release().await);
@@ -112,11 +112,11 @@ struct Highest(std::sync::Mutex<Option<Token>>);
 
 impl Highest {
     fn swap(&self, token: Option<Token>) -> Option<Token> {
-        std::mem::replace(&mut *self.0.lock().expect("nobody panicked"), token)
+        std::mem::replace(&mut *self.0.lock().expect("no thread panicked"), token)
     }
 
     fn raise(&self, token: Option<Token>) {
-        let mut highest = self.0.lock().expect("nobody panicked");
+        let mut highest = self.0.lock().expect("no thread panicked");
         *highest = (*highest).max(token);
     }
 }
@@ -242,7 +242,7 @@ async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
     let mut readers = Vec::new();
     for number in 0..READERS {
         readers.push(reader(&world, &bob, 3 + number).await);
-        world.in_time("his watch", gate.called(Verb::Observe, number + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Observe, number + 1)).await;
     }
     let before = gate.count(Verb::Read);
 

@@ -148,7 +148,7 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     selector.interrupt();
 
     let second = world
-        .in_time("the lead of who was interrupted", his.recv())
+        .in_time("the lead of the candidate that was interrupted", his.recv())
         .await
         .expect("it is a candidate");
     assert!(second > first);

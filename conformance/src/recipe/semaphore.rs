@@ -155,7 +155,7 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     let theirs = world.gate();
     let dan = world.client_on(theirs.clone(), world.unhurried()).await;
     let waits = queued(&world, &dan, (semaphore(&world, &dan, 2), 1), 3).await;
-    world.in_time("the wait for the one ahead", theirs.answered(Verb::Observe, 1)).await;
+    world.in_time("the wait for the predecessor", theirs.answered(Verb::Observe, 1)).await;
     answer(both.release().await);
     world.stand(&bob, &world.at("pool"), 2).await;
     // From now on the session sees nothing older.
@@ -342,7 +342,7 @@ async fn a_released_permit_wakes_the_waiter_that_it_serves(world: World) {
     for number in 0..WAITERS {
         let theirs = semaphore(&world, &bob, 2);
         waiting.push(queued(&world, &ann, (theirs, 1), 3 + number).await);
-        world.in_time("his watch", gate.called(Verb::Observe, number + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Observe, number + 1)).await;
     }
     let counts = || [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
     let before = counts();

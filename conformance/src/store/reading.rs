@@ -117,7 +117,7 @@ async fn a_local_read_is_not_older_than_the_events(world: World) {
             let view = bob.read(Query::node(&node).local()).await;
             let modified = view.node().and_then(|node| node.stat).expect("it exists").modified;
             if let Some(told) = change.revision {
-                assert!(modified >= told, "reads {modified}, and was told of {told}");
+                assert!(modified >= told, "reads {modified}, and was notified of {told}");
             }
         }
     }

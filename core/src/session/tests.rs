@@ -174,7 +174,7 @@ async fn a_set_that_may_have_happened_is_not_repeated() {
 
     let set = session.commit(Txn::new().set(path("/a"), "b", Expect::Any)).await;
 
-    let error = set.expect_err("nobody knows");
+    let error = set.expect_err("the effect is unknown");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     assert_eq!(error.path(), Some(&path("/a")));
     assert_eq!(script.count("set"), 1);
@@ -432,7 +432,7 @@ async fn certainty_ends_by_itself() {
     sleep(SessionOptions::default().ttl).await;
 
     assert!(!session.is_certain());
-    assert!(!session.is_lost(), "nobody told");
+    assert!(!session.is_lost(), "no loss was reported");
 }
 
 #[tokio::test(start_paused = true)]
@@ -492,7 +492,7 @@ async fn only_the_own_incarnation_is_discarded() {
     script.take(&path("/a"));
     script.put(&path("/a"), Some(99));
 
-    session.discard(path("/a"), done.stat.expect("told").created);
+    session.discard(path("/a"), done.stat.expect("reported").created);
     session.remove(&done).await.expect("it is gone");
     sleep(LONG).await;
     assert_eq!(script.nodes(), ["/a"]);

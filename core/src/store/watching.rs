@@ -17,7 +17,7 @@ use crate::store::session::Loss;
 
 /// An event of a [`Watch`].
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "whoever forgets one of them misses changes")]
+#[expect(clippy::exhaustive_enums, reason = "a reader that forgets one of them misses changes")]
 pub enum Event {
     /// Something changed.
     Changed(Change),

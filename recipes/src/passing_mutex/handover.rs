@@ -198,7 +198,7 @@ mod tests {
             drop(handover.pass(first, value.clone()));
 
             cancelled.recv().expect("the other thread goes on");
-            assert_eq!(Arc::strong_count(&value), 1, "round {round}: nobody has it");
+            assert_eq!(Arc::strong_count(&value), 1, "round {round}: no task has it");
         }
         drop(to_cancel);
         other_thread.join().expect("it does not panic");

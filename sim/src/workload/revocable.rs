@@ -26,7 +26,7 @@ pub(super) struct Revocables;
 const ROUNDS: u64 = 2;
 
 /// The law, which has no number.
-const HEARD: &str = "who is asked back hears of it";
+const HEARD: &str = "a holder that is asked back is notified";
 
 const ASKED: &str = "a holder was asked back, and heard of it";
 
