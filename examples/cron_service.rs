@@ -126,7 +126,7 @@ async fn lead(
                 return Err(error);
             }
             Either::Left((Err(error), _)) => {
-                tracing::warn!(%error, "could not stand; it is tried again");
+                tracing::warn!(%error, "could not campaign; trying again");
                 continue;
             }
             Either::Right(_) => break,
@@ -240,7 +240,7 @@ mod tests {
         assert!(stop.send(()).is_ok(), "it runs");
         services.join_next().await.expect("one runs").expect("no panic").expect("it leaves");
         let left = operator.children(&path!("/leader")).await.expect("memory answers");
-        assert!(left.is_empty(), "nobody stands any more: {left:?}");
+        assert!(left.is_empty(), "no candidate is left: {left:?}");
         operator.close().await.expect("memory answers");
     }
 }

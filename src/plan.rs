@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn only_the_backend_refuses_parameters_that_it_does_not_know() {
         let plan = plan(r#"{ "url": "mem://?colour=blue" }"#).expect("not known before");
-        let error = plan.target.no_more_parameters(&[]).expect_err("nobody knows colours");
+        let error = plan.target.no_more_parameters(&[]).expect_err("no backend knows colours");
         assert_eq!(error.kind(), ErrorKind::Invalid);
         assert!(error.to_string().contains("\"colour\"; it knows session, deadline, connect"));
         assert!(!error.to_string().contains("certificate"), "{error}");

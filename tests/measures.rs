@@ -32,7 +32,7 @@ struct Series(Measured, String);
 impl Measured {
     #[track_caller]
     fn of(&self, metric: &str, recipe: &str) -> Vec<f64> {
-        let all = self.0.lock().expect("nobody panicked");
+        let all = self.0.lock().expect("no thread panicked");
         let found = all.get(&format!("{metric} {recipe}")).cloned();
         found.unwrap_or_else(|| panic!("no {metric} of {recipe}: {all:?}"))
     }
@@ -40,7 +40,7 @@ impl Measured {
 
 impl HistogramFn for Series {
     fn record(&self, value: f64) {
-        let mut all = self.0.0.lock().expect("nobody panicked");
+        let mut all = self.0.0.lock().expect("no thread panicked");
         all.entry(self.1.clone()).or_default().push(value);
     }
 }
@@ -73,7 +73,7 @@ struct Log(Arc<Plain<Vec<u8>>>);
 
 impl std::io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().expect("nobody panicked").extend_from_slice(bytes);
+        self.0.lock().expect("no thread panicked").extend_from_slice(bytes);
         Ok(bytes.len())
     }
 
@@ -140,7 +140,7 @@ fn listen(log: &Log) -> tracing::subscriber::DefaultGuard {
 
 impl Log {
     fn text(&self) -> String {
-        String::from_utf8(self.0.lock().expect("nobody panicked").clone()).expect("text")
+        String::from_utf8(self.0.lock().expect("no thread panicked").clone()).expect("text")
     }
 }
 
@@ -149,8 +149,8 @@ impl Log {
 async fn latch_is_heard(client: &Client, log: &Log) {
     let latch = LeaderLatch::new(client, path("labelled")).label("host-7");
     let candidacy = latch.join().instrument(tracing::info_span!("service", name = "cron")).await;
-    let candidacy = candidacy.expect("nobody else stands");
-    let lead = candidacy.leading().await.expect("nobody else stands");
+    let candidacy = candidacy.expect("there is no other candidate");
+    let lead = candidacy.leading().await.expect("there is no other candidate");
     client.delete(lead.path(), Expect::Any).await.expect("memory answers").committed();
     lead.lost().await;
     sleep(Duration::from_secs(10)).await;
@@ -181,7 +181,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     };
     let (next, ()) = join(mutex.lock(), holds).await;
     drop(next.expect("given back"));
-    hold_each(&client).await.expect("nobody else wants them");
+    hold_each(&client).await.expect("there is no other contender");
     client.close().await.expect("memory answers");
 
     let waits = measured.of("synod_wait_seconds", "mutex");

@@ -7,7 +7,7 @@ use crate::logged::Log;
 mod logged;
 
 fn warnings(log: &Log) -> usize {
-    log.text().matches("exclude nobody").count()
+    log.text().matches("do not exclude").count()
 }
 
 #[tokio::test(start_paused = true)]

@@ -97,7 +97,7 @@ fn a_scheme_is_registered_once_and_never_one_of_synod() {
         let error = register(scheme).expect_err(scheme);
         assert_eq!(error.kind(), ErrorKind::Invalid, "{scheme}: {error}");
     }
-    let error = Config::new("foreign-none://").expect_err("nobody registered it");
+    let error = Config::new("foreign-none://").expect_err("it is not registered");
     assert!(error.to_string().contains("this program adds"), "{error}");
     assert!(error.to_string().contains("foreign-once://"), "{error}");
 }

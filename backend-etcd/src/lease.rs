@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leases_of_nodes_are_told_from_those_of_sessions() {
+    fn leases_of_nodes_are_distinguished_from_those_of_sessions() {
         let chance = Chance::seeded(1);
         for _ in 0..1_000 {
             let (session, node) = (of_session(&chance), of_ttl(&chance));

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_that_goes_behind_its_child_needs_nothing_else_below() {
+    fn a_parent_deleted_after_its_child_must_have_no_other_child() {
         let txn = Txn::new().delete(path("/a/b"), Expect::Any).delete(path("/a"), Expect::Any);
         let plan = plan(&txn);
         // Two for the child, one for the parent, and the two ranges around the child.
@@ -361,7 +361,7 @@ mod tests {
         let (child, other) = (answer("/a/b", 1), answer("/a/c", 2));
         let answers =
             [vec![child.clone()], vec![], vec![answer("/a", 3)], vec![child.clone(), other]];
-        let no = plan.rejected(&txn.ops, &answers).expect("known").expect("told");
+        let no = plan.rejected(&txn.ops, &answers).expect("known").expect("reported");
         assert_eq!((no.index, no.why), (1, Why::HasChildren));
     }
 
@@ -393,12 +393,12 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_taken_is_told_of() {
+    fn a_taken_name_is_reported() {
         let txn = Txn::new().create_sequential(path("/q/t-"), "", Lifetime::Persistent);
         let plan = plan(&txn);
         assert_eq!(plan.parts.conditions.len(), 2);
         let taken = vec![PbKeyValue { key: key::of(path("/q/t-")), ..PbKeyValue::default() }];
-        let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("told");
+        let no = plan.rejected(&txn.ops, &[taken, vec![]]).expect("known").expect("reported");
         assert_eq!((no.index, no.why), (0, Why::Exists));
         assert!(plan.rejected(&txn.ops, &[vec![], vec![]]).is_err());
     }

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn only_members_with_the_mended_answer_tell_progress() {
+    fn only_members_with_the_fix_report_progress() {
         let tells = |text| Version::parse(text).expect("a version").tells_progress();
         for text in ["3.4.25", "3.4.40", "3.5.8", "3.6.0", "3.10.0", "4.0.0"] {
             assert!(tells(text), "{text}");

@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_repeats_is_told_once() {
+    fn an_event_that_a_server_repeats_is_delivered_once() {
         let (mut watched, mut watch) = watched(&Query::children(dir()));
         assert!(!watched.begun(4));
         watched.tell(vec![put(5, 5), put(5, 6)], false);
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_in_pieces_is_told_by_whole_revisions() {
+    fn fragments_are_delivered_as_whole_revisions() {
         let (mut watched, mut watch) = watched(&Query::children(dir()));
         assert!(!watched.begun(4));
         watched.tell(vec![put(5, 5), put(6, 6)], true);
@@ -346,7 +346,10 @@ mod tests {
         assert_eq!(told(&mut watch), rest);
 
         watched.tell(vec![put(5, 8)], true);
-        assert!(!watched.begun(9), "the stream broke, and what was half told comes again");
+        assert!(
+            !watched.begun(9),
+            "the stream broke, and the half delivered revision is sent again"
+        );
         watched.tell(vec![put(5, 8)], false);
         assert_eq!(told(&mut watch), [(Kind::Updated, 8)]);
     }
@@ -364,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asked_for_names_hears_of_no_data() {
+    fn a_listener_for_names_gets_no_data_events() {
         let (mut watched, mut watch) = watched(&Query::children(dir()).names_only());
         watched.begun(4);
         watched.tell(vec![put(5, 5), put(5, 6)], false);
@@ -372,19 +375,19 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_later_is_told_of_what_is_not_told_yet() {
+    fn a_late_listener_gets_the_events_not_yet_delivered() {
         let (mut watched, mut first) = watched(&Query::children(dir()));
         let names = covers(&Query::children(dir()).names_only()).remove(0);
         let (early, mut second, mut early_begun) = listener(2, &names);
         watched.join(early);
         assert!(early_begun.try_recv().is_err(), "it is not watched yet");
         watched.begun(4);
-        assert_eq!(early_begun.try_recv().expect("told").expect("watched"), 4);
+        assert_eq!(early_begun.try_recv().expect("reported").expect("watched"), 4);
         watched.tell(vec![put(5, 5), put(5, 6), put(5, 7)], true);
 
         let (late, mut third, mut late_begun) = listener(3, &names);
         watched.join(late);
-        assert_eq!(late_begun.try_recv().expect("told").expect("watched"), 6);
+        assert_eq!(late_begun.try_recv().expect("reported").expect("watched"), 6);
         watched.tell(vec![put(8, 8)], false);
 
         let all = [(Kind::Created, 5), (Kind::Updated, 6), (Kind::Updated, 7), (Kind::Created, 8)];

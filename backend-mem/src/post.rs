@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_is_too_far_behind_reads_again() {
+    async fn a_watch_that_lags_too_far_gets_a_resync() {
         let link = Arc::new(Link::new());
         let post = Post::new(link.clone(), WAITING);
         let (near, mut near_watch) = Feed::new(WAITING * 2);

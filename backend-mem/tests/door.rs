@@ -62,7 +62,7 @@ async fn a_ticket_is_drawn_once_whatever_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_dropped_at_any_await_leaves_nothing_behind() {
+async fn a_call_dropped_at_any_await_leaves_no_node() {
     let backend = MemBackend::new();
     let hesitant = HesitantBackend::new(backend.clone());
     let client = Client::open(hesitant, options(7)).await.expect("opens");
@@ -184,7 +184,7 @@ async fn a_session_that_the_store_ends_is_followed_by_another() {
     first.lost().await;
 
     assert!(client.get(&a).await.expect("opened again").is_none());
-    let told = timeout(LONG, watch.next()).await.expect("told");
+    let told = timeout(LONG, watch.next()).await.expect("reported");
     assert!(told.is_some());
     let late = first.commit(Txn::new().create(a, "", Lifetime::Persistent)).await;
     assert_eq!(late.expect_err("lost").kind(), ErrorKind::SessionLost);
@@ -214,7 +214,7 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
     store.commit(txn).await.expect("reachable").committed().expect("free");
     backend.set_weather(id, Weather::CUT);
     let mut status = store.status();
-    status.wait_for(Status::is_lost).await.expect("it is told");
+    status.wait_for(Status::is_lost).await.expect("it is reported");
 
     let early = store.close().await.expect_err("its node is there");
     assert_eq!((early.kind(), early.effect()), (ErrorKind::Unreachable, Effect::Unknown));
@@ -230,7 +230,7 @@ async fn a_session_given_up_by_its_own_clock_is_closed_once_the_store_has_ended_
 
 /// A waiter for an unfair lock waits for a time of its own, and looks before it tries.
 #[tokio::test(start_paused = true)]
-async fn of_many_who_wait_for_an_unfair_lock_few_try_when_it_is_free() {
+async fn few_of_many_waiters_try_an_unfair_lock_when_it_is_free() {
     const WAITERS: usize = 20;
     let backend = MemBackend::new();
     let clients = join_all((0..=WAITERS).map(|number| {

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_is_told_of_what_he_observes_and_of_nothing_else() {
+    fn every_watch_reports_what_it_observes_and_nothing_else() {
         let node = Query::node(path("/a"));
         let names = Query::children(path("/a")).names_only();
         let data = Query::children(path("/a")).starting_with("b");

@@ -253,8 +253,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_let_in_by_default() {
-        let refused = ZkOptions::new(["localhost:2181"]).checked().expect_err("nobody said so");
+    fn options_without_access_or_credentials_are_refused() {
+        let refused =
+            ZkOptions::new(["localhost:2181"]).checked().expect_err("no access was configured");
         assert!(refused.to_string().contains("?acl=open"), "{refused}");
         let known = ZkOptions::new(["localhost"]).credentials("ann", "canary-7f3a".to_owned());
         assert_eq!(known.clone().checked().expect("valid").1, Access::Creator);

@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_container_gives_way_if_nothing_was_born_beside_it() {
+    fn an_empty_container_is_replaced_if_no_sibling_was_created() {
         let hollow = Hollow {
             containers: vec![path("/a/b"), path("/a")],
             births: [(path("/a"), 3), (Path::root(), 12)].into(),

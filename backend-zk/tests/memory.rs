@@ -76,7 +76,7 @@ async fn memory_stays_flat(servers: &Ensemble) {
     let session = client.session().await.expect("it lives").info().id;
     let end = tokio::time::Instant::now() + PATIENCE;
     while servers.watches(&[session]) > 0 {
-        assert!(tokio::time::Instant::now() < end, "the server keeps watches that nobody has");
+        assert!(tokio::time::Instant::now() < end, "the server keeps watches that no client has");
         tokio::time::sleep(TICK).await;
     }
     client.close().await.expect("answers");

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_is_told_what_to_do_and_tells_what_came_of_it() {
+    async fn a_program_gets_a_task_and_returns_a_report() {
         let echo = r#"read task; case "$task" in *get*) echo '{"laps":1,"micros":4,"p50":1,"p90":2,"p99":3}';; esac"#;
         let report = run(echo).await.expect("it answers").expect("it can");
         assert_eq!((report.laps, report.p99, report.cpu), (1, 3.0, None));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_program_that_fails_or_ends_is_told_of() {
+    async fn a_program_that_fails_or_ends_is_reported() {
         let failed = run(r#"read task; echo '{"failed":"no server"}'"#).await;
         assert_eq!(failed.expect_err("it failed").to_string(), "no server");
         let ended = run("read task; exit 1").await.expect_err("it ended").to_string();

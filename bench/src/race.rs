@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_begins_changes_from_round_to_round() {
+    async fn the_first_racer_changes_from_round_to_round() {
         let (records, asked) = race([Way::Does, Way::Does]).await;
 
         let rounds = "a 1 ms, b 1 ms, b 1 ms, a 1 ms, a 1 ms, b 1 ms, b 1 ms, a 1 ms";
@@ -179,13 +179,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_first_has_not_nobody_does() {
+    async fn work_that_the_first_racer_lacks_is_skipped() {
         let (records, asked) = race([Way::Misses, Way::Does]).await;
         assert_eq!((records.len(), asked.as_str()), (0, "a 2 ms"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_fails_to_get_warm_does_not_race() {
+    async fn a_racer_that_fails_to_warm_up_does_not_race() {
         let (records, asked) = race([Way::Does, Way::Fails]).await;
         let failed = |record: &&Record| record.fact == Fact::Failed("no breath".to_owned());
         assert_eq!(records.iter().filter(failed).count(), 1);

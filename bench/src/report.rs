@@ -120,7 +120,7 @@ mod tests {
     use crate::task::Work;
 
     #[test]
-    fn a_report_tells_how_long_most_laps_took() {
+    fn a_report_has_the_percentiles_of_its_laps() {
         let laps = (1..=100).rev().map(Duration::from_micros).collect();
         let report = report(laps, 2e6, Some(300.0), None);
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_done_is_told_as_nothing() {
+    fn a_report_without_laps_is_all_zeros() {
         let report = report(Vec::new(), 1.0, Some(1.0), None);
         assert_eq!((report.p50, report.rate(), report.cpu_per_lap()), (0.0, 0.0, None));
     }

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_is_told() {
+    fn a_failed_racer_is_reported() {
         let records = [
             record("ours", Work::Lock, round(0, 1, 1.0)),
             record("go", Work::Lock, Fact::Failed("no".to_owned())),

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_once_and_with_what_to_do() {
+    fn a_failure_is_reported_once_and_with_what_to_do() {
         let refused =
             || unreachable("refuses connections: does it run there?").caused_by("code 14");
         let late = || unreachable("no answer within 15s");

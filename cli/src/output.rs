@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_told_as_json_and_not_as_a_string_of_it() {
+    fn json_is_printed_as_json_and_not_as_a_string() {
         assert_eq!(data(br#"{"a": [1]}"#), ("json", json!({ "a": [1] })));
         assert_eq!(data(br#""blue""#), ("json", "blue".into()));
         for text in ["10", "1e400", "true", "null", "", "{", "[1] x"] {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_told_apart_from_text() {
+    fn bytes_that_are_no_text_are_distinguished_from_text() {
         assert_eq!(data(b"blue"), ("data", "blue".into()));
         assert_eq!(data(&[0xFF, 0]), ("data_base64", "/wA=".into()));
         assert_eq!(label(b"[1]"), ("label", "[1]".to_owned()));

@@ -24,12 +24,12 @@ fn failing(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_missing_store_is_told_with_what_to_say() {
+fn a_missing_store_is_reported_with_the_option_to_set() {
     assert!(failing(&["get", "/a"]).contains("--store URL or set SYNOD_STORE"));
 }
 
 #[test]
-fn a_wrong_url_is_told_with_what_is_right() {
+fn a_wrong_url_is_reported_with_the_right_form() {
     assert!(failing(&["ls", "--store", "localhost"]).contains("starts with mem://"));
     assert!(failing(&["ls", "--store", "mem://?colour=1"]).contains("it knows session"));
     // No server listens on port 1. If the backend is not compiled in, the error says that. Why
@@ -50,7 +50,7 @@ fn a_wrong_url_is_told_with_what_is_right() {
 
 #[cfg(unix)]
 #[test]
-fn who_waits_for_a_lock_waits_no_longer_for_the_store() {
+fn the_timeout_of_a_lock_limits_the_wait_for_the_store() {
     let late = ["lock", "-w", "0.3", "--store", "etcd://127.0.0.1:1", "/a", "true"];
     let (told, missing) = (failing(&late), "etcd:// is not compiled in");
     assert!(told.contains("did not answer within 300ms") || told.contains(missing), "{told}");
@@ -58,7 +58,7 @@ fn who_waits_for_a_lock_waits_no_longer_for_the_store() {
 
 #[cfg(unix)]
 #[test]
-fn what_a_lock_cannot_be_asked_is_told_with_what_it_can() {
+fn an_invalid_option_of_a_lock_is_reported_with_the_valid_form() {
     let said = |arguments: &[&str]| {
         let output = synod(&[&["lock", "--store", "mem://", "/a"], arguments, &["true"]].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
@@ -72,11 +72,14 @@ fn what_a_lock_cannot_be_asked_is_told_with_what_it_can() {
 
 #[cfg(unix)]
 #[test]
-fn a_store_that_excludes_nobody_is_refused() {
+fn a_store_that_excludes_no_other_process_is_refused() {
     for held in ["lock", "elect"] {
         for store in ["mem://", "mem://name", "mem:///below"] {
             let told = failing(&[held, "--store", store, "/a", "true"]);
-            assert!(told.contains("excludes nobody") && told.contains("--store zk://"), "{told}");
+            assert!(
+                told.contains("excludes no other process") && told.contains("--store zk://"),
+                "{told}"
+            );
         }
     }
 }
@@ -117,7 +120,7 @@ fn what_is_not_there_is_a_failure() {
 }
 
 #[test]
-fn a_node_is_made_and_told() {
+fn a_node_that_is_created_is_printed() {
     let made = synod(&["create", "--store", "mem://", "/a/b", "data", "--json"]);
     let told: serde_json::Value = serde_json::from_slice(&made.stdout).expect("JSON");
     assert_eq!(told["path"], "/a/b");
@@ -139,7 +142,7 @@ fn memory_keeps_the_laws_and_the_last_line_counts_them() {
 }
 
 #[test]
-fn a_store_is_measured_and_told_of() {
+fn a_store_is_measured_and_the_result_is_printed() {
     let chosen = ["bench", "--store", "mem://", "--only", "get"];
     let table = text(&synod(&chosen).stdout);
     let row = table.lines().last().expect("a row");
@@ -179,7 +182,7 @@ fn the_simulator_lists_what_it_can_do_and_does_it() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_told_with_what_can() {
+fn an_unknown_workload_is_reported_with_the_known_ones() {
     assert!(failing(&["sim", "nosuch"]).contains("there are registers"));
     assert!(failing(&["sim", "replay", "nosuch.json"]).contains("say --seed N"));
     let strict = synod(&["sim", "registers", "--seeds", "3", "--strict"]);

@@ -235,7 +235,7 @@ fn the_exit_code_is_that_of_the_command(on: &Server) {
     assert_eq!(on.standing("/code"), 0);
 }
 
-fn the_command_is_told_its_token_and_reads_its_input(on: &Server) {
+fn the_command_gets_its_token_and_reads_its_input(on: &Server) {
     let mut last = 0;
     for _ in 0..3 {
         let told = on.output(&["lock", "/env", "--", "sh", "-c", "echo $SYNOD_TOKEN $SYNOD_PATH"]);
@@ -275,11 +275,11 @@ fn signals_are_passed_on(on: &Server) {
     assert_eq!(on.standing("/signal"), 0);
 }
 
-fn who_is_interrupted_while_waiting_leaves_the_line(on: &Server) {
+fn a_waiter_that_is_interrupted_leaves_the_line(on: &Server) {
     let held = on.holds(&["lock", "/wait"]);
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let waits = Running::start(&mut on.synod(&["lock", "/wait", "--", "echo", "x"]));
-        eventually("he waits", || on.standing("/wait") == 2);
+        eventually("the waiter is in the line", || on.standing("/wait") == 2);
         waits.signal(name);
         waits.ends_with(code);
         assert_eq!(on.standing("/wait"), 1);
@@ -335,7 +335,7 @@ fn some_share(on: &Server) {
     two.ends_with(0);
 }
 
-fn one_leads_and_the_next_after_him(on: &Server) {
+fn one_candidate_leads_and_the_next_one_after_it(on: &Server) {
     let leads = on.holds(&["elect", "--label", "one", "/elect"]);
     assert_eq!(on.code(&["elect", "--try", "/elect", "--", "true"]), Some(75));
     let mut next = Running::start(
@@ -354,7 +354,7 @@ fn one_leads_and_the_next_after_him(on: &Server) {
     assert!(text(&on.output(&["inspect", "/elect"]).stdout).starts_with("/elect: free"));
 }
 
-fn a_place_where_nothing_ever_was_is_told_from_a_free_lock(on: &Server) {
+fn an_unused_path_is_distinguished_from_a_free_lock(on: &Server) {
     let told = text(&on.output(&["inspect", "/never/used"]).stdout);
     assert!(told.starts_with("/never/used: free; nothing is at this path"), "{told}");
     assert_eq!(on.code(&["create", "/used/below"]), Some(0));
@@ -453,21 +453,21 @@ const SCENES: &[Scene] = &[
     ("two_exclude_each_other", two_exclude_each_other),
     ("the_exit_code_is_that_of_the_command", the_exit_code_is_that_of_the_command),
     (
-        "the_command_is_told_its_token_and_reads_its_input",
-        the_command_is_told_its_token_and_reads_its_input,
+        "the_command_gets_its_token_and_reads_its_input",
+        the_command_gets_its_token_and_reads_its_input,
     ),
     ("signals_are_passed_on", signals_are_passed_on),
-    (
-        "who_is_interrupted_while_waiting_leaves_the_line",
-        who_is_interrupted_while_waiting_leaves_the_line,
-    ),
+    ("a_waiter_that_is_interrupted_leaves_the_line", a_waiter_that_is_interrupted_leaves_the_line),
     ("a_command_does_not_outlive_what_was_killed", a_command_does_not_outlive_what_was_killed),
     ("a_command_is_ended_when_the_lock_is_lost", a_command_is_ended_when_the_lock_is_lost),
     ("some_share", some_share),
-    ("one_leads_and_the_next_after_him", one_leads_and_the_next_after_him),
     (
-        "a_place_where_nothing_ever_was_is_told_from_a_free_lock",
-        a_place_where_nothing_ever_was_is_told_from_a_free_lock,
+        "one_candidate_leads_and_the_next_one_after_it",
+        one_candidate_leads_and_the_next_one_after_it,
+    ),
+    (
+        "an_unused_path_is_distinguished_from_a_free_lock",
+        an_unused_path_is_distinguished_from_a_free_lock,
     ),
     ("a_change_is_shown_with_its_data", a_change_is_shown_with_its_data),
     ("a_command_has_the_terminal", a_command_has_the_terminal),

@@ -318,7 +318,7 @@ impl Session {
         match select(pin!(self.context.state.closed()), pin!(deadline.passed())).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(Error::new(ErrorKind::Unreachable, DOING)
-                .because("the store did not say that it is over; it ends with its time to live")
+                .because("the store did not confirm the end of the session; it expires after its time to live")
                 .with_unknown_effect()),
             Either::Right(_) => Err(deadline.error(DOING).with_unknown_effect()),
         }
@@ -433,10 +433,10 @@ pub(crate) fn only(outcome: Outcome) -> Result<Outcome<Done>> {
     match outcome {
         Outcome::Committed(commit) => {
             let done = commit.done.into_iter().next();
-            mistake!(AnswerTrusted: assert!(done.is_some(), "a store tells of every operation"));
+            mistake!(AnswerTrusted: assert!(done.is_some(), "a store reports every operation"));
             done.map(Outcome::Committed).ok_or_else(|| {
                 Error::new(ErrorKind::Backend, "commit")
-                    .because("the store did not tell what it did")
+                    .because("the store did not report what it did")
                     .with_unknown_effect()
             })
         }

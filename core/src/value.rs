@@ -35,7 +35,7 @@ impl<T: DeserializeOwned> Value<T> {
     /// [`ErrorKind::Corrupt`] with the path and the place, never with what is stored there.
     pub fn of(node: &Node) -> Result<Self> {
         let Some(stat) = node.stat else {
-            return Err(corrupt(node, "the store told no version of it".into()));
+            return Err(corrupt(node, "the store returned no version of it".into()));
         };
         match serde_json::from_slice(&node.data) {
             Ok(value) => Ok(Self { value, stat }),

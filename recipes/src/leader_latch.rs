@@ -64,7 +64,7 @@ pub struct LeaderLatch {
 }
 
 /// A candidate of a [`LeaderLatch`], across sessions. Dropping this removes the candidate in the background.
-#[must_use = "who is dropped does not stand any more"]
+#[must_use = "dropping this removes the candidate from the election"]
 pub struct Candidacy {
     state: watch::Receiver<CandidateState>,
     close: oneshot::Sender<()>,

@@ -64,7 +64,7 @@ pub struct LeaderSelector {
 
 /// How one term ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "whoever leads must tell them apart")]
+#[expect(clippy::exhaustive_enums, reason = "a leader must distinguish them")]
 pub enum Term<T> {
     /// The work completed, with this result.
     Done(T),
@@ -191,7 +191,7 @@ impl LeaderSelector {
                 return term.map(Some);
             }
         };
-        tracing::warn!(path = %self.line.dir(), %error, "could not stand; trying again");
+        tracing::warn!(path = %self.line.dir(), %error, "could not campaign; trying again");
         sleep(delays.next().unwrap_or_default()).await;
         Ok(None)
     }

@@ -189,7 +189,7 @@ impl Hold<Reading> {
     /// [`ErrorKind::Refused`].
     pub fn upgrade(&self) -> Result<WriteGuard> {
         Err(Error::new(ErrorKind::Refused, "upgrading a read lock").at(self.path()).because(
-            "two readers who did so would wait for each other for ever; \
+            "two readers that did so would wait for each other for ever; \
              release it and ask for the write lock",
         ))
     }

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_told_decides_how_often_it_may_have_happened() {
+    fn the_answer_decides_how_often_a_write_may_have_happened() {
         let line = |told| Line { called: 3, returned: 6, told };
         let law = |told, times: &[usize]| {
             let times: Vec<_> = times.iter().map(|at| Time { at: *at, undone: false }).collect();

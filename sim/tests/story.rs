@@ -14,7 +14,7 @@ async fn fragile(me: Process) {
         let path = synod_core::path::Path::new("/a").expect("it is one");
         let _either_way = client.get(&path).await.is_ok();
         if me.suffered(&[Site::ReplyLost]) > 0 {
-            me.wrong("nobody loses a reply", || "/a was lost on the way".to_owned());
+            me.wrong("no reply is lost", || "/a was lost on the way".to_owned());
         }
         me.rest(Duration::from_millis(200)).await;
     }
@@ -40,11 +40,11 @@ fn a_failure_is_cut_down_to_what_it_needs() {
 }
 
 #[test]
-fn a_failure_is_told_with_its_law_its_seed_and_its_lanes() {
+fn a_failure_is_printed_with_its_law_its_seed_and_its_lanes() {
     let failure = trial().run().failure.expect("replies are lost");
     let story = failure.to_string();
     let told =
-        ["nobody loses a reply is broken", "SYNOD_SIM_SEED=0x", "F2 reply lost (", "│ the store"];
+        ["no reply is lost is broken", "SYNOD_SIM_SEED=0x", "F2 reply lost (", "│ the store"];
     for told in told {
         assert!(story.contains(told), "{told} is not in\n{story}");
     }
@@ -59,7 +59,7 @@ fn a_failure_is_told_with_its_law_its_seed_and_its_lanes() {
 }
 
 #[test]
-fn without_its_fault_nothing_fails_and_what_never_happened_is_told() {
+fn without_its_fault_nothing_fails_and_missing_events_are_listed() {
     let replies = Fault::by_number(2).expect("there is one");
     let hunt = trial().without(replies);
     let found = hunt.run();

@@ -166,7 +166,7 @@ fn what_a_user_says_must_be_is_found_not_to_be() {
             found => Err(format!("there is {found:?}")),
         }
     });
-    let violation = hopeless.run().violation.expect("nobody takes it away");
+    let violation = hopeless.run().violation.expect("no process removes it");
     assert_eq!(violation.law, "the flag goes away");
 
     let panics = Sim::new(1).process("ann", |_| async { panic!("on purpose") });

@@ -21,8 +21,8 @@ pub(crate) fn open(target: Target) -> Result<Arc<dyn Backend>> {
     let backend: Arc<dyn Backend> = Arc::new(MemBackend::new());
     if is_one_of_several(&backend) {
         tracing::warn!(
-            "mem:// is opened again in this process, and is another, empty store: locks and elections of the one exclude \
-             nobody in the other; to share a store give it a name, as in mem://name, or clone the client"
+            "mem:// is opened again in this process, and is another, empty store: locks and elections of the one do not exclude \
+             those of the other; to share a store give it a name, as in mem://name, or clone the client"
         );
     }
     Ok(backend)

@@ -59,7 +59,7 @@ impl Company {
     /// Waits until some process holds the lock, and has held it only for a short time.
     async fn holder(&self, scene: &Scene, room: Room) -> Arc<Actor> {
         let mut holder = None;
-        eventually(&format!("somebody holds the {room:?}"), async || {
+        eventually(&format!("a client holds the {room:?}"), async || {
             holder = self.holders.iter().find(|ann| has_just_entered(scene, ann, room)).cloned();
             holder.is_some()
         })
@@ -119,7 +119,7 @@ impl Company {
         }
         for room in Room::ALL {
             let list = || Op::List { path: line(room), local: false };
-            eventually(&format!("nobody stands for the {room:?}"), async || {
+            eventually(&format!("no client waits for the {room:?}"), async || {
                 self.bob.insists(list).await.nodes.is_empty()
             })
             .await;

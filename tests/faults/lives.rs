@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use crate::scene::{Actor, Scene, TTL, at, eventually};
 
 /// Every call on a session that is over fails with that reason.
-async fn is_told_that_it_is_over(ann: &Actor) {
+async fn reports_that_it_is_over(ann: &Actor) {
     eventually("it knows", async || ann.believes().as_deref() == Some("lost")).await;
     let read = |local| Op::Read { path: at("d/n"), local };
     for op in
@@ -58,7 +58,7 @@ pub(crate) async fn held_link(scene: &mut Scene) {
         bob.sees_gone(&own).await;
         ann.pipe.set(Link::Open);
 
-        is_told_that_it_is_over(&ann).await;
+        reports_that_it_is_over(&ann).await;
         // After giving up, the client can open a new session.
         ann.open(TTL).await;
         ann.done(ann.ephemeral(&format!("{own} again"))).await;
@@ -76,7 +76,7 @@ pub(crate) async fn stopped(scene: &mut Scene) {
     ann.client.go_on().expect("it stands still");
 
     assert!(!matches!(late.await, End::Ok(_)), "its session was over");
-    is_told_that_it_is_over(&ann).await;
+    reports_that_it_is_over(&ann).await;
 }
 
 pub(crate) async fn killed(scene: &mut Scene) {
@@ -137,7 +137,7 @@ pub(crate) async fn expired(scene: &mut Scene) {
     scene.expire(session).await;
 
     bob.sees_gone("d/e").await;
-    is_told_that_it_is_over(&ann).await;
+    reports_that_it_is_over(&ann).await;
     // No late event may arrive.
     sleep(Duration::from_millis(500)).await;
 }

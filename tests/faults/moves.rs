@@ -42,7 +42,7 @@ pub(crate) async fn lagging(scene: &mut Scene) {
         moves(scene, &ann, leader);
         moves(scene, &bob, follower);
         ann.insists(|| ann.create(&node)).await;
-        eventually("he sees it", async || shown(&bob.read(&node, true).await).is_some()).await;
+        eventually("bob sees it", async || shown(&bob.read(&node, true).await).is_some()).await;
 
         for local in [true, false] {
             ann.read(&node, local).await;

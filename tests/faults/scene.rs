@@ -207,7 +207,7 @@ impl Scene {
             if let Some(leader) = self.servers.processes().leader() {
                 return leader;
             }
-            assert!(Instant::now() < end, "nobody leads after {PATIENCE:?}");
+            assert!(Instant::now() < end, "there is no leader after {PATIENCE:?}");
             sleep(Duration::from_millis(20)).await;
         }
     }
@@ -325,7 +325,7 @@ impl Actor {
         let ttl = u64::try_from(ttl.as_millis()).expect("short");
         let opened = timeout(PATIENCE, self.client.call(Op::Open { ttl })).await;
         match opened.expect("a session is opened in time") {
-            End::Ok(_) => self.session().expect("it was told"),
+            End::Ok(_) => self.session().expect("it was reported"),
             other => panic!("no session was opened: {other:?}"),
         }
     }

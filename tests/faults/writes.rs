@@ -89,7 +89,7 @@ pub(crate) async fn lost_close(scene: &mut Scene) {
         // What is sent has no name of ours in it, so whatever is sent next is lost.
         ann.pipe.lose(lost, "");
         let closed = ann.call(Op::Close).await;
-        assert!(!matches!(closed, End::Fail(_)), "{closed:?}: who knows?");
+        assert!(!matches!(closed, End::Fail(_)), "{closed:?}: the effect is unknown");
 
         bob.sees_gone(&format!("d/a{round}")).await;
         bob.sees_gone(&format!("d/b{round}")).await;

@@ -156,7 +156,7 @@ fn a_plain_cargo_test_tests_every_crate() {
 }
 
 #[test]
-fn the_readme_tells_of_every_feature() {
+fn the_readme_lists_every_feature() {
     let manifest = "[features]\ndefault = [\"a\"]\na = []\nb = []\nmutants = []";
     assert_eq!(untold("| `a` (default) |\n| `b` |", manifest), [""; 0]);
     assert_eq!(untold("| `a` (default) |\n`b`", manifest), ["b"]);

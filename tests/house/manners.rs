@@ -112,7 +112,7 @@ fn polled_by_hand(file: &File) -> Vec<String> {
 }
 
 #[test]
-fn every_public_async_fn_of_core_and_the_recipes_says_what_a_dropped_call_leaves_behind() {
+fn every_public_async_fn_of_core_and_the_recipes_documents_cancel_safety() {
     let says = "/// Waits.\n///\n/// # Cancel safety\n///\n/// Cancel safe.\n";
     catches(silent_when_dropped, "core/src/a.rs", "/// Waits.\npub async fn f() {}");
     catches(silent_when_dropped, "recipes/src/a.rs", "/// Waits.\npub async fn f() {}");
@@ -184,7 +184,7 @@ fn ignored_example(file: &File) -> Vec<String> {
     for line in file.text.split_inclusive('\n') {
         let text = line.trim().trim_start_matches(['/', '!']).trim();
         if text.strip_prefix("```").is_some_and(|info| info.contains("ignore")) {
-            found.push(file.offence(at, "an example that nobody runs"));
+            found.push(file.offence(at, "an example that is not run"));
         }
         at += line.len();
     }

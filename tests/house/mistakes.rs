@@ -27,7 +27,7 @@ const TOLERATED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_mistake_is_a_statement_behind_the_right_code() {
+fn a_mistake_is_a_statement_after_the_right_code() {
     catches(bent, "core/src/a.rs", "fn f() {\n    if mutant::is(Mutant::Late) {}\n}");
     catches(bent, "core/src/a.rs", "fn f() -> bool {\n    a && !crate::mutant::is(it)\n}");
     catches(bent, "core/src/a.rs", "fn f() {\n    let a = mistake!(Late: b);\n}");

@@ -21,11 +21,11 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 6] = [
     ("an_election_is_shared_in_order", &[Kind::Curator, Kind::Etcdctl], |kind, path| {
         Box::pin(an_election_is_shared_in_order(kind, path))
     }),
-    ("a_leader_who_dies_is_followed", &[Kind::Curator], |kind, path| {
-        Box::pin(a_leader_who_dies_is_followed(kind, path))
+    ("a_leader_that_dies_is_succeeded", &[Kind::Curator], |kind, path| {
+        Box::pin(a_leader_that_dies_is_succeeded(kind, path))
     }),
-    ("a_leader_of_ours_who_is_gone_is_followed", &[Kind::Etcdctl], |kind, path| {
-        Box::pin(a_leader_of_ours_who_is_gone_is_followed(kind, path))
+    ("a_leader_of_ours_that_is_gone_is_succeeded", &[Kind::Etcdctl], |kind, path| {
+        Box::pin(a_leader_of_ours_that_is_gone_is_succeeded(kind, path))
     }),
     ("a_latch_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_latch_is_shared(kind, path))),
     ("a_selector_is_shared", &[Kind::Curator], |kind, path| {
@@ -67,7 +67,7 @@ fn campaign(client: &Client, path: &Path, value: &'static str) -> JoinHandle<Lea
 async fn an_election_is_shared_in_order(kind: Kind, path: Path) {
     let client = kind.client().await;
     let election = Election::new(&client, path.clone());
-    let first = election.campaign("first").await.expect("nobody leads");
+    let first = election.campaign("first").await.expect("there is no leader");
     let mut theirs = campaigns(kind, &path).await;
     stand(&client, &path, 2).await;
     let last = campaign(&client, &path, "last");
@@ -89,7 +89,7 @@ async fn an_election_is_shared_in_order(kind: Kind, path: Path) {
     last.resign().await.expect("reachable");
 }
 
-async fn a_leader_who_dies_is_followed(kind: Kind, path: Path) {
+async fn a_leader_that_dies_is_succeeded(kind: Kind, path: Path) {
     let client = kind.client().await;
     let mut theirs = campaigns(kind, &path).await;
     leads(kind, &mut theirs).await;
@@ -109,7 +109,7 @@ async fn a_leader_who_dies_is_followed(kind: Kind, path: Path) {
 
 /// In the other direction it takes a minute: the fixed time to live of the lease of `etcdctl
 /// elect`.
-async fn a_leader_of_ours_who_is_gone_is_followed(kind: Kind, path: Path) {
+async fn a_leader_of_ours_that_is_gone_is_succeeded(kind: Kind, path: Path) {
     let client = kind.client().await;
     let leader = Election::new(&client, path.clone()).campaign("ours").await.expect("free");
     let mut theirs = campaigns(kind, &path).await;
@@ -193,7 +193,7 @@ async fn a_selector_is_shared(kind: Kind, path: Path) {
 async fn values_are_heard_both_ways(kind: Kind, path: Path) {
     let client = kind.client().await;
     let election = Election::new(&client, path.clone());
-    let leader = election.campaign("one").await.expect("nobody leads");
+    let leader = election.campaign("one").await.expect("there is no leader");
     let mut listens = Peer::etcdctl_elect(&kind.server(), &["--listen", &format!("{path}/")]);
     let _key = listens.speaks().await;
     listens.says("one").await;

@@ -122,7 +122,7 @@ fn waiting(client: &Client, path: &Path) -> JoinHandle<MutexGuard> {
 
 async fn gets<T>(waiting: JoinHandle<T>) -> T {
     waits_for("a lock of ours");
-    timeout(PATIENCE, waiting).await.expect("in time").expect("nobody panicked")
+    timeout(PATIENCE, waiting).await.expect("in time").expect("no thread panicked")
 }
 
 async fn a_mutex_is_shared_in_order(kind: Kind, path: Path) {
@@ -153,7 +153,7 @@ async fn a_mutex_is_shared_in_order(kind: Kind, path: Path) {
     let _free = gets(waiting(&client, &path)).await;
 }
 
-async fn who_dies_gives_way(kind: Kind, path: Path) {
+async fn a_holder_that_dies_is_succeeded(kind: Kind, path: Path) {
     let client = kind.client().await;
     let mut theirs = kind.asks(&path).await;
     kind.entered(&mut theirs).await;
@@ -208,7 +208,7 @@ async fn a_read_write_lock_is_shared(kind: Kind, path: Path) {
 
 /// Curator's downgrade takes a new place, and lets a waiting writer in first (CURATOR-621, not
 /// fixed in the version that Debian has); synod's keeps its place.
-async fn who_goes_on_reading_keeps_his_place(kind: Kind, path: Path) {
+async fn a_writer_that_downgrades_keeps_its_place(kind: Kind, path: Path) {
     let client = kind.client().await;
     let writing = RwLock::new(&client, path.clone()).write().await.expect("free");
     let mut theirs = Peer::curator(&kind.server()).await;
@@ -223,7 +223,7 @@ async fn who_goes_on_reading_keeps_his_place(kind: Kind, path: Path) {
     theirs.says("in").await;
 }
 
-async fn a_writer_who_dies_gives_way(kind: Kind, path: Path) {
+async fn a_writer_that_dies_is_succeeded(kind: Kind, path: Path) {
     let client = kind.client().await;
     let lock = RwLock::new(&client, path.clone());
     let mut theirs = kind.asks_for("write", &path).await;
@@ -253,7 +253,7 @@ async fn a_lock_is_asked_back(kind: Kind, path: Path) {
     let mut asks = Peer::curator(&kind.server()).await;
     asks.told(&format!("ask {}", held.path()));
     timeout(PATIENCE, held.asked_back()).await.expect("in time").expect("it is held");
-    assert!(held.is_held(), "whether to give it back is for him to decide");
+    assert!(held.is_held(), "the holder decides whether to release it");
     held.release().await.expect("reachable");
 
     theirs.says("in").await;
@@ -286,17 +286,17 @@ fn main() -> ExitCode {
         ("a_mutex_is_shared_in_order", &[Curator, Kazoo, Etcdctl], |kind, path| {
             Box::pin(a_mutex_is_shared_in_order(kind, path))
         }),
-        ("who_dies_gives_way", &[Curator, Kazoo, Etcdctl], |kind, path| {
-            Box::pin(who_dies_gives_way(kind, path))
+        ("a_holder_that_dies_is_succeeded", &[Curator, Kazoo, Etcdctl], |kind, path| {
+            Box::pin(a_holder_that_dies_is_succeeded(kind, path))
         }),
         ("a_read_write_lock_is_shared", &[Curator, Kazoo], |kind, path| {
             Box::pin(a_read_write_lock_is_shared(kind, path))
         }),
-        ("who_goes_on_reading_keeps_his_place", &[Curator], |kind, path| {
-            Box::pin(who_goes_on_reading_keeps_his_place(kind, path))
+        ("a_writer_that_downgrades_keeps_its_place", &[Curator], |kind, path| {
+            Box::pin(a_writer_that_downgrades_keeps_its_place(kind, path))
         }),
-        ("a_writer_who_dies_gives_way", &[Curator, Kazoo], |kind, path| {
-            Box::pin(a_writer_who_dies_gives_way(kind, path))
+        ("a_writer_that_dies_is_succeeded", &[Curator, Kazoo], |kind, path| {
+            Box::pin(a_writer_that_dies_is_succeeded(kind, path))
         }),
         ("a_lock_is_asked_back", &[Curator], |kind, path| {
             Box::pin(a_lock_is_asked_back(kind, path))

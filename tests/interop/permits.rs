@@ -17,8 +17,8 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 2] = [
     ("a_semaphore_is_shared_in_order", &[Kind::Curator], |kind, path| {
         Box::pin(a_semaphore_is_shared_in_order(kind, path))
     }),
-    ("who_dies_with_a_permit_gives_it_back", &[Kind::Curator], |kind, path| {
-        Box::pin(who_dies_with_a_permit_gives_it_back(kind, path))
+    ("a_holder_that_dies_with_a_permit_frees_it", &[Kind::Curator], |kind, path| {
+        Box::pin(a_holder_that_dies_with_a_permit_frees_it(kind, path))
     }),
 ];
 
@@ -44,7 +44,7 @@ async fn permit(client: Client, places: Places) -> Permit {
     let semaphore = Semaphore::new(&client, places.leases, TWO);
     let turn = Mutex::new(&client, places.locks).lock().await.expect("reachable");
     // Without the lock it must not continue to wait.
-    let permit = turn.run(semaphore.acquire()).await.expect("nobody lost it");
+    let permit = turn.run(semaphore.acquire()).await.expect("no client lost it");
     let permit = permit.expect("reachable");
     turn.release().await.expect("reachable");
     permit
@@ -90,7 +90,7 @@ async fn a_semaphore_is_shared_in_order(kind: Kind, path: Path) {
     assert!(second.is_held() && last.is_held());
 }
 
-async fn who_dies_with_a_permit_gives_it_back(kind: Kind, path: Path) {
+async fn a_holder_that_dies_with_a_permit_frees_it(kind: Kind, path: Path) {
     let (client, places) = (kind.client().await, Places::of(&path));
     let ours = permit(client.clone(), places.clone()).await;
     let mut theirs = asks(kind, &path).await;

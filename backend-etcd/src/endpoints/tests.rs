@@ -182,7 +182,7 @@ async fn a_token_that_is_too_old_is_renewed_at_the_same_member_once_for_all_call
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_call_ends_in_time_and_says_who_was_silent() {
+async fn every_call_ends_in_time_and_names_the_silent_members() {
     for endpoints in [three(1), only()] {
         let began = Instant::now();
         let call = Call::read("read", LIMIT);

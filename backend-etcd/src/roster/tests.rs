@@ -98,14 +98,14 @@ fn what_is_compacted_is_watched_from_now_on_and_said_to_be_missed() {
 }
 
 #[test]
-fn whoever_watches_the_same_shares_a_watch() {
+fn listeners_of_the_same_query_share_a_watch() {
     let mut roster = Roster::default();
     let listen = |roster: &mut Roster, id| asks(roster, id, &Query::children(path("/d")));
     let (mut first, _opened) = listen(&mut roster, 1);
     assert_eq!(send_all(&mut roster), 1);
     roster.hear(created(1));
     let (mut second, mut opened) = listen(&mut roster, 2);
-    assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 7);
+    assert_eq!(opened.try_recv().expect("reported at once").expect("watched"), 7);
     assert_eq!(send_all(&mut roster), 0, "it is watched already");
 
     roster.resync(1);
@@ -130,7 +130,7 @@ fn taken(name: i64, revision: i64) -> WatchResponse {
 }
 
 #[test]
-fn another_watch_tells_what_the_first_is_late_with() {
+fn a_second_watch_reports_what_the_first_is_late_with() {
     let mut roster = Roster::default();
     let (mut watch, _opened) = add(&mut roster, 1);
     assert_eq!(send_all(&mut roster), 1);
@@ -165,7 +165,7 @@ fn others_are_asked_for_while_the_server_writes_and_not_for_ever() {
     let refused = PbWatchResponse { watch_id: 3, canceled: true, ..PbWatchResponse::default() };
     assert_eq!(roster.hear(says(refused)), Heard::Fine);
     roster.hang_up();
-    assert_eq!(send_all(&mut roster), 1, "the next stream has none beside");
+    assert_eq!(send_all(&mut roster), 1, "the next stream has no second watch");
     roster.remove(1, soon());
     roster.wake(soon());
     assert_eq!(send_all(&mut roster), 1);
@@ -189,7 +189,7 @@ fn wait_until_gone(roster: &mut Roster, id: i64, name: i64) -> Watch {
 }
 
 #[test]
-fn who_waits_again_soon_for_what_was_gone_finds_it_watched() {
+fn a_waiter_that_soon_waits_again_finds_the_node_watched() {
     let mut roster = Roster::default();
     let _first = wait_until_gone(&mut roster, 1, 1);
     roster.remove(1, soon());
@@ -197,7 +197,7 @@ fn who_waits_again_soon_for_what_was_gone_finds_it_watched() {
     assert!(roster.is_empty() && roster.rests_until().is_some());
 
     let (mut watch, mut opened) = asks(&mut roster, 2, &Query::until_gone(path("/n1")));
-    assert_eq!(opened.try_recv().expect("told at once").expect("watched"), 9);
+    assert_eq!(opened.try_recv().expect("reported at once").expect("watched"), 9);
     assert!(!roster.is_empty() && roster.rests_until().is_none());
     roster.double(2);
     assert_eq!(send_all(&mut roster), 0, "it was watched before");
@@ -215,7 +215,7 @@ fn who_waits_again_soon_for_what_was_gone_finds_it_watched() {
 }
 
 #[test]
-fn what_tells_nobody_anything_does_not_rest_on() {
+fn a_watch_that_can_report_nothing_is_not_kept() {
     let mut roster = Roster::default();
     let _first = wait_until_gone(&mut roster, 1, 1);
     roster.remove(1, soon());
@@ -238,16 +238,16 @@ fn what_tells_nobody_anything_does_not_rest_on() {
 }
 
 #[test]
-fn who_waits_for_the_end_shares_nothing_with_who_wants_to_know_all() {
+fn a_wait_for_a_deletion_shares_no_watch_with_a_full_observer() {
     let mut roster = Roster::default();
     let _both = (wait(&mut roster, 1), listen(&mut roster, 2, "/n1"));
     let filters = |roster: &Roster| match roster.request() {
         Some(Request::Create(_, options)) => format!("{options:?}").contains("filters: [Noput]"),
         other => panic!("{other:?}"),
     };
-    assert!(filters(&roster), "no writes are told");
+    assert!(filters(&roster), "no writes are reported");
     roster.sent();
-    assert!(!filters(&roster), "all is told");
+    assert!(!filters(&roster), "every event is reported");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_watch_that_was_refused_or_doubled_does_not_rest() {
 }
 
 #[test]
-fn what_nobody_watches_any_more_is_cancelled_or_never_sent() {
+fn a_watch_without_listeners_is_cancelled_or_never_sent() {
     let mut roster = Roster::default();
     let _both = (add(&mut roster, 1), add(&mut roster, 2));
     roster.sent();
@@ -358,7 +358,7 @@ fn a_watch_that_is_asked_for_again_has_no_progress_before_it_is_accepted() {
 }
 
 #[test]
-fn what_is_half_told_has_no_progress() {
+fn a_half_delivered_revision_makes_no_progress() {
     let mut roster = Roster::default();
     let _one = add(&mut roster, 1);
     send_all(&mut roster);
@@ -367,7 +367,7 @@ fn what_is_half_told_has_no_progress() {
     half.0.fragment = true;
     roster.hear(half);
     roster.progress(50);
-    assert_eq!(resumed(&mut roster)[0].1, 7, "the rest of revision 9 was not told");
+    assert_eq!(resumed(&mut roster)[0].1, 7, "the rest of revision 9 was not delivered");
 }
 
 #[test]

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_goes_out_also_if_nobody_flushes_again() {
+    fn held_bytes_are_sent_without_another_flush() {
         let mut driver = Driver::new(100);
         driver.write(b"ping");
         assert!(driver.flush());
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_write_waits_for_the_other_side_and_for_nothing_else() {
+    fn a_blocked_writer_waits_for_its_peer_and_for_nothing_else() {
         let mut driver = Driver::new(3);
         driver.write(b"hello");
         while driver.flush() {
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shuts_down_leaves_nothing() {
+    fn a_shutdown_leaves_no_bytes_unsent() {
         let mut driver = Driver::new(100);
         driver.write(b"bye");
         assert!(driver.act(Write::poll_shutdown).is_ready());

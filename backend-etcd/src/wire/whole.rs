@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_piece_is_told_with_the_end() {
+    fn the_last_piece_is_delivered_with_the_end() {
         assert_eq!(told([Some(Ok(&b"all"[..]))]), ["b\"all\", the end", "none, the end"]);
         assert_eq!(told([]), ["none, the end"]);
         let two = [Some(Ok(&b"a"[..])), Some(Ok(b"b"))];

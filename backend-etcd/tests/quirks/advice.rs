@@ -75,20 +75,20 @@ pub(crate) async fn where_no_server_is_is_said() {
     fails(Client::open(backend, patient), UNREACHABLE, &says).await;
 }
 
-pub(crate) async fn a_name_that_nobody_has_is_said() {
+pub(crate) async fn an_unknown_host_name_is_reported() {
     fails(open(at("synod.invalid")), UNREACHABLE, &["synod.invalid:2379 is not known"]).await;
     for wrong in ["http://localhost", "localhost:2379/app", ""] {
         fails(open(at(wrong)), (ErrorKind::Invalid, Effect::None), &["host:port"]).await;
     }
 }
 
-pub(crate) async fn who_is_no_etcd_is_said() {
+pub(crate) async fn a_server_that_is_not_etcd_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
     let says = [&address.to_string(), "is it etcd?"];
     let other = async {
         loop {
-            let (mut guest, _) = listener.accept().await.expect("somebody comes");
+            let (mut guest, _) = listener.accept().await.expect("a client connects");
             let _asked = guest.read(&mut [0; 1_000]).await;
             let _answered = guest.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
@@ -97,7 +97,7 @@ pub(crate) async fn who_is_no_etcd_is_said() {
     select(pin!(asking), pin!(other)).await;
 }
 
-pub(crate) async fn who_accepts_and_says_nothing_is_said() {
+pub(crate) async fn a_server_that_accepts_and_never_answers_is_reported() {
     // The operating system accepts connections, but no server answers.
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("bound");
@@ -132,7 +132,7 @@ pub(crate) async fn what_certificates_lack_is_said() {
     fails(open(options(&world).tls(unusable)), invalid, &["TLS settings cannot be used"]).await;
 }
 
-pub(crate) async fn who_may_not_is_told_why() {
+pub(crate) async fn a_denied_client_gets_the_reason() {
     let world = guarded(300).await;
     let wrong = options(&world).user("ann", "canary-wrong");
     fails(open(wrong), DENIED, &["authentication failed"]).await;
@@ -218,7 +218,7 @@ pub(crate) async fn what_is_forgotten_before_it_is_read_is_said() {
     };
 
     let Either::Left((error, _)) = select(pin!(listing), pin!(forget(raw))).await else {
-        panic!("nobody stops to forget")
+        panic!("the compaction never stops")
     };
 
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Backend, Effect::None), "{error}");

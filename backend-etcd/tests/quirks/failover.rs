@@ -93,7 +93,7 @@ pub(crate) async fn what_was_never_sent_did_not_happen() {
     let set = || Txn::new().set(path("/n"), "y", Expect::Any);
     // The first call may fail when the connection breaks.
     let _either = ann.commit(set()).await;
-    let error = ann.commit(set()).await.expect_err("nobody is there");
+    let error = ann.commit(set()).await.expect_err("no member answers");
 
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None), "{error}");
 }

@@ -104,7 +104,7 @@ pub(crate) async fn etcdctl_shows_a_tree_that_a_person_can_read() {
     }
     let etcdctl = |arguments: &[&str]| {
         let said = world.cluster.etcdctl().args(arguments).output();
-        let said = said.expect("etcdctl is installed beside etcd");
+        let said = said.expect("etcdctl is installed with etcd");
         assert!(said.status.success(), "{said:?}");
         String::from_utf8(said.stdout).expect("text")
     };
@@ -141,7 +141,7 @@ pub(crate) async fn a_lock_of_etcdctl_is_a_child_with_an_owner() {
     let mut etcdctl = world.cluster.etcdctl();
     etcdctl.args(["lock", "/locks/db/"]);
     let locked = etcdctl.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    let _locked = Process(locked.expect("etcdctl is installed beside etcd"));
+    let _locked = Process(locked.expect("etcdctl is installed with etcd"));
 
     let mut nodes = Vec::new();
     eventually("the lock is there", async || {

@@ -36,7 +36,7 @@ pub(crate) async fn make_room(world: &World) {
         [&["compaction", "--physical", &now], &["defrag"], &["alarm", "disarm"]];
     for step in steps {
         let done =
-            world.cluster.etcdctl().args(step).output().expect("etcdctl is installed beside etcd");
+            world.cluster.etcdctl().args(step).output().expect("etcdctl is installed with etcd");
         assert!(done.status.success(), "{step:?}: {done:?}");
     }
 }

@@ -33,7 +33,11 @@ pub(crate) async fn a_crowded_directory_is_of_one_moment() {
             let (from, to) = if round % 2 == 0 { ("/d/a", "/d/z") } else { ("/d/z", "/d/a") };
             let txn = Txn::new().delete(path(from), Expect::Any);
             let txn = txn.create(path(to), "", Lifetime::Persistent);
-            ann.commit(txn).await.expect("answered").required().expect("nobody else does");
+            ann.commit(txn)
+                .await
+                .expect("answered")
+                .required()
+                .expect("no other session creates it");
         }
     };
     let listing = async {

@@ -60,12 +60,12 @@ fn trial(name: &'static str, case: Case) -> Trial {
 fn main() -> ExitCode {
     let trials = quirks![
         advice: where_no_server_is_is_said
-            a_name_that_nobody_has_is_said
-            who_is_no_etcd_is_said
-            who_accepts_and_says_nothing_is_said
+            an_unknown_host_name_is_reported
+            a_server_that_is_not_etcd_is_reported
+            a_server_that_accepts_and_never_answers_is_reported
             tls_where_there_is_none_is_said
             what_certificates_lack_is_said
-            who_may_not_is_told_why
+            a_denied_client_gets_the_reason
             a_minority_says_that_it_is_one
             what_is_forgotten_before_it_is_read_is_said
             a_full_store_says_how_to_go_on;
@@ -86,22 +86,22 @@ fn main() -> ExitCode {
         many: ten_thousand_watches_outlive_their_server;
         trips: every_call_is_one_request
             recipes_ask_for_no_more_than_they_need
-            who_waits_for_a_node_again_sends_one_request
-            a_release_is_told_to_few
-            who_holds_for_long_watches_his_own_ticket
+            a_client_that_waits_for_a_node_again_sends_one_request
+            a_release_notifies_few_clients
+            a_long_term_holder_watches_its_own_ticket
             a_refusal_for_what_seldom_matters_is_asked_once_more
             what_is_observed_is_asked_for_at_once
             a_node_with_a_time_to_live_needs_more;
         prompt: watches_have_nothing_to_catch_up_with
             a_change_is_heard_of_when_it_is_answered;
-        names: who_locks_again_does_it_under_the_same_name;
-        outage: what_etcd_forgot_is_told_as_a_resync
-            a_delete_right_at_the_edge_of_what_etcd_forgot_is_told
+        names: a_client_that_locks_again_uses_the_same_name;
+        outage: a_compacted_history_is_reported_as_a_resync
+            a_delete_right_after_the_compacted_revision_is_reported
             a_watch_goes_on_where_it_broke_off
             what_was_missed_may_be_larger_than_a_message
-            what_nobody_watches_is_not_watched
+            watches_without_a_reader_are_cancelled
             a_session_has_one_stream_and_no_watch_twice;
-        secure: who_may_not_is_told_so
+        secure: a_client_without_permission_is_denied
             a_token_that_ran_out_is_renewed
             a_session_survives_that_another_user_is_added
             a_session_on_three_members_survives_that_another_user_is_added

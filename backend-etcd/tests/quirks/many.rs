@@ -42,7 +42,7 @@ async fn hears(watch: &mut Watch, number: usize) {
         Event::Resync => true,
         Event::Ended(_) => false,
     };
-    assert!(told, "{event:?} is told to the watch of node {number}");
+    assert!(told, "{event:?} is reported to the watch of node {number}");
 }
 
 pub(crate) async fn ten_thousand_watches_outlive_their_server() {

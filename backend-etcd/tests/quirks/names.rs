@@ -21,7 +21,7 @@ async fn name(client: &Client, lock: &Path) -> Path {
     line[0].path.clone()
 }
 
-pub(crate) async fn who_locks_again_does_it_under_the_same_name() {
+pub(crate) async fn a_client_that_locks_again_uses_the_same_name() {
     let world = World::alone();
     let client = async || {
         let options = ClientOptions::default().session(SessionOptions::new(TTL));

@@ -23,7 +23,7 @@ async fn while_cut(pipe: &Pipe, ttl: Duration, work: impl Future<Output = ()>) {
     pipe.set(Link::Open);
 }
 
-pub(crate) async fn what_etcd_forgot_is_told_as_a_resync() {
+pub(crate) async fn a_compacted_history_is_reported_as_a_resync() {
     let world = World::alone();
     let ttl = Duration::from_secs(6);
     let (bob, mut raw) = (world.session(ttl).await, world.raw().await);
@@ -49,7 +49,7 @@ pub(crate) async fn what_etcd_forgot_is_told_as_a_resync() {
 
 /// Servers before 3.4.34 and 3.5.16 lose a delete that is the very first event, if all earlier
 /// revisions are compacted: etcd-io/etcd#18089.
-pub(crate) async fn a_delete_right_at_the_edge_of_what_etcd_forgot_is_told() {
+pub(crate) async fn a_delete_right_after_the_compacted_revision_is_reported() {
     let world = World::alone();
     let ttl = Duration::from_secs(6);
     let (bob, mut raw) = (world.session(ttl).await, world.raw().await);
@@ -130,7 +130,7 @@ pub(crate) async fn what_was_missed_may_be_larger_than_a_message() {
     }
 }
 
-pub(crate) async fn what_nobody_watches_is_not_watched() {
+pub(crate) async fn watches_without_a_reader_are_cancelled() {
     let world = World::alone();
     let ttl = Duration::from_secs(5);
     let (ann, bob) = (world.session(ttl).await, world.session(ttl).await);

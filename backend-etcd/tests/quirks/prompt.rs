@@ -28,7 +28,7 @@ async fn amid_writes<T>(world: &World, work: impl Future<Output = T>) -> T {
     };
     match select(pin!(work), pin!(writing)).await {
         Either::Left((done, _)) => done,
-        Either::Right(_) => unreachable!("nobody writes for so long"),
+        Either::Right(_) => unreachable!("no client writes for so long"),
     }
 }
 

@@ -56,7 +56,7 @@ fn denied<T>(result: Result<T, Error>) {
     assert!(!shown.contains("canary"), "{shown}");
 }
 
-pub(crate) async fn who_may_not_is_told_so() {
+pub(crate) async fn a_client_without_permission_is_denied() {
     let world = guarded(300).await;
     denied(open(world.options().user("ann", "canary-wrong")).await);
     denied(open(world.options().user("eve", "canary-eve")).await);

@@ -137,7 +137,7 @@ struct Sent<'a> {
 impl Sent<'_> {
     /// Asserts how many were sent since the last check.
     async fn is(&mut self, count: u64, what: &str) {
-        let sent = || self.world.cluster.asked().expect("it tells") - self.before;
+        let sent = || self.world.cluster.asked().expect("it has the number") - self.before;
         eventually(what, async || sent() >= count).await;
         assert_eq!(sent(), count, "{what}");
         self.before += count;
@@ -155,7 +155,8 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     let (ann, bob) = (client().await, client().await);
     let mutex = |client: &Client| Mutex::new(client, path("/counted/lock"));
     let latch = |client: &Client| LeaderLatch::new(client, path("/counted/latch"));
-    let mut sent = Sent { before: world.cluster.asked().expect("it tells"), world: &world };
+    let mut sent =
+        Sent { before: world.cluster.asked().expect("it has the number"), world: &world };
 
     let held = mutex(&ann).lock().await.expect("answered");
     sent.is(1, "a free lock").await;
@@ -163,9 +164,9 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "a try at a lock that is held").await;
     let lock = mutex(&bob);
     let handed = async {
-        sent.is(3, "the ticket, the watch of the one ahead, and a look at him").await;
+        sent.is(3, "the ticket, the watch of the predecessor, and a read of it").await;
         // A line that changes while it is listed is listed once more.
-        eventually("he is watched", async || world.cluster.watches() == 1).await;
+        eventually("the predecessor is watched", async || world.cluster.watches() == 1).await;
         held.release().await.expect("answered");
     };
     let (guard, ()) = join(lock.lock(), handed).await;
@@ -180,24 +181,25 @@ pub(crate) async fn recipes_ask_for_no_more_than_they_need() {
     sent.is(1, "their release").await;
 
     let first = latch(&ann).join().await.expect("answered");
-    sent.is(1, "the lead that nobody has").await;
+    sent.is(1, "the lead, which is free").await;
     let second = latch(&bob).join().await.expect("answered");
-    sent.is(3, "a place behind the leader").await;
+    sent.is(3, "a place after the leader").await;
     // The watch of the lock is still open for a while.
-    eventually("he is watched", async || world.cluster.watches() == 2).await;
+    eventually("the predecessor is watched", async || world.cluster.watches() == 2).await;
     first.close().await.expect("answered");
     let _lead = second.leading().await.expect("answered");
     sent.is(2, "the leader's leaving, and a look at the line").await;
     second.close().await.expect("answered");
-    sent.is(1, "his leaving").await;
+    sent.is(1, "the deletion of its ticket").await;
 }
 
-pub(crate) async fn who_waits_for_a_node_again_sends_one_request() {
+pub(crate) async fn a_client_that_waits_for_a_node_again_sends_one_request() {
     let world = World::alone();
     let ann = world.session(TTL * 60).await;
     let create = || Txn::new().create(path("/n"), "", Lifetime::Session);
     commit(&*ann, create()).await;
-    let mut sent = Sent { before: world.cluster.asked().expect("it tells"), world: &world };
+    let mut sent =
+        Sent { before: world.cluster.asked().expect("it has the number"), world: &world };
     let wait = async || ann.observe(Query::until_gone(path("/n"))).await.expect("answered").1;
     let leave = async |mut watch: Watch| {
         commit(&*ann, Txn::new().delete(path("/n"), Expect::Any)).await;
@@ -212,14 +214,14 @@ pub(crate) async fn who_waits_for_a_node_again_sends_one_request() {
     sent.is(4, "the watch, and a look; the deletion, and what is made anew").await;
     leave(wait().await).await;
     sent.is(3, "a look: it is watched still").await;
-    assert_eq!(world.cluster.events() - events, 2, "nobody is told that it is there again");
+    assert_eq!(world.cluster.events() - events, 2, "no watch reports that it is there again");
 
     drop(wait().await);
-    sent.is(2, "a look; and who leaves before it went leaves no watch").await;
+    sent.is(2, "a read; and a waiter that leaves before the deletion leaves no watch").await;
     eventually("it is not watched", async || world.cluster.watches() == 0).await;
 }
 
-pub(crate) async fn who_holds_for_long_watches_his_own_ticket() {
+pub(crate) async fn a_long_term_holder_watches_its_own_ticket() {
     let world = World::alone();
     let client = async |ttl: Duration| {
         let options = ClientOptions::default().session(SessionOptions::new(ttl));
@@ -228,9 +230,10 @@ pub(crate) async fn who_holds_for_long_watches_his_own_ticket() {
     };
     let (ann, bob) = (client(Duration::from_secs(3)).await, client(TTL * 60).await);
     let held = Mutex::new(&ann, path("/held/lock")).lock().await.expect("answered");
-    let mut sent = Sent { before: world.cluster.asked().expect("it tells"), world: &world };
+    let mut sent =
+        Sent { before: world.cluster.asked().expect("it has the number"), world: &world };
     let taken = async {
-        sent.is(2, "the watch of his own ticket, and a look at it").await;
+        sent.is(2, "the watch of its own ticket, and a read of it").await;
         eventually("it is watched", async || world.cluster.watches() == 1).await;
         let gone = bob.delete(held.path(), Expect::Any).await.expect("answered");
         assert!(gone.committed().is_some(), "it is there");
@@ -253,7 +256,7 @@ pub(crate) async fn a_node_with_a_time_to_live_needs_more() {
 
 /// Each of many clients that lock again and again gets one event for each release that it waited
 /// for, and sometimes one that does not concern it any more.
-pub(crate) async fn a_release_is_told_to_few() {
+pub(crate) async fn a_release_notifies_few_clients() {
     const CLIENTS: usize = 4;
     const LAPS: usize = 50;
 

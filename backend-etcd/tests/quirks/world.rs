@@ -94,15 +94,15 @@ pub(crate) async fn hears_of(watch: &mut Watch, at: &str) {
             match watch.next().await {
                 Some(Event::Changed(change)) if change.path == at => return,
                 Some(Event::Changed(_)) => {}
-                other => panic!("a change of {at} was to be told, and not {other:?}"),
+                other => panic!("a change of {at} was to be reported, and not {other:?}"),
             }
         }
     };
-    timeout(LONG, hearing).await.expect("told in time");
+    timeout(LONG, hearing).await.expect("reported in time");
 }
 
 pub(crate) async fn next(watch: &mut Watch) -> Event {
-    timeout(LONG, watch.next()).await.expect("told in time").expect("the watch goes on")
+    timeout(LONG, watch.next()).await.expect("reported in time").expect("the watch goes on")
 }
 
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {

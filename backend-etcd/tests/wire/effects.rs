@@ -43,7 +43,7 @@ async fn a_write_that_was_applied_and_lost_its_answer_has_an_unknown_effect() {
         let shown = format!("{act:?}");
         let (peer, outcome) = after(act).await;
         assert!(kept(&peer, "/n").is_some(), "{shown}: it was applied");
-        let error = outcome.expect_err("nobody said that it was done");
+        let error = outcome.expect_err("no answer says that it was done");
         assert_eq!(error.effect(), Effect::Unknown, "{shown}: {error}");
     }
 }
@@ -52,7 +52,7 @@ async fn a_write_that_was_applied_and_lost_its_answer_has_an_unknown_effect() {
 async fn a_write_that_is_applied_after_its_caller_gave_up_had_an_unknown_effect() {
     let (peer, outcome) = after(Act::Late(TTL * 3)).await;
     assert!(kept(&peer, "/n").is_none(), "it is still on its way");
-    let error = outcome.expect_err("nobody answered");
+    let error = outcome.expect_err("no member answered");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     tokio::time::sleep(TTL * 3).await;
     assert!(kept(&peer, "/n").is_some(), "it is applied in the end");

@@ -116,7 +116,7 @@ impl Judge {
     pub(crate) fn read(&self, query: &Query, view: &View, floor: u64) {
         let at = view.revision.get();
         if at < floor {
-            self.breach(format!("{query:?} showed revision {at} behind {floor}"));
+            self.breach(format!("{query:?} showed revision {at} after {floor}"));
         }
         let state = self.shared.state();
         let (from, end) = match query.scope {
@@ -205,7 +205,7 @@ impl Heard {
             let at = change.revision.map_or(0, synod_core::store::Revision::get);
             let before = last.insert(&change.path, at).unwrap_or(self.from);
             if at <= before && at > self.missed {
-                found.push(format!("{change:?} was reported behind {before} of {:?}", self.query));
+                found.push(format!("{change:?} was reported after {before} of {:?}", self.query));
             }
             let wanted = i32::from(change.kind == Kind::Deleted);
             let happened = events(log).any(|(then, event)| {
@@ -236,7 +236,7 @@ impl Heard {
         for (key, at) in owed {
             if told.get(key).is_none_or(|told| *told < at) {
                 let key = String::from_utf8_lossy(key);
-                found.push(format!("{:?} was not told of {key} at {at}", self.query));
+                found.push(format!("{:?} was not notified of {key} at {at}", self.query));
             }
         }
         found

@@ -56,9 +56,9 @@ async fn all_members_may_be_down_for_a_while() {
 
     // The first call may fail when the connection breaks.
     let _either = ann.commit(set("/n", "y")).await.is_ok();
-    let error = ann.commit(set("/n", "y")).await.expect_err("nobody is there");
+    let error = ann.commit(set("/n", "y")).await.expect_err("no member answers");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None), "{error}");
-    let error = ann.read(Query::node(path("/n"))).await.expect_err("nobody is there");
+    let error = ann.read(Query::node(path("/n"))).await.expect_err("no member answers");
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     let told = error.to_string();
     for member in ["m0:2379", "m1:2379", "m2:2379"] {
@@ -84,7 +84,7 @@ async fn what_a_session_reads_locally_never_goes_back() {
         done(&*ann, set("/n", "y")).await;
         peer.shared.set_member(member, |member| member.behind = Some(now));
         let local = ann.read(Query::node(path("/n")).local()).await.expect("it is answered");
-        assert_eq!(&local.node().expect("it is there").data[..], b"y", "member {member} is behind");
+        assert_eq!(&local.node().expect("it is there").data[..], b"y", "member {member} lags");
         peer.shared.set_member(member, |member| member.behind = None);
     }
 }
@@ -102,7 +102,7 @@ async fn a_member_without_a_leader_is_good_enough_for_a_local_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_of_a_member_that_is_behind_misses_nothing_by_moving_on() {
+async fn a_watch_on_a_lagging_member_misses_nothing_when_it_moves() {
     let peer = Peer::new(2);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     done(&*ann, create("/n")).await;

@@ -80,7 +80,7 @@ async fn a_silent_stream_of_a_member_that_may_be_silent_is_kept_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_proxy_is_refused_and_a_member_beside_it_is_used() {
+async fn a_proxy_is_refused_and_a_member_next_to_it_is_used() {
     let peer = Peer::new(1);
     peer.shared.set_member(0, |member| member.proxy = true);
     let error = open(&peer.backend(1)).await.expect_err("it keeps leases alive by itself");

@@ -30,7 +30,7 @@ async fn a_stranger_is_denied() {
 
     let nobody = peer.backend(2);
     if let Ok(store) = open(&nobody).await {
-        let error = store.commit(create("/n")).await.expect_err("he has no name");
+        let error = store.commit(create("/n")).await.expect_err("the session has no user");
         assert_eq!(error.kind(), ErrorKind::Denied);
     }
 }

@@ -119,7 +119,7 @@ async fn a_change_between_the_read_and_the_watch_is_in_one_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_forgotten_while_nobody_listened_is_a_resync() {
+async fn a_compaction_during_a_disconnection_is_a_resync() {
     let peer = Peer::new(1);
     let (ann, bob) = (session(&peer).await, session(&peer).await);
     done(&*ann, create("/n")).await;
@@ -181,7 +181,7 @@ async fn a_watch_that_is_not_permitted_ends_with_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_nobody_reads_are_ended_at_the_server() {
+async fn dropped_watches_are_ended_at_the_server() {
     let peer = Peer::new(1);
     let bob = session(&peer).await;
     for _ in 0..10 {

@@ -32,7 +32,10 @@ impl Harness for Simulated {
     fn backend(&self) -> Arc<dyn Backend> {
         let cluster = self.cluster.clone();
         let start = || task::spawn(async move { cluster.run().await });
-        self.life.lock().expect("nobody panics with it").get_or_insert_with(start);
+        self.life
+            .lock()
+            .expect("no thread panics while it holds the lock")
+            .get_or_insert_with(start);
         Arc::new(self.cluster.backend(1))
     }
 

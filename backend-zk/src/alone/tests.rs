@@ -79,7 +79,7 @@ impl Line {
 }
 
 #[test]
-fn who_was_alone_twice_knows_it_the_third_time() {
+fn a_session_that_was_alone_twice_knows_it_the_third_time() {
     let mut line = Line::settled();
     for _ in 0..100 {
         assert_eq!(line.cycle(), Knew);
@@ -93,7 +93,7 @@ fn whatever_may_have_happened_between_is_looked_at() {
     let table: [(&str, Between, How); 6] = [
         ("another's child", |line| line.next += 1, LookedLate),
         ("another connection", |line| line.connection += 1, Looked),
-        ("the watch told", Line::tell, Looked),
+        ("the watch fired", Line::tell, Looked),
         ("it is left to the hub", |line| drop(line.alone.leave(&line.dir.clone())), Looked),
         ("a ticket that stands", |line| assert!(line.begin().bet), Looked),
         ("the session begins anew", |line| line.alone = Alone::default(), Looked),
@@ -112,7 +112,7 @@ fn what_happens_while_a_ticket_is_drawn_is_looked_at() {
         ("nothing", |_| {}, Knew),
         ("another's child", |line| line.next += 1, LookedLate),
         ("another connection", |line| line.connection += 1, LookedLate),
-        ("the watch tells", Line::tell, LookedLate),
+        ("the watch fires", Line::tell, LookedLate),
         ("it is left to the hub", |line| drop(line.alone.leave(&line.dir.clone())), LookedLate),
     ];
     for (what, meanwhile, how) in table {
@@ -184,7 +184,7 @@ fn the_end_of_the_numbers_is_looked_at() {
 }
 
 #[test]
-fn whoever_bet_in_vain_earns_it_dearer() {
+fn each_wrong_guess_makes_the_next_guess_wait_longer() {
     let mut line = Line::settled();
     let mut looks = Vec::new();
     for _ in 0..8 {
@@ -224,7 +224,7 @@ fn of_very_many_directories_some_are_kept_in_mind() {
 }
 
 #[test]
-fn a_watch_that_nobody_wants_any_more_is_given_back() {
+fn an_unwanted_watch_is_given_back() {
     let mut line = Line::settled();
     let never = || poll_fn(|_| std::task::Poll::Pending).boxed();
     assert!(line.alone.watched(&line.dir, Some((BORN, never()))).is_some(), "there is one");

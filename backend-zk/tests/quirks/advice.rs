@@ -20,7 +20,7 @@ pub(super) async fn why(options: ZkOptions) -> Error {
     let backend = ZkBackend::new(options).expect("valid");
     let ttl = SessionOptions::new(Duration::from_secs(2));
     let opened = timeout(PATIENCE, backend.open(&ttl)).await.expect("in time");
-    let error = opened.expect_err("nobody lets us in");
+    let error = opened.expect_err("no server accepts the session");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::None), "{error}");
     error
 }
@@ -29,7 +29,7 @@ pub(super) fn says(error: &Error, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
 }
 
-pub(super) async fn who_cannot_reach_a_server_is_told_why() {
+pub(super) async fn an_unreachable_server_is_reported_with_the_reason() {
     let open = |host: &str| ZkOptions::new([host]).access(Access::Open);
     says(&why(open("no-such-host.invalid:2181")).await, "is the name right?");
 
@@ -46,16 +46,17 @@ pub(super) async fn who_cannot_reach_a_server_is_told_why() {
     );
 }
 
-pub(super) async fn who_has_the_wrong_password_is_told_so() {
+pub(super) async fn a_wrong_password_is_reported() {
     let known =
         |password: &str| options(server().addresses()).credentials("ann", password.to_owned());
     let ann = open(known("canary-7f3a")).await;
     done(&*ann, create("/advice/mine", "")).await;
 
     let other = open(known("canary-9c1d")).await;
-    let read = other.read(Query::node(path("/advice/mine"))).await.expect_err("not his");
+    let read =
+        other.read(Query::node(path("/advice/mine"))).await.expect_err("another user owns it");
     let set = Txn::new().set(path("/advice/mine"), "x", Expect::Any);
-    let set = other.commit(set).await.expect_err("not his");
+    let set = other.commit(set).await.expect_err("another user owns it");
 
     for error in [read, set] {
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Denied, Effect::None));
@@ -86,7 +87,7 @@ pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
     }
     let write = store.commit(create("/advice/read-only", ""));
     let error =
-        timeout(PATIENCE + PATIENCE, write).await.expect("in time").expect_err("nobody can");
+        timeout(PATIENCE + PATIENCE, write).await.expect("in time").expect_err("no server can");
     assert!(matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost), "{error}");
 }
 
@@ -101,7 +102,7 @@ fn told(error: &Error) -> String {
     told
 }
 
-pub(super) async fn who_reaches_no_majority_is_told_so() {
+pub(super) async fn a_missing_majority_is_reported() {
     const LIMIT: Duration = Duration::from_secs(4);
     const LONE: &str = "it runs without a majority of its servers; are enough of them started?";
 

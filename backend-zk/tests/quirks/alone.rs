@@ -74,7 +74,10 @@ async fn delete(store: &dyn Store, node: &Path) {
 
 fn shown(commit: &Commit) -> (Path, Vec<String>) {
     let view = commit.look.as_ref().expect("it was asked for");
-    assert!(view.revision >= commit.revision.expect("one create tells"), "it reflects the ticket");
+    assert!(
+        view.revision >= commit.revision.expect("the answer to one create has it"),
+        "it reflects the ticket"
+    );
     let names = view.nodes.iter().map(|node| node.path.name().to_owned()).collect();
     let numbers = view.nodes.iter().map(|node| node.sequence);
     assert!(numbers.max() >= Some(commit.done[0].sequence), "its own is seen");
@@ -82,7 +85,7 @@ fn shown(commit: &Commit) -> (Path, Vec<String>) {
 }
 
 /// One request for a lock, one for its end.
-pub(super) async fn who_is_alone_looks_no_more() {
+pub(super) async fn a_session_that_is_alone_sends_no_listing() {
     let ann = Drawer::at("/alone/floor").await;
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
     for asked in [&LOOKED[..], &armed, &[Verb::Create], &[Verb::Create], &[Verb::Create]] {
@@ -92,7 +95,7 @@ pub(super) async fn who_is_alone_looks_no_more() {
     }
 }
 
-pub(super) async fn who_is_alone_locks_with_one_request() {
+pub(super) async fn a_session_that_is_alone_locks_with_one_request() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let (ann, anns) = counted(&links).await;
     let made = ann.create(&path("/alone/lock"), "", Lifetime::Persistent).await.expect("answers");
@@ -110,7 +113,7 @@ pub(super) async fn who_is_alone_locks_with_one_request() {
 
 /// A contender that alternates with another never skips the listing in vain, and sends the extra
 /// request once.
-pub(super) async fn who_takes_turns_looks() {
+pub(super) async fn a_session_that_takes_turns_sends_a_listing() {
     let (ann, bob) = (Drawer::at("/alone/turns").await, session().await);
     let armed = [Verb::ExistsWatch, Verb::Create, Verb::List];
     for round in 0..12 {
@@ -123,7 +126,7 @@ pub(super) async fn who_takes_turns_looks() {
 }
 
 /// Events between two tickets of a session that was alone so far, each of which requires a listing.
-pub(super) async fn who_may_not_be_alone_looks() {
+pub(super) async fn a_session_that_may_not_be_alone_sends_a_listing() {
     let bob = session().await;
     let other = |name: &str| path("/alone/doubt").join(name).expect("valid");
     let ann = Drawer::at("/alone/doubt").await;
@@ -274,7 +277,7 @@ pub(super) async fn a_watch_for_good_and_one_for_the_lock_live_on_one_path() {
     ann.settle().await;
     done(&*bob, Txn::new().set(&ann.dir, "x", Expect::Any)).await;
     let ticket = shown(&draw(&*ann.store, &ann.dir).await).0;
-    assert!(ann.links.take_requests(ann.id).contains(&Verb::List), "it was told");
+    assert!(ann.links.take_requests(ann.id).contains(&Verb::List), "it was reported");
     delete(&*ann.store, &ticket).await;
 }
 
@@ -301,9 +304,9 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
             let inside = path(&at.replace("soak", "inside"));
             let held = Mutex::new(client, path(at)).lock().await.expect("answers");
             let seen = client.read(Query::node(&inside)).await.expect("answers").into_node();
-            let version = seen.expect("it stays").stat.expect("it tells").version;
+            let version = seen.expect("it stays").stat.expect("it has the number").version;
             let write = client.set(&inside, who.to_string(), Expect::Version(version)).await;
-            assert!(write.expect("answers").committed().is_some(), "somebody else is inside");
+            assert!(write.expect("answers").committed().is_some(), "another holder exists");
             held.release().await.expect("answers");
             turns.fetch_add(1, Ordering::Relaxed);
         }
@@ -325,7 +328,7 @@ pub(super) async fn locks_exclude_while_their_directories_are_made_again() {
     };
     let _all = futures_util::future::join(join_all(works), spoil).await;
 
-    assert!(remade.load(Ordering::Relaxed) > 0, "nobody disturbed them");
+    assert!(remade.load(Ordering::Relaxed) > 0, "no line was disturbed");
     let mut next = BTreeMap::new();
     for (_, id) in &clients {
         for pair in links.take_requests(*id).windows(2) {

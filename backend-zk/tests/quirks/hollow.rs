@@ -85,7 +85,7 @@ pub(super) async fn an_empty_container_gives_way_to_all_of_a_transaction() {
 
 /// A create that finds an empty container in its way removes it; it must not remove a node that
 /// another client has put there meanwhile.
-pub(super) async fn of_many_who_replace_an_empty_container_one_wins() {
+pub(super) async fn of_many_creates_over_an_empty_container_one_wins() {
     let stores = [session().await, session().await, session().await];
     for round in 0..20 {
         let place = format!("/replace/{round}");
@@ -111,7 +111,7 @@ pub(super) async fn of_many_who_replace_an_empty_container_one_wins() {
 
 /// One create finds an empty container, and is slow to replace it; meanwhile another finds the path
 /// free.
-pub(super) async fn who_is_late_to_remove_a_container_removes_no_node() {
+pub(super) async fn a_late_removal_of_a_container_removes_no_node() {
     let slow = Link::Slow { there: Duration::from_millis(60), back: Duration::from_millis(60) };
     let patient = patient();
     let rounds = (0..10).map(async |round| {
@@ -152,7 +152,7 @@ pub(super) async fn who_is_late_to_remove_a_container_removes_no_node() {
 }
 
 /// The property of the server that prevents this.
-pub(super) async fn the_name_of_a_sequential_child_tells_of_every_birth() {
+pub(super) async fn the_name_of_a_sequential_child_counts_every_creation() {
     let address = server().addresses()[0].to_string();
     let client = zookeeper_client::Client::connect(&address).await.expect("a server runs");
     let open = zookeeper_client::Acls::anyone_all();
@@ -183,7 +183,7 @@ pub(super) async fn the_name_of_a_sequential_child_tells_of_every_birth() {
     assert!(still(4).await);
 }
 
-pub(super) async fn containers_come_and_go_untold() {
+pub(super) async fn containers_are_created_and_removed_without_events() {
     let store = session().await;
     let (_view, mut watch) = store.observe(Query::subtree(path("/untold"))).await.expect("answers");
 
@@ -216,7 +216,7 @@ pub(super) async fn containers_come_and_go_untold() {
 
 /// A node that replaces a container is written twice when it is created, and gets a child that
 /// guards it.
-pub(super) async fn what_replaces_a_container_is_told_of_as_made_once() {
+pub(super) async fn a_node_that_replaces_a_container_is_reported_as_created_once() {
     let patient = patient();
     let store = session_with(&patient).await;
     done(&*store, create("/born/x", "")).await;
@@ -236,7 +236,7 @@ pub(super) async fn what_replaces_a_container_is_told_of_as_made_once() {
 
 /// The backend proves to the server that a node is absent by creating and deleting it in one
 /// transaction.
-pub(super) async fn a_check_for_absence_is_told_to_nobody() {
+pub(super) async fn a_check_for_absence_causes_no_event() {
     let store = session().await;
     let (_view, mut watch) = store.observe(Query::subtree(path("/unborn"))).await.expect("answers");
     let absent = |at: &str| Txn::new().check(path(at), Expect::Absent);

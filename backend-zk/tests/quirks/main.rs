@@ -52,26 +52,28 @@ mod trips;
 mod wide;
 
 use advice::{
-    a_server_that_only_lets_read_is_named_as_such, a_server_with_a_full_disk_acknowledges_nothing,
-    who_cannot_reach_a_server_is_told_why, who_has_the_wrong_password_is_told_so,
-    who_reaches_no_majority_is_told_so,
+    a_missing_majority_is_reported, a_server_that_only_lets_read_is_named_as_such,
+    a_server_with_a_full_disk_acknowledges_nothing, a_wrong_password_is_reported,
+    an_unreachable_server_is_reported_with_the_reason,
 };
 use alone::{
-    a_directory_that_was_made_again_is_looked_at,
+    a_directory_that_was_made_again_is_looked_at, a_session_that_is_alone_locks_with_one_request,
+    a_session_that_is_alone_sends_no_listing, a_session_that_may_not_be_alone_sends_a_listing,
+    a_session_that_takes_turns_sends_a_listing,
     a_watch_for_good_and_one_for_the_lock_live_on_one_path,
-    locks_exclude_while_their_directories_are_made_again, who_is_alone_locks_with_one_request,
-    who_is_alone_looks_no_more, who_may_not_be_alone_looks, who_takes_turns_looks,
+    locks_exclude_while_their_directories_are_made_again,
 };
 use done::{a_commit_whose_look_is_refused_is_done, a_counter_that_is_at_its_end_gives_no_ticket};
 use hollow::{
-    a_check_for_absence_is_told_to_nobody, a_node_without_data_that_others_made_is_a_node,
-    an_empty_container_gives_way_to_all_of_a_transaction, containers_come_and_go_untold,
+    a_check_for_absence_causes_no_event, a_late_removal_of_a_container_removes_no_node,
+    a_node_that_replaces_a_container_is_reported_as_created_once,
+    a_node_without_data_that_others_made_is_a_node,
+    an_empty_container_gives_way_to_all_of_a_transaction,
+    containers_are_created_and_removed_without_events,
     empty_containers_do_not_keep_a_node_from_being_deleted,
-    of_many_who_replace_an_empty_container_one_wins,
-    the_name_of_a_sequential_child_tells_of_every_birth,
+    of_many_creates_over_an_empty_container_one_wins,
+    the_name_of_a_sequential_child_counts_every_creation,
     what_replaces_a_container_is_not_collected_for_it,
-    what_replaces_a_container_is_told_of_as_made_once,
-    who_is_late_to_remove_a_container_removes_no_node,
 };
 use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
 
@@ -81,10 +83,11 @@ use moments::{
     a_view_of_more_than_one_request_is_of_one_moment_too,
 };
 use trips::{
-    a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time, a_release_is_told_to_one,
+    a_call_asks_for_all_it_needs_at_once, a_narrow_link_takes_its_time,
+    a_release_notifies_one_client, a_waiting_candidate_sends_few_requests,
     an_idle_session_gives_signs_of_life_only, one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need, the_first_local_read_of_a_connection_catches_up,
-    two_requests_of_one_call_take_one_round_trip, who_waits_for_the_lead_asks_for_little,
+    two_requests_of_one_call_take_one_round_trip,
 };
 use wide::{
     a_parent_that_the_transaction_makes_itself_is_made_once,
@@ -103,8 +106,8 @@ macro_rules! quirks {
 
 quirks![
     watches_of_all_kinds_live_on_one_path,
-    who_observes_beyond_the_limit_is_told_all_the_same,
-    a_create_among_others_tells_a_true_stat_or_none,
+    watches_beyond_the_limit_still_deliver_events,
+    a_create_among_others_returns_a_true_stat_or_none,
     a_create_whose_reply_is_lost_is_found_again,
     creates_whose_caller_is_gone_are_taken_back,
     a_set_whose_reply_is_lost_has_an_unknown_effect,
@@ -114,31 +117,31 @@ quirks![
     the_first_local_read_of_a_connection_catches_up,
     one_event_takes_one_request,
     recipes_ask_for_no_more_than_they_need,
-    who_waits_for_the_lead_asks_for_little,
-    a_release_is_told_to_one,
+    a_waiting_candidate_sends_few_requests,
+    a_release_notifies_one_client,
     an_idle_session_gives_signs_of_life_only,
     a_narrow_link_takes_its_time,
-    who_is_alone_looks_no_more,
-    who_is_alone_locks_with_one_request,
-    who_may_not_be_alone_looks,
-    who_takes_turns_looks,
+    a_session_that_is_alone_sends_no_listing,
+    a_session_that_is_alone_locks_with_one_request,
+    a_session_that_may_not_be_alone_sends_a_listing,
+    a_session_that_takes_turns_sends_a_listing,
     a_directory_that_was_made_again_is_looked_at,
     a_watch_for_good_and_one_for_the_lock_live_on_one_path,
     locks_exclude_while_their_directories_are_made_again,
     empty_containers_do_not_keep_a_node_from_being_deleted,
     an_empty_container_gives_way_to_all_of_a_transaction,
-    of_many_who_replace_an_empty_container_one_wins,
+    of_many_creates_over_an_empty_container_one_wins,
     all_parents_that_a_transaction_misses_are_made_at_once,
     a_parent_that_the_transaction_makes_itself_is_made_once,
     what_is_absent_with_all_above_it_is_seen_to_be_at_once,
     all_empty_containers_give_way_to_one_transaction,
-    who_is_late_to_remove_a_container_removes_no_node,
-    the_name_of_a_sequential_child_tells_of_every_birth,
+    a_late_removal_of_a_container_removes_no_node,
+    the_name_of_a_sequential_child_counts_every_creation,
     what_replaces_a_container_is_not_collected_for_it,
-    what_replaces_a_container_is_told_of_as_made_once,
-    containers_come_and_go_untold,
+    a_node_that_replaces_a_container_is_reported_as_created_once,
+    containers_are_created_and_removed_without_events,
     a_node_without_data_that_others_made_is_a_node,
-    a_check_for_absence_is_told_to_nobody,
+    a_check_for_absence_causes_no_event,
     a_commit_whose_look_is_refused_is_done,
     a_counter_that_is_at_its_end_gives_no_ticket,
     what_helpers_make_too_large_is_refused,
@@ -148,9 +151,9 @@ quirks![
     a_view_of_more_than_one_request_is_of_one_moment_too,
     transactions_are_judged_as_the_floor_judges,
     empty_containers_change_no_judgement,
-    who_cannot_reach_a_server_is_told_why,
-    who_has_the_wrong_password_is_told_so,
-    who_reaches_no_majority_is_told_so,
+    an_unreachable_server_is_reported_with_the_reason,
+    a_wrong_password_is_reported,
+    a_missing_majority_is_reported,
     a_server_that_only_lets_read_is_named_as_such,
     a_server_with_a_full_disk_acknowledges_nothing,
     a_session_outlives_its_server,
@@ -168,8 +171,8 @@ const SECURE: &[Quirk] = &[("only_a_server_that_is_vouched_for_is_talked_to", ||
 #[cfg(not(feature = "sasl"))]
 const SASL: &[Quirk] = &[];
 #[cfg(feature = "sasl")]
-const SASL: &[Quirk] = &[("who_logs_in_by_sasl_is_who_he_says", || {
-    Box::pin(sasl::who_logs_in_by_sasl_is_who_he_says())
+const SASL: &[Quirk] = &[("a_client_that_logs_in_by_sasl_has_that_identity", || {
+    Box::pin(sasl::a_client_that_logs_in_by_sasl_has_that_identity())
 })];
 
 fn main() -> ExitCode {
@@ -286,7 +289,7 @@ async fn watches_of_all_kinds_live_on_one_path() {
 }
 
 /// With more paths than fit one request the crate would never connect again.
-async fn who_observes_beyond_the_limit_is_told_all_the_same() {
+async fn watches_beyond_the_limit_still_deliver_events() {
     const MANY: usize = 400;
 
     let (links, store) = linked().await;
@@ -336,7 +339,7 @@ async fn hear_of_all_kinds(store: &dyn Store, top: &str) {
 }
 
 /// <https://issues.apache.org/jira/browse/ZOOKEEPER-4026>
-async fn a_create_among_others_tells_a_true_stat_or_none() {
+async fn a_create_among_others_returns_a_true_stat_or_none() {
     let store = session().await;
     let commit =
         done(&*store, create("/among/a", "").create(path("/among/b"), "", Lifetime::Session)).await;
@@ -469,14 +472,15 @@ async fn only_its_creator_touches_a_node() {
     assert!(there(&*again, "/mine/a").await);
     done(&*again, Txn::new().set(path("/mine/a"), "x", Expect::Any)).await;
     for stranger in [&eve, &nobody] {
-        let read = stranger.read(Query::node(path("/mine/a"))).await.expect_err("not his");
+        let read =
+            stranger.read(Query::node(path("/mine/a"))).await.expect_err("another user owns it");
         assert_eq!(read.kind(), ErrorKind::Denied);
         for txn in [
             Txn::new().set(path("/mine/a"), "x", Expect::Any),
             Txn::new().delete(path("/mine/a"), Expect::Any),
             create("/mine/b", ""),
         ] {
-            let error = stranger.commit(txn).await.expect_err("not his");
+            let error = stranger.commit(txn).await.expect_err("another user owns it");
             assert_eq!(
                 (error.kind(), error.effect()),
                 (ErrorKind::Denied, Effect::None),

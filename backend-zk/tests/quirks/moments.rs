@@ -34,7 +34,7 @@ async fn write(store: &dyn Store, writer: usize, written: &RefCell<BTreeMap<Revi
             txn = txn.create(token(dir, writer, round + 1), "", Lifetime::Session);
             txn = txn.delete(token(dir, writer, round), Expect::Any);
         }
-        let revision = done(store, txn).await.revision.expect("a set tells it");
+        let revision = done(store, txn).await.revision.expect("the answer to a set has it");
         written.borrow_mut().insert(revision, value);
     }
 }

@@ -21,7 +21,7 @@ Server {
 };
 "#;
 
-pub(super) async fn who_logs_in_by_sasl_is_who_he_says() {
+pub(super) async fn a_client_that_logs_in_by_sasl_has_that_identity() {
     let home = Home::new("sasl").expect("there is room");
     let users = home.path().join("users");
     fs::write(&users, USERS).expect("there is room");
@@ -45,16 +45,20 @@ pub(super) async fn who_logs_in_by_sasl_is_who_he_says() {
 
     let bob = open(known("bob", "canary-9c1d")).await;
     for stranger in [bob, session_with(&server).await] {
-        let read = stranger.read(Query::node(path("/sasl/mine"))).await.expect_err("not his");
+        let read =
+            stranger.read(Query::node(path("/sasl/mine"))).await.expect_err("another user owns it");
         assert_eq!(read.kind(), ErrorKind::Denied, "{read}");
         let set = Txn::new().set(path("/sasl/mine"), "x", Expect::Any);
-        assert_eq!(stranger.commit(set).await.expect_err("not his").kind(), ErrorKind::Denied);
+        assert_eq!(
+            stranger.commit(set).await.expect_err("another user owns it").kind(),
+            ErrorKind::Denied
+        );
     }
     for (user, password) in [("ann", "canary-0000"), ("nobody", "canary-0000")] {
         let backend = ZkBackend::new(known(user, password)).expect("valid");
         let ttl = SessionOptions::new(Duration::from_secs(2));
         let opened = timeout(PATIENCE, backend.open(&ttl)).await.expect("in time");
-        let refused = opened.expect_err("the server does not know him");
+        let refused = opened.expect_err("the server does not know the user");
         assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
         super::advice::says(&refused, "do not accept our user and password");
         assert!(!format!("{refused} {refused:?} {backend:?}").contains("canary"), "{refused:?}");

@@ -201,7 +201,7 @@ pub(super) async fn recipes_ask_for_no_more_than_they_need() {
 }
 
 /// A proclamation wakes no waiter, and does not use up its watch.
-pub(super) async fn who_waits_for_the_lead_asks_for_little() {
+pub(super) async fn a_waiting_candidate_sends_few_requests() {
     let links = Links::start(&server().addresses()).expect("there are ports");
     let ((ann, anns), (bob, bobs)) = (counted(&links).await, counted(&links).await);
     let election = |client: &Client| Election::new(client, path("/counted/lead"));
@@ -231,7 +231,7 @@ pub(super) async fn who_waits_for_the_lead_asks_for_little() {
 
 /// Each of many clients that lock again and again gets one event for each release that it waited
 /// for.
-pub(super) async fn a_release_is_told_to_one() {
+pub(super) async fn a_release_notifies_one_client() {
     const CLIENTS: usize = 4;
     const LAPS: usize = 25;
 

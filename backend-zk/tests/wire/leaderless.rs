@@ -20,7 +20,7 @@ pub(crate) async fn a_follower_without_its_leader_proves_nothing() {
 }
 
 /// The last answer of a follower proves nothing that it has not reported to the leader.
-pub(crate) async fn a_follower_that_goes_right_behind_its_answer_proves_no_more() {
+pub(crate) async fn a_follower_that_stops_right_after_its_answer_proves_no_more() {
     for _ in 0..4 {
         let peer = Peer::start_with(3, Duration::from_millis(20)).expect("there are ports");
         let store = open_at(&peer, &[1], Duration::from_millis(700)).await;

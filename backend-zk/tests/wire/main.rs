@@ -22,7 +22,7 @@ use crate::effects::{
 use crate::ends::a_lock_whose_numbers_end_is_held_by_one;
 use crate::harness::OverPeer;
 use crate::leaderless::{
-    a_follower_that_goes_right_behind_its_answer_proves_no_more,
+    a_follower_that_stops_right_after_its_answer_proves_no_more,
     a_follower_without_its_leader_proves_nothing,
 };
 use crate::lives::{
@@ -33,10 +33,10 @@ use crate::looks::{
 };
 use crate::older::what_is_read_is_no_older_than_an_event;
 use crate::refused::a_client_outlives_that_it_is_not_accepted_for_a_while;
-use crate::threads::answers_that_come_at_once_stop_nobody;
+use crate::threads::immediate_answers_block_no_thread;
 use crate::watching::{
+    a_change_around_the_read_is_reported, a_change_while_disconnected_is_reported,
     a_server_without_lasting_watches_is_not_asked_for_ever, watches_outlive_many_connections,
-    what_changes_around_the_read_is_told, what_changes_while_disconnected_is_told,
 };
 
 mod connection;
@@ -80,7 +80,7 @@ scenes![
     what_a_server_does_not_know_is_unsupported,
     a_malformed_answer_is_an_error,
     a_follower_without_its_leader_proves_nothing,
-    a_follower_that_goes_right_behind_its_answer_proves_no_more,
+    a_follower_that_stops_right_after_its_answer_proves_no_more,
     a_look_that_fails_says_nothing_of_the_commit,
     a_lock_whose_looks_are_refused_leaves_no_ticket,
     a_lock_whose_numbers_end_is_held_by_one,
@@ -88,8 +88,8 @@ scenes![
     what_is_read_is_no_older_than_an_event,
     a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost,
-    what_changes_around_the_read_is_told,
-    what_changes_while_disconnected_is_told,
+    a_change_around_the_read_is_reported,
+    a_change_while_disconnected_is_reported,
     a_server_without_lasting_watches_is_not_asked_for_ever,
     watches_outlive_many_connections,
 ];
@@ -110,8 +110,8 @@ fn main() -> ExitCode {
         Box::pin(lives::a_session_is_no_longer_than_its_last_connection_grants())
     });
     trials.push(granted.with_ignored_flag(true).with_kind("cannot be known: docs/backends.md"));
-    trials.push(Trial::test("scene::answers_that_come_at_once_stop_nobody", || {
-        limited(limit(), answers_that_come_at_once_stop_nobody).map_err(Failed::from)
+    trials.push(Trial::test("scene::immediate_answers_block_no_thread", || {
+        limited(limit(), immediate_answers_block_no_thread).map_err(Failed::from)
     }));
     trials.push(alone("soak", || Box::pin(soak::whatever_happens_the_laws_are_kept())));
     let replay = alone("replay", || Box::pin(replay::the_peer_and_a_server_say_the_same()));

@@ -11,7 +11,7 @@ use crate::scene::{LONG, PATIENCE, create, open, panics, path};
 
 /// Observing and locking on threads while other threads deliver the answers: an answer may arrive
 /// before its call waits for it.
-pub(crate) fn answers_that_come_at_once_stop_nobody() {
+pub(crate) fn immediate_answers_block_no_thread() {
     let (over, ended) = std::sync::mpsc::channel();
     let _thread = std::thread::spawn(move || {
         let mut built = tokio::runtime::Builder::new_multi_thread();

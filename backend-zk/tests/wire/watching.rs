@@ -43,7 +43,7 @@ fn same(view: &synod_core::store::View, now: &synod_core::store::View, until_gon
     short(view) == short(now)
 }
 
-pub(crate) async fn what_changes_around_the_read_is_told() {
+pub(crate) async fn a_change_around_the_read_is_reported() {
     let peer = peer(1);
     let mut round = 0;
     for (what, query) in QUERIES {
@@ -67,7 +67,7 @@ pub(crate) async fn what_changes_around_the_read_is_told() {
                     if !same(&view, &now, query.is_until_gone()) {
                         let event = timeout(PATIENCE, watch.next()).await;
                         event.unwrap_or_else(|_| {
-                            panic!("{what}, {site} ahead {ahead}: {view:?} is {now:?}, untold")
+                            panic!("{what}, {site} before the read {ahead}: {view:?} is {now:?}, unreported")
                         });
                     }
                     store.close().await.expect("it is closed");
@@ -82,7 +82,7 @@ pub(crate) async fn what_changes_around_the_read_is_told() {
 
 /// A node that is observed for its deletion, and is created, written and removed while its watcher
 /// is disconnected.
-pub(crate) async fn what_changes_while_disconnected_is_told() {
+pub(crate) async fn a_change_while_disconnected_is_reported() {
     for (what, query) in QUERIES {
         let peer = peer(1);
         let (dir, store) = ("/gone".to_owned(), open(&peer, LONG).await);
@@ -99,7 +99,8 @@ pub(crate) async fn what_changes_while_disconnected_is_told() {
         written.expect("nothing is against it");
         peer.resume(0);
         let told = timeout(PATIENCE, watch.next()).await;
-        told.unwrap_or_else(|_| panic!("{what}: nothing is told")).expect("it does not just end");
+        told.unwrap_or_else(|_| panic!("{what}: no event is delivered"))
+            .expect("it does not just end");
     }
 }
 
@@ -112,12 +113,12 @@ pub(crate) async fn a_server_without_lasting_watches_is_not_asked_for_ever() {
     done(&*store, create("/old/a", "")).await;
     let observed = timeout(PATIENCE, store.observe(Query::children(path("/old")))).await;
     if let Ok((_view, mut watch)) = observed.expect("it ends") {
-        let end = timeout(PATIENCE, watch.next()).await.expect("it is told");
+        let end = timeout(PATIENCE, watch.next()).await.expect("it is reported");
         assert!(matches!(end, Some(Event::Ended(_)) | None), "{end:?}");
     }
     let client = crate::scene::client(&peer, LONG).await;
     let mutex = || synod_recipes::Mutex::new(&client, path("/old/lock"));
-    let held = mutex().lock().await.expect("nobody is ahead");
+    let held = mutex().lock().await.expect("there is no earlier ticket");
     let before = peer.world().requests;
     let limit = Duration::from_secs(1);
     let _waits = timeout(limit, mutex().lock()).await.is_ok();
@@ -144,7 +145,7 @@ pub(crate) async fn watches_outlive_many_connections() {
             }
             assert!(began.elapsed() < PATIENCE, "it cannot write");
         }
-        let told = timeout(PATIENCE, watch.next()).await.expect("it is told");
+        let told = timeout(PATIENCE, watch.next()).await.expect("it is reported");
         assert!(matches!(told, Some(Event::Changed(_) | Event::Resync)), "{told:?}");
     }
     peer.link(store.session().id, Link::Open);

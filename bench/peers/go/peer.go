@@ -277,7 +277,7 @@ func (p *peer) readWrite(t task) (interface{}, error) {
 			atomic.AddInt32(&readers, 1)
 			runtime.Gosched()
 			if atomic.LoadInt32(&inside) != 0 {
-				return errors.New("a writer beside a reader")
+				return errors.New("a writer together with a reader")
 			}
 			atomic.AddInt32(&readers, -1)
 			return lock.RUnlock()

@@ -264,7 +264,7 @@ public final class Peer {
                     readers.incrementAndGet();
                     Thread.yield();
                     if (inside.get() != 0) {
-                        throw new IllegalStateException("a writer beside a reader");
+                        throw new IllegalStateException("a writer together with a reader");
                     }
                     readers.decrementAndGet();
                     lock.readLock().release();

@@ -67,7 +67,7 @@ fn refuse_memory(common: &Common) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::plain(
-        "a store in memory ends with this command and no other process sees it, so it excludes nobody; name a server, \
+        "a store in memory ends with this command and no other process sees it, so it excludes no other process; name a server, \
          for example --store zk://localhost:2181 or --store etcd://localhost:2379",
     ))
 }

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_date_is_not_told_as_one() {
+    fn a_number_that_is_no_date_is_not_printed_as_one() {
         let at = |seconds| date(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
         assert_eq!(at(1_795_301_389).as_deref(), Some("2026-11-21T22:49:49Z"));
         // The largest time that the name of a ticket can encode is in the year 10889.

@@ -119,7 +119,7 @@ async fn two_remove_one_tree_and_a_third_adds_to_it() {
 }
 
 #[tokio::test]
-async fn changes_are_told_until_there_were_enough() {
+async fn changes_are_printed_until_there_were_enough() {
     let (client, common) = store("watched").await;
     let (told, made) =
         futures_util::future::join(watch::run(&common, &path("/w"), true, false, Some(2)), async {
@@ -136,7 +136,7 @@ async fn changes_are_told_until_there_were_enough() {
             }
         })
         .await;
-    told.expect("two of them were told");
+    told.expect("two of them were printed");
     made.expect("they are new");
     client.close().await.expect("memory answers");
 }

@@ -11,9 +11,9 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "D-FOLLOW D-VALUE" breaks [BadValueForgetsGood] => what_cannot_be_read_leaves_the_last_value,
-    "D-FOLLOW L-WAT-1" catches [WatchMissesUpdate] => the_last_value_is_told_in_the_end,
-    "D-FOLLOW L-X-1" breaks [HeardForgotten] => what_a_dropped_call_heard_of_is_told_by_the_next,
-    "D-FOLLOW L-WAT-7" needs [Expiry] breaks [ResyncSwallowed] => a_value_that_changes_between_two_sessions_is_told,
+    "D-FOLLOW L-WAT-1" catches [WatchMissesUpdate] => a_follower_gets_the_last_value_in_the_end,
+    "D-FOLLOW L-X-1" breaks [HeardForgotten] => a_value_that_a_dropped_call_received_is_returned_by_the_next,
+    "D-FOLLOW L-WAT-7" needs [Expiry] breaks [ResyncSwallowed] => a_value_that_changes_between_two_sessions_is_returned,
     "D-FOLLOW L-WAT-12" breaks [LastDropForgotten] => following_ends_with_the_client_and_does_not_keep_it_open,
     "D-VALUE L-KV-9" breaks [ValueWithoutVersion] => values_are_written_together,
 ];
@@ -47,7 +47,7 @@ async fn what_cannot_be_read_leaves_the_last_value(world: World) {
     assert_eq!(now(&followed), Some(2));
 }
 
-async fn the_last_value_is_told_in_the_end(world: World) {
+async fn a_follower_gets_the_last_value_in_the_end(world: World) {
     let (client, bob, at) = (world.client().await, world.bob().await, world.at("limit"));
     let mut followed = answer(client.follow_value::<u64>(&at).await);
     assert_eq!(now(&followed), None, "there is no node yet");
@@ -79,7 +79,7 @@ async fn the_last_value_is_told_in_the_end(world: World) {
     assert!(stream.next().now_or_never().is_some_and(|next| next.is_none()));
 }
 
-async fn what_a_dropped_call_heard_of_is_told_by_the_next(world: World) {
+async fn a_value_that_a_dropped_call_received_is_returned_by_the_next(world: World) {
     let (client, bob, at) = (world.hesitant().await, world.bob().await, world.at("limit"));
     bob.create(&at, "0").await;
     let mut followed = answer(client.follow_value::<u64>(&at).await);
@@ -105,7 +105,7 @@ async fn what_a_dropped_call_heard_of_is_told_by_the_next(world: World) {
     }
 }
 
-async fn a_value_that_changes_between_two_sessions_is_told(world: World) {
+async fn a_value_that_changes_between_two_sessions_is_returned(world: World) {
     let (client, bob, at) = (world.client().await, world.bob().await, world.at("limit"));
     bob.create(&at, "0").await;
     let mut followed = answer(client.follow_value::<u64>(&at).await);

@@ -12,8 +12,8 @@ use crate::door::{answer, done, failure};
 use crate::world::World;
 
 cases![
-    "D-STATE L-SES-3" needs [Expiry] breaks [LossUntold] => a_loss_is_told_before_the_next_session,
-    "L-SES-4 D-STATE" needs [Expiry] breaks [LateSubscriberUntold] => who_asks_late_is_told_how_it_stands,
+    "D-STATE L-SES-3" needs [Expiry] breaks [LossUntold] => a_loss_is_reported_before_the_next_session,
+    "L-SES-4 D-STATE" needs [Expiry] breaks [LateSubscriberUntold] => a_late_receiver_gets_the_current_state,
     "D-STATE-2" breaks [StateNeverEnds] => the_states_end_with_the_client,
     "L-SES-3 C-SES-2" breaks [LostTakenBack] => a_session_that_is_over_stays_over,
     "L-SES-10 L-SES-6 L-OUT-6" needs [Expiry] catches [SessionIdReused] => the_next_session_inherits_nothing,
@@ -39,7 +39,7 @@ async fn lose(world: &World, client: &Client) {
     assert_ne!(next.info().id, session.info().id, "it was lost");
 }
 
-async fn a_loss_is_told_before_the_next_session(world: World) {
+async fn a_loss_is_reported_before_the_next_session(world: World) {
     use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
 
     let pause = world.profile.ttl / 100;
@@ -58,7 +58,7 @@ async fn a_loss_is_told_before_the_next_session(world: World) {
     assert_eq!(told, [Connected, Lost, Reconnected, Lost, Reconnected, Closed]);
 }
 
-async fn who_asks_late_is_told_how_it_stands(world: World) {
+async fn a_late_receiver_gets_the_current_state(world: World) {
     let client = world.client().await;
     let first = answer(client.session().await);
     lose(&world, &client).await;
@@ -92,7 +92,7 @@ async fn the_states_end_with_the_client(world: World) {
     assert_eq!(last, Connection::Closed);
     let mut late = client.state();
     let changed = world.in_time("the end of a late receiver", late.changed()).await;
-    assert!(changed.is_err(), "nothing comes behind the end");
+    assert!(changed.is_err(), "nothing comes after the end");
     assert_eq!(*late.borrow(), Connection::Closed);
 }
 

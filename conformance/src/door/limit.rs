@@ -24,7 +24,7 @@ cases![
     "D-REPEAT L-X-8" breaks [PolicyIgnored] => a_policy_ends_the_repetitions,
     "L-X-8" breaks [RetriesInAStorm] => an_outage_is_not_met_with_a_storm_of_calls,
     "L-X-8" needs [Expiry] breaks [RetriesInAStorm] => a_lost_session_is_not_met_with_a_storm_of_openings,
-    "L-SES-2 L-SES-3" breaks [CertainUntilTold] => certainty_ends_though_nobody_tells,
+    "L-SES-2 L-SES-3" breaks [CertainUntilTold] => certainty_ends_although_no_loss_is_reported,
 ];
 
 const FIRST: Duration = Duration::from_millis(10);
@@ -173,7 +173,7 @@ async fn a_lost_session_is_not_met_with_a_storm_of_openings(world: World) {
     answer(client.session().await);
 }
 
-async fn certainty_ends_though_nobody_tells(world: World) {
+async fn certainty_ends_although_no_loss_is_reported(world: World) {
     let gate = world.gate();
     gate.starve();
     let client = world.client_on(gate, world.options()).await;

@@ -25,7 +25,7 @@ async fn a_put_makes_what_is_missing_and_replaces_what_is_there(world: World) {
 
     let made = answer(client.put(&at, "1").await);
     assert_eq!((bob.text(&at).await.as_deref(), made.owner()), (Some("1"), None));
-    let stat = answer(client.put_value(&at, "2").await).stat.expect("a set tells it");
+    let stat = answer(client.put_value(&at, "2").await).stat.expect("the answer to a set has it");
     assert_eq!(bob.text(&at).await.as_deref(), Some("\"2\""));
     assert_ne!(Some(stat.version), made.stat.map(|stat| stat.version));
 
@@ -119,7 +119,7 @@ async fn a_dropped_put_takes_nothing_back(world: World) {
         if let Some(put) = ended {
             answer(put);
             dropped_enough(waits, 4);
-            assert!(made > 0, "it was never dropped behind its create");
+            assert!(made > 0, "it was never dropped after its create");
             return;
         }
         made += usize::from(wrote);

@@ -14,8 +14,8 @@ cases![
     "L-SEQ-8 C-WRITE-5" breaks [BlindRepeat] => a_ticket_that_comes_late_is_drawn_once,
     "L-SEQ-8 L-KV-2" breaks [LooksWithoutSync] => a_ticket_is_looked_for_as_of_now,
     "L-SEQ-9 L-SES-10" breaks [ForeignAdopted] => a_ticket_of_another_session_is_not_taken,
-    "L-SEQ-9 L-OUT-8" breaks [AdoptsStranger] => what_others_keep_beside_tickets_is_left_alone,
-    "L-SEQ-8 L-OUT-2" breaks [BlindRepeat] => what_is_done_beside_a_ticket_is_done_once,
+    "L-SEQ-9 L-OUT-8" breaks [AdoptsStranger] => nodes_of_other_clients_next_to_tickets_are_left_alone,
+    "L-SEQ-8 L-OUT-2" breaks [BlindRepeat] => other_writes_in_the_transaction_of_a_ticket_are_applied_once,
 ];
 
 async fn a_ticket_is_drawn_once_whatever_is_lost(world: World) {
@@ -86,7 +86,7 @@ async fn a_ticket_of_another_session_is_not_taken(world: World) {
     assert!(bob.exists(&foreign.path).await);
 }
 
-async fn what_others_keep_beside_tickets_is_left_alone(world: World) {
+async fn nodes_of_other_clients_next_to_tickets_are_left_alone(world: World) {
     let (client, plan) = world.scripted([]).await;
     let bob = world.bob().await;
     let strange = ["a", "a-0000000000", "t", "t-", "t--0000000001", "t-x-2147483648", "zz/below"];
@@ -106,7 +106,7 @@ async fn what_others_keep_beside_tickets_is_left_alone(world: World) {
     assert_eq!(bob.names(&world.at("q")).await.len(), strange.len(), "theirs are untouched");
 }
 
-async fn what_is_done_beside_a_ticket_is_done_once(world: World) {
+async fn other_writes_in_the_transaction_of_a_ticket_are_applied_once(world: World) {
     let (client, plan) = world.scripted([]).await;
     let bob = world.bob().await;
     let beside = world.at("a");

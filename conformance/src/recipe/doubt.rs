@@ -17,12 +17,12 @@ use crate::world::World;
 
 cases![
     "L-MX-5 L-OUT-2" breaks [LateTwinTrusted] => a_draw_that_comes_late_guards_nothing,
-    "L-MX-5 L-EL-10" breaks [LateTwinTrusted] => a_leader_drawn_in_doubt_has_his_own_say_and_no_other,
+    "L-MX-5 L-EL-10" breaks [LateTwinTrusted] => a_leader_drawn_in_doubt_guards_after_its_own_writes_only,
     "L-MX-5 L-SEM-1" breaks [LateTwinTrusted] => permits_drawn_in_doubt_guard_while_they_are_held,
-    "L-MX-5 L-RW-1" breaks [LateTwinTrusted] => a_writer_drawn_in_doubt_guards_when_he_goes_on_reading,
-    "L-MX-5" breaks [LateTwinTrusted] => who_was_asked_by_somebody_guards_still,
+    "L-MX-5 L-RW-1" breaks [LateTwinTrusted] => a_writer_drawn_in_doubt_guards_after_its_downgrade,
+    "L-MX-5" breaks [LateTwinTrusted] => a_holder_that_was_asked_back_still_guards,
     "L-MX-3 L-MX-8" catches [EventDropped] => a_draw_that_comes_late_is_no_place_of_before,
-    "L-SEM-6 L-MX-7" breaks [DoubtUntold] => who_waits_behind_permits_drawn_in_doubt_gets_his,
+    "L-SEM-6 L-MX-7" breaks [DoubtUntold] => a_waiter_after_permits_drawn_in_doubt_gets_its_own,
 ];
 
 /// A client whose next create is sent twice, because the first sending was lost.
@@ -71,7 +71,7 @@ async fn a_draw_that_comes_late_guards_nothing(world: World) {
     assert!(next.is_held());
 }
 
-async fn a_leader_drawn_in_doubt_has_his_own_say_and_no_other(world: World) {
+async fn a_leader_drawn_in_doubt_guards_after_its_own_writes_only(world: World) {
     let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
     let data = data(&world, &bob).await;
     let leader = answer(Election::new(&ann, world.at("elect")).campaign("ann").await);
@@ -115,7 +115,7 @@ async fn permits_drawn_in_doubt_guard_while_they_are_held(world: World) {
     assert!(next.is_held());
 }
 
-async fn a_writer_drawn_in_doubt_guards_when_he_goes_on_reading(world: World) {
+async fn a_writer_drawn_in_doubt_guards_after_its_downgrade(world: World) {
     let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
     let data = data(&world, &bob).await;
     let writing = answer(RwLock::new(&ann, world.at("lock")).write().await);
@@ -131,7 +131,7 @@ async fn a_writer_drawn_in_doubt_guards_when_he_goes_on_reading(world: World) {
     assert!(next.is_held());
 }
 
-async fn who_was_asked_by_somebody_guards_still(world: World) {
+async fn a_holder_that_was_asked_back_still_guards(world: World) {
     let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
     let data = data(&world, &bob).await;
     let held = answer(Mutex::new(&ann, world.at("lock")).lock().await);
@@ -172,7 +172,7 @@ async fn a_draw_that_comes_late_is_no_place_of_before(world: World) {
     assert!(guard.token() > token, "it is later than bob's");
 }
 
-async fn who_waits_behind_permits_drawn_in_doubt_gets_his(world: World) {
+async fn a_waiter_after_permits_drawn_in_doubt_gets_its_own(world: World) {
     let ((ann, plan), bob) = (doubtful(&world).await, world.client().await);
     let (one, two) = (NonZeroU32::MIN, NonZeroU32::MIN.saturating_add(1));
     let pool = |client| Semaphore::new(client, world.at("pool"), two);

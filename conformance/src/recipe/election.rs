@@ -16,15 +16,15 @@ use crate::recipe::{Waiting, line};
 use crate::world::{World, dropped_enough};
 
 cases![
-    "L-EL-9 L-EL-1" breaks [TokenIsSequence] => an_observer_is_told_of_every_leader_in_order,
-    "L-EL-9 L-WAT-7" needs [Expiry] catches [WatchHasNoEnd] => an_observer_goes_on_in_his_next_session,
+    "L-EL-9 L-EL-1" breaks [TokenIsSequence] => an_observer_is_notified_of_every_leader_in_order,
+    "L-EL-9 L-WAT-7" needs [Expiry] catches [WatchHasNoEnd] => an_observer_continues_in_its_next_session,
     "L-EL-9 L-EL-5" breaks [OutageEndsIt] => an_observer_outlasts_an_outage_that_is_longer_than_a_call_may_take,
-    "L-EL-10" breaks [ProclaimsUnguarded] => who_lost_the_lead_proclaims_nothing,
-    "L-X-7 L-MX-14" breaks [DataWakes] => a_proclamation_wakes_nobody_who_waits,
-    "L-EL-12 L-EL-5" breaks [HeirByHope] => the_heir_leads_next_and_the_others_after_him,
-    "L-EL-1" breaks [SortsByName] => who_could_not_be_told_is_not_sent_back,
+    "L-EL-10" breaks [ProclaimsUnguarded] => a_leader_that_lost_the_lead_proclaims_nothing,
+    "L-X-7 L-MX-14" breaks [DataWakes] => a_proclamation_wakes_no_waiter,
+    "L-EL-12 L-EL-5" breaks [HeirByHope] => the_heir_leads_next_and_the_others_after_it,
+    "L-EL-1" breaks [SortsByName] => a_candidate_of_another_kind_is_not_sent_back,
     "L-EL-1 L-OUT-3" breaks [AmbiguousRepeated] => resigning_to_an_heir_is_done_though_the_answer_is_lost,
-    "L-EL-8" breaks [VanishedIsError] => candidates_are_told_though_they_leave_meanwhile,
+    "L-EL-8" breaks [VanishedIsError] => candidates_are_listed_although_some_leave_meanwhile,
     "L-EL-6 L-X-1" breaks [DroppedTicketStays] => a_campaign_dropped_at_any_await_leaves_nothing,
 ];
 
@@ -75,7 +75,7 @@ fn term(leader: &Leader) -> u64 {
     leader.token().revision().get()
 }
 
-async fn an_observer_is_told_of_every_leader_in_order(world: World) {
+async fn an_observer_is_notified_of_every_leader_in_order(world: World) {
     let [ann, bob, eve] = [world.client().await, world.client().await, world.client().await];
     let mut told = election(&world, &eve).observe().boxed();
     let early = futures_util::FutureExt::now_or_never(told.next());
@@ -107,7 +107,7 @@ async fn an_observer_is_told_of_every_leader_in_order(world: World) {
     assert!(world.in_time("the end", told.next()).await.is_none());
 }
 
-async fn an_observer_goes_on_in_his_next_session(world: World) {
+async fn an_observer_continues_in_its_next_session(world: World) {
     let (ann, eve) = (world.client().await, world.client().await);
     let leader = answer(election(&world, &ann).campaign("one").await);
     let mut told = election(&world, &eve).observe().boxed();
@@ -139,7 +139,7 @@ async fn an_observer_outlasts_an_outage_that_is_longer_than_a_call_may_take(worl
     assert_eq!(heard.1, "second");
 }
 
-async fn who_lost_the_lead_proclaims_nothing(world: World) {
+async fn a_leader_that_lost_the_lead_proclaims_nothing(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let leader = answer(election(&world, &ann).campaign("ann").await);
     let next = campaigning(&world, &bob, "bob", 2).await;
@@ -153,12 +153,12 @@ async fn who_lost_the_lead_proclaims_nothing(world: World) {
     assert_eq!(now.label, "bob");
 }
 
-async fn a_proclamation_wakes_nobody_who_waits(world: World) {
+async fn a_proclamation_wakes_no_waiter(world: World) {
     let (ann, gate) = (world.client().await, world.gate());
     let bob = world.client_on(gate.clone(), world.options()).await;
     let leader = answer(election(&world, &ann).campaign("0").await);
     let mut next = campaigning(&world, &bob, "bob", 2).await;
-    world.in_time("his watches", gate.answered(Verb::Observe, 2)).await;
+    world.in_time("bob's watches", gate.answered(Verb::Observe, 2)).await;
     let before = [gate.count(Verb::Read), gate.count(Verb::Observe)];
 
     for value in ["1", "2", "3"] {
@@ -175,7 +175,7 @@ async fn a_proclamation_wakes_nobody_who_waits(world: World) {
     let _leader = next.gets(&world, "the lead").await;
 }
 
-async fn the_heir_leads_next_and_the_others_after_him(world: World) {
+async fn the_heir_leads_next_and_the_others_after_it(world: World) {
     let ann = world.client().await;
     let leader = answer(election(&world, &ann).campaign("ann").await);
     let mut all = Vec::new();
@@ -215,7 +215,7 @@ async fn the_heir_leads_next_and_the_others_after_him(world: World) {
     join_all(all).await;
 }
 
-async fn who_could_not_be_told_is_not_sent_back(world: World) {
+async fn a_candidate_of_another_kind_is_not_sent_back(world: World) {
     let (ann, strange) = (world.client().await, world.bob().await);
     let leader = answer(election(&world, &ann).campaign("ann").await);
     // Of these, one is a ticket where stores add digits, and the other where they do not.
@@ -256,7 +256,7 @@ async fn resigning_to_an_heir_is_done_though_the_answer_is_lost(world: World) {
     }
 }
 
-async fn candidates_are_told_though_they_leave_meanwhile(world: World) {
+async fn candidates_are_listed_although_some_leave_meanwhile(world: World) {
     let (ann, gate) = (world.client().await, world.gate());
     let eve = world.client_on(gate.clone(), world.options()).await;
     let leader = answer(election(&world, &ann).campaign("ann").await);
@@ -268,7 +268,7 @@ async fn candidates_are_told_though_they_leave_meanwhile(world: World) {
     answer(leader.resign().await);
     gate.set(Way::Open);
 
-    let told = told.gets(&world, "who stands").await;
+    let told = told.gets(&world, "the candidates").await;
     let labels: Vec<_> = told.into_iter().map(|one| one.label).collect();
     assert_eq!(labels, ["ann"], "as it was when it was asked");
 }

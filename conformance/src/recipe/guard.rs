@@ -23,8 +23,8 @@ use crate::world::World;
 cases![
     "L-MX-5 L-EL-10" breaks [TxnUnguarded] => a_transaction_under_any_guard_needs_what_it_stands_for,
     "L-MX-5 L-EL-10 L-KV-9" breaks [TxnUnguarded] => a_transaction_under_several_guards_needs_each_of_them,
-    "L-MX-1 L-EL-2 L-EL-7" breaks [RemovalUnnoticed] => any_guard_is_told_when_its_ticket_is_taken_away,
-    "L-MX-8" breaks [SinceUntold] => who_holds_anything_is_seen_with_his_token_and_label,
+    "L-MX-1 L-EL-2 L-EL-7" breaks [RemovalUnnoticed] => any_guard_is_notified_when_its_ticket_is_deleted,
+    "L-MX-8" breaks [SinceUntold] => any_holder_is_listed_with_its_token_and_label,
 ];
 
 /// The label of every guard.
@@ -211,7 +211,7 @@ async fn a_transaction_under_several_guards_needs_each_of_them(world: World) {
     assert!(answer(ann.transaction(rest).await).committed().is_some(), "the others are held");
 }
 
-async fn any_guard_is_told_when_its_ticket_is_taken_away(world: World) {
+async fn any_guard_is_notified_when_its_ticket_is_deleted(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
     for guard in all(&world, &client).await {
         let (recipe, data) = (guard.recipe, world.at(&format!("data-{}", guard.recipe)));
@@ -228,7 +228,7 @@ async fn any_guard_is_told_when_its_ticket_is_taken_away(world: World) {
     }
 }
 
-async fn who_holds_anything_is_seen_with_his_token_and_label(world: World) {
+async fn any_holder_is_listed_with_its_token_and_label(world: World) {
     let (client, eve) = (world.client().await, world.client().await);
     for guard in all(&world, &client).await {
         let (recipe, dir) = (guard.recipe, guard.path.parent().expect("it stands in a line"));

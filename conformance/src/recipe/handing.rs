@@ -14,21 +14,21 @@ use crate::recipe::{Waiting, line};
 use crate::world::{World, dropped_enough};
 
 cases![
-    "L-MX-6 L-WAT-1" breaks [WaitsForTheAbsent] => who_goes_before_he_is_watched_is_not_waited_for,
-    "L-MX-6" breaks [WaitsForTheAbsent] => who_goes_and_comes_again_is_behind,
-    "L-MX-6 L-WAT-2" breaks [WatchesInTwoCalls] => who_goes_while_he_is_looked_at_is_not_waited_for,
-    "L-MX-14 L-X-7" breaks [WatchesFirst] => a_release_wakes_one_who_asks_once,
+    "L-MX-6 L-WAT-1" breaks [WaitsForTheAbsent] => a_predecessor_that_leaves_before_the_watch_is_not_waited_for,
+    "L-MX-6" breaks [WaitsForTheAbsent] => a_ticket_that_is_deleted_and_created_again_is_later,
+    "L-MX-6 L-WAT-2" breaks [WatchesInTwoCalls] => a_predecessor_that_leaves_during_the_read_is_not_waited_for,
+    "L-MX-14 L-X-7" breaks [WatchesFirst] => a_release_wakes_one_waiter_which_reads_once,
     "L-MX-1 L-MX-8" breaks [LostReadIsEmpty] => a_line_that_cannot_be_read_is_not_empty,
     "L-MX-15 L-MX-7" breaks [RemovalGivesUp] => a_release_whose_answer_is_lost_is_done,
     "L-MX-15 L-MX-9" breaks [RemovalNeedsItsCaller] => a_release_that_is_dropped_goes_on,
-    "L-OUT-7 L-MX-7" breaks [RefusalSwallowed] => a_refusal_is_told_and_the_next_try_works,
+    "L-OUT-7 L-MX-7" breaks [RefusalSwallowed] => a_refusal_is_returned_and_the_next_try_works,
 ];
 
 fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
 }
 
-async fn who_goes_before_he_is_watched_is_not_waited_for(world: World) {
+async fn a_predecessor_that_leaves_before_the_watch_is_not_waited_for(world: World) {
     let (ann, gate) = (world.client().await, world.gate());
     let bob = world.client_on(gate.clone(), world.options()).await;
     let held = answer(mutex(&world, &ann).lock().await);
@@ -41,11 +41,11 @@ async fn who_goes_before_he_is_watched_is_not_waited_for(world: World) {
     answer(held.release().await);
     gate.set(Way::Open);
 
-    let _guard = waits.gets(&world, "the lock of who went").await;
+    let _guard = waits.gets(&world, "the lock of the holder that left").await;
 }
 
 /// A draw does the same when it is repeated after its answer was lost and its ticket was removed.
-async fn who_goes_and_comes_again_is_behind(world: World) {
+async fn a_ticket_that_is_deleted_and_created_again_is_later(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let name = world.at("lock/_c_00000000-0000-0000-0000-000000000001-lock-");
     let draw = || Txn::new().create_sequential(name.clone(), "", Lifetime::Session);
@@ -60,7 +60,7 @@ async fn who_goes_and_comes_again_is_behind(world: World) {
     let _guard = waits.gets(&world, "the lock, as the first").await;
 }
 
-async fn who_goes_while_he_is_looked_at_is_not_waited_for(world: World) {
+async fn a_predecessor_that_leaves_during_the_read_is_not_waited_for(world: World) {
     let (ann, gate) = (world.client().await, world.gate());
     let bob = world.client_on(gate.clone(), world.options()).await;
     let held = answer(mutex(&world, &ann).lock().await);
@@ -69,14 +69,14 @@ async fn who_goes_while_he_is_looked_at_is_not_waited_for(world: World) {
     let waits = Waiting::new(async move { place.wait().await });
 
     // Bob's requests about ann's ticket are answered, and the answers are held back.
-    world.in_time("the look at who is ahead", gate.held(1)).await;
+    world.in_time("the read of the predecessor", gate.held(1)).await;
     answer(held.release().await);
     gate.set(Way::Open);
 
-    let _guard = waits.gets(&world, "the lock of who went").await;
+    let _guard = waits.gets(&world, "the lock of the holder that left").await;
 }
 
-async fn a_release_wakes_one_who_asks_once(world: World) {
+async fn a_release_wakes_one_waiter_which_reads_once(world: World) {
     const WAITERS: usize = 6;
     let (ann, gate) = (world.client().await, world.gate());
     let held = answer(mutex(&world, &ann).lock().await);
@@ -86,7 +86,7 @@ async fn a_release_wakes_one_who_asks_once(world: World) {
         let lock = mutex(&world, &bob);
         waiting.push(Waiting::new(async move { lock.lock().await }));
         world.stand(&ann, &world.at("lock"), waiter + 2).await;
-        world.in_time("his watch", gate.called(Verb::Observe, waiter + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Observe, waiter + 1)).await;
     }
     let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
     assert_eq!(counts(), [WAITERS, 0, WAITERS], "commits, reads, observes");
@@ -118,7 +118,7 @@ async fn a_line_that_cannot_be_read_is_not_empty(world: World) {
 
     // The predecessor leaves, so that bob reads again.
     drop(between);
-    world.eventually("he looked", async || plan.pending() == 0).await;
+    world.eventually("bob has read the line", async || plan.pending() == 0).await;
 
     waits.waits_for(world.brief(), "ann holds it").await;
     answer(held.release().await);
@@ -153,7 +153,7 @@ async fn a_release_that_is_dropped_goes_on(world: World) {
     }
 }
 
-async fn a_refusal_is_told_and_the_next_try_works(world: World) {
+async fn a_refusal_is_returned_and_the_next_try_works(world: World) {
     let (client, plan) = world.scripted([Cue::new(Site::Denied).of(Verb::Create)]).await;
 
     let refused = world.in_time("the refusal", mutex(&world, &client).lock()).await;

@@ -17,16 +17,16 @@ use crate::recipe::{Waiting, line};
 use crate::world::{World, dropped_enough};
 
 cases![
-    "L-EL-1 L-X-7" breaks [LookIgnored] => who_joins_an_empty_election_leads_for_one_call,
-    "L-EL-5 L-X-7" breaks [WatchesAgain] => who_waits_comes_to_lead_for_one_call,
+    "L-EL-1 L-X-7" breaks [LookIgnored] => a_candidate_of_an_empty_election_leads_after_one_call,
+    "L-EL-5 L-X-7" breaks [WatchesAgain] => a_waiting_candidate_gets_the_lead_for_one_call,
     "L-EL-1 L-EL-5" breaks [PredecessorGoneIsTurn] => the_lead_goes_to_the_next_though_one_between_left,
-    "L-EL-8 L-EL-1" breaks [SortsByName] => candidates_are_told_in_order_the_leader_first,
-    "L-EL-4" breaks [LossUntoldToLatch] => terms_are_told_gained_and_lost_in_turn,
-    "L-EL-6" breaks [CloseForgetsDraw] => who_leaves_while_he_draws_leaves_nothing,
+    "L-EL-8 L-EL-1" breaks [SortsByName] => candidates_are_listed_in_order_the_leader_first,
+    "L-EL-4" breaks [LossUntoldToLatch] => terms_are_reported_gained_and_lost_in_turn,
+    "L-EL-6" breaks [CloseForgetsDraw] => a_candidate_that_leaves_during_its_draw_leaves_no_ticket,
     "L-EL-6 L-X-1" breaks [CloseForgetsDraw] => leaving_at_any_moment_leaves_nothing,
     "L-EL-6 L-X-1" breaks [DroppedTicketStays] => joining_dropped_at_any_await_leaves_nothing,
-    "L-EL-5 L-OUT-7" breaks [RefusalSwallowed] => a_failure_is_told_and_he_stands_again,
-    "L-EL-11 L-EL-3" needs [Links] breaks [ReconnectResets] => who_is_connected_again_keeps_his_place,
+    "L-EL-5 L-OUT-7" breaks [RefusalSwallowed] => a_failure_is_reported_and_the_candidate_campaigns_again,
+    "L-EL-11 L-EL-3" needs [Links] breaks [ReconnectResets] => a_candidate_that_reconnects_keeps_its_place,
 ];
 
 pub(super) fn latch(world: &World, client: &Client) -> LeaderLatch {
@@ -45,7 +45,7 @@ impl World {
     }
 }
 
-async fn who_joins_an_empty_election_leads_for_one_call(world: World) {
+async fn a_candidate_of_an_empty_election_leads_after_one_call(world: World) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
 
@@ -59,18 +59,18 @@ async fn who_joins_an_empty_election_leads_for_one_call(world: World) {
     assert_eq!(counts, [2, 0, 1], "commits, reads, observes");
 }
 
-async fn who_waits_comes_to_lead_for_one_call(world: World) {
+async fn a_waiting_candidate_gets_the_lead_for_one_call(world: World) {
     let (gate, ann) = (world.gate(), world.client().await);
     let bob = world.client_on(gate.clone(), world.options()).await;
     let first = joined(&world, &ann, "ann").await;
     let second = joined(&world, &bob, "bob").await;
-    world.in_time("his watches", gate.answered(Verb::Observe, 2)).await;
+    world.in_time("bob's watches", gate.answered(Verb::Observe, 2)).await;
     let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
     assert_eq!(counts(), [1, 0, 2], "commits, reads, observes");
     assert!(first.is_leader() && !second.is_leader());
 
     answer(first.close().await);
-    let lead = world.leads(&second, "the lead of who left").await;
+    let lead = world.leads(&second, "the lead of the candidate that left").await;
 
     // Bob has time for further requests before the calls are counted.
     world.stand(&ann, &world.at("latch"), 1).await;
@@ -101,7 +101,7 @@ async fn the_lead_goes_to_the_next_though_one_between_left(world: World) {
     assert!(world.leads(&third, "the lead").await > led);
 }
 
-async fn candidates_are_told_in_order_the_leader_first(world: World) {
+async fn candidates_are_listed_in_order_the_leader_first(world: World) {
     let client = world.client().await;
     let names = ["ann", "bob", "cat", "dan", "eve"];
     let mut all = Vec::new();
@@ -122,7 +122,7 @@ async fn candidates_are_told_in_order_the_leader_first(world: World) {
     world.left_alone(&client, &world.at("latch")).await;
 }
 
-async fn terms_are_told_gained_and_lost_in_turn(world: World) {
+async fn terms_are_reported_gained_and_lost_in_turn(world: World) {
     const TERMS: usize = 4;
     let (ann, bob) = (world.client().await, world.client().await);
     let candidacy = joined(&world, &ann, "ann").await;
@@ -148,7 +148,7 @@ async fn terms_are_told_gained_and_lost_in_turn(world: World) {
     let _last = world.leads(&candidacy, "the lead").await;
     answer(candidacy.close().await);
 
-    let told = told.gets(&world, "the end of what is told").await;
+    let told = told.gets(&world, "the end of the changes").await;
     let expected: Vec<bool> = (0..told.len()).map(|index| index % 2 == 0).collect();
     assert_eq!(told.iter().map(|(gained, _)| *gained).collect::<Vec<_>>(), expected);
     assert_eq!(told.len() % 2, 0, "a term was gained after leaving");
@@ -156,7 +156,7 @@ async fn terms_are_told_gained_and_lost_in_turn(world: World) {
     assert!(told.is_sorted_by_key(|(_, token)| *token));
 }
 
-async fn who_leaves_while_he_draws_leaves_nothing(world: World) {
+async fn a_candidate_that_leaves_during_its_draw_leaves_no_ticket(world: World) {
     let (bob, (ann, plan)) = (world.client().await, world.scripted([]).await);
     let candidacy = joined(&world, &ann, "ann").await;
     let first = world.leads(&candidacy, "the lead").await;
@@ -218,7 +218,7 @@ async fn joining_dropped_at_any_await_leaves_nothing(world: World) {
     }
 }
 
-async fn a_failure_is_told_and_he_stands_again(world: World) {
+async fn a_failure_is_reported_and_the_candidate_campaigns_again(world: World) {
     let (client, plan) = world.scripted([Cue::new(Site::Denied).of(Verb::Create)]).await;
     let refused = world.in_time("the refusal", latch(&world, &client).join()).await;
     assert_eq!(failure(refused, "joining what is denied").kind(), ErrorKind::Denied);
@@ -247,7 +247,7 @@ async fn a_failure_is_told_and_he_stands_again(world: World) {
     assert!(candidacy.is_leader());
 }
 
-async fn who_is_connected_again_keeps_his_place(world: World) {
+async fn a_candidate_that_reconnects_keeps_its_place(world: World) {
     const TRIES: usize = 5;
     for _ in 0..TRIES {
         let clients = [world.client().await, world.client().await];

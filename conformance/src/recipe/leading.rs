@@ -12,15 +12,15 @@ use crate::recipe::line;
 use crate::world::{MILLISECOND, World};
 
 cases![
-    "L-EL-2" breaks [CertainUntilTold] => who_hears_nothing_of_his_session_does_not_lead,
-    "L-EL-1 L-EL-2 L-EL-3" needs [Links] catches [ExpiryUntoldToWatchers] => who_is_cut_off_stops_leading_before_another_leads,
+    "L-EL-2" breaks [CertainUntilTold] => a_candidate_without_news_of_its_session_does_not_lead,
+    "L-EL-1 L-EL-2 L-EL-3" needs [Links] catches [ExpiryUntoldToWatchers] => a_leader_that_is_cut_off_stops_before_another_leads,
     "L-EL-1 L-SES-10" needs [Expiry] breaks [OldTicketTrusted] => the_ticket_of_a_lost_session_gives_no_lead,
     "L-EL-5 L-EL-1" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_session_passes_the_lead_on,
     "L-EL-5 L-EL-2" breaks [RemovalUnnoticed] => an_election_that_was_swept_away_has_a_leader_again,
-    "L-EL-10 L-MX-5" breaks [TxnUnguarded] => who_led_writes_nothing_in_the_name_of_the_lead,
+    "L-EL-10 L-MX-5" breaks [TxnUnguarded] => a_former_leader_writes_nothing_in_the_name_of_the_lead,
 ];
 
-async fn who_hears_nothing_of_his_session_does_not_lead(world: World) {
+async fn a_candidate_without_news_of_its_session_does_not_lead(world: World) {
     let gate = world.gate();
     gate.starve();
     let client = world.client_on(gate, world.options()).await;
@@ -33,7 +33,7 @@ async fn who_hears_nothing_of_his_session_does_not_lead(world: World) {
     assert!(!answer(client.session().await).is_lost(), "no loss was reported");
 }
 
-async fn who_is_cut_off_stops_leading_before_another_leads(world: World) {
+async fn a_leader_that_is_cut_off_stops_before_another_leads(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let first = joined(&world, &ann, "ann").await;
     let old = answer(world.in_time("the lead", first.leading()).await);
@@ -54,8 +54,8 @@ async fn who_is_cut_off_stops_leading_before_another_leads(world: World) {
         }
     };
     let passed = timeout(world.profile.ttl * 4 + world.profile.patience, both).await;
-    assert!(passed.is_ok(), "the lead of who was cut off was not passed on");
-    world.in_time("word of the loss, though she called nobody", old.lost()).await;
+    assert!(passed.is_ok(), "the lead of the session that was cut off was not passed on");
+    world.in_time("the report of the loss, although she sent no request", old.lost()).await;
     // In its next session ann's client is a candidate after bob.
     world.stand(&bob, &world.at("latch"), 2).await;
     assert!(second.is_leader() && !first.is_leader());
@@ -127,7 +127,7 @@ async fn an_election_that_was_swept_away_has_a_leader_again(world: World) {
     }
 }
 
-async fn who_led_writes_nothing_in_the_name_of_the_lead(world: World) {
+async fn a_former_leader_writes_nothing_in_the_name_of_the_lead(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let data = world.at("data");
     assert!(answer(ann.create(&data, "0", Lifetime::Persistent).await).committed().is_some());

@@ -14,12 +14,12 @@ use crate::world::{MILLISECOND, World};
 
 cases![
     "L-MX-6 L-MX-3" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_session_passes_the_lock_on,
-    "L-MX-2 L-MX-7" needs [Expiry] breaks [WaitsInOneSession] => who_is_lost_while_waiting_asks_again,
+    "L-MX-2 L-MX-7" needs [Expiry] breaks [WaitsInOneSession] => a_waiter_whose_session_is_lost_requests_again,
     "L-MX-1 L-MX-2 L-SES-10" needs [Expiry] breaks [OldTicketTrusted] => the_ticket_of_a_lost_session_gives_no_lock,
-    "L-MX-1 L-SES-2" needs [Links] catches [LeaseExtendedByHope] => who_is_cut_off_stops_believing_before_another_enters,
-    "L-MX-2 L-MX-1" breaks [GrantsUncertain] => nobody_enters_while_his_session_is_in_doubt,
+    "L-MX-1 L-SES-2" needs [Links] catches [LeaseExtendedByHope] => a_holder_that_is_cut_off_stops_before_another_is_granted,
+    "L-MX-2 L-MX-1" breaks [GrantsUncertain] => no_waiter_is_granted_while_its_session_is_in_doubt,
     "L-MX-4 L-MX-3" breaks [TokenIsSequence] => a_system_that_refuses_lower_tokens_hears_each_holder_in_turn,
-    "L-MX-1 L-MX-15" breaks [RemovalUnnoticed] => somebody_who_lost_his_ticket_is_told,
+    "L-MX-1 L-MX-15" breaks [RemovalUnnoticed] => a_holder_whose_ticket_is_deleted_is_notified,
     "L-MX-10 L-OUT-5" breaks [DeadlineIgnored] => a_lock_that_cannot_be_asked_for_fails_in_time,
 ];
 
@@ -49,7 +49,7 @@ async fn an_expired_session_passes_the_lock_on(world: World) {
     assert!(next.is_held(), "what was lost took nothing with it");
 }
 
-async fn who_is_lost_while_waiting_asks_again(world: World) {
+async fn a_waiter_whose_session_is_lost_requests_again(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let held = answer(mutex(&world, &ann).lock().await);
     let lock = mutex(&world, &bob);
@@ -101,7 +101,7 @@ async fn the_ticket_of_a_lost_session_gives_no_lock(world: World) {
     assert!(guard.token() > first.token && all[0].owner != first.owner);
 }
 
-async fn who_is_cut_off_stops_believing_before_another_enters(world: World) {
+async fn a_holder_that_is_cut_off_stops_before_another_is_granted(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let guard = answer(mutex(&world, &ann).lock().await);
     let lock = mutex(&world, &bob);
@@ -123,10 +123,10 @@ async fn who_is_cut_off_stops_believing_before_another_enters(world: World) {
     };
     let ttl = world.profile.ttl;
     let passed = timeout(ttl * 4 + world.profile.patience, both).await;
-    assert!(passed.is_ok(), "the lock of who was cut off was not passed on");
+    assert!(passed.is_ok(), "the lock of the session that was cut off was not passed on");
 }
 
-async fn nobody_enters_while_his_session_is_in_doubt(world: World) {
+async fn no_waiter_is_granted_while_its_session_is_in_doubt(world: World) {
     let gate = world.gate();
     gate.starve();
     let client = world.client_on(gate, world.options()).await;
@@ -182,7 +182,7 @@ async fn a_system_that_refuses_lower_tokens_hears_each_holder_in_turn(world: Wor
     assert_eq!(outside.writers.len(), 2 * HOLDERS);
 }
 
-async fn somebody_who_lost_his_ticket_is_told(world: World) {
+async fn a_holder_whose_ticket_is_deleted_is_notified(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let guard = answer(mutex(&world, &ann).lock().await);
 

@@ -14,9 +14,9 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-X-3 L-MX-7" breaks [LocksInAnyOrder] => two_orders_do_not_wait_for_each_other,
-    "L-X-3" breaks [DroppedTicketStays] => who_does_not_get_all_gets_none,
+    "L-X-3" breaks [DroppedTicketStays] => a_client_that_does_not_get_all_locks_gets_none,
     "L-X-3 L-X-1 L-MX-9" breaks [DroppedTicketStays] => several_locks_dropped_at_any_await_leave_nothing,
-    "L-X-3 L-OUT-5" breaks [RemovalUnnoticed] => who_loses_one_waits_for_no_other,
+    "L-X-3 L-OUT-5" breaks [RemovalUnnoticed] => a_client_that_loses_one_lock_waits_for_no_other,
     "L-X-3 L-MX-5" breaks [TxnUnguarded] => a_transaction_under_several_locks_needs_all,
 ];
 
@@ -44,7 +44,7 @@ async fn two_orders_do_not_wait_for_each_other(world: World) {
     }
 }
 
-async fn who_loses_one_waits_for_no_other(world: World) {
+async fn a_client_that_loses_one_lock_waits_for_no_other(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let _held = answer(Mutex::new(&ann, world.at("b")).lock().await);
     let several = locks(&world, &bob, &["a", "b"]);
@@ -61,7 +61,7 @@ async fn who_loses_one_waits_for_no_other(world: World) {
     world.stand(&ann, &world.at("b"), 1).await;
 }
 
-async fn who_does_not_get_all_gets_none(world: World) {
+async fn a_client_that_does_not_get_all_locks_gets_none(world: World) {
     let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
     let held = answer(Mutex::new(&ann, world.at("b")).lock().await);
     let several = locks(&world, &bob, &["a", "b", "c"]);

@@ -16,7 +16,7 @@ use crate::world::World;
 
 cases![
     "L-MX-1 L-MX-8 L-MX-7" breaks [SortsByName] => the_lock_is_given_in_the_order_it_was_asked_for,
-    "L-MX-1 L-MX-8" breaks [PredecessorGoneIsTurn] => nobody_enters_because_the_one_ahead_gave_up,
+    "L-MX-1 L-MX-8" breaks [PredecessorGoneIsTurn] => no_waiter_is_granted_because_its_predecessor_gave_up,
     "L-MX-1 L-MX-12" breaks [TicketPerSession] => two_tasks_of_one_client_exclude_each_other,
     "L-MX-1 L-MX-7" breaks [PredecessorGoneIsTurn] => a_crowd_is_let_in_one_by_one,
     "L-MX-3 L-SEQ-5" breaks [TokenIsSequence] => tokens_rise_though_the_directory_was_empty,
@@ -56,7 +56,7 @@ async fn the_lock_is_given_in_the_order_it_was_asked_for(world: World) {
     world.left_alone(&ann, &world.at("lock")).await;
 }
 
-async fn nobody_enters_because_the_one_ahead_gave_up(world: World) {
+async fn no_waiter_is_granted_because_its_predecessor_gave_up(world: World) {
     let (ann, bob, eve) = (world.client().await, world.client().await, world.client().await);
     let held = answer(mutex(&world, &ann).lock().await);
     let gives_up = queued(&world, &bob, 2).await;

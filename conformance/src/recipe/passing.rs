@@ -19,12 +19,12 @@ use crate::world::{World, dropped_enough, has_workers};
 
 cases![
     "L-MX-1 L-MX-3" breaks [UnfairUnlooked] => an_unfair_lock_excludes_like_any,
-    "L-X-7 L-MX-9" breaks [LookIgnored] => an_unfair_lock_is_one_call_and_who_waits_has_no_ticket,
+    "L-X-7 L-MX-9" breaks [LookIgnored] => an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket,
     "L-MX-9 L-X-1" breaks [DroppedCreateStays] => an_unfair_lock_dropped_at_any_await_leaves_nothing,
     "L-MX-12 L-MX-3 L-X-7" breaks [TurnUncounted] => tasks_of_one_process_pass_a_lock_on,
-    "L-MX-7" breaks [TurnUncounted] => who_waits_elsewhere_has_his_turn,
+    "L-MX-7" breaks [TurnUncounted] => a_waiter_of_another_process_gets_its_turn,
     "L-MX-5" breaks [TxnUnguarded] => a_guard_that_made_a_transaction_is_not_passed_on,
-    "L-MX-9 L-MX-7" breaks [DroppedTicketStays] => what_was_passed_on_to_nobody_is_given_back,
+    "L-MX-9 L-MX-7" breaks [DroppedTicketStays] => a_lock_passed_on_to_a_dropped_waiter_is_released,
     "L-MX-12 L-X-7 L-MX-9" breaks [TriesByDrawing] => a_try_at_a_lock_that_is_passed_on_never_waits,
 ];
 
@@ -61,7 +61,7 @@ async fn an_unfair_lock_excludes_like_any(world: World) {
     }
 }
 
-async fn an_unfair_lock_is_one_call_and_who_waits_has_no_ticket(world: World) {
+async fn an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket(world: World) {
     let (gate, ann) = (world.gate(), world.client().await);
     let bob = world.client_on(gate.clone(), world.options()).await;
     let counts = || [Verb::Commit, Verb::Read, Verb::Observe].map(|verb| gate.count(verb));
@@ -73,7 +73,7 @@ async fn an_unfair_lock_is_one_call_and_who_waits_has_no_ticket(world: World) {
     let held = answer(UnfairLock::new(&ann, world.at("lock")).lock().await);
     assert!(answer(lock.try_lock().await).is_none(), "ann has it");
     let mut waits = Waiting::new(async move { lock.lock().await });
-    world.in_time("his watch", gate.called(Verb::Observe, 1)).await;
+    world.in_time("bob's watch", gate.called(Verb::Observe, 1)).await;
 
     waits.waits_for(world.brief(), "ann has it").await;
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
@@ -121,7 +121,7 @@ async fn tasks_of_one_process_pass_a_lock_on(world: World) {
     let task = async |_| {
         let guard = answer(mutex.lock().await);
         let alone = inside.try_acquire().expect("there is no other holder");
-        let before = last.lock().expect("nobody panicked").replace(guard.token());
+        let before = last.lock().expect("no thread panicked").replace(guard.token());
         assert!(Some(guard.token()) > before, "{} after {before:?}", guard.token());
         tokio::task::yield_now().await;
         drop(alone);
@@ -135,7 +135,7 @@ async fn tasks_of_one_process_pass_a_lock_on(world: World) {
     world.left_alone(&client, &world.at("lock")).await;
 }
 
-async fn who_waits_elsewhere_has_his_turn(world: World) {
+async fn a_waiter_of_another_process_gets_its_turn(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let mutex = passing(&world, &ann, 2);
     let first = answer(mutex.lock().await);
@@ -160,7 +160,7 @@ async fn who_waits_elsewhere_has_his_turn(world: World) {
     answer(first.release().await);
 
     // The others wait only while bob holds the lock.
-    let guard = waits.gets(&world, "the lock, among many who pass it on").await;
+    let guard = waits.gets(&world, "the lock, among many tasks that pass it on").await;
     greedy[0].waits_for(world.brief(), "bob has it").await;
     let turns = turns.load(Ordering::Relaxed);
     assert!(turns <= 2, "it was passed on {turns} times");
@@ -188,7 +188,7 @@ async fn a_guard_that_made_a_transaction_is_not_passed_on(world: World) {
     assert!(answer(client.transaction(late).await).rejected().is_some(), "another task has it");
 }
 
-async fn what_was_passed_on_to_nobody_is_given_back(world: World) {
+async fn a_lock_passed_on_to_a_dropped_waiter_is_released(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let mutex = passing(&world, &ann, 10);
     let guard = answer(mutex.lock().await);
@@ -215,7 +215,7 @@ async fn a_try_at_a_lock_that_is_passed_on_never_waits(world: World) {
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
 
     answer(held.release().await);
-    let first = answer(mutex.try_lock().await).expect("nobody has it");
+    let first = answer(mutex.try_lock().await).expect("it is free");
     assert_eq!(counts(), [1, 2, 0], "commits, reads, observes");
     let next = mutex.clone();
     let mut waits = Waiting::new(async move { next.lock().await });

@@ -11,10 +11,10 @@ use crate::world::World;
 
 cases![
     "L-MX-13 L-MX-1" breaks [OwnersMixedUp] => an_owner_enters_again_and_others_wait,
-    "L-MX-13 L-MX-2" needs [Expiry] breaks [ReentersLost] => who_lost_the_lock_does_not_enter_again,
-    "L-MX-13 L-X-1" breaks [DroppedTicketStays] => two_who_show_one_owner_enter_together,
+    "L-MX-13 L-MX-2" needs [Expiry] breaks [ReentersLost] => an_owner_that_lost_the_lock_does_not_acquire_it_again,
+    "L-MX-13 L-X-1" breaks [DroppedTicketStays] => two_tasks_with_one_owner_acquire_together,
     "L-MX-13 L-X-7 L-MX-9" breaks [OwnersMixedUp] => an_owner_tries_and_enters_again_and_others_do_not,
-    "L-MX-7" breaks [QuestionUnheard] => who_is_asked_for_a_lock_learns_of_it_and_decides,
+    "L-MX-7" breaks [QuestionUnheard] => a_holder_that_is_asked_back_is_notified_and_decides,
 ];
 
 async fn an_owner_enters_again_and_others_wait(world: World) {
@@ -40,7 +40,7 @@ async fn an_owner_enters_again_and_others_wait(world: World) {
     world.left_alone(&client, &world.at("lock")).await;
 }
 
-async fn who_lost_the_lock_does_not_enter_again(world: World) {
+async fn an_owner_that_lost_the_lock_does_not_acquire_it_again(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let mutex = ReentrantMutex::new(&ann, world.at("lock"));
     let me = Owner::new();
@@ -63,7 +63,7 @@ async fn who_lost_the_lock_does_not_enter_again(world: World) {
     assert!(anew.hold().is_held());
 }
 
-async fn two_who_show_one_owner_enter_together(world: World) {
+async fn two_tasks_with_one_owner_acquire_together(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let mutex = ReentrantMutex::new(&ann, world.at("lock"));
     let (me, held) = (Owner::new(), answer(Mutex::new(&bob, world.at("lock")).lock().await));
@@ -77,7 +77,7 @@ async fn two_who_show_one_owner_enter_together(world: World) {
         drop(gives_up);
         let gone =
             async || line(&bob, &world.at("lock")).await.iter().all(|one| one.path != first.path);
-        world.eventually("who gave up is gone", gone).await;
+        world.eventually("the ticket of the waiter that gave up is gone", gone).await;
         answer(held.release().await);
     };
 
@@ -103,7 +103,7 @@ async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
     assert_eq!(line(&ann, &world.at("lock")).await.len(), 1);
 
     answer(held.release().await);
-    let outer = answer(mutex.try_lock(&me).await).expect("nobody has it");
+    let outer = answer(mutex.try_lock(&me).await).expect("it is free");
     let before = counts();
     let inner = answer(mutex.try_lock(&me).await).expect("this owner has it");
     assert_eq!((inner.count(), inner.hold().token()), (2, outer.hold().token()));
@@ -113,12 +113,12 @@ async fn an_owner_tries_and_enters_again_and_others_do_not(world: World) {
     assert!(answer(mutex.try_lock(&you).await).is_none(), "another owner has it once more");
     answer(inner.release().await);
 
-    let guard = answer(mutex.try_lock(&you).await).expect("nobody has it");
+    let guard = answer(mutex.try_lock(&you).await).expect("it is free");
     answer(guard.release().await);
     world.left_alone(&ann, &world.at("lock")).await;
 }
 
-async fn who_is_asked_for_a_lock_learns_of_it_and_decides(world: World) {
+async fn a_holder_that_is_asked_back_is_notified_and_decides(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let guard = answer(Mutex::new(&ann, world.at("lock")).label("__REVOKE__").lock().await);
     let ticket = guard.path().clone();

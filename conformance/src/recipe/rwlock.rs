@@ -18,17 +18,17 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-RW-1 L-RW-2 L-RW-5" breaks [WriterPassesReaders] => readers_share_and_a_writer_is_alone,
-    "L-RW-3 L-RW-2" breaks [ReaderPassesWriters] => a_reader_waits_for_a_writer_who_waits,
+    "L-RW-3 L-RW-2" breaks [ReaderPassesWriters] => a_reader_waits_for_a_waiting_writer,
     "L-RW-6 L-RW-1" breaks [PredecessorGoneIsTurn] => a_writer_waits_for_the_last_reader,
     "L-RW-1 L-RW-8" breaks [PredecessorGoneIsTurn WriterPassesReaders] => a_crowd_of_readers_and_writers_keeps_apart,
-    "L-RW-4 L-RW-1" breaks [DowngradeQueuesAnew] => who_goes_on_reading_keeps_his_place,
-    "L-RW-4 L-RW-2" breaks [WriterPassesReaders] => who_goes_on_reading_lets_readers_in,
-    "L-MX-5 L-RW-4" breaks [WriterForEver] => what_a_writer_had_in_hand_does_not_happen_once_he_reads,
-    "L-RW-7" breaks [LabelIsMode] => a_mode_is_not_what_somebody_says_of_himself,
+    "L-RW-4 L-RW-1" breaks [DowngradeQueuesAnew] => a_writer_that_downgrades_keeps_its_place,
+    "L-RW-4 L-RW-2" breaks [WriterPassesReaders] => a_writer_that_downgrades_admits_readers,
+    "L-MX-5 L-RW-4" breaks [WriterForEver] => a_transaction_of_a_writer_is_rejected_after_its_downgrade,
+    "L-RW-7" breaks [LabelIsMode] => the_mode_of_a_ticket_is_not_taken_from_its_label,
     "L-MX-14 L-RW-2" breaks [WatchesFirst] => readers_are_woken_by_the_nearest_writer_alone,
     "L-X-1 L-MX-9" breaks [DroppedTicketStays] => a_read_or_write_dropped_at_any_await_leaves_nothing,
     "L-MX-6 L-RW-6" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_reader_lets_the_writer_in,
-    "L-MX-7 L-MX-9" breaks [RemovalUnnoticed] => a_reader_who_loses_his_place_takes_another,
+    "L-MX-7 L-MX-9" breaks [RemovalUnnoticed] => a_reader_whose_ticket_is_deleted_takes_another,
     "L-X-7" breaks [LookIgnored] => a_free_read_write_lock_is_one_call,
 ];
 
@@ -56,7 +56,7 @@ async fn readers_share_and_a_writer_is_alone(world: World) {
     let second = answer(lock(&world, &bob).try_read().await).expect("readers share");
     assert!(answer(lock(&world, &bob).try_write().await).is_none(), "two are reading");
 
-    let refused = failure(first.upgrade(), "a reader who would write");
+    let refused = failure(first.upgrade(), "a reader that asks to write");
     assert_eq!(refused.kind(), ErrorKind::Refused);
 
     answer(first.release().await);
@@ -69,7 +69,7 @@ async fn readers_share_and_a_writer_is_alone(world: World) {
     world.left_alone(&ann, &world.at("lock")).await;
 }
 
-async fn a_reader_waits_for_a_writer_who_waits(world: World) {
+async fn a_reader_waits_for_a_waiting_writer(world: World) {
     let (ann, bob, eve) = (world.client().await, world.client().await, world.client().await);
     let reading = answer(lock(&world, &ann).read().await);
     let mut writes = writer(&world, &bob, 2).await;
@@ -112,11 +112,11 @@ struct Highest(std::sync::Mutex<Option<Token>>);
 
 impl Highest {
     fn swap(&self, token: Option<Token>) -> Option<Token> {
-        std::mem::replace(&mut *self.0.lock().expect("nobody panicked"), token)
+        std::mem::replace(&mut *self.0.lock().expect("no thread panicked"), token)
     }
 
     fn raise(&self, token: Option<Token>) {
-        let mut highest = self.0.lock().expect("nobody panicked");
+        let mut highest = self.0.lock().expect("no thread panicked");
         *highest = (*highest).max(token);
     }
 }
@@ -157,7 +157,7 @@ async fn a_crowd_of_readers_and_writers_keeps_apart(world: World) {
     }
 }
 
-async fn who_goes_on_reading_keeps_his_place(world: World) {
+async fn a_writer_that_downgrades_keeps_its_place(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let writing = answer(lock(&world, &ann).write().await);
     let token = writing.token();
@@ -173,7 +173,7 @@ async fn who_goes_on_reading_keeps_his_place(world: World) {
     assert!(writing.token() > token);
 }
 
-async fn who_goes_on_reading_lets_readers_in(world: World) {
+async fn a_writer_that_downgrades_admits_readers(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let writing = answer(lock(&world, &ann).label("ann").write().await);
     let reads = reader(&world, &bob, 2).await;
@@ -195,7 +195,7 @@ async fn who_goes_on_reading_lets_readers_in(world: World) {
     assert!(answer(lock(&world, &ann).try_write().await).is_none(), "two are reading");
 }
 
-async fn what_a_writer_had_in_hand_does_not_happen_once_he_reads(world: World) {
+async fn a_transaction_of_a_writer_is_rejected_after_its_downgrade(world: World) {
     let client = world.client().await;
     let data = world.at("data");
     answer(client.create(&data, "", Lifetime::Persistent).await).committed().expect("it is new");
@@ -218,7 +218,7 @@ async fn what_a_writer_had_in_hand_does_not_happen_once_he_reads(world: World) {
     assert!(!writes(late).await, "it was given back");
 }
 
-async fn a_mode_is_not_what_somebody_says_of_himself(world: World) {
+async fn the_mode_of_a_ticket_is_not_taken_from_its_label(world: World) {
     let client = world.client().await;
     let at = world.at("__READ__/read-/__WRIT__");
     let mode = |label: &'static str| RwLock::new(&client, at.clone()).label(label);
@@ -242,7 +242,7 @@ async fn readers_are_woken_by_the_nearest_writer_alone(world: World) {
     let mut readers = Vec::new();
     for number in 0..READERS {
         readers.push(reader(&world, &bob, 3 + number).await);
-        world.in_time("his watch", gate.called(Verb::Observe, number + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Observe, number + 1)).await;
     }
     let before = gate.count(Verb::Read);
 
@@ -313,7 +313,7 @@ async fn an_expired_reader_lets_the_writer_in(world: World) {
     assert!(!stale.is_held() && writing.is_held());
 }
 
-async fn a_reader_who_loses_his_place_takes_another(world: World) {
+async fn a_reader_whose_ticket_is_deleted_takes_another(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let writing = answer(lock(&world, &ann).write().await);
     let mut reads = reader(&world, &bob, 2).await;

@@ -20,14 +20,14 @@ use crate::world::World;
 
 cases![
     "L-EL-7 L-EL-5" breaks [WorkOutlivesLead] => work_is_dropped_before_the_next_term_begins_here,
-    "L-EL-7 L-EL-5" needs [Expiry] breaks [WorkOutlivesLead] => an_expired_session_ends_the_work_and_he_stands_again,
-    "L-EL-5 L-MX-2" needs [Expiry] breaks [RequeuesTwice TokenIsSequence] => who_is_lost_while_waiting_stands_again,
-    "L-EL-7" breaks [RequeuesTwice] => who_stands_again_stands_once,
+    "L-EL-7 L-EL-5" needs [Expiry] breaks [WorkOutlivesLead] => an_expired_session_ends_the_work_and_starts_a_new_campaign,
+    "L-EL-5 L-MX-2" needs [Expiry] breaks [RequeuesTwice TokenIsSequence] => a_waiting_candidate_whose_session_is_lost_campaigns_again,
+    "L-EL-7" breaks [RequeuesTwice] => a_candidate_that_campaigns_again_has_one_ticket,
     "L-EL-7 L-EL-4" breaks [DroppedTicketStays] => an_interruption_ends_the_term_it_meets_and_no_other,
-    "L-EL-7" breaks [DroppedTicketStays] => an_interruption_meets_who_is_first_and_does_not_know_it,
-    "L-EL-7" breaks [InterruptByOldLook] => an_interruption_meets_who_is_first_before_the_draw_is_answered,
+    "L-EL-7" breaks [DroppedTicketStays] => an_interruption_meets_a_leader_that_does_not_know_it_yet,
+    "L-EL-7" breaks [InterruptByOldLook] => an_interruption_meets_a_leader_whose_draw_is_not_answered_yet,
     "L-EL-5" breaks [OutageEndsIt] => leading_goes_on_after_an_outage_that_is_longer_than_a_call_may_take,
-    "L-EL-7 L-OUT-7" breaks [LeadKeptAfterWork] => what_the_work_fails_with_is_told_and_the_lead_given_back,
+    "L-EL-7 L-OUT-7" breaks [LeadKeptAfterWork] => an_error_of_the_work_is_returned_and_the_lead_released,
     "L-EL-6 L-X-1" breaks [DroppedTicketStays] => leading_dropped_at_any_await_leaves_nothing,
 ];
 
@@ -83,7 +83,7 @@ async fn work_is_dropped_before_the_next_term_begins_here(world: World) {
     }
 }
 
-async fn an_expired_session_ends_the_work_and_he_stands_again(world: World) {
+async fn an_expired_session_ends_the_work_and_starts_a_new_campaign(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let (_leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
     let first = world.in_time("the lead", terms.recv()).await.expect("she stands on");
@@ -96,7 +96,7 @@ async fn an_expired_session_ends_the_work_and_he_stands_again(world: World) {
     assert_eq!((leader.label.as_ref(), leader.token.revision().get()), (&b"ann"[..], again));
 }
 
-async fn who_is_lost_while_waiting_stands_again(world: World) {
+async fn a_waiting_candidate_whose_session_is_lost_campaigns_again(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let (first, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
     let led = world.in_time("the lead", terms.recv()).await.expect("she stands on");
@@ -112,7 +112,7 @@ async fn who_is_lost_while_waiting_stands_again(world: World) {
     assert!(term > led);
 }
 
-async fn who_stands_again_stands_once(world: World) {
+async fn a_candidate_that_campaigns_again_has_one_ticket(world: World) {
     const TERMS: usize = 5;
     let (ann, eve) = (world.client().await, world.client().await);
     let selector = selector(&world, &ann, "ann");
@@ -148,7 +148,7 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     selector.interrupt();
 
     let second = world
-        .in_time("the lead of who was interrupted", his.recv())
+        .in_time("the lead of the candidate that was interrupted", his.recv())
         .await
         .expect("it is a candidate");
     assert!(second > first);
@@ -170,7 +170,7 @@ async fn an_interruption_ends_the_term_it_meets_and_no_other(world: World) {
     assert!(terms.try_recv().is_err(), "there was another term");
 }
 
-async fn an_interruption_meets_who_is_first_and_does_not_know_it(world: World) {
+async fn an_interruption_meets_a_leader_that_does_not_know_it_yet(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let dir = world.at("select");
     let (leading, mut terms) = keeps_leading(selector(&world, &ann, "ann"));
@@ -196,7 +196,7 @@ async fn an_interruption_meets_who_is_first_and_does_not_know_it(world: World) {
     world.left_alone(&ann, &dir).await;
 }
 
-async fn an_interruption_meets_who_is_first_before_the_draw_is_answered(world: World) {
+async fn an_interruption_meets_a_leader_whose_draw_is_not_answered_yet(world: World) {
     let (ann, gate) = (world.client().await, world.gate());
     let bob = world.client_on(gate.clone(), world.unhurried()).await;
     let dir = world.at("select");
@@ -237,7 +237,7 @@ async fn leading_goes_on_after_an_outage_that_is_longer_than_a_call_may_take(wor
     world.in_time("the lead", terms.recv()).await.expect("she stands on");
 }
 
-async fn what_the_work_fails_with_is_told_and_the_lead_given_back(world: World) {
+async fn an_error_of_the_work_is_returned_and_the_lead_released(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let leading = {

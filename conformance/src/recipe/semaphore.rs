@@ -18,18 +18,18 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-SEM-1 L-SEM-3" breaks [PermitsMiscounted] => no_more_enter_than_there_are_permits,
-    "L-SEM-6 L-SEM-3" breaks [PermitsBarge] => who_asks_for_many_is_not_passed,
+    "L-SEM-6 L-SEM-3" breaks [PermitsBarge] => a_request_for_many_permits_is_not_overtaken,
     "L-SEM-6 L-MX-7" breaks [CallUntold] => any_permit_given_back_lets_the_next_one_in,
-    "L-MX-8 L-SEM-1" breaks [PermitsMiscounted] => who_holds_permits_and_who_waits_is_told,
+    "L-MX-8 L-SEM-1" breaks [PermitsMiscounted] => holders_and_waiters_of_permits_are_listed,
     "L-SEM-6 L-MX-7" breaks [TryUntold] => permits_got_by_trying_let_the_next_one_in,
     "L-SEM-7" breaks [ImpossibleAwaited] => more_than_there_are_is_refused,
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
-    "L-SEM-4 L-MX-9" breaks [DroppedTicketStays] => who_failed_on_the_way_holds_no_permit,
+    "L-SEM-4 L-MX-9" breaks [DroppedTicketStays] => an_acquire_that_failed_holds_no_permit,
     "L-SEM-5" needs [Expiry] catches [ExpiryUntoldToWatchers] => the_permits_of_an_expired_session_are_free,
     "L-X-1 L-MX-9" breaks [DroppedTicketStays] => an_acquire_dropped_at_any_await_leaves_nothing,
     "L-X-7" breaks [LookIgnored] => a_free_permit_is_one_call_and_so_is_its_release,
-    "L-MX-14 L-X-7" breaks [WatchesFirst] => a_permit_given_back_wakes_whom_it_serves,
+    "L-MX-14 L-X-7" breaks [WatchesFirst] => a_released_permit_wakes_the_waiter_that_it_serves,
 ];
 
 fn semaphore(world: &World, client: &Client, permits: u32) -> Semaphore {
@@ -78,7 +78,7 @@ async fn no_more_enter_than_there_are_permits(world: World) {
     }
 }
 
-async fn who_asks_for_many_is_not_passed(world: World) {
+async fn a_request_for_many_permits_is_not_overtaken(world: World) {
     let client = world.client().await;
     let pool = semaphore(&world, &client, 3);
     let first = answer(pool.acquire_many(2).await);
@@ -155,7 +155,7 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     let theirs = world.gate();
     let dan = world.client_on(theirs.clone(), world.unhurried()).await;
     let waits = queued(&world, &dan, (semaphore(&world, &dan, 2), 1), 3).await;
-    world.in_time("the wait for the one ahead", theirs.answered(Verb::Observe, 1)).await;
+    world.in_time("the wait for the predecessor", theirs.answered(Verb::Observe, 1)).await;
     answer(both.release().await);
     world.stand(&bob, &world.at("pool"), 2).await;
     // From now on the session sees nothing older.
@@ -169,7 +169,7 @@ async fn permits_got_by_trying_let_the_next_one_in(world: World) {
     assert_eq!(plan.pending(), 0, "the answer was not lost");
 }
 
-async fn who_holds_permits_and_who_waits_is_told(world: World) {
+async fn holders_and_waiters_of_permits_are_listed(world: World) {
     let client = world.client().await;
     for shared in [false, true] {
         let pool = if shared {
@@ -252,7 +252,7 @@ async fn fewer_permits_let_fewer_in(world: World) {
     assert!(answer(pool.try_acquire().await).is_none(), "two of two are taken");
 }
 
-async fn who_failed_on_the_way_holds_no_permit(world: World) {
+async fn an_acquire_that_failed_holds_no_permit(world: World) {
     let (ann, (bob, plan)) = (world.client().await, world.scripted([]).await);
     let held = answer(semaphore(&world, &ann, 1).acquire().await);
     plan.cue(Cue::new(Site::Denied).of(Verb::Observe));
@@ -332,7 +332,7 @@ async fn a_free_permit_is_one_call_and_so_is_its_release(world: World) {
     assert_eq!(counts(), [4, 0, 0], "commits, reads, observes");
 }
 
-async fn a_permit_given_back_wakes_whom_it_serves(world: World) {
+async fn a_released_permit_wakes_the_waiter_that_it_serves(world: World) {
     const WAITERS: usize = 5;
     let (ann, gate) = (world.client().await, world.gate());
     let bob = world.client_on(gate.clone(), world.unhurried()).await;
@@ -342,7 +342,7 @@ async fn a_permit_given_back_wakes_whom_it_serves(world: World) {
     for number in 0..WAITERS {
         let theirs = semaphore(&world, &bob, 2);
         waiting.push(queued(&world, &ann, (theirs, 1), 3 + number).await);
-        world.in_time("his watch", gate.called(Verb::Observe, number + 1)).await;
+        world.in_time("bob's watch", gate.called(Verb::Observe, number + 1)).await;
     }
     let counts = || [Verb::Commit, Verb::Observe].map(|verb| gate.count(verb));
     let before = counts();

@@ -17,16 +17,16 @@ use crate::world::{World, dropped_enough};
 cases![
     "L-MX-9 L-X-1" breaks [DroppedTicketStays] => a_lock_dropped_at_any_await_leaves_nothing,
     "L-MX-9 L-X-1" breaks [DroppedTicketStays] => a_wait_dropped_at_any_await_leaves_nothing,
-    "L-MX-10 L-MX-9" breaks [DroppedTicketStays] => who_ran_out_of_time_does_not_enter_later,
+    "L-MX-10 L-MX-9" breaks [DroppedTicketStays] => a_waiter_that_timed_out_is_not_granted_later,
     "L-MX-10 L-WAT-14" needs [WatchCount] catches [DropLeavesWatch] => waits_that_were_given_up_leave_no_watch,
     "L-MX-8 L-MX-9" breaks [DroppedTicketStays] => a_place_that_is_dropped_is_given_up,
     "L-SEQ-8 L-MX-7" breaks [BlindRepeat] => a_lost_answer_makes_no_second_ticket,
     "L-SEQ-8 L-MX-7" breaks [LooksWithoutSync] => a_ticket_whose_answer_was_lost_is_looked_for_as_of_now,
     "L-MX-11" breaks [TicketWithoutId] => a_release_removes_its_own_ticket_alone,
-    "L-MX-7 L-MX-9" breaks [RemovalUnnoticed] => who_loses_his_place_takes_another,
-    "L-MX-1 L-MX-2" breaks [MissingIsFirst] => who_has_no_place_any_more_is_not_called,
-    "L-MX-8" breaks [SinceUntold] => who_stands_in_line_tells_since_when,
-    "L-MX-8" breaks [SortsByName] => who_stands_in_line_is_told_in_order,
+    "L-MX-7 L-MX-9" breaks [RemovalUnnoticed] => a_waiter_whose_ticket_is_deleted_takes_another,
+    "L-MX-1 L-MX-2" breaks [MissingIsFirst] => a_waiter_that_lost_its_ticket_is_not_granted_out_of_turn,
+    "L-MX-8" breaks [SinceUntold] => contenders_are_listed_with_the_time_of_their_request,
+    "L-MX-8" breaks [SortsByName] => contenders_are_listed_in_order,
 ];
 
 fn mutex(world: &World, client: &Client) -> Mutex {
@@ -72,7 +72,7 @@ async fn a_wait_dropped_at_any_await_leaves_nothing(world: World) {
     world.left_alone(&ann, &world.at("lock")).await;
 }
 
-async fn who_ran_out_of_time_does_not_enter_later(world: World) {
+async fn a_waiter_that_timed_out_is_not_granted_later(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let held = answer(mutex(&world, &ann).lock().await);
 
@@ -167,7 +167,7 @@ async fn a_release_removes_its_own_ticket_alone(world: World) {
     }
 }
 
-async fn who_loses_his_place_takes_another(world: World) {
+async fn a_waiter_whose_ticket_is_deleted_takes_another(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let held = answer(mutex(&world, &ann).lock().await);
     let lock = mutex(&world, &bob);
@@ -191,7 +191,7 @@ async fn who_loses_his_place_takes_another(world: World) {
     assert!(guard.token() > first.token);
 }
 
-async fn who_has_no_place_any_more_is_not_called(world: World) {
+async fn a_waiter_that_lost_its_ticket_is_not_granted_out_of_turn(world: World) {
     let (ann, eve) = (world.client().await, world.client().await);
     let bob = world.client_on(world.harness.backend(), world.unhurried()).await;
     let held = answer(mutex(&world, &ann).lock().await);
@@ -211,7 +211,7 @@ async fn who_has_no_place_any_more_is_not_called(world: World) {
     let _guard = waits.gets(&world, "the lock").await;
 }
 
-async fn who_stands_in_line_is_told_in_order(world: World) {
+async fn contenders_are_listed_in_order(world: World) {
     let (ann, bob) = (world.client().await, world.client().await);
     let held = answer(mutex(&world, &ann).label("ann").lock().await);
     let mut places = Vec::new();
@@ -231,7 +231,7 @@ async fn who_stands_in_line_is_told_in_order(world: World) {
     assert_eq!([all[0].owner, all[1].owner], owners.map(Some));
 }
 
-async fn who_stands_in_line_tells_since_when(world: World) {
+async fn contenders_are_listed_with_the_time_of_their_request(world: World) {
     // Another host's clock may be wrong; this is one host, whose clock is not set by that much
     // meanwhile.
     const LONG: Duration = Duration::from_secs(3600);

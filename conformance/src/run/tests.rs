@@ -104,7 +104,7 @@ fn a_need_that_is_not_met_is_the_reason_for_skipping() {
 }
 
 #[test]
-fn no_case_passes_on_a_store_that_lets_nobody_in() {
+fn no_case_passes_on_a_store_that_opens_no_session() {
     let told = AtomicUsize::new(0);
     let report = suite().run_all(|_, _| {
         told.fetch_add(1, Ordering::Relaxed);

@@ -17,7 +17,7 @@ use synod_testkit::history::{Action, Answer, Recorder, Value};
 cases![
     "L-KV-1 L-KV-2 L-KV-5 L-KV-7" catches [CasInTwoSteps LatestLags] => registers_are_linearizable,
     "L-KV-3 L-KV-4" catches [LocalGoesBack] => no_session_of_many_goes_back,
-    "L-WAT-3 L-WAT-4 L-WAT-8" catches [EventsOutOfOrder EventTwice] => what_a_watcher_is_told_is_what_happened,
+    "L-WAT-3 L-WAT-4 L-WAT-8" catches [EventsOutOfOrder EventTwice] => the_events_of_a_watcher_are_what_happened,
     "L-WAT-6 L-WAT-1" catches [EventDropped] => a_mirror_that_follows_the_events_is_equal_in_the_end,
     "L-SEQ-1 L-SEQ-2 L-SEQ-3" catches [SequenceBeforeCommit] => tickets_of_many_sessions_are_in_one_order,
 ];
@@ -185,7 +185,7 @@ async fn churn(world: &World, actor: &Actor, dir: &Path) -> Vec<(Path, Kind, Rev
     writes
 }
 
-async fn what_a_watcher_is_told_is_what_happened(world: World) {
+async fn the_events_of_a_watcher_are_what_happened(world: World) {
     let (ann, bob, eve) = (world.ann().await, world.bob().await, world.ann().await);
     let (dir, last) = (world.at("d"), world.at("d/last"));
     let (_view, mut watcher) = eve.observe(Query::children(&dir)).await;

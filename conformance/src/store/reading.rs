@@ -9,18 +9,18 @@ use crate::actor::{Heard, text, told};
 use crate::world::World;
 
 cases![
-    "L-KV-2 C-READ-1" catches [LatestLags] => a_latest_read_reflects_what_anybody_was_answered,
-    "L-KV-2 C-READ-1" catches [ListingLags] => a_latest_listing_reflects_what_anybody_was_answered,
+    "L-KV-2 C-READ-1" catches [LatestLags] => a_latest_read_reflects_every_answered_write,
+    "L-KV-2 C-READ-1" catches [ListingLags] => a_latest_listing_reflects_every_answered_write,
     "L-KV-4 C-READ-2" catches [LocalLagsOwnWrites] => a_session_reads_its_own_writes,
     "L-KV-3 C-READ-2" catches [LocalGoesBack] => a_local_read_never_goes_back,
-    "L-KV-3 C-READ-2" catches [LocalBehindLatest] => a_local_read_is_not_behind_a_latest_one,
-    "L-KV-3 C-READ-2" catches [LocalBehindEvents] => a_local_read_is_not_behind_the_events,
+    "L-KV-3 C-READ-2" catches [LocalBehindLatest] => a_local_read_is_not_older_than_a_latest_one,
+    "L-KV-3 C-READ-2" catches [LocalBehindEvents] => a_local_read_is_not_older_than_the_events,
     "C-READ-3" catches [RevisionAhead] => a_view_reflects_every_commit_up_to_its_revision,
-    "C-READ-3" catches [NamesCarryData] => who_asks_for_names_gets_no_data,
+    "C-READ-3" catches [NamesCarryData] => a_query_for_names_returns_no_data,
     "C-READ-1" catches [MissingIsError] => what_is_missing_is_an_empty_view,
 ];
 
-async fn a_latest_read_reflects_what_anybody_was_answered(world: World) {
+async fn a_latest_read_reflects_every_answered_write(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
@@ -34,7 +34,7 @@ async fn a_latest_read_reflects_what_anybody_was_answered(world: World) {
     assert!(!bob.exists(&node).await);
 }
 
-async fn a_latest_listing_reflects_what_anybody_was_answered(world: World) {
+async fn a_latest_listing_reflects_every_answered_write(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
 
     for round in 1..=20 {
@@ -88,7 +88,7 @@ async fn a_local_read_never_goes_back(world: World) {
     join(writing, reading).await;
 }
 
-async fn a_local_read_is_not_behind_a_latest_one(world: World) {
+async fn a_local_read_is_not_older_than_a_latest_one(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
@@ -101,7 +101,7 @@ async fn a_local_read_is_not_behind_a_latest_one(world: World) {
     }
 }
 
-async fn a_local_read_is_not_behind_the_events(world: World) {
+async fn a_local_read_is_not_older_than_the_events(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
@@ -117,7 +117,7 @@ async fn a_local_read_is_not_behind_the_events(world: World) {
             let view = bob.read(Query::node(&node).local()).await;
             let modified = view.node().and_then(|node| node.stat).expect("it exists").modified;
             if let Some(told) = change.revision {
-                assert!(modified >= told, "reads {modified}, and was told of {told}");
+                assert!(modified >= told, "reads {modified}, and was notified of {told}");
             }
         }
     }
@@ -160,7 +160,7 @@ async fn a_view_reflects_every_commit_up_to_its_revision(world: World) {
     }
 }
 
-async fn who_asks_for_names_gets_no_data(world: World) {
+async fn a_query_for_names_returns_no_data(world: World) {
     let ann = world.ann().await;
     let [node, below] = ["d/n", "d/n/below"].map(|name| world.at(name));
     let stat = ann.create(&node, "data").await;

@@ -17,9 +17,9 @@ cases![
     "L-SEQ-3 C-WRITE-4" catches [SequenceBeforeCommit] => once_a_sequence_was_seen_no_lower_one_appears,
     "L-SEQ-4 C-WRITE-4" catches [SequenceFalls] => rejected_tickets_leave_the_order_as_it_is,
     "L-SEQ-6 C-WRITE-4" catches [SequenceFromName] => digits_in_a_name_are_no_sequence,
-    "L-SEQ-2" catches [ListingTellsOtherSequence] => a_listing_tells_the_sequence_that_was_given,
-    "L-SEQ-9" catches [OwnerUntold] => a_listing_tells_whose_ticket_it_is,
-    "L-SEQ-2 L-KV-6" catches [TwoNodesShareCreated] => creation_tells_apart_what_a_sequence_does_not,
+    "L-SEQ-2" catches [ListingTellsOtherSequence] => a_listing_has_the_sequence_that_was_assigned,
+    "L-SEQ-9" catches [OwnerUntold] => a_listing_has_the_owner_of_each_ticket,
+    "L-SEQ-2 L-KV-6" catches [TwoNodesShareCreated] => created_distinguishes_nodes_that_a_sequence_does_not,
     "L-SEQ-7 C-WRITE-4" needs [SequenceEnd] catches [SequenceWraps] => a_directory_that_is_out_of_sequences_says_so_for_ever,
     "L-OUT-2 L-SEQ-1" catches [SequentialTwice] => a_ticket_that_is_answered_is_there_once,
 ];
@@ -169,7 +169,7 @@ async fn digits_in_a_name_are_no_sequence(world: World) {
     assert_eq!(listed.collect::<Vec<_>>(), drawn);
 }
 
-async fn a_listing_tells_the_sequence_that_was_given(world: World) {
+async fn a_listing_has_the_sequence_that_was_assigned(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     for round in 0..5 {
         let path = world.at(&format!("d/{}-", 9 - round));
@@ -185,7 +185,7 @@ async fn a_listing_tells_the_sequence_that_was_given(world: World) {
     }
 }
 
-async fn a_listing_tells_whose_ticket_it_is(world: World) {
+async fn a_listing_has_the_owner_of_each_ticket(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let hers = ann.draw(&world.at("d/a-"), Lifetime::Session).await;
     let his = bob.draw(&world.at("d/b-"), Lifetime::Session).await;
@@ -199,7 +199,7 @@ async fn a_listing_tells_whose_ticket_it_is(world: World) {
     }
 }
 
-async fn creation_tells_apart_what_a_sequence_does_not(world: World) {
+async fn created_distinguishes_nodes_that_a_sequence_does_not(world: World) {
     let ann = world.ann().await;
     let mut created = None;
 

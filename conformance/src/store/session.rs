@@ -23,15 +23,15 @@ cases![
     "L-SES-11 L-SES-12" catches [TtlNotClamped] => a_time_to_live_of_any_size_is_negotiated,
     "L-SES-12" catches [TtlZeroAccepted] => a_time_to_live_of_zero_is_refused,
     "L-SES-10" catches [SessionIdReused] => a_new_session_inherits_nothing,
-    "L-SES-4 L-SES-3 C-SES-2" needs [Expiry] catches [ExpiryUntold] => an_expired_session_is_told_so,
-    "L-SES-4 C-SES-2" catches [CloseUntold] => a_closed_session_is_told_so,
+    "L-SES-4 L-SES-3 C-SES-2" needs [Expiry] catches [ExpiryUntold] => an_expired_session_is_reported_as_expired,
+    "L-SES-4 C-SES-2" catches [CloseUntold] => a_closed_session_is_reported_as_closed,
     "L-OUT-6 C-SES-2" needs [Expiry] catches [ExpiredSessionAnswers] => no_call_succeeds_on_an_expired_session,
     "L-OUT-6 C-SES-2" catches [ClosedSessionAnswers] => no_call_succeeds_on_a_closed_session,
     "L-SES-5 C-SES-3" needs [Expiry] catches [ExpiryKeepsOneEphemeral] => all_ephemeral_nodes_go_with_their_session,
     "L-SES-5 C-SES-3" needs [Expiry] catches [ExpiryOneByOne] => ephemeral_nodes_go_at_one_revision,
     "L-SES-5 C-SES-3" needs [Expiry] catches [ExpiryTakesPersistent] => what_is_not_ephemeral_stays,
-    "L-WAT-1 L-SES-5" needs [Expiry] catches [ExpiryUntoldToWatchers] => the_end_of_an_ephemeral_node_is_told,
-    "L-WAT-1 L-SES-7" catches [CloseUntoldToWatchers] => what_a_closed_session_releases_is_told,
+    "L-WAT-1 L-SES-5" needs [Expiry] catches [ExpiryUntoldToWatchers] => the_end_of_an_ephemeral_node_is_reported,
+    "L-WAT-1 L-SES-7" catches [CloseUntoldToWatchers] => a_node_that_a_closed_session_releases_is_reported,
     "L-SES-6 C-SES-3" needs [Expiry] catches [LateWriteAfterSessionEnd] => nothing_of_an_expired_session_appears,
     "L-SES-7 C-SES-4" catches [CloseKeepsEphemerals] => a_closed_session_releases_at_once,
     "C-SES-4" catches [CloseTwiceFails] => closing_twice_is_no_error,
@@ -133,7 +133,7 @@ async fn a_new_session_inherits_nothing(world: World) {
     assert_ne!(again.id(), b.id());
 }
 
-async fn an_expired_session_is_told_so(world: World) {
+async fn an_expired_session_is_reported_as_expired(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
 
     world.expire(ann.id()).await;
@@ -150,7 +150,7 @@ async fn an_expired_session_is_told_so(world: World) {
     assert!(!bob.status().is_lost(), "another session has its own life");
 }
 
-async fn a_closed_session_is_told_so(world: World) {
+async fn a_closed_session_is_reported_as_closed(world: World) {
     let ann = world.ann().await;
     let mut early = ann.store.status();
 
@@ -268,7 +268,7 @@ async fn what_is_not_ephemeral_stays(world: World) {
     assert_eq!(left, 2, "{nodes:?}");
 }
 
-async fn the_end_of_an_ephemeral_node_is_told(world: World) {
+async fn the_end_of_an_ephemeral_node_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [node, child] = ["e", "d/e"].map(|name| world.at(name));
     ann.ephemeral(&node).await;
@@ -283,7 +283,7 @@ async fn the_end_of_an_ephemeral_node_is_told(world: World) {
     assert!(!bob.exists(&node).await);
 }
 
-async fn what_a_closed_session_releases_is_told(world: World) {
+async fn a_node_that_a_closed_session_releases_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [node, child] = ["e", "d/e"].map(|name| world.at(name));
     ann.ephemeral(&node).await;

@@ -21,7 +21,7 @@ cases![
     "C-TREE-3" catches [ContainerDeletesItsChildren] => nor_is_one_where_a_ticket_was,
     "C-TREE-4" catches [EphemeralMayHaveChildren] => nothing_is_created_below_an_ephemeral_node,
     "C-TREE-4" catches [EphemeralMayHaveGrandchildren] => nothing_is_created_far_below_an_ephemeral_node,
-    "L-KV-16" catches [NoImplicitParents] => a_deep_create_beside_deletes_never_misses_a_parent,
+    "L-KV-16" catches [NoImplicitParents] => a_deep_create_during_deletes_never_misses_a_parent,
 ];
 
 async fn ancestors_are_never_missing(world: World) {
@@ -217,7 +217,7 @@ async fn refuse_below_ephemeral(actor: &Actor, path: &Path) {
     assert!(!actor.exists(path).await);
 }
 
-async fn a_deep_create_beside_deletes_never_misses_a_parent(world: World) {
+async fn a_deep_create_during_deletes_never_misses_a_parent(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let making = async |actor: &Actor, name: &str| {
         for _ in 0..20 {

@@ -13,7 +13,7 @@ cases![
     "C-TREE-5" needs [TtlNodes] catches [TtlInWholeSeconds] => a_fraction_of_a_second_of_its_time_counts,
     "C-TREE-5" needs [TtlNodes] catches [TtlNotRefreshedByWrite] => a_write_gives_it_its_whole_time_again,
     "C-TREE-5" needs [TtlNodes Expiry] catches [TtlDiesWithSession] => it_does_not_belong_to_a_session,
-    "C-TREE-5 L-WAT-1" needs [TtlNodes] catches [TtlUntoldToWatchers] => its_end_is_told,
+    "C-TREE-5 L-WAT-1" needs [TtlNodes] catches [TtlUntoldToWatchers] => the_end_of_a_node_with_a_ttl_is_reported,
 ];
 
 /// Long enough that even a slow machine usually writes in time.
@@ -95,7 +95,7 @@ async fn it_does_not_belong_to_a_session(world: World) {
     assert!(seen || written.elapsed() >= life, "it went with the session that made it");
 }
 
-async fn its_end_is_told(world: World) {
+async fn the_end_of_a_node_with_a_ttl_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (node, life) = (world.at("n"), life(&world));
     ann.make(&node, "x", Lifetime::Ttl(life)).await;

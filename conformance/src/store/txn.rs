@@ -9,7 +9,7 @@ use crate::world::World;
 
 cases![
     "L-KV-9 C-WRITE-1" catches [AppliesOneByOne] => a_transaction_happens_at_one_revision,
-    "L-KV-9 C-READ-3" catches [ListingMixesRevisions] => nobody_sees_half_of_a_transaction,
+    "L-KV-9 C-READ-3" catches [ListingMixesRevisions] => no_reader_sees_half_of_a_transaction,
     "L-KV-9 C-WRITE-1" catches [ChecksCountAsChange] => a_transaction_of_checks_is_no_change,
     "L-KV-10 L-OUT-1 C-WRITE-1" catches [AppliesHalf] => a_rejected_transaction_changes_nothing,
     "L-KV-10 C-WRITE-2" catches [RejectedNamesLast] => the_first_operation_that_fails_is_named,
@@ -22,8 +22,8 @@ cases![
     "C-WRITE-1" catches [LookBeforeCommit] => a_look_reflects_its_own_commit,
     "C-WRITE-1" catches [LookShowsLater] => a_look_shows_nothing_above_its_own_ticket,
     "C-WRITE-1" catches [LookIgnoresPrefix] => a_look_is_narrowed_as_a_read_is,
-    "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_who_came_since_the_last_one,
-    "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_who_came_to_a_directory_that_was_made_again,
+    "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_tickets_created_since_the_last_one,
+    "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_tickets_of_a_directory_that_was_created_again,
     "C-WRITE-1" catches [CheckWrites] => a_transaction_of_checks_changes_nothing,
 ];
 
@@ -71,7 +71,7 @@ async fn a_transaction_of_checks_is_no_change(world: World) {
     }
 }
 
-async fn nobody_sees_half_of_a_transaction(world: World) {
+async fn no_reader_sees_half_of_a_transaction(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [left, right] = ["a-left", "z-right"].map(|name| world.at(name));
     for filler in 0..20 {
@@ -330,7 +330,7 @@ async fn draw_alone(actor: &Actor, line: &Path) -> Done {
     last.expect("some were drawn")
 }
 
-async fn a_look_shows_who_came_since_the_last_one(world: World) {
+async fn a_look_shows_tickets_created_since_the_last_one(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let line = world.at("line");
     ann.create(&line, "").await;
@@ -356,7 +356,7 @@ async fn a_look_shows_who_came_since_the_last_one(world: World) {
 }
 
 /// With as many children as the old directory had, for stores that count children.
-async fn a_look_shows_who_came_to_a_directory_that_was_made_again(world: World) {
+async fn a_look_shows_tickets_of_a_directory_that_was_created_again(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let line = world.at("line");
     for round in 0..3 {

@@ -10,30 +10,30 @@ use crate::actor::{Actor, Watcher, text};
 use crate::world::World;
 
 cases![
-    "L-WAT-1 C-OBS-1" catches [WatchMissesUpdate] => a_write_of_an_observed_node_is_told,
-    "L-WAT-1 C-OBS-1" catches [WatchNeedsNode] => the_creation_of_a_missing_node_is_told,
-    "L-WAT-1 C-OBS-1" catches [WatchMissesDelete] => the_deletion_of_an_observed_node_is_told,
-    "L-WAT-1 C-OBS-1" catches [WatchMissesChildUpdate] => whatever_happens_to_children_is_told,
-    "L-WAT-1 C-OBS-1" catches [NamesWatchIsSilent] => who_asked_for_names_is_told_of_coming_and_going,
-    "L-WAT-1 C-OBS-1" catches [WatchIsShallow] => whatever_happens_in_a_tree_is_told,
+    "L-WAT-1 C-OBS-1" catches [WatchMissesUpdate] => a_write_of_an_observed_node_is_reported,
+    "L-WAT-1 C-OBS-1" catches [WatchNeedsNode] => the_creation_of_a_missing_node_is_reported,
+    "L-WAT-1 C-OBS-1" catches [WatchMissesDelete] => the_deletion_of_an_observed_node_is_reported,
+    "L-WAT-1 C-OBS-1" catches [WatchMissesChildUpdate] => every_change_of_children_is_reported,
+    "L-WAT-1 C-OBS-1" catches [NamesWatchIsSilent] => a_watch_for_names_reports_creations_and_deletions,
+    "L-WAT-1 C-OBS-1" catches [WatchIsShallow] => every_change_in_a_tree_is_reported,
     "L-WAT-1 C-OBS-1" catches [WindowNarrowsWatch] => a_window_does_not_narrow_what_is_observed,
-    "L-WAT-1 C-OBS-1" catches [PrefixWatchIsSilent] => what_happens_to_children_with_a_prefix_is_told,
-    "L-WAT-1 C-OBS-1" catches [WatchIgnoresOwnWrites] => a_session_is_told_of_its_own_writes,
+    "L-WAT-1 C-OBS-1" catches [PrefixWatchIsSilent] => every_change_of_children_with_a_prefix_is_reported,
+    "L-WAT-1 C-OBS-1" catches [WatchIgnoresOwnWrites] => a_session_is_notified_of_its_own_writes,
     "L-WAT-1 L-WAT-2 C-OBS-1" catches [WatchArmedAfterRead LocalWatchSkips] => nothing_is_lost_between_the_view_and_the_watch,
     "L-WAT-1 C-OBS-1" catches [WatchFiresOnce] => a_watch_goes_on_after_its_first_event,
-    "L-WAT-1 C-OBS-7" catches [OnceEndsUntold OnceFallsSilent] => a_watch_for_one_event_tells_it_and_ends_or_goes_on,
-    "L-WAT-1 C-OBS-7" catches [WatchMissesDelete] => a_watch_for_one_event_tells_the_deletion,
-    "L-WAT-1 C-OBS-8" catches [WritesToldUntilGone OnceWaitsForTheAbsent] => who_waits_for_a_node_to_go_is_told_of_nothing_else,
-    "L-WAT-1 C-OBS-7" catches [OnceWaitsForTheAbsent] => a_watch_for_one_event_of_no_node_ends_or_tells_its_creation,
-    "L-WAT-8 C-OBS-2" catches [EventTellsOldNode] => what_an_event_tells_of_a_node_is_true,
-    "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_told,
-    "L-X-9 L-WAT-8" catches [EventForWrongPath] => what_is_not_observed_is_not_told,
-    "L-WAT-11" catches [RecreationUntold] => a_node_that_was_made_again_is_told_of,
+    "L-WAT-1 C-OBS-7" catches [OnceEndsUntold OnceFallsSilent] => a_watch_for_one_event_delivers_it_and_ends_or_goes_on,
+    "L-WAT-1 C-OBS-7" catches [WatchMissesDelete] => a_watch_for_one_event_delivers_the_deletion,
+    "L-WAT-1 C-OBS-8" catches [WritesToldUntilGone OnceWaitsForTheAbsent] => a_watch_until_a_node_is_gone_reports_nothing_else,
+    "L-WAT-1 C-OBS-7" catches [OnceWaitsForTheAbsent] => a_watch_for_one_event_of_no_node_ends_or_delivers_its_creation,
+    "L-WAT-8 C-OBS-2" catches [EventTellsOldNode] => the_data_and_stat_in_an_event_are_true,
+    "L-WAT-8 C-OBS-2" catches [SpuriousChange] => a_change_that_did_not_happen_is_not_reported,
+    "L-X-9 L-WAT-8" catches [EventForWrongPath] => a_change_that_is_not_observed_is_not_reported,
+    "L-WAT-11" catches [RecreationUntold] => a_node_that_was_created_again_is_reported,
     "L-WAT-3 C-OBS-3" catches [EventsOutOfOrder] => revisions_of_one_path_do_not_fall,
-    "L-WAT-4 C-OBS-3" catches [EventTwice] => no_change_is_told_twice,
+    "L-WAT-4 C-OBS-3" catches [EventTwice] => no_change_is_reported_twice,
 ];
 
-async fn a_write_of_an_observed_node_is_told(world: World) {
+async fn a_write_of_an_observed_node_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
@@ -46,7 +46,7 @@ async fn a_write_of_an_observed_node_is_told(world: World) {
     }
 }
 
-async fn the_creation_of_a_missing_node_is_told(world: World) {
+async fn the_creation_of_a_missing_node_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     for deep in ["n", "no/such/place"] {
         let node = world.at(deep);
@@ -60,7 +60,7 @@ async fn the_creation_of_a_missing_node_is_told(world: World) {
     }
 }
 
-async fn the_deletion_of_an_observed_node_is_told(world: World) {
+async fn the_deletion_of_an_observed_node_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "").await;
@@ -74,7 +74,7 @@ async fn the_deletion_of_an_observed_node_is_told(world: World) {
     assert!(!bob.exists(&node).await);
 }
 
-async fn whatever_happens_to_children_is_told(world: World) {
+async fn every_change_of_children_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [old, new] = ["d/old", "d/new"].map(|name| world.at(name));
     ann.create(&old, "").await;
@@ -91,7 +91,7 @@ async fn whatever_happens_to_children_is_told(world: World) {
     watcher.hears_of(&new).await;
 }
 
-async fn who_asked_for_names_is_told_of_coming_and_going(world: World) {
+async fn a_watch_for_names_reports_creations_and_deletions(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (first, second) = (world.at("d/first"), world.at("d/second"));
     let (view, mut watcher) = bob.observe(Query::children(world.at("d")).names_only()).await;
@@ -106,7 +106,7 @@ async fn who_asked_for_names_is_told_of_coming_and_going(world: World) {
     watcher.hears_of(&first).await;
 }
 
-async fn whatever_happens_in_a_tree_is_told(world: World) {
+async fn every_change_in_a_tree_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [root, child, deep] = ["t", "t/c", "t/c/x/y/z"].map(|name| world.at(name));
     let (_view, mut watcher) = bob.observe(Query::subtree(&root)).await;
@@ -136,7 +136,7 @@ async fn a_window_does_not_narrow_what_is_observed(world: World) {
     watcher.hears_of(&first.path).await;
 }
 
-async fn what_happens_to_children_with_a_prefix_is_told(world: World) {
+async fn every_change_of_children_with_a_prefix_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let [old, new] = ["d/x-old", "d/x-new"].map(|name| world.at(name));
     ann.create(&old, "").await;
@@ -151,7 +151,7 @@ async fn what_happens_to_children_with_a_prefix_is_told(world: World) {
     watcher.hears_of(&old).await;
 }
 
-async fn a_session_is_told_of_its_own_writes(world: World) {
+async fn a_session_is_notified_of_its_own_writes(world: World) {
     let ann = world.ann().await;
     let node = world.at("n");
     let (_view, mut watcher) = ann.observe(Query::node(&node)).await;
@@ -207,7 +207,7 @@ async fn a_watch_goes_on_after_its_first_event(world: World) {
     }
 }
 
-async fn a_watch_for_one_event_tells_it_and_ends_or_goes_on(world: World) {
+async fn a_watch_for_one_event_delivers_it_and_ends_or_goes_on(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "0").await;
@@ -223,7 +223,7 @@ async fn a_watch_for_one_event_tells_it_and_ends_or_goes_on(world: World) {
     }
 }
 
-async fn a_watch_for_one_event_tells_the_deletion(world: World) {
+async fn a_watch_for_one_event_delivers_the_deletion(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     for _ in 0..3 {
@@ -239,7 +239,7 @@ async fn a_watch_for_one_event_tells_the_deletion(world: World) {
     }
 }
 
-async fn who_waits_for_a_node_to_go_is_told_of_nothing_else(world: World) {
+async fn a_watch_until_a_node_is_gone_reports_nothing_else(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     for lifetime in [Lifetime::Persistent, Lifetime::Session, Lifetime::Session] {
@@ -266,7 +266,7 @@ async fn who_waits_for_a_node_to_go_is_told_of_nothing_else(world: World) {
     assert!(told.is_empty() && matches!(end, End::Told), "{told:?}, {end:?}");
 }
 
-async fn a_watch_for_one_event_of_no_node_ends_or_tells_its_creation(world: World) {
+async fn a_watch_for_one_event_of_no_node_ends_or_delivers_its_creation(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     // Below a container there is no node either.
@@ -284,7 +284,7 @@ async fn a_watch_for_one_event_of_no_node_ends_or_tells_its_creation(world: Worl
     }
 }
 
-async fn what_an_event_tells_of_a_node_is_true(world: World) {
+async fn the_data_and_stat_in_an_event_are_true(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("d/n");
     let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
@@ -312,7 +312,7 @@ async fn what_an_event_tells_of_a_node_is_true(world: World) {
     }
 }
 
-async fn a_change_that_did_not_happen_is_not_told(world: World) {
+async fn a_change_that_did_not_happen_is_not_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("d/n");
     let stat = ann.create(&node, "").await;
@@ -333,7 +333,7 @@ async fn a_change_that_did_not_happen_is_not_told(world: World) {
     }
 }
 
-async fn what_is_not_observed_is_not_told(world: World) {
+async fn a_change_that_is_not_observed_is_not_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let watched = world.at("a");
     let (_view, mut node) = bob.observe(Query::node(&watched)).await;
@@ -365,7 +365,7 @@ async fn only_about(watcher: &mut Watcher, last: &Path, covered: impl Fn(&Path) 
     }
 }
 
-async fn a_node_that_was_made_again_is_told_of(world: World) {
+async fn a_node_that_was_created_again_is_reported(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let node = world.at("n");
     ann.create(&node, "same").await;
@@ -381,7 +381,7 @@ async fn a_node_that_was_made_again_is_told_of(world: World) {
 }
 
 /// Lets two sessions write two nodes, and returns the events of a third.
-async fn told_of_a_busy_directory(world: &World) -> Vec<Event> {
+async fn events_of_a_busy_directory(world: &World) -> Vec<Event> {
     let (ann, bob, eve) = (world.ann().await, world.bob().await, world.ann().await);
     let dir = world.at("d");
     let (_view, mut watcher) = eve.observe(Query::children(&dir)).await;
@@ -401,7 +401,7 @@ async fn told_of_a_busy_directory(world: &World) -> Vec<Event> {
 
 async fn revisions_of_one_path_do_not_fall(world: World) {
     let mut last = BTreeMap::new();
-    for event in told_of_a_busy_directory(&world).await {
+    for event in events_of_a_busy_directory(&world).await {
         if let Event::Changed(Change { path, revision: Some(revision), .. }) = event {
             let before = last.insert(path.clone(), revision);
             assert!(before <= Some(revision), "{path} at {revision} after {before:?}");
@@ -409,9 +409,9 @@ async fn revisions_of_one_path_do_not_fall(world: World) {
     }
 }
 
-async fn no_change_is_told_twice(world: World) {
+async fn no_change_is_reported_twice(world: World) {
     let mut told = BTreeSet::new();
-    for event in told_of_a_busy_directory(&world).await {
+    for event in events_of_a_busy_directory(&world).await {
         match event {
             Event::Changed(Change { path, revision: Some(revision), .. }) => {
                 assert!(told.insert((path.clone(), revision)), "{path} at {revision} twice");

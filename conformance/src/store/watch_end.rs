@@ -10,9 +10,9 @@ use crate::world::World;
 cases![
     "L-WAT-12 C-OBS-4" catches [WatchHasNoEnd] => a_watch_ends_when_its_session_is_closed,
     "L-WAT-12 C-OBS-4" needs [Expiry] catches [WatchHasNoEnd] => a_watch_ends_when_its_session_expires,
-    "L-WAT-13" catches [FullChannelDropsEvent] => who_reads_events_slowly_misses_nothing_unknowingly,
-    "L-WAT-13" catches [FeedUnbounded] => who_never_reads_keeps_a_bounded_number_of_events,
-    "L-WAT-13" catches [SlowWatcherBlocks] => who_reads_no_events_holds_up_nobody,
+    "L-WAT-13" catches [FullChannelDropsEvent] => a_slow_reader_misses_no_event_without_a_resync,
+    "L-WAT-13" catches [FeedUnbounded] => a_watch_without_a_reader_keeps_a_bounded_number_of_events,
+    "L-WAT-13" catches [SlowWatcherBlocks] => a_watch_without_a_reader_delays_no_other_watch,
     "L-WAT-15" catches [DropRemovesOtherWatches] => of_two_watches_on_one_path_one_can_go,
     "L-WAT-15" catches [DropRemovesOtherWatches] => of_a_lasting_watch_and_one_for_one_event_either_can_go,
     "L-WAT-15" catches [DropRemovesOtherWatches] => a_watch_comes_to_a_path_that_one_for_one_event_leaves,
@@ -67,7 +67,7 @@ async fn flood(actor: &Actor, world: &World, changes: usize) {
     }
 }
 
-async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
+async fn a_slow_reader_misses_no_event_without_a_resync(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (_view, mut watcher) = bob.observe(Query::children(world.at("d"))).await;
 
@@ -96,7 +96,7 @@ async fn who_reads_events_slowly_misses_nothing_unknowingly(world: World) {
     watcher.hears_of(&world.at("d/n0")).await;
 }
 
-async fn who_never_reads_keeps_a_bounded_number_of_events(world: World) {
+async fn a_watch_without_a_reader_keeps_a_bounded_number_of_events(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let width = ann.store.session().limits.operations.min(50);
     let nodes: Vec<_> = (0..width).map(|number| world.at(&format!("d/n{number}"))).collect();
@@ -120,7 +120,7 @@ async fn who_never_reads_keeps_a_bounded_number_of_events(world: World) {
     unread.hears_of(&world.at("d/later")).await;
 }
 
-async fn who_reads_no_events_holds_up_nobody(world: World) {
+async fn a_watch_without_a_reader_delays_no_other_watch(world: World) {
     let (ann, bob) = (world.ann().await, world.bob().await);
     let (_view, unread) = bob.observe(Query::children(world.at("d"))).await;
     let (_view, mut read) = bob.observe(Query::node(world.at("other"))).await;

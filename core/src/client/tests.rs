@@ -61,7 +61,7 @@ async fn idle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn states_are_told_in_order_and_once() {
+async fn states_are_reported_in_order_and_once() {
     use Connection::{Closed, Connected, Lost, Reconnected, Suspended};
 
     let (script, client) = opened().await;
@@ -87,11 +87,11 @@ async fn states_are_told_in_order_and_once() {
     let (told, ()) = join(told(client.state()), events).await;
 
     assert_eq!(told, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
-    assert_eq!(*client.state().borrow(), Closed, "told to whoever asks late");
+    assert_eq!(*client.state().borrow(), Closed, "a late receiver gets it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_state_ends_behind_closed() {
+async fn the_state_ends_after_closed() {
     let (script, client) = opened().await;
     let mut early = client.state();
     lose(&script, 1).await;
@@ -114,7 +114,7 @@ async fn the_state_ends_behind_closed() {
     let mut late = client.state();
     assert_eq!(*late.borrow(), Connection::Closed);
     let changed = timeout(LONG, late.changed()).await.expect("it ends at once");
-    assert!(changed.is_err(), "nothing comes behind Closed");
+    assert!(changed.is_err(), "nothing comes after Closed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,7 +171,7 @@ async fn only_what_did_nothing_goes_on_in_the_next_session() {
     let plain = path("/a");
     let create = client.create(&plain, "", Lifetime::Persistent);
     let (created, ()) = join(create, lose(&script, 2)).await;
-    let error = created.expect_err("nobody knows");
+    let error = created.expect_err("the effect is unknown");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::SessionLost, Effect::Unknown));
     assert_eq!(script.count("create /a"), 1);
 }
@@ -341,7 +341,7 @@ async fn the_last_clone_closes_in_the_background() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_holds_a_session_keeps_it() {
+async fn a_session_that_is_held_stays_open_without_its_client() {
     let (script, client) = opened().await;
     let session = client.session().await.expect("open");
     drop(client);
@@ -435,7 +435,7 @@ async fn plain_verbs_do_what_they_say() {
     let (script, client) = opened().await;
     let (a, dir) = (path("/d/a"), path("/d"));
     let made = client.create(&a, "1", Lifetime::Persistent).await.expect("reachable");
-    let version = made.required().expect("free").stat.expect("told").version;
+    let version = made.required().expect("free").stat.expect("reported").version;
     let drawn = client.create_sequential(&path("/d/s-"), "", Lifetime::Session).await;
     let drawn = drawn.expect("reachable").required().expect("free");
 

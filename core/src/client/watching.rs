@@ -163,7 +163,8 @@ impl Again {
 
 /// A store's watch always ends with a reason, so this store broke the contract.
 fn untold() -> End {
-    let error = Error::new(ErrorKind::Backend, "observe").because("the watch ended untold");
+    let error =
+        Error::new(ErrorKind::Backend, "observe").because("the watch ended without a reason");
     End::Failed(Arc::new(error))
 }
 

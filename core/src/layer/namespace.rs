@@ -149,9 +149,9 @@ impl Root {
     }
 
     fn strip_view(&self, view: View) -> View {
-        let told = view.nodes.len();
+        let received = view.nodes.len();
         let mut strangers = 0;
-        let mut nodes = Vec::with_capacity(told);
+        let mut nodes = Vec::with_capacity(received);
         for mut node in view.nodes {
             match self.strip(&node.path) {
                 Some(path) if path.is_root() => {}
@@ -163,7 +163,7 @@ impl Root {
             }
         }
         if strangers > 0 {
-            tracing::warn!(root = %self.0, told, strangers, "a view tells of other places; left out");
+            tracing::warn!(root = %self.0, received, strangers, "a view has nodes of other places; left out");
         }
         View::new(view.revision, nodes)
     }
@@ -215,7 +215,7 @@ impl Root {
 
     fn strip_change(&self, change: Change) -> Option<Change> {
         let Some(path) = self.strip(&change.path) else {
-            tracing::warn!(root = %self.0, path = %change.path, "an event tells of another place; left out");
+            tracing::warn!(root = %self.0, path = %change.path, "an event is about another place; left out");
             return None;
         };
         if path.is_root() && change.kind != Kind::Children {

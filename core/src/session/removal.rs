@@ -61,7 +61,7 @@ impl Own {
             (None, Some(stat)) => Ok(Self::incarnation(path, stat.created, ephemeral)),
             (None, None) => Err(Error::new(ErrorKind::Invalid, DOING)
                 .at(&path)
-                .because("nothing tells which incarnation of the path is meant")),
+                .because("the result has no stat, so the incarnation of the path is unknown")),
         }
     }
 

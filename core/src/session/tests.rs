@@ -61,7 +61,7 @@ async fn a_create_whose_answer_was_lost_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_ticket_tells_of_what_was_done_beside_it() {
+async fn a_ticket_proves_the_other_writes_of_its_transaction() {
     let (script, session) = opened().await;
     script.put(&path("/a"), None);
     let ticket = session.unique(&path("/q/t-")).expect("short");
@@ -157,7 +157,7 @@ async fn the_own_node_is_looked_for_as_of_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_that_came_late_is_not_taken_for_somebody_elses() {
+async fn a_create_that_arrived_late_is_recognized_as_its_own() {
     let (script, session) = opened().await;
     script.commits([Fault::Late(MOMENT), Fault::Exists]);
 
@@ -174,7 +174,7 @@ async fn a_set_that_may_have_happened_is_not_repeated() {
 
     let set = session.commit(Txn::new().set(path("/a"), "b", Expect::Any)).await;
 
-    let error = set.expect_err("nobody knows");
+    let error = set.expect_err("the effect is unknown");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unreachable, Effect::Unknown));
     assert_eq!(error.path(), Some(&path("/a")));
     assert_eq!(script.count("set"), 1);
@@ -226,7 +226,7 @@ async fn what_is_not_worth_repeating_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_create_leaves_nothing_behind() {
+async fn a_dropped_create_leaves_no_node() {
     for plain in [true, false] {
         for lifetime in [Lifetime::Session, Lifetime::Persistent] {
             let (script, session) = opened().await;
@@ -289,7 +289,7 @@ async fn polled(polls: usize, call: impl Future) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_create_dropped_at_any_await_leaves_nothing_behind() {
+async fn a_create_dropped_at_any_await_leaves_no_node() {
     let slow = Duration::from_millis(3);
     let tables = [
         vec![Fault::SlowReply(slow)],
@@ -339,7 +339,7 @@ async fn one_deadline_covers_all_repetitions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_a_suspended_session_is_told_so() {
+async fn a_call_in_a_suspended_session_reports_the_suspension() {
     let (script, session) = opened().await;
     script.reads([Fault::Refused; 400]);
     script.commits([Fault::Refused; 400]);
@@ -432,7 +432,7 @@ async fn certainty_ends_by_itself() {
     sleep(SessionOptions::default().ttl).await;
 
     assert!(!session.is_certain());
-    assert!(!session.is_lost(), "nobody told");
+    assert!(!session.is_lost(), "no loss was reported");
 }
 
 #[tokio::test(start_paused = true)]
@@ -492,7 +492,7 @@ async fn only_the_own_incarnation_is_discarded() {
     script.take(&path("/a"));
     script.put(&path("/a"), Some(99));
 
-    session.discard(path("/a"), done.stat.expect("told").created);
+    session.discard(path("/a"), done.stat.expect("reported").created);
     session.remove(&done).await.expect("it is gone");
     sleep(LONG).await;
     assert_eq!(script.nodes(), ["/a"]);
@@ -587,7 +587,7 @@ fn every_mistake_breaks_a_promise() {
         (Mutant::ForeignAdopted, a_node_of_another_session_is_not_adopted),
         (Mutant::LooksWithoutSync, the_own_node_is_looked_for_as_of_now),
         (Mutant::AmbiguousRepeated, a_set_that_may_have_happened_is_not_repeated),
-        (Mutant::DroppedCreateStays, a_dropped_create_leaves_nothing_behind),
+        (Mutant::DroppedCreateStays, a_dropped_create_leaves_no_node),
         (Mutant::DroppedWriteAborted, a_dropped_write_is_driven_to_its_end),
         (Mutant::DeadlinePerAttempt, one_deadline_covers_all_repetitions),
         (Mutant::LostTakenBack, a_lost_session_stays_lost),

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_forgotten_is_not_told() {
+    fn a_forgotten_watch_is_not_notified() {
         let life = Life::<u64>::new(TTL, clock::now(), Duration::ZERO);
         let (feed, watched) = Feed::new(1);
         life.keep(1, feed.clone());

@@ -83,7 +83,7 @@ pub enum Gap {
 
 /// Whether a session lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_enums, reason = "everything that holds something must tell them apart")]
+#[expect(clippy::exhaustive_enums, reason = "every holder must distinguish them")]
 pub enum Status {
     /// The store answers.
     Live {

@@ -201,7 +201,7 @@ impl Txn {
                 return Err(invalid(if op.is_write() {
                     "two writes to one path in one transaction"
                 } else {
-                    "a check behind a write of the same path; put the check first"
+                    "a check after a write of the same path; put the check first"
                 })
                 .at(op.path()));
             }

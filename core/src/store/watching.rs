@@ -17,7 +17,7 @@ use crate::store::session::Loss;
 
 /// An event of a [`Watch`].
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "whoever forgets one of them misses changes")]
+#[expect(clippy::exhaustive_enums, reason = "a reader that forgets one of them misses changes")]
 pub enum Event {
     /// Something changed.
     Changed(Change),
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn overflow_is_told_once_and_the_watch_goes_on() {
+    fn an_overflow_is_reported_once_and_the_watch_goes_on() {
         let (feed, mut watch) = Feed::new(2);
         for name in ["/a", "/b", "/c", "/d"] {
             assert!(feed.send(change(name)));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_end_is_told_exactly_once_and_then_nothing() {
+    async fn the_end_is_reported_exactly_once_and_then_nothing() {
         let (feed, mut watch) = Feed::new(8);
         feed.send(change("/a"));
         feed.end(End::SessionOver(Loss::Expired));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asked_for_one_event_is_told_of_one_and_of_the_end() {
+    fn a_watch_for_one_event_gets_one_event_and_the_end() {
         let (feed, mut watch) = Feed::once();
         assert!(feed.send_all([]), "nothing is no event");
         assert!(told(&mut watch).is_empty() && !feed.is_over());

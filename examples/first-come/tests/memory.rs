@@ -126,7 +126,7 @@ async fn a_lost_answer_does_no_harm() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_dropped_at_any_await_leaves_nothing_behind() {
+async fn a_call_dropped_at_any_await_leaves_no_node() {
     let store = MemBackend::new();
     let hesitant = HesitantBackend::new(store.clone());
     let ann = Client::open(hesitant, ClientOptions::default()).await.expect("opens");

@@ -124,6 +124,6 @@ fn ended(why: Option<End>) -> Error {
             Error::new(ErrorKind::SessionLost, "observing an election").because(loss.to_string())
         }
         _ => Error::new(ErrorKind::Backend, "observing an election")
-            .because("the watch ended untold"),
+            .because("the watch ended without a reason"),
     }
 }

@@ -38,7 +38,9 @@ pub(super) async fn resign_to(own: &TicketNode, line: &Line, candidate: &Path) -
         if let Some(strange) = strange {
             return Err(Error::new(ErrorKind::Refused, "resigning in favour of a candidate")
                 .at(strange)
-                .because("somebody of another kind stands between"));
+                .because(
+                    "a candidate of another kind is in between; choose an earlier candidate",
+                ));
         }
         // The last ones first, so that only the chosen candidate can become the leader.
         let last = between.split_off(between.len().saturating_sub(AT_ONCE));
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn those_between_a_leader_and_his_heir_make_room() {
+    fn candidates_between_a_leader_and_its_heir_make_room() {
         let told = |leader: &str, heir_of: &str| match heir(
             &line(&["a", "b", "c", "d"]),
             &path(leader),
@@ -114,10 +116,10 @@ mod tests {
             Heir::Unknown => "unknown".to_owned(),
             Heir::Orphaned => "orphaned".to_owned(),
             Heir::Behind(between) => {
-                format!("behind {:?}", between.iter().map(Path::name).collect::<Vec<_>>())
+                format!("between {:?}", between.iter().map(Path::name).collect::<Vec<_>>())
             }
         };
-        assert_eq!(told("a", "b"), "behind []");
+        assert_eq!(told("a", "b"), "between []");
         assert_eq!(told("a", "d"), r#"behind ["_c_b-latch-", "_c_c-latch-"]"#);
         assert_eq!(told("a", "x"), "unknown");
         // The leader itself is no candidate to hand over to, and no earlier contender is.

@@ -113,7 +113,7 @@ impl Ticket {
     fn note_called(&self) {
         meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
         mistake!(TryUntold: return);
-        self.tell_those_behind();
+        self.notify_later_waiters();
     }
 
     /// Removes the ticket. Returns when that is done, or when it continues in the background.

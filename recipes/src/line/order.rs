@@ -117,7 +117,7 @@ impl Queue {
     }
 
     /// Whether there is a later ticket than this one.
-    pub(crate) fn goes_on_behind(&self, me: &Path) -> bool {
+    pub(crate) fn has_later_ticket(&self, me: &Path) -> bool {
         self.entries.last().is_some_and(|last| last.path != *me)
     }
 

@@ -82,7 +82,7 @@ impl Ticket {
 
     /// Notifies the later waiters of the grant, if there are any and it matters to them. This happens in the
     /// background: the holder does not wait for it.
-    pub(super) fn tell_those_behind(&self) {
+    pub(super) fn notify_later_waiters(&self) {
         let told = self.form().capacity != Capacity::One && self.last.followed;
         // A ticket that is checked by its version was written to when it was created, once for all.
         mistake!(CallUntold: let told = false);

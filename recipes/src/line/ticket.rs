@@ -171,7 +171,7 @@ impl Ticket {
             drop(spent.take());
             let waited = match turn {
                 Turn::Now if self.is_certain() => {
-                    self.tell_those_behind();
+                    self.notify_later_waiters();
                     return Ok(());
                 }
                 Turn::Now => {
@@ -237,7 +237,7 @@ impl Ticket {
         mistake!(LimitRemembered: let capacity = {
             self.last.permits.map_or(capacity, Capacity::Permits)
         });
-        let followed = queue.goes_on_behind(me);
+        let followed = queue.has_later_ticket(me);
         let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
         let last = Last { followed, permits: queue.permits(capacity), suspects, unsure };
         let turn = turn(&queue, me, capacity);

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_tells_when_it_was_given() {
+    fn a_name_encodes_when_it_was_chosen() {
         for time in [at(0), at(1_795_301_389_123), at((1 << 48) - 1)] {
             let id = dated(ID, Some(time));
             assert_eq!(since(&format!("_c_{id}-lock-0000000007")), Some(time), "{id}");
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tells_no_time_is_not_taken_for_one() {
+    fn a_name_without_a_time_is_not_read_as_one() {
         let long_ago = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
         for untold in [None, Some(long_ago), Some(at(1 << 48))] {
             let id = dated(ID, untold);

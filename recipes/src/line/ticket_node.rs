@@ -275,5 +275,5 @@ impl Drop for Lent<'_> {
 /// The error for a store that does not return what a create made. Every store returns it.
 pub(crate) fn untold() -> Error {
     Error::new(ErrorKind::Backend, "drawing a ticket")
-        .because("the store did not tell what it made, or gave it to another session")
+        .because("the store did not report what it created, or gave it to another session")
 }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn no_value_stays_behind_when_a_waiter_is_cancelled_on_another_thread() {
+    fn no_value_is_kept_when_a_waiter_is_cancelled_on_another_thread() {
         const ROUNDS: usize = 2_000;
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let handover = Arc::new(Handover::default());
@@ -198,7 +198,7 @@ mod tests {
             drop(handover.pass(first, value.clone()));
 
             cancelled.recv().expect("the other thread goes on");
-            assert_eq!(Arc::strong_count(&value), 1, "round {round}: nobody has it");
+            assert_eq!(Arc::strong_count(&value), 1, "round {round}: no task has it");
         }
         drop(to_cancel);
         other_thread.join().expect("it does not panic");

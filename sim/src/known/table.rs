@@ -107,7 +107,7 @@ pub const TABLE: &[Row] = &[
     door(Mutant::ReentersLost, "reentrant", "L-MX-13"),
     door(Mutant::TurnUncounted, "passing", "L-MX-3"),
     door(Mutant::UnfairUnlooked, "unfair", "L-MX-1"),
-    door(Mutant::QuestionUnheard, "revocable", "who is asked back hears of it"),
+    door(Mutant::QuestionUnheard, "revocable", "a holder that is asked back is notified"),
     door(Mutant::OldTicketTrusted, "latch", "L-EL-1").as_number("M35"),
     door(Mutant::ReconnectResets, "latch", "L-EL-11").as_number("M36"),
     door(Mutant::CloseForgetsDraw, "latch", "L-EL-6").as_number("M37"),

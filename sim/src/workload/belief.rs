@@ -207,7 +207,7 @@ impl Judge for Beliefs {
             if !is_exception(me, held, drawn) {
                 // Of two laws that fit, the more specific one.
                 me.wrong(self.laws.overlap.max(law), || {
-                    format!("{} believes to be in, and {who} was since", me.name())
+                    format!("{} believes that it holds, and {who} held since", me.name())
                 });
             }
             return;
@@ -215,7 +215,9 @@ impl Judge for Beliefs {
         if let Some(law) = self.laws.silence {
             let owner = me.born(held).and_then(|(_, owner)| owner);
             if owner.is_some_and(|owner| me.ended_in_silence(owner)) {
-                me.wrong(law, || format!("{} believes to be in, and its session ended", me.name()));
+                me.wrong(law, || {
+                    format!("{} believes that it holds, and its session ended", me.name())
+                });
             }
         }
     }

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_be_in_is_told_by_who_is_ahead() {
+    fn earlier_tickets_decide_which_tickets_may_hold() {
         assert_eq!(told(&["_c_1-lock-1"], None), Ok(()));
         assert_eq!(told(&["_c_1-lock-1", "_c_2-lock-2"], None), Err(Why::Writer));
         assert_eq!(told(&["foreign-0", "_c_2-latch-2"], None), Ok(()));

@@ -102,7 +102,7 @@ impl Workload for Kin {
             .processes(3, move |me| work(me, kind, beliefs.clone(), granted.clone()))
             .must_end("L-MX-7")
             .check("L-MX-5", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::nobody_removes_another);
+            .check("L-MX-11", stay::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }

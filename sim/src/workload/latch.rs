@@ -70,7 +70,7 @@ impl Workload for Latches {
             .processes(3, move |me| work(me, own.clone()))
             .must_end("L-EL-5")
             .check("L-EL-10", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::nobody_removes_another)
+            .check("L-MX-11", stay::only_owners_remove_tickets)
             .check("L-EL-11", move |truth| places_are_kept(truth, &stood));
         all.grants.watch(sim)
     }

@@ -53,7 +53,7 @@ impl Workload for MultiLocks {
         }
         sim.processes(3, move |me| work(me, rooms.clone()))
             .must_end("L-X-3")
-            .check("L-MX-11", stay::nobody_removes_another)
+            .check("L-MX-11", stay::only_owners_remove_tickets)
     }
 }
 

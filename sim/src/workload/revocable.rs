@@ -26,7 +26,7 @@ pub(super) struct Revocables;
 const ROUNDS: u64 = 2;
 
 /// The law, which has no number.
-const HEARD: &str = "who is asked back hears of it";
+const HEARD: &str = "a holder that is asked back is notified";
 
 const ASKED: &str = "a holder was asked back, and heard of it";
 
@@ -65,7 +65,7 @@ impl Workload for Revocables {
             .processes(3, move |me| work(me, beliefs.clone(), granted.clone(), asked.clone()))
             .must_end("L-MX-7")
             .check("L-MX-5", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::nobody_removes_another);
+            .check("L-MX-11", stay::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }

@@ -58,7 +58,7 @@ impl Workload for Selectors {
             .processes(3, move |me| work(me, beliefs.clone(), granted.clone()))
             .must_end("L-EL-5")
             .check("L-EL-10", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::nobody_removes_another);
+            .check("L-MX-11", stay::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }

@@ -73,7 +73,7 @@ impl Workload for Semaphores {
             .aged(dir())
             .processes(3, move |me| work(me, shared, pool.clone(), granted.clone()))
             .must_end("L-SEM-5")
-            .check("L-MX-11", stay::nobody_removes_another);
+            .check("L-MX-11", stay::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }

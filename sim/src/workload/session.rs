@@ -64,7 +64,7 @@ impl Workload for Sessions {
         sim.processes(3, move |me| work(me, ledger.clone()))
             .ledger(&books)
             .check("L-SES-5", nothing_outlives_its_session)
-            .check("L-SES-13", nobody_removes_what_is_anothers)
+            .check("L-SES-13", only_owners_remove_ephemeral_nodes)
     }
 }
 
@@ -257,7 +257,7 @@ fn nothing_outlives_its_session(truth: &Truth) -> Result<(), String> {
 }
 
 /// L-SES-13: while its session is alive, only its owner or a stranger removes a node.
-fn nobody_removes_what_is_anothers(truth: &Truth) -> Result<(), String> {
+fn only_owners_remove_ephemeral_nodes(truth: &Truth) -> Result<(), String> {
     let mut owners: BTreeMap<&Path, SessionId> = BTreeMap::new();
     for entry in &truth.log {
         for change in &entry.changes {

@@ -128,7 +128,7 @@ fn token(text: &str) -> (u64, u32) {
 }
 
 /// L-MX-11: a ticket is removed only by its owner.
-pub(super) fn nobody_removes_another(truth: &Truth) -> Result<(), String> {
+pub(super) fn only_owners_remove_tickets(truth: &Truth) -> Result<(), String> {
     let mut drawn: BTreeMap<&Path, By> = BTreeMap::new();
     for entry in &truth.log {
         for change in &entry.changes {

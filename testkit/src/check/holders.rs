@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_holds_with_others_what_is_held_alone() {
+    fn an_exclusive_hold_overlaps_no_other_hold() {
         for room in Room::ALL {
             let all = room.shares();
             let mut script = Script::default();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_again_is_the_same_for_longer() {
+    fn a_hold_that_is_reported_again_is_the_same_for_longer() {
         let mut script = Script::default();
         hold(&mut script, Room::Mutex, 1, 1, (10, 20));
         hold(&mut script, Room::Mutex, 1, 1, (10, 30));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_sure_but_once_was_so_at_a_time_that_nobody_knows() {
+    fn a_holder_that_was_certain_once_was_so_at_an_unknown_time() {
         let mut script = Script::default();
         hold(&mut script, Room::Mutex, 1, 1, (10, 20));
         // Checked at 14, answered at 15, and not certain again.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_rise_among_those_who_exclude_each_other() {
+    fn tokens_rise_among_holders_that_exclude_each_other() {
         let mut script = Script::default();
         hold(&mut script, Room::Semaphore, 1, 5, (10, 20));
         hold(&mut script, Room::Semaphore, 1, 4, (30, 40));
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_writes_whose_ticket_is_gone_or_who_was_followed() {
+    fn no_holder_writes_after_its_ticket_is_gone_or_the_next_holder_wrote() {
         let stand = |room| Op::Stand { room, path: "/l".into(), data: "/data".into(), ttl: 1 };
         let story = |room, writes: &[(u64, u64)]| {
             let mut script = Script::default();

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_certain_of_a_session_that_is_over() {
+    fn no_client_is_certain_of_a_session_that_is_over() {
         for by_event in [true, false] {
             let (mut script, gone) = expired(by_event);
             believe(&mut script, "suspended", gone);

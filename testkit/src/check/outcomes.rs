@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_nobody_deletes_stays() {
+    fn a_node_that_no_client_deletes_stays() {
         let mut script = Script::default();
         script.fact(5, "/n", Kind::Deleted, None, Some(7));
         assert_eq!(check(&script.record()), []);

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_latest_read_is_not_older_than_what_anybody_knew() {
+    fn a_latest_read_is_not_older_than_any_earlier_answer() {
         let mut script = Script::default();
         script.call(7, Op::Set { path: "/n".into(), value: 2 }, 6, vec![]);
         script.call(8, read(false), 0, vec![seen("/n", 1, 5)]);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_there_once_and_is_the_one_that_was_told() {
+    fn a_ticket_exists_once_and_is_the_one_that_was_returned() {
         let mut script = Script::default();
         ticket(&mut script, "a-", 1, 5);
         script.fact(6, "/d/a-2", Kind::Created, Some(5), None);

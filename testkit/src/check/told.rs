@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_told_is_missed() {
+    fn an_event_that_is_never_delivered_is_missed() {
         let mut script = Script::default();
         let id = script.begin(7, Op::Observe { path: "/d".into() });
         script.ok(7, id, 0, vec![seen("/d/n", 1, 5)]);

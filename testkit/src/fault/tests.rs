@@ -29,7 +29,7 @@ async fn told(result: impl Future<Output = Result<Outcome>>) -> Option<(ErrorKin
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_site_does_and_tells_what_the_table_says() {
+async fn every_site_acts_and_reports_as_the_table_says() {
     use ErrorKind::{Backend, Denied, Unreachable};
     let table = [
         (Site::Denied, 0, Some((Denied, Effect::None)), 0),
@@ -83,7 +83,7 @@ async fn a_watch_whose_reply_is_lost_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_write_happens_after_its_caller_was_told() {
+async fn a_late_write_happens_after_its_call_returned() {
     let lateness = Duration::from_secs(3);
     let (fake, plan, store) = scripted(Cue::new(Site::AppliedLate).lasting(lateness));
     // A read is no write, so this waits for the commit.

@@ -77,7 +77,7 @@ impl Cluster {
     ///
     /// If there are no servers.
     pub fn etcdctl(&self) -> Command {
-        let mut etcdctl = Command::new(program("etcdctl").expect("beside the servers"));
+        let mut etcdctl = Command::new(program("etcdctl").expect("installed with the servers"));
         let address = self.addresses()[0].to_string();
         etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", &address]);
         etcdctl

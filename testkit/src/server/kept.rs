@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_tells_every_change() {
+    fn a_log_has_every_change() {
         let part = |kind: i32, body: Vec<u8>| {
             [int(kind), int(i32::try_from(body.len()).expect("short")), body].concat()
         };

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_watched_is_so_until_it_has_told_or_is_taken_away() {
+    fn a_watch_is_set_until_it_fires_or_is_removed() {
         let mut nursery = Nursery::default();
         for (number, path) in [(1, "/a"), (2, "/b"), (3, "/c")] {
             nursery.request(&list(number, path, number != 3));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn another_server_is_told_anew() {
+    fn another_server_gets_every_watch_again() {
         let mut nursery = Nursery::default();
         nursery.request(&list(1, "/a", true));
         nursery.answer(&answer(1, 0));

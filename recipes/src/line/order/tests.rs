@@ -38,7 +38,7 @@ fn turns(nodes: &[Node], capacity: Capacity) -> Vec<String> {
 }
 
 #[test]
-fn a_ticket_is_told_by_what_its_name_ends_in() {
+fn a_ticket_is_recognized_by_the_end_of_its_name() {
     let uuid = "_c_01234567-89ab-cdef-0123-456789012345-";
     let table = [
         (ticket(&format!("{uuid}lock-"), 7), Some(Claim::Alone)),
@@ -73,7 +73,7 @@ fn a_ticket_is_told_by_what_its_name_ends_in() {
 }
 
 #[test]
-fn a_ticket_for_permits_tells_how_many_there_are() {
+fn a_ticket_for_permits_states_how_many_there_are() {
     let all = |mark: &str| {
         let one = Entry::of(&ticket(&format!("_c_a-{mark}"), 7)).expect("it is a ticket");
         (one.claim, one.all)
@@ -99,7 +99,7 @@ fn the_order_is_that_of_sequences_whatever_the_names() {
 }
 
 #[test]
-fn who_is_not_in_the_line_is_not_the_first() {
+fn a_ticket_that_is_not_in_the_line_is_not_the_first() {
     let (line, missing) = (queue([]), Path::new("/d/lock-0000000001").expect("valid"));
     assert_eq!(turn(&line, &missing, Capacity::One), Turn::Gone);
     assert_eq!(turn(&queue([ticket("lock-", 2)]), &missing, Capacity::One), Turn::Gone);
@@ -113,7 +113,7 @@ fn what_is_no_ticket_neither_waits_nor_is_waited_for() {
 }
 
 #[test]
-fn readers_wait_for_the_nearest_writer_and_writers_for_the_one_ahead() {
+fn readers_wait_for_the_nearest_writer_and_writers_for_their_predecessor() {
     let line = ["READ", "READ", "WRIT", "READ", "READ", "WRIT", "READ"];
     let nodes: Vec<_> =
         (1..).zip(line).map(|(n, mode)| ticket(&format!("__{mode}__"), n)).collect();
@@ -123,7 +123,7 @@ fn readers_wait_for_the_nearest_writer_and_writers_for_the_one_ahead() {
 }
 
 #[test]
-fn who_gave_up_writing_to_read_on_keeps_his_place() {
+fn a_writer_that_downgraded_keeps_its_place() {
     // Curator downgrades with a reader's ticket that has the digits of the writer's.
     let nodes =
         [ticket("_c_b-__WRIT__", 2), ticket("_c_c-__READ__", 3), ticket("_c_a-__READ__", 1)];
@@ -152,7 +152,7 @@ fn permits_are_given_in_order_all_or_none() {
 }
 
 #[test]
-fn how_many_permits_there_are_may_be_posted_beside_them() {
+fn the_number_of_permits_may_be_posted_next_to_the_tickets() {
     let tickets = [ticket("lease-", 1), ticket("lease-", 2), ticket("lease-", 3)];
     let posted = |name: &str| {
         let limit = Node::new(Path::new(&format!("/d/{name}")).expect("valid"));
