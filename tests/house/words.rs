@@ -1,9 +1,10 @@
-//! Comments are plain technical English: a ratchet over the idioms that this code once had.
+//! Comments, names, laws and mistakes are plain technical English: a ratchet over the idioms that this
+//! code once had.
 //!
-//! A line counts when it has one of the patterns below. Some such lines are good English, so the
-//! limit of a crate need not reach zero: the aim is one line in a hundred.
+//! A line counts when it has one of the patterns below. Some lines of comments are good English, so
+//! the limit of a crate need not reach zero: the aim is one line in a hundred.
 
-use crate::tree::{File, files};
+use crate::tree::{File, catches, code, files, holds, spares};
 
 /// Words that take the place of a subject, in six groups:
 ///
@@ -112,6 +113,66 @@ fn an_idiom_is_found_in_prose_and_nowhere_else() {
     );
     assert_eq!(count("let told = nobody(\"// he\");"), 0);
     assert_eq!(count("/// A list of\n/// which each"), 0, "lines are read one by one");
+}
+
+/// The files whose strings are laws and mistakes.
+const SENTENCES: [&str; 4] = [
+    "conformance/src/law.rs",
+    "conformance/src/wrong/mistake.rs",
+    "core/src/mutant.rs",
+    "sim/src/slip.rs",
+];
+
+#[test]
+fn no_idiom_is_in_the_name_of_a_case() {
+    catches(idioms_in_names, "core/src/a.rs", "async fn who_waits_is_granted(world: World) {");
+    catches(idioms_in_names, "core/src/a.rs", "    fn a_holder_is_told_once() {");
+    spares(idioms_in_names, "core/src/a.rs", "fn a_holder_is_notified() {");
+    spares(idioms_in_names, "core/src/a.rs", "fn may_be_behind() {} // fn who_is_in_a_comment()");
+    spares(idioms_in_names, "docs/a.md", "fn who_waits_is_granted()");
+
+    holds(idioms_in_names);
+}
+
+/// The names of functions with an idiom. Names of up to three words are no sentences.
+fn idioms_in_names(file: &File) -> Vec<String> {
+    if !file.is_rust() {
+        return Vec::new();
+    }
+    let code = code(&file.text);
+    let names = code.match_indices("fn ").filter_map(|(at, _)| {
+        let name = code[at + 3..].split(|c: char| !(c.is_alphanumeric() || c == '_')).next()?;
+        let is_sentence = name.matches('_').count() >= 3 && has_idiom(&name.replace('_', " "));
+        is_sentence.then(|| file.offence(at, name))
+    });
+    names.collect()
+}
+
+#[test]
+fn no_idiom_is_in_a_law_or_a_mistake() {
+    let law = |sentence: &str| format!("law(\n    \"L-A-1\",\n    \"{sentence}\",\n),\n");
+    catches(idioms_in_sentences, SENTENCES[0], &law("a session is told"));
+    catches(idioms_in_sentences, SENTENCES[0], &law("a session is \\\n     told"));
+    spares(idioms_in_sentences, SENTENCES[0], &law("a session is notified"));
+    spares(idioms_in_sentences, SENTENCES[0], "/// Not \"told\".\nfn told() {}\n");
+    spares(idioms_in_sentences, "core/src/a.rs", &law("a session is told"));
+
+    holds(idioms_in_sentences);
+}
+
+/// The string literals with an idiom, in the files that consist of sentences.
+fn idioms_in_sentences(file: &File) -> Vec<String> {
+    if !SENTENCES.contains(&file.path.as_str()) {
+        return Vec::new();
+    }
+    let is_comment = |line: &&str| line.trim_start().starts_with("//");
+    let lines: Vec<_> = file.text.lines().filter(|line| !is_comment(line)).collect();
+    let strings = lines.join("\n");
+    let literals = strings.split('"').skip(1).step_by(2);
+    literals
+        .filter(|literal| has_idiom(literal))
+        .map(|literal| file.offence(file.text.find(literal).unwrap_or_default(), literal))
+        .collect()
 }
 
 /// The prose lines of a file that have an idiom.
