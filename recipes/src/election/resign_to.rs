@@ -120,7 +120,7 @@ mod tests {
             }
         };
         assert_eq!(told("a", "b"), "between []");
-        assert_eq!(told("a", "d"), r#"behind ["_c_b-latch-", "_c_c-latch-"]"#);
+        assert_eq!(told("a", "d"), r#"between ["_c_b-latch-", "_c_c-latch-"]"#);
         assert_eq!(told("a", "x"), "unknown");
         // The leader itself is no candidate to hand over to, and no earlier contender is.
         assert_eq!(told("a", "a"), "unknown");

@@ -33,7 +33,23 @@ impl Peers {
             Pipe::start(&at.collect::<Vec<_>>())
         };
         let pipes = servers.iter().map(|_from| servers.iter().map(start).collect());
-        Ok(Self { pipes: pipes.collect::<io::Result<_>>()? })
+        let peers = Self { pipes: pipes.collect::<io::Result<_>>()? };
+        for (from, own) in servers.iter().enumerate() {
+            for to in (0..servers.len()).filter(|to| *to != from) {
+                peers.replace_own_address(from, to, own);
+            }
+        }
+        Ok(peers)
+    }
+
+    /// Replaces the address that a server names as its own with its proxy for the server that it
+    /// calls. ZooKeeper's larger servers hang up on the smaller ones in an election and call back at
+    /// the address that they named: without this, past the proxies.
+    fn replace_own_address(&self, from: usize, to: usize, own: &[u16]) {
+        if let (Some(own), Some(proxy)) = (own.last(), self.ports(to, from).last()) {
+            let named = |port: u16| format!("{}:{port}", Ipv4Addr::LOCALHOST);
+            self.pipes[from][to].replace(&named(*own), &named(*proxy));
+        }
     }
 
     /// The ports at which one server reaches another.

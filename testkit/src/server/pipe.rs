@@ -33,6 +33,8 @@ pub(super) struct Shared {
     /// The only server that accepts connections, if set; all others refuse and close them.
     only: watch::Sender<Option<usize>>,
     trap: Mutex<Option<Trap>>,
+    /// Bytes that clients send, and the ones that arrive instead.
+    replaced: Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     /// The number of traps that have closed.
     closed: watch::Sender<usize>,
     /// The number of bytes carried, in both directions together.
@@ -120,6 +122,17 @@ impl Pipe {
         self.shared.trap.lock().unwrap_or_else(PoisonError::into_inner).take().is_some()
     }
 
+    /// Replaces these bytes in what clients send, where one read has all of them.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many of them: the lengths in a message would be wrong.
+    pub(super) fn replace(&self, old: &str, new: &str) {
+        assert_eq!(old.len(), new.len(), "{old} is to become {new}");
+        let replaced = Some((old.as_bytes().to_vec(), new.as_bytes().to_vec()));
+        *self.shared.replaced.lock().unwrap_or_else(PoisonError::into_inner) = replaced;
+    }
+
     /// The number of losses so far.
     pub fn lost(&self) -> usize {
         *self.shared.closed.borrow()
@@ -132,6 +145,7 @@ impl Shared {
             link: watch::Sender::new(Link::Open),
             only: watch::Sender::new(None),
             trap: Mutex::default(),
+            replaced: Mutex::default(),
             closed: watch::Sender::new(0),
             carried: AtomicU64::new(0),
         }
@@ -151,6 +165,20 @@ impl Shared {
             length => bytes.windows(length).any(is_wanted),
         };
         if caught { trap.take().map(|trap| trap.lost) } else { None }
+    }
+
+    /// What arrives of these bytes of a client.
+    fn rewritten(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        let replaced = self.replaced.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((old, new)) = &*replaced {
+            let is_old = |place: &usize| bytes[*place..].starts_with(old);
+            let places: Vec<_> = (0..bytes.len()).filter(is_old).collect();
+            for place in places {
+                bytes[place..place + new.len()].copy_from_slice(new);
+            }
+        }
+        bytes
     }
 
     fn length(&self) -> usize {
@@ -237,7 +265,11 @@ impl Carrier {
             if caught == Some(Lost::Reply) {
                 self.doomed.store(true, Ordering::Release);
             }
-            if to.send((Instant::now(), bytes.to_vec())).is_err() {
+            let bytes = match self.way {
+                Way::There => self.shared.rewritten(bytes),
+                Way::Back => bytes.to_vec(),
+            };
+            if to.send((Instant::now(), bytes)).is_err() {
                 return;
             }
             if caught == Some(Lost::Reply) {
@@ -280,6 +312,15 @@ async fn delay(way: Way, link: &mut watch::Receiver<Link>) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replaced_bytes_arrive_in_place_of_the_old_ones() {
+        let shared = Shared::open();
+        assert_eq!(shared.rewritten(b"at :1000!"), b"at :1000!");
+        *shared.replaced.lock().expect("not poisoned") = Some((b":1000".into(), b":2000".into()));
+        assert_eq!(shared.rewritten(b"at :1000 or :1000!"), b"at :2000 or :2000!");
+        assert_eq!(shared.rewritten(b":100"), b":100");
+    }
 
     /// A server that answers every byte with the next one, and the bytes that it received.
     async fn server() -> (SocketAddr, Task, Arc<Mutex<Vec<u8>>>) {
