@@ -193,7 +193,7 @@ impl Line {
 
     /// The line without containers, if any name in it may be the name of a container.
     async fn past_containers(&self, queue: Queue) -> Result<Queue> {
-        if !queue.has_suspects() {
+        if !queue.has_suspects(clock::date()) {
             return Ok(queue);
         }
         let view = self.client.read(order::with_stats(&self.dir)).await?;

@@ -64,21 +64,27 @@ impl UnfairLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<UnfairGuard> {
-        let (mut delays, mut seen) = (None, None);
+        let (mut delays, mut seen, mut misled) = (None, None, false);
         loop {
             let ahead = match seen.take() {
                 Some(ahead) => ahead,
-                None => match self.attempt().await? {
+                None => match self.attempt(misled).await? {
                     Ok(guard) => return Ok(guard),
                     Err(ahead) => ahead,
                 },
             };
-            self.until_gone(&ahead).await?;
+            let was_there = self.until_gone(&ahead).await?;
             let session = self.line.client().session().await?;
             let delays = delays.get_or_insert_with(|| Retry::contended().delays(session.chance()));
             sleep(delays.next().unwrap_or_default()).await;
             // A look before the try does not disturb a client that was quicker.
             seen = self.line.first().await?;
+            misled = !was_there && seen.as_ref() == Some(&ahead);
+            mistake!(ContainerIsTicket: misled = false);
+            if misled {
+                // No node is there, but the listing has the name: it is a container's. Nobody holds the lock by it.
+                seen = None;
+            }
         }
     }
 
@@ -95,10 +101,11 @@ impl UnfairLock {
         Ok(self.line.try_enter().await?.map(|ticket| ticket.hold(())))
     }
 
-    /// Acquires the lock, or returns the ticket of its holder.
-    async fn attempt(&self) -> Result<Result<UnfairGuard, Path>> {
+    /// Acquires the lock, or returns the ticket of its holder. With `past_containers` also names that a ticket of this
+    /// library was given lately are not believed to be tickets.
+    async fn attempt(&self, past_containers: bool) -> Result<Result<UnfairGuard, Path>> {
         let mut ticket = self.line.enqueue().await?;
-        let ahead = ticket.blocked_by().await?;
+        let ahead = ticket.blocked_by(past_containers).await?;
         mistake!(UnfairUnlooked: let ahead = ahead.filter(|_| false));
         match ahead {
             Some(ahead) => {
@@ -109,12 +116,14 @@ impl UnfairLock {
         }
     }
 
-    async fn until_gone(&self, holder: &Path) -> Result<()> {
+    /// Waits until the holder's ticket is gone. Returns whether it was there.
+    async fn until_gone(&self, holder: &Path) -> Result<bool> {
         let holder = Query::until_gone(holder.clone());
         let (view, mut watch) = self.line.client().watch(holder).await?;
-        if view.node().is_some() {
+        let was_there = view.node().is_some();
+        if was_there {
             let _look_again = watch.next().await;
         }
-        Ok(())
+        Ok(was_there)
     }
 }

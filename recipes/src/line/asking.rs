@@ -33,7 +33,7 @@ impl Line {
         let mut query = self.first_look();
         let mut view = self.client.read(query.clone()).await?;
         let queue = Queue::of(&view);
-        let blind = queue.is_empty() || queue.has_suspects();
+        let blind = queue.is_empty() || queue.has_suspects(clock::date());
         if query.window.take().is_some() && blind && !view.nodes.is_empty() {
             // The nodes in the window may all be no tickets: read the whole directory.
             view = self.client.read(query).await?;
@@ -73,7 +73,7 @@ impl Ticket {
 
     /// Whether it is granted already, directly after its create.
     pub(crate) async fn is_called(&mut self) -> Result<bool> {
-        let called = match self.turn_past_containers().await {
+        let called = match self.turn_past_containers(false).await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
             Err(WaitError::Gone) => false,
             Err(WaitError::Failed(error)) => return Err(error),
@@ -93,10 +93,11 @@ impl Ticket {
         called
     }
 
-    /// The ticket that it would have to wait for; `None` if it is granted.
-    pub(crate) async fn blocked_by(&mut self) -> Result<Option<Path>> {
+    /// The ticket that it would have to wait for; `None` if it is granted. With `past_containers` all names are checked
+    /// first, and not only suspects.
+    pub(crate) async fn blocked_by(&mut self, past_containers: bool) -> Result<Option<Path>> {
         loop {
-            match self.turn_past_containers().await {
+            match self.turn_past_containers(past_containers).await {
                 Ok(Turn::Now) if self.is_certain() => {
                     self.note_called();
                     return Ok(None);
@@ -124,11 +125,15 @@ impl Ticket {
         }
     }
 
-    /// [`Ticket::turn`], for a call that does not wait. Names that may be those of containers are checked first.
-    async fn turn_past_containers(&mut self) -> Result<Turn, WaitError> {
+    /// [`Ticket::turn`], for a call that does not wait. Names that may be those of containers are checked first: all of
+    /// them if `all`, otherwise only suspects.
+    async fn turn_past_containers(&mut self, all: bool) -> Result<Turn, WaitError> {
+        if all && !self.swept {
+            self.sweep().await?;
+        }
         let turn = self.turn().await?;
         let suspects = matches!(turn, Turn::After(_) | Turn::Next) && self.last.suspects;
-        if !suspects {
+        if !suspects || self.swept {
             return Ok(turn);
         }
         self.sweep().await?;

@@ -3,10 +3,13 @@
 //!
 //! Which nodes are tickets, and what each claims, is said by [`marks`].
 
+use std::time::SystemTime;
+
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, Revision, Sequence, SessionId, View};
 
 use crate::line::marks::{self, Capacity, Claim};
+use crate::line::ticket_name;
 use crate::mutant::mistake;
 
 /// What a ticket does next.
@@ -104,10 +107,10 @@ impl Queue {
         self.entries.iter().any(|one| one.created.is_none())
     }
 
-    /// Whether any of those has a name that this library does not give. A check of the other names, too, would cost
-    /// a request for each lock that is held.
-    pub(crate) fn has_suspects(&self) -> bool {
-        self.entries.iter().any(Entry::is_suspect)
+    /// Whether any of those has a name that no ticket of this library was given lately. A check of the other names,
+    /// too, would cost a request for each lock that is held.
+    pub(crate) fn has_suspects(&self, now: SystemTime) -> bool {
+        self.entries.iter().any(|one| one.is_suspect(now))
     }
 
     /// Keeps the entry at this path only if its sequence is `place`: another node may have been created there since.
@@ -168,9 +171,10 @@ pub(crate) fn containers(view: &View) -> impl Iterator<Item = Path> + '_ {
 }
 
 impl Entry {
-    /// Whether it may be a container, and its name is not one that this library gives to tickets.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.created.is_none() && !self.path.name().starts_with("_c_")
+    /// Whether it may be a container, and its name is not one that this library gave to a ticket lately. A name that
+    /// it gave longer ago may be a container's: somebody wrote below the path of a ticket that was gone.
+    fn is_suspect(&self, now: SystemTime) -> bool {
+        self.created.is_none() && !ticket_name::is_recent(self.path.name(), now)
     }
 
     /// The ticket that a node is, if it is one.

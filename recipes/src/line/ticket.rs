@@ -44,7 +44,7 @@ pub(crate) struct Ticket {
 pub(super) struct Last {
     pub(super) followed: bool,
     pub(super) permits: Option<u32>,
-    /// Whether any name may be that of a container, and is not one that this library gives to tickets.
+    /// Whether any name may be that of a container, and is not one that a ticket of this library was given lately.
     pub(super) suspects: bool,
     /// Whether any name may be that of a container.
     pub(super) unsure: bool,
@@ -238,7 +238,7 @@ impl Ticket {
             self.last.permits.map_or(capacity, Capacity::Permits)
         });
         let followed = queue.has_later_ticket(me);
-        let (suspects, unsure) = (queue.has_suspects(), queue.is_unsure());
+        let (suspects, unsure) = (queue.has_suspects(clock::date()), queue.is_unsure());
         let last = Last { followed, permits: queue.permits(capacity), suspects, unsure };
         let turn = turn(&queue, me, capacity);
         self.last = last;

@@ -36,6 +36,12 @@ pub(crate) fn since(name: &str) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }
 
+/// Whether the name of a ticket has a time of the last minute. False if it has no time, or one that is yet to come.
+pub(super) fn is_recent(name: &str, now: SystemTime) -> bool {
+    const MINUTE: Duration = Duration::from_secs(60);
+    since(name).is_some_and(|since| now.duration_since(since).is_ok_and(|age| age < MINUTE))
+}
+
 /// Whether the name of a ticket has this time, to the second. True if the name has no time, or `now` is not known.
 pub(super) fn is_of_second(name: &str, now: Option<SystemTime>) -> bool {
     const SECOND: Duration = Duration::from_secs(1);
@@ -69,6 +75,16 @@ mod tests {
             assert_eq!(is_of_second(&name, Some(at(now))), tells_it, "{now}");
         }
         assert!(is_of_second(&name, None) && is_of_second("lock-0000000007", Some(at(0))));
+    }
+
+    #[test]
+    fn a_name_is_recent_for_a_minute() {
+        let name = format!("_c_{}-lock-", dated(ID, Some(at(5_000))));
+        for (now, recent) in [(4_999, false), (5_000, true), (64_999, true), (65_000, false)] {
+            assert_eq!(is_recent(&name, at(now)), recent, "{now}");
+        }
+        assert!(!is_recent("lock-0000000007", at(5_000)));
+        assert!(!is_recent(&format!("_c_{}-lock-", dated(ID, None)), at(5_000)));
     }
 
     #[test]
