@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::endpoints::{Call, Endpoints};
 use crate::fetch::{self, Get};
+use crate::heartbeat::{renew, revoke};
 use crate::lease;
 use crate::link::Link;
 use crate::plan::{Asking, Plan};
-use crate::pulse::{renew, revoke};
 use crate::reader::{Answer, Reader, ranges, revision, unsure};
 use crate::tickets::Tickets;
 
@@ -75,18 +75,22 @@ impl Committing<'_> {
         let mut told = ranges(answer);
         let look_ranges = told.split_off(plan.writes().min(told.len()));
         let written: Vec<Option<&PbKeyValue>> = plan
-            .told()
+            .answer_places()
             .iter()
             .map(|place| place.and_then(|place| told.get(place)?.kvs.first()))
             .collect();
         let answer = Answer { revision: at, ranges: look_ranges };
-        let mut commit = self.told(&written, at).await?;
+        let mut commit = self.commit_of(&written, at).await?;
         commit.look = self.look(look, answer).await?;
         Ok(commit)
     }
 
     /// The commit, with the nodes in the answers by their indexes.
-    pub(crate) async fn told(&self, written: &[Option<&PbKeyValue>], at: i64) -> Result<Commit> {
+    pub(crate) async fn commit_of(
+        &self,
+        written: &[Option<&PbKeyValue>],
+        at: i64,
+    ) -> Result<Commit> {
         let leases = written.iter().flatten().map(|kv| kv.lease).filter(|id| lease::is_ttl(*id));
         refresh(&self.reader.endpoints, leases, self.call).await?;
         let done = self.txn.ops.iter().enumerate();

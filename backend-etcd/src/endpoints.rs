@@ -13,8 +13,8 @@ use synod_core::chance::Chance;
 use synod_core::error::{Error, Result};
 use tokio::time::{Instant, timeout_at};
 
-use crate::advice::{Member, told};
 use crate::error::{judge, translate, unanswered};
+use crate::error_help::{Member, error_text};
 use crate::link::Link;
 use crate::options::EtcdOptions;
 use crate::patience::Patience;
@@ -221,7 +221,7 @@ impl Endpoints {
         if let Some(link) = link.filter(|_| verdict.reconnect) {
             self.forget(place, link);
         }
-        let told = self.told(place, link, &error);
+        let told = self.error_text(place, link, &error);
         let error = translate(call.doing, write, error);
         let refused = verdict.refused || !write;
         let again = verdict.elsewhere || verdict.reconnect;
@@ -245,14 +245,14 @@ impl Endpoints {
     }
 
     /// The text for a person about an error.
-    pub(crate) fn told(
+    pub(crate) fn error_text(
         &self,
         place: usize,
         link: Option<&Arc<Link>>,
         error: &etcd_client::Error,
     ) -> String {
         let proven = link.is_some_and(|link| link.is_proven());
-        told(error, Member { url: &self.all[place].url, proven })
+        error_text(error, Member { url: &self.all[place].url, proven })
     }
 
     /// The text about a member that does not answer.

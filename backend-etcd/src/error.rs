@@ -6,7 +6,7 @@ use std::io;
 use synod_core::error::{Error, ErrorKind};
 use tonic::{Code, ConnectError, Status};
 
-use crate::advice::said;
+use crate::error_help::said;
 
 /// The meaning of a failed call for the caller, and for its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,30 +8,30 @@
 //!
 //! Start reading with `src/store.rs`, then the modules that it uses.
 
-mod advice;
-mod alone;
 mod backend;
 mod committing;
 mod endpoints;
 mod error;
+mod error_help;
 mod fetch;
+mod heartbeat;
 mod key;
 mod lease;
 mod link;
 mod options;
 mod patience;
 mod plan;
-mod pulse;
 mod reader;
-mod roster;
+mod registry;
 #[cfg(feature = "scripted")]
 #[doc(hidden)]
 pub mod scripted;
+mod single_operation;
 mod store;
 mod tickets;
 mod tls;
 mod version;
-mod watched;
+mod watched_range;
 mod watches;
 mod wire;
 mod writer;

@@ -226,7 +226,7 @@ impl<'a> Plan<'a> {
     }
 
     /// For each operation, the index of the answer that contains its node, if there is one.
-    pub(crate) fn told(&self) -> &[Option<usize>] {
+    pub(crate) fn answer_places(&self) -> &[Option<usize>] {
         &self.told
     }
 

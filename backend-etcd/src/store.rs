@@ -17,8 +17,8 @@ use tokio::sync::{Mutex, watch};
 
 use crate::endpoints::Endpoints;
 use crate::fetch;
+use crate::heartbeat::{beat, revoke};
 use crate::lease;
-use crate::pulse::{beat, revoke};
 use crate::reader::{Reader, unsure};
 use crate::watches::Watches;
 use crate::writer::Writer;

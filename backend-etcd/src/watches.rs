@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::error::{judge, proxy, translate, unanswered};
 use crate::link::Link;
 use crate::reader::Reader;
-use crate::roster::{Heard, Request, Roster};
+use crate::registry::{Heard, Registry, Request};
 use crate::version::Version;
-use crate::watched::{Listener, Subject, covers};
+use crate::watched_range::{Listener, Subject, covers};
 
 /// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 4_096;
@@ -64,7 +64,7 @@ impl Watches {
     pub(crate) fn start(reader: Arc<Reader>, life: Arc<Life<i64>>, chance: Chance) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let beat = (life.ttl() / 3).clamp(Duration::from_millis(300), Duration::from_secs(10));
-        let task = Watcher { reader, orders: taken, roster: Roster::default(), beat, chance };
+        let task = Watcher { reader, orders: taken, registry: Registry::default(), beat, chance };
         let (task, lost) = (task.run(), life.clone());
         // The stream, and with it all watches at the server, ends with the session.
         let task = spawn(async move {
@@ -129,7 +129,7 @@ impl Drop for Unwatch {
 struct Watcher {
     reader: Arc<Reader>,
     orders: mpsc::UnboundedReceiver<Order>,
-    roster: Roster,
+    registry: Registry,
     /// How often something must be received on the stream.
     beat: Duration,
     chance: Chance,
@@ -189,7 +189,7 @@ impl Watcher {
     async fn run(mut self) {
         let mut pause = PAUSES.0;
         loop {
-            while self.roster.is_empty() {
+            while self.registry.is_empty() {
                 let Some(order) = self.orders.recv().await else { return };
                 self.take(order);
             }
@@ -200,7 +200,7 @@ impl Watcher {
                     if let Broken::Line(error, _) = &broken
                         && error.kind() == ErrorKind::Denied
                     {
-                        self.roster.refuse(error);
+                        self.registry.refuse(error);
                     }
                     broken
                 }
@@ -225,32 +225,33 @@ impl Watcher {
 
     fn take(&mut self, order: Order) {
         match order {
-            Order::Open(subject, listener) => self.roster.add(subject, listener),
-            Order::Double(id) => self.roster.double(id),
-            Order::Close(id) => self.roster.remove(id, Instant::now() + REST),
+            Order::Open(subject, listener) => self.registry.add(subject, listener),
+            Order::Double(id) => self.registry.double(id),
+            Order::Close(id) => self.registry.remove(id, Instant::now() + REST),
         }
     }
 
     /// Opens a stream, with the first request on it.
     async fn dial(&mut self) -> Result<Line, Broken> {
-        self.roster.hang_up();
-        let Some(Request::Create(key, options)) = self.roster.request() else {
+        self.registry.hang_up();
+        let Some(Request::Create(key, options)) = self.registry.request() else {
             return Err(Broken::Line(unanswered("observe"), 0));
         };
-        self.roster.sent();
+        self.registry.sent();
         let endpoints = self.reader.endpoints.clone();
         let mut at = 0;
         let dialling = async {
             let (place, link) = endpoints.link();
             at = place;
-            let link = link.await.map_err(|error| (endpoints.told(place, None, &error), error))?;
+            let link =
+                link.await.map_err(|error| (endpoints.error_text(place, None, &error), error))?;
             match link.watch.clone().watch(key, Some(options)).await {
                 Ok(stream) => Ok((link, stream)),
                 Err(error) => {
                     if judge(&error).reconnect {
                         endpoints.forget(place, &link);
                     }
-                    Err((endpoints.told(place, Some(&link), &error), error))
+                    Err((endpoints.error_text(place, Some(&link), &error), error))
                 }
             }
         };
@@ -271,9 +272,9 @@ impl Watcher {
     /// Serves the stream until it breaks.
     async fn serve(&mut self, mut line: Line) -> Broken {
         loop {
-            self.roster.wake(Instant::now());
+            self.registry.wake(Instant::now());
             // Answers arrive in order: one that is missing while others arrive is lost.
-            let oldest = self.roster.unanswered_since();
+            let oldest = self.registry.unanswered_since();
             if oldest.is_some_and(|sent| sent.elapsed() > self.beat * 2) {
                 return Broken::Line(unanswered("observe"), line.place);
             }
@@ -284,11 +285,11 @@ impl Watcher {
                     continue;
                 }
                 Next::Sent(Ok(())) => {
-                    self.roster.sent();
+                    self.registry.sent();
                     continue;
                 }
                 Next::Silence if Instant::now() < line.next => continue,
-                Next::Silence if self.roster.is_empty() => {
+                Next::Silence if self.registry.is_empty() => {
                     line.next = Instant::now() + self.beat;
                     continue;
                 }
@@ -311,23 +312,24 @@ impl Watcher {
                     Ok(Some(response)) => {
                         line.asked = None;
                         line.next = Instant::now() + self.beat;
-                        match self.roster.hear(response) {
+                        match self.registry.hear(response) {
                             Heard::Fine => continue,
                             Heard::Behind(revision, key) => {
                                 self.reader.saw(revision);
-                                self.roster.resync(key);
+                                self.registry.resync(key);
                                 continue;
                             }
                             Heard::Progress(revision) => {
                                 if line.tells_progress {
-                                    self.roster.progress(revision);
+                                    self.registry.progress(revision);
                                 }
                                 continue;
                             }
                             Heard::Proxied => {
-                                let said = self.reader.endpoints.told(line.place, None, &proxy());
+                                let said =
+                                    self.reader.endpoints.error_text(line.place, None, &proxy());
                                 let error = translate("observe", false, proxy()).because(said);
-                                self.roster.refuse(&error);
+                                self.registry.refuse(&error);
                                 error
                             }
                             Heard::Stale => {
@@ -342,7 +344,7 @@ impl Watcher {
                         let error = translate("observe", false, error);
                         if error.kind() == ErrorKind::TooLarge {
                             // Without this it would be sent again.
-                            self.roster.miss();
+                            self.registry.miss();
                         }
                         error
                     }
@@ -356,7 +358,7 @@ impl Watcher {
     /// Waits for the first event. Each of these futures can be dropped without loss.
     async fn next(&mut self, line: &mut Line) -> Next {
         let sending = async {
-            match self.roster.request() {
+            match self.registry.request() {
                 Some(Request::Create(key, options)) => {
                     line.requests.watch(key, Some(options)).await
                 }
@@ -365,7 +367,7 @@ impl Watcher {
             }
         };
         let (order, sending) = (pin!(self.orders.recv()), pin!(sending));
-        let until = self.roster.rests_until().map_or(line.next, |until| until.min(line.next));
+        let until = self.registry.rests_until().map_or(line.next, |until| until.min(line.next));
         let (heard, silence) = (pin!(line.answers.message()), pin!(sleep_until(until)));
         match select(select(order, sending), select(heard, silence)).await {
             Either::Left((Either::Left((order, _)), _)) => Next::Order(order),

@@ -2,7 +2,7 @@
 //!
 //! The client library writes the start of a request, its message, its end and the answers to the
 //! server's pings separately: three or four system calls per request, and as many needless wake-ups
-//! of the server. [`Whole`] marks the last piece of a message as the last, and [`Gathered`] holds
+//! of the server. [`MarkedEnd`] marks the last piece of a message as the last, and [`WriteBatching`] holds
 //! written bytes until the other tasks that are ready have run.
 
 use std::sync::Arc;
@@ -13,22 +13,22 @@ use tonic::transport::Endpoint;
 use tower::ServiceBuilder;
 use tower::util::BoxCloneSyncService;
 
-use self::gathered::Gathered;
-use self::straight::Straight;
-use self::whole::Whole;
+use self::direct::Direct;
+use self::marked_end::MarkedEnd;
+use self::write_batching::WriteBatching;
 
 #[cfg(feature = "scripted")]
 pub(crate) use self::connect::Io;
 pub(crate) use self::connect::{Connect, Sockets};
 
 mod connect;
-mod gathered;
-mod straight;
-mod whole;
+mod direct;
+mod marked_end;
+mod write_batching;
 
 /// A connection to `to`, as the client library takes it.
 pub(crate) fn channel(to: Uri, way: Arc<dyn Connect>) -> Channel {
-    let straight = Straight::new(to, way);
+    let straight = Direct::new(to, way);
     let sending = tower::service_fn(move |request| straight.clone().send(request));
     Channel::Custom(BoxCloneSyncService::new(sending))
 }
@@ -37,11 +37,11 @@ pub(crate) fn channel(to: Uri, way: Arc<dyn Connect>) -> Channel {
 pub(crate) fn encrypted(endpoint: &Endpoint, way: Arc<dyn Connect>) -> Channel {
     let gathering = tower::service_fn(move |uri: Uri| {
         let way = way.clone();
-        async move { Ok::<_, tower::BoxError>(Gathered::new(way.connect(uri).await?)) }
+        async move { Ok::<_, tower::BoxError>(WriteBatching::new(way.connect(uri).await?)) }
     });
     let channel = endpoint.connect_with_connector_lazy(gathering);
     let whole = |request: Request<tonic::body::Body>| {
-        request.map(|body| tonic::body::Body::new(Whole::new(body)))
+        request.map(|body| tonic::body::Body::new(MarkedEnd::new(body)))
     };
     let service = ServiceBuilder::new().map_request(whole).map_err(Into::into).service(channel);
     Channel::Custom(BoxCloneSyncService::new(service))

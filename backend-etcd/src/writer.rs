@@ -10,13 +10,13 @@ use synod_core::error::Result;
 use synod_core::store::{Lifetime, Op, Outcome, Txn};
 use tokio::time::Instant;
 
-use crate::alone::Alone;
 use crate::committing::{Committing, Own};
 use crate::endpoints::{Call, Endpoints};
 use crate::lease;
 use crate::link::Link;
 use crate::plan::Asking;
 use crate::reader::Reader;
+use crate::single_operation::SingleOperation;
 use crate::tickets::Tickets;
 
 /// Added to the time to live of a node: the time between the grant of its lease and its creation.
@@ -104,7 +104,7 @@ async fn grant(endpoints: &Endpoints, chance: &Chance, call: Call, ttl: Duration
 
 /// Sends a transaction, by a smaller request if there is one for it.
 async fn run(committing: &Committing<'_>) -> Result<Outcome> {
-    if let Some(alone) = Alone::of(committing.txn) {
+    if let Some(alone) = SingleOperation::of(committing.txn) {
         return alone.send(committing).await;
     }
     let mut asking = Asking::Little;

@@ -23,11 +23,12 @@ use tokio::sync::Notify;
 use crate::Census;
 
 mod answer;
+mod client_end;
 mod commit;
-mod dice;
+mod decisions;
 mod flaw;
 mod follower;
-mod heart;
+mod heartbeat;
 mod history;
 mod learner;
 mod link;
@@ -39,12 +40,11 @@ mod site;
 mod state;
 mod store;
 mod trace;
+mod trace_text;
 mod trouble;
-mod way;
 mod wire;
-mod words;
 
-pub use dice::{Dice, Fired};
+pub use decisions::{Decisions, Fired};
 pub use flaw::Flaw;
 pub use history::{Alarm, By, Death, Entry};
 pub use options::ClusterOptions;
@@ -97,8 +97,8 @@ impl Cluster {
     }
 
     /// Makes a decision.
-    pub fn with_dice<T>(&self, decide: impl FnOnce(&mut Dice) -> T) -> T {
-        decide(&mut self.state().dice)
+    pub fn with_decisions<T>(&self, decide: impl FnOnce(&mut Decisions) -> T) -> T {
+        decide(&mut self.state().decisions)
     }
 
     /// Adds an entry to the trace.
@@ -157,7 +157,7 @@ impl Cluster {
     /// fired.
     pub fn falls_silent(&self, actor: u64, lasting: Duration) -> bool {
         let (mut state, now) = (self.state(), clock::true_now());
-        if state.dice.fires(Site::BeatsCut, actor, 1).is_none() {
+        if state.decisions.fires(Site::BeatsCut, actor, 1).is_none() {
             return false;
         }
         state.fault(actor, Site::BeatsCut, 0, now);

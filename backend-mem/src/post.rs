@@ -97,7 +97,7 @@ mod tests {
         vec![Change::new(Path::new("/a").expect("valid"), Kind::Updated)]
     }
 
-    fn told(watch: &mut Watch) -> Vec<Event> {
+    fn received(watch: &mut Watch) -> Vec<Event> {
         std::iter::from_fn(|| watch.try_next()).collect()
     }
 
@@ -107,20 +107,20 @@ mod tests {
         let post = Post::new(link.clone(), WAITING);
         let (feed, mut watch) = Feed::new(8);
         post.send(&feed, news());
-        assert_eq!(told(&mut watch).len(), 1);
+        assert_eq!(received(&mut watch).len(), 1);
 
         link.set(Weather::CUT);
         post.send(&feed, news());
         let carried = synod_core::clock::timeout(std::time::Duration::from_secs(9), post.carry());
         assert!(carried.await.is_err());
-        assert!(told(&mut watch).is_empty());
+        assert!(received(&mut watch).is_empty());
 
         link.set(Weather::CLEAR);
         post.send(&feed, news());
-        assert!(told(&mut watch).is_empty(), "not before what waits");
+        assert!(received(&mut watch).is_empty(), "not before what waits");
         let carried = synod_core::clock::timeout(std::time::Duration::from_secs(9), post.carry());
         assert!(carried.await.is_err());
-        assert_eq!(told(&mut watch).len(), 2);
+        assert_eq!(received(&mut watch).len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -139,7 +139,7 @@ mod tests {
         link.set(Weather::CLEAR);
         let carried = synod_core::clock::timeout(std::time::Duration::from_secs(9), post.carry());
         assert!(carried.await.is_err());
-        assert!(matches!(told(&mut far_watch)[..], [Event::Resync]));
-        assert!(matches!(told(&mut near_watch)[..], [Event::Resync, Event::Changed(_)]));
+        assert!(matches!(received(&mut far_watch)[..], [Event::Resync]));
+        assert!(matches!(received(&mut near_watch)[..], [Event::Resync, Event::Changed(_)]));
     }
 }

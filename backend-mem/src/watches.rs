@@ -81,7 +81,7 @@ impl Watches {
 
     /// Notifies every watch that one commit concerns, each one once. Returns the sessions that were
     /// notified.
-    pub(crate) fn tell(&self, effects: &[Effect], at: Revision) -> Vec<SessionId> {
+    pub(crate) fn notify(&self, effects: &[Effect], at: Revision) -> Vec<SessionId> {
         if self.all.is_empty() {
             return Vec::new();
         }

@@ -346,7 +346,7 @@ impl World {
         if let Some(replica) = &mut self.replica {
             replica.learn(at, effects);
         }
-        for id in self.watches.tell(effects, at) {
+        for id in self.watches.notify(effects, at) {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.seen = session.seen.max(at);
             }

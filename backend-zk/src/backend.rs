@@ -15,12 +15,12 @@ use synod_core::store::{
 };
 use zookeeper_client::{Acls, Client, Connector, CreateMode, Error as ZkError, StateWatcher};
 
+use crate::connection::Connection;
+use crate::diagnosis::Probe;
 use crate::error::{Sort, Trouble};
+use crate::heartbeat;
 use crate::options::{Access, Login, ZkOptions};
-use crate::probe::Probe;
-use crate::pulse;
 use crate::session::ZkStore;
-use crate::wire::Wire;
 
 /// The shortest and the longest session that is requested. The servers have limits of their own.
 const TTLS: (Duration, Duration) =
@@ -135,7 +135,7 @@ impl Backend for ZkBackend {
         limits.gaps = gaps;
         let id = SessionId::new(client.session_id().0.cast_unsigned());
         let info = SessionInfo::new(id, life.ttl(), limits);
-        let wire = Arc::new(Wire::new(client, life, self.access, self.options.clone()));
+        let wire = Arc::new(Connection::new(client, life, self.access, self.options.clone()));
         wire.connected();
         Ok(Box::new(ZkStore::start(info, wire, states, beats)))
     }
@@ -147,12 +147,12 @@ impl ZkBackend {
         let began = clock::now();
         let client = Arc::new(self.connect(wanted).await?);
         let ttl = client.session_timeout();
-        let mut beats = Heartbeats::new(pulse::gap(self.options.tick, ttl)?);
+        let mut beats = Heartbeats::new(heartbeat::gap(self.options.tick, ttl)?);
         let mut states = client.state_watcher();
         // The first connection is not a reconnect.
         let _first = states.state();
         let sent = clock::now();
-        let alive = pulse::send(&client, self.options.heartbeat);
+        let alive = heartbeat::send(&client, self.options.heartbeat);
         let (gaps, age) = (gaps(&client), is_too_old(&client));
         alive.await?;
         let _counted = beats.answered(sent, clock::now());
@@ -164,14 +164,14 @@ impl ZkBackend {
         // Attempts at servers that did not answer took time: without further heartbeats the session
         // would be lost before the first of them proves anything.
         while life.until().is_none_or(|until| until < clock::now() + ttl / 2) {
-            clock::sleep(pulse::pause(ttl)).await;
+            clock::sleep(heartbeat::pause(ttl)).await;
             if let Some(state) = states.changed().now_or_never()
                 && state.is_terminated()
             {
                 return Err(ZkError::SessionExpired.into());
             }
             let sent = clock::now();
-            pulse::send(&client, self.options.heartbeat).await?;
+            heartbeat::send(&client, self.options.heartbeat).await?;
             if let Some(counted) = beats.answered(sent, clock::now()) {
                 life.renew(counted);
             }

@@ -10,18 +10,18 @@ use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Rejected, Txn};
 use tokio::time::Instant;
 use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult};
 
+use crate::connection::Connection;
 use crate::container;
 use crate::error::{Sort, Trouble};
 use crate::hub::Hub;
-use crate::lone::{
-    Got, definite, exhausted, lone, ran_out, remember, request, send_lone, take_back, tell,
-};
 use crate::look::Look;
-use crate::mend::{Writing, unsent};
 use crate::plan::{Act, Facts, Plan, Role, Step};
-use crate::sift::{LAST, sequence};
+use crate::refusal::{Writing, unsent};
+use crate::selection::{LAST, sequence};
+use crate::single_operation::{
+    Got, definite, exhausted, lone, ran_out, remember, request, send_lone, take_back, take_result,
+};
 use crate::stat::translate;
-use crate::wire::Wire;
 
 /// How often a transaction is planned again while other clients change the nodes that it depends
 /// on; plus once for each of its operations, which may each need a repair of their own.
@@ -45,7 +45,7 @@ pub(crate) async fn commit(hub: &Arc<Hub>, txn: &Txn) -> Result<Outcome> {
 }
 
 /// The operations that create a lasting node where the session has just removed a container.
-fn vacated(wire: &Wire, txn: &Txn) -> BTreeSet<usize> {
+fn vacated(wire: &Connection, txn: &Txn) -> BTreeSet<usize> {
     let stays = |op: &Op| match op {
         Op::Create { lifetime, sequential, .. } => {
             !sequential && !matches!(lifetime, Lifetime::Session | Lifetime::Container)
@@ -167,7 +167,7 @@ impl<'a> Writing<'a> {
             commit.revision = Some(translate(&stat).created);
         }
         if let (Some(look), Some(seen)) = (&mut look, seen) {
-            commit.look = look.told(seen, &commit).await;
+            commit.look = look.view_after(seen, &commit).await;
         }
         Ok(Sent::Done(commit))
     }
@@ -295,7 +295,7 @@ impl<'a> Writing<'a> {
                 Got::Stat(_) => matches!(step.role, Role::Own | Role::Again),
                 Got::Made(..) => step.role == Role::Own,
             };
-            if counts && let Some(when) = tell(self.wire, op, got, done)? {
+            if counts && let Some(when) = take_result(self.wire, op, got, done)? {
                 revision = Some(when);
             }
         }

@@ -17,12 +17,12 @@ use zookeeper_client::{
     Acl, Acls, AuthId, Client, CreateMode, CreateOptions, Error as ZkError, Permission,
 };
 
+use crate::connection::Connection;
 use crate::error::Trouble;
 use crate::guard;
 use crate::options::Access;
 use crate::snapshot::Snapshot;
 use crate::stat::births;
-use crate::wire::Wire;
 
 /// The name of a child that exists only within one transaction.
 pub(crate) const PROBE: &str = ".synod-probe-5f0e9c";
@@ -89,7 +89,7 @@ pub(crate) struct Hollow {
 
 /// Finds out what exists at `path`, as if the nodes in `gone` were deleted.
 pub(crate) async fn standing(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     path: &Path,
     gone: &BTreeSet<&Path>,
@@ -108,7 +108,7 @@ pub(crate) async fn standing(
 
 /// [`standing`], except that the node at `path` itself does not count, only nodes below it.
 pub(crate) async fn standing_below(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     path: &Path,
     gone: &BTreeSet<&Path>,

@@ -21,18 +21,18 @@ use synod_core::store::{Change, Detail, End, Feed, Kind, Loss, Query, Scope, Vie
 use synod_core::task::Task;
 use zookeeper_client::{Client, StateWatcher};
 
-use crate::alone::Coming;
+use crate::connection::Connection;
 use crate::error::Sort;
 use crate::hub::draws::Draws;
 use crate::hub::proof::Proof;
-use crate::news::{News, told};
+use crate::notification::{Notification, change_for};
 use crate::read::read_through;
-use crate::wire::Wire;
+use crate::sole_contender::Coming;
 
 mod draw;
 mod draws;
-mod keep;
-mod once;
+mod one_shot;
+mod persistent;
 mod proof;
 
 /// How many events a watch keeps for a slow reader.
@@ -49,7 +49,7 @@ const RETIRED: usize = 2;
 /// crate may be polled for an event that is already there; nothing else is polled, no reader is
 /// woken, and nothing is dropped that could use the hub again.
 pub(crate) struct Hub {
-    pub(crate) wire: Arc<Wire>,
+    pub(crate) wire: Arc<Connection>,
     state: Mutex<State>,
 }
 
@@ -112,7 +112,7 @@ struct Unwatch {
 }
 
 impl Hub {
-    pub(crate) fn new(wire: Arc<Wire>, states: StateWatcher) -> Arc<Self> {
+    pub(crate) fn new(wire: Arc<Connection>, states: StateWatcher) -> Arc<Self> {
         let state = State {
             places: BTreeMap::new(),
             once: BTreeMap::new(),
@@ -169,7 +169,8 @@ impl Hub {
         if let Some(watched) = state.watches.by_path.get_mut(&by) {
             watched.places.insert(query.path.clone());
         }
-        let place = state.places.entry(query.path.clone()).or_insert_with(|| Place::told(by));
+        let place =
+            state.places.entry(query.path.clone()).or_insert_with(|| Place::reported_by(by));
         place.observers.insert(id, Observer { query: query.clone(), feed });
         let created = place.created;
         (Unwatch { hub: Arc::downgrade(self), path: query.path.clone(), id }, created)
@@ -242,23 +243,23 @@ impl Hub {
     }
 
     /// Whether this watch has an observer for the event.
-    fn wants(&self, by: &Path, news: &News) -> bool {
+    fn wants(&self, by: &Path, notification: &Notification) -> bool {
         let state = self.state();
-        let mut places = about(&news.path).filter_map(|path| state.places.get(&path));
-        places.any(|place| place.by == *by && place.wants(news))
+        let mut places = about(&notification.path).filter_map(|path| state.places.get(&path));
+        places.any(|place| place.by == *by && place.wants(notification))
     }
 
     /// Delivers an event of a watch to its observers. Only the task that keeps the watch calls
     /// this, so that observers get the events in order although they are woken without the lock.
-    fn tell(&self, by: &Path, news: &News, proof: Option<&Proof>) {
+    fn deliver(&self, by: &Path, notification: &Notification, proof: Option<&Proof>) {
         let mut state = self.state();
         let mut deliveries = Vec::new();
-        for path in about(&news.path) {
+        for path in about(&notification.path) {
             if let Some(place) = state.places.get_mut(&path)
                 && place.by == *by
-                && place.wants(news)
+                && place.wants(notification)
             {
-                place.tell(news, proof, &mut deliveries);
+                place.deliver(notification, proof, &mut deliveries);
             }
         }
         drop(state);
@@ -357,7 +358,7 @@ impl Watches {
 }
 
 impl Place {
-    fn told(by: Path) -> Self {
+    fn reported_by(by: Path) -> Self {
         Self {
             by,
             observers: BTreeMap::new(),
@@ -375,48 +376,56 @@ impl Place {
         self.created += 1;
     }
 
-    fn wants(&self, news: &News) -> bool {
-        self.observers.values().any(|observer| told(&observer.query, news).is_some())
+    fn wants(&self, notification: &Notification) -> bool {
+        self.observers.values().any(|observer| change_for(&observer.query, notification).is_some())
     }
 
     /// Collects the deliveries to the observers.
-    fn tell(&mut self, news: &News, proof: Option<&Proof>, deliveries: &mut Vec<Delivery>) {
-        match (news.kind, proof) {
+    fn deliver(
+        &mut self,
+        notification: &Notification,
+        proof: Option<&Proof>,
+        deliveries: &mut Vec<Delivery>,
+    ) {
+        match (notification.kind, proof) {
             (Kind::Created, Some(Proof::Container)) => {
-                self.containers.insert(news.path.clone());
+                self.containers.insert(notification.path.clone());
                 return;
             }
             // Its deletion is reported by the next event.
             (Kind::Created, Some(Proof::Gone)) => {
-                self.ghosts.insert(news.path.clone());
+                self.ghosts.insert(notification.path.clone());
                 return;
             }
             (Kind::Created, _) => {
-                self.containers.remove(&news.path);
-                self.ghosts.remove(&news.path);
+                self.containers.remove(&notification.path);
+                self.ghosts.remove(&notification.path);
                 self.created += 1;
                 if matches!(proof, Some(Proof::Node { echo: true, .. })) {
-                    self.echoes.insert(news.path.clone());
+                    self.echoes.insert(notification.path.clone());
                 } else {
-                    self.echoes.remove(&news.path);
+                    self.echoes.remove(&notification.path);
                 }
             }
             // The second write of its creation, which is reported already, or a write of a deleted
             // node.
-            (Kind::Updated, _) if self.echoes.remove(&news.path) => return,
-            (Kind::Updated, _) if self.ghosts.contains(&news.path) => return,
-            (Kind::Deleted, _) if self.containers.remove(&news.path) => return,
-            (Kind::Deleted, _) if self.ghosts.remove(&news.path) => {
+            (Kind::Updated, _) if self.echoes.remove(&notification.path) => return,
+            (Kind::Updated, _) if self.ghosts.contains(&notification.path) => return,
+            (Kind::Deleted, _) if self.containers.remove(&notification.path) => return,
+            (Kind::Deleted, _) if self.ghosts.remove(&notification.path) => {
                 // A node may have been here, or only a container, whose deletion is not reported:
                 // read again.
-                let heard = self.observers.values().filter(|it| told(&it.query, news).is_some());
+                let heard = self
+                    .observers
+                    .values()
+                    .filter(|it| change_for(&it.query, notification).is_some());
                 deliveries.extend(heard.map(|observer| (observer.feed.clone(), None)));
                 return;
             }
             _ => {}
         }
         for observer in self.observers.values() {
-            if let Some(mut change) = told(&observer.query, news) {
+            if let Some(mut change) = change_for(&observer.query, notification) {
                 if let Some(Proof::Node { node, .. }) = proof {
                     change.revision = node.stat.map(|stat| stat.created);
                     change.node = Some((**node).clone());

@@ -12,31 +12,31 @@
 //! Read `options.rs`, `backend.rs`, `session.rs`; then `lone.rs`, `commit.rs` with
 //! `plan.rs` and `mend.rs`, `alone.rs`, and `hub.rs`.
 
-mod alone;
 mod backend;
+mod catch_panic;
 mod commit;
-mod contained;
+mod connection;
 mod container;
+mod diagnosis;
 mod error;
 mod guard;
+mod heartbeat;
 mod hub;
-mod lone;
 mod look;
-mod mend;
-mod news;
 mod nodelay;
+mod notification;
 mod options;
 mod plan;
-mod probe;
-mod pulse;
 mod read;
+mod refusal;
+mod selection;
 mod sent;
 mod session;
-mod sift;
+mod single_operation;
 mod snapshot;
+mod sole_contender;
 mod stat;
 mod tls;
-mod wire;
 
 pub use backend::ZkBackend;
 pub use options::{Access, Heartbeat, Login, ZkOptions};

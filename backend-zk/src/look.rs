@@ -7,11 +7,11 @@ use synod_core::path::Path;
 use synod_core::store::{Commit, Detail, Freshness, Op, Query, Scope, Sequence, Txn, View};
 use zookeeper_client::Client;
 
-use crate::alone::Draw;
 use crate::error::Trouble;
 use crate::hub::Hub;
 use crate::read::{listed, named, read};
-use crate::sift::sequence;
+use crate::selection::sequence;
+use crate::sole_contender::Draw;
 
 /// The query of a transaction in flight.
 pub(crate) struct Look<'a> {
@@ -59,7 +59,7 @@ impl<'a> Look<'a> {
     }
 
     /// The answer to the query of a transaction that was sent without a look: known, or queried
-    /// now. `None` as in [`Self::told`].
+    /// now. `None` as in [`Self::view_after`].
     pub(crate) async fn late(mut self, commit: &Commit) -> Option<View> {
         if let Some(view) = self.known(commit) {
             return Some(view);
@@ -67,7 +67,7 @@ impl<'a> Look<'a> {
         // Boxed: usually the answer is known.
         Box::pin(async {
             let seen = self.ask().await;
-            self.told(seen, commit).await
+            self.view_after(seen, commit).await
         })
         .await
     }
@@ -102,7 +102,7 @@ impl<'a> Look<'a> {
     /// The view to return, after the transaction was applied. `None` if the look was refused or
     /// lost: an error here would be taken for an error of the transaction, as if it had done
     /// nothing.
-    pub(crate) async fn told(
+    pub(crate) async fn view_after(
         &mut self,
         mut answer: Result<(View, Vec<Path>), Trouble>,
         commit: &Commit,

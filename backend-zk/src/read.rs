@@ -9,16 +9,16 @@ use synod_core::path::Path;
 use synod_core::store::{Detail, Freshness, Node, Query, Revision, Scope, Sequence, View};
 use zookeeper_client::{Client, Error as ZkError, OneshotWatcher, Stat as ZkStat};
 
+use crate::connection::Connection;
 use crate::error::Trouble;
+use crate::selection::select_children;
 use crate::sent::{Sent, behind};
-use crate::sift::sift;
 use crate::snapshot::Snapshot;
 use crate::stat::{is_container, translate};
-use crate::wire::Wire;
 
 /// [`read`], repeated on the next connection if the first one was lost.
 pub(crate) async fn read_through(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     query: &Query,
 ) -> Result<(View, Vec<Path>), Trouble> {
@@ -38,7 +38,7 @@ pub(crate) async fn read_through(
 /// A local read on a new connection: after a `sync`, so that it reflects the events that were
 /// received on the last one.
 async fn caught_up(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     query: &Query,
 ) -> Result<(View, Vec<Path>), Trouble> {
@@ -59,7 +59,7 @@ pub(crate) type Once = (Vec<u8>, ZkStat, OneshotWatcher);
 
 /// Requests the current state with a one-event watch. The requests have been sent when this
 /// returns.
-pub(crate) fn ask_once(wire: &Wire, client: Arc<Client>, query: &Query) -> Sent<Once> {
+pub(crate) fn ask_once(wire: &Connection, client: Arc<Client>, query: &Query) -> Sent<Once> {
     let path = query.path.clone();
     let sync = query.freshness == Freshness::Latest || wire.may_be_behind(wire.connection());
     let until_gone = query.is_until_gone();
@@ -79,7 +79,7 @@ pub(crate) fn ask_once(wire: &Wire, client: Arc<Client>, query: &Query) -> Sent<
 /// The view for such an answer; a missing node has none. The session had seen up to `seen` when it
 /// was requested.
 pub(crate) fn shown_once(
-    wire: &Wire,
+    wire: &Connection,
     query: &Query,
     seen: Revision,
     answer: Result<Once, Trouble>,
@@ -122,7 +122,7 @@ where
 ///
 /// Windows show nothing above `own`, which may become known as late as the listing does.
 pub(crate) async fn read(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     query: &Query,
     own: &OnceLock<Sequence>,
@@ -145,7 +145,7 @@ pub(crate) async fn read(
 }
 
 async fn node(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     query: &Query,
     sync: bool,
@@ -162,7 +162,7 @@ async fn node(
 
 /// The view of a query about one node.
 fn shown(
-    wire: &Wire,
+    wire: &Connection,
     query: &Query,
     seen: Revision,
     data: Vec<u8>,
@@ -182,7 +182,7 @@ fn shown(
 }
 
 async fn names(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     query: &Query,
     sync: bool,
@@ -196,7 +196,7 @@ async fn names(
 
 /// All children as the server lists them, and the stat of their directory, if it exists.
 pub(crate) async fn listed(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     query: &Query,
     sync: bool,
@@ -217,7 +217,7 @@ pub(crate) fn named(
     own: Option<Sequence>,
     revision: Revision,
 ) -> View {
-    let children = sift(query, names, own).into_iter();
+    let children = select_children(query, names, own).into_iter();
     let nodes = children.filter_map(|(sequence, name)| {
         Some(Node::new(query.path.join(&name).ok()?).with_sequence(sequence))
     });

@@ -15,16 +15,16 @@ use tokio::time::timeout;
 use zookeeper_client::{SessionState, StateWatcher};
 
 use crate::commit::commit;
+use crate::connection::Connection;
 use crate::error::{NO_TTL_NODES, Sort};
+use crate::heartbeat::beat;
 use crate::hub::Hub;
-use crate::pulse::beat;
 use crate::read::read_through;
-use crate::wire::Wire;
 
 /// One session with the servers.
 pub(crate) struct ZkStore {
     info: SessionInfo,
-    wire: Arc<Wire>,
+    wire: Arc<Connection>,
     hub: Arc<Hub>,
     states: StateWatcher,
     heart: Option<Task>,
@@ -36,7 +36,7 @@ pub(crate) struct ZkStore {
 impl ZkStore {
     pub(crate) fn start(
         info: SessionInfo,
-        wire: Arc<Wire>,
+        wire: Arc<Connection>,
         states: StateWatcher,
         beats: Heartbeats,
     ) -> Self {
@@ -109,7 +109,7 @@ impl Store for ZkStore {
             // A server answered the request that ends the session.
             Ok(SessionState::Closed) => Ok(()),
             // A server refused the session: the crate by itself would not give up so early; see
-            // `Wire::expired`.
+            // `Connection::expired`.
             Ok(SessionState::Expired) if certain.is_some_and(|until| clock::now() < until) => {
                 Ok(())
             }

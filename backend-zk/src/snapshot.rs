@@ -13,12 +13,12 @@ use synod_core::store::{Detail, Node, Query, Revision, Sequence, View};
 use tokio::time::Instant;
 use zookeeper_client::{Client, Error as ZkError, MultiReadResult, Stat as ZkStat};
 
+use crate::connection::Connection;
 use crate::error::Trouble;
 use crate::guard::is_guard;
+use crate::selection::{is_ours, select_children};
 use crate::sent::behind;
-use crate::sift::{is_ours, sift};
 use crate::stat::{is_container, translate};
-use crate::wire::Wire;
 
 /// Nodes as they were at one moment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ enum Aim<'a> {
 impl Snapshot {
     /// A node and all nodes below it.
     pub(crate) async fn take(
-        wire: &Wire,
+        wire: &Connection,
         client: &Client,
         path: &Path,
         sync: bool,
@@ -63,7 +63,7 @@ impl Snapshot {
 
     /// The children that a query asks for.
     pub(crate) async fn children(
-        wire: &Wire,
+        wire: &Connection,
         client: &Client,
         query: &Query,
         sync: bool,
@@ -73,7 +73,7 @@ impl Snapshot {
     }
 
     async fn settle(
-        wire: &Wire,
+        wire: &Connection,
         client: &Client,
         aim: Aim<'_>,
         sync: bool,
@@ -110,7 +110,7 @@ impl Snapshot {
     }
 
     async fn ask(
-        wire: &Wire,
+        wire: &Connection,
         client: &Client,
         aim: Aim<'_>,
         paths: &BTreeSet<String>,
@@ -193,7 +193,7 @@ impl Snapshot {
         let containers = self.nodes.iter().filter_map(hidden).collect();
         let mut nodes = Vec::new();
         let names = self.names.remove(query.path.as_str()).unwrap_or_default();
-        for (sequence, name) in sift(query, names, own.get().copied()) {
+        for (sequence, name) in select_children(query, names, own.get().copied()) {
             let Ok(path) = query.path.join(&name) else { continue };
             let Some(found) = self.nodes.remove(path.as_str()) else { continue };
             if found.is_container() {
@@ -266,7 +266,7 @@ impl Aim<'_> {
             Self::Children(query, own) => {
                 let dir = query.path.as_str();
                 let names = names.get(dir).cloned().unwrap_or_default();
-                let shown = sift(query, names, own.get().copied());
+                let shown = select_children(query, names, own.get().copied());
                 let shown = shown.iter().map(|(_, name)| below(dir, name));
                 shown.chain([dir.to_owned()]).collect()
             }
@@ -310,7 +310,7 @@ enum Ask<'a> {
 /// Requests many nodes at once, which the server answers as of one moment; in several requests one
 /// after the other if they do not fit. Returns whether it was one request.
 async fn ask(
-    wire: &Wire,
+    wire: &Connection,
     client: &Client,
     asked: &[Ask<'_>],
     sync: bool,

@@ -39,7 +39,7 @@ pub(crate) async fn run(common: &Common, bench: &Bench) -> Result<(), Failure> {
     let ours = Ours::open(&url, &dir).await.map_err(failure)?;
     ours.clean_up().await.map_err(failure)?;
     match measured {
-        Some(records) => tell(common, &records?),
+        Some(records) => print_report(common, &records?),
         None => Err(Failure::plain("interrupted; what it had made is removed")),
     }
 }
@@ -81,7 +81,7 @@ async fn measure(
     Ok(records)
 }
 
-fn tell(common: &Common, records: &[Record]) -> Result<(), Failure> {
+fn print_report(common: &Common, records: &[Record]) -> Result<(), Failure> {
     let table = Table::of(records);
     if !common.json {
         output::bytes(table.to_string().as_bytes())?;

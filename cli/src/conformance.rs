@@ -37,11 +37,11 @@ fn try_all(common: &Common, only: Option<&str>) -> Result<(), Failure> {
     for case in chosen {
         let verdict = suite.run(case);
         count.add(&verdict);
-        progress.suspend(|| tell(common, case, &verdict, &mut module))?;
+        progress.suspend(|| print_report(common, case, &verdict, &mut module))?;
         progress.advance(1);
     }
     drop(progress);
-    count.tell(common, only.is_none())?;
+    count.print_report(common, only.is_none())?;
     if count.failed == 0 { Ok(()) } else { Err(Failure::Told) }
 }
 
@@ -73,7 +73,7 @@ impl Count {
         }
     }
 
-    fn tell(&self, common: &Common, all: bool) -> io::Result<()> {
+    fn print_report(&self, common: &Common, all: bool) -> io::Result<()> {
         if common.json {
             return output::object(&json!({
                 "passed": self.passed, "failed": self.failed, "skipped": self.skipped,
@@ -95,7 +95,7 @@ impl Count {
 }
 
 /// Reports one case, under the name of its module.
-fn tell<'a>(
+fn print_report<'a>(
     common: &Common,
     case: &'a Case,
     verdict: &Verdict,

@@ -12,7 +12,7 @@ use crate::args::{Common, Seeds, Sim, SimCommand};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
-use crate::sim::failing::{bad, keep, told};
+use crate::sim::failing::{bad, keep, print_failure};
 
 mod failing;
 #[cfg(not(feature = "mutants"))]
@@ -132,7 +132,7 @@ fn hunt_one(
     }
     let (tally, took) = counted(&hunt, asked, limit)?;
     if let Some(failure) = tally.failures.first().and_then(|case| hunt.explain(case)) {
-        told(common, &failure, &asked.shown)?;
+        print_failure(common, &failure, &asked.shown)?;
         if let Some(dir) = &asked.keep {
             keep(&failure.smaller.case, dir)?;
         }
@@ -210,7 +210,7 @@ fn kept(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
         }
         if let Some(failure) = Broken::of(&honest).map_err(bad)? {
             output::line(&format!("{file} fails again"))?;
-            told(common, &failure, &asked.shown)?;
+            print_failure(common, &failure, &asked.shown)?;
             return Err(Failure::Told);
         }
     }

@@ -74,7 +74,7 @@ impl Actor {
             Ok(Outcome::Rejected(no)) => {
                 panic!("{shown} was rejected: operation {}, {no}", no.index)
             }
-            Err(error) => panic!("{shown} failed: {}", told(&error)),
+            Err(error) => panic!("{shown} failed: {}", text_of(&error)),
         }
     }
 
@@ -84,7 +84,7 @@ impl Actor {
         match self.attempt(txn).await {
             Ok(Outcome::Rejected(no)) => no,
             Ok(Outcome::Committed(_)) => panic!("{shown} was committed"),
-            Err(error) => panic!("{shown} failed: {}", told(&error)),
+            Err(error) => panic!("{shown} failed: {}", text_of(&error)),
         }
     }
 
@@ -93,7 +93,7 @@ impl Actor {
         let shown = format!("{:?} of {}", query.scope, query.path);
         match self.ask(query).await {
             Ok(view) => view,
-            Err(error) => panic!("reading {shown} failed: {}", told(&error)),
+            Err(error) => panic!("reading {shown} failed: {}", text_of(&error)),
         }
     }
 
@@ -101,7 +101,7 @@ impl Actor {
         let observing = self.in_time("observe", self.patience, self.store.observe(query)).await;
         match observing {
             Ok((view, watch)) => (view, Watcher { watch, patience: self.patience }),
-            Err(error) => panic!("observe failed: {}", told(&error)),
+            Err(error) => panic!("observe failed: {}", text_of(&error)),
         }
     }
 
@@ -280,7 +280,7 @@ pub(crate) fn names(view: &View) -> Vec<String> {
 }
 
 /// An error with its causes.
-pub(crate) fn told(error: &Error) -> String {
+pub(crate) fn text_of(error: &Error) -> String {
     let mut shown = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

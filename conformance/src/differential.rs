@@ -29,15 +29,15 @@ use tokio::time::Instant;
 use crate::harness::Harness;
 use lockstep::{Difference, Lockstep, Ran};
 
+mod comparison;
+mod events;
 mod generate;
-mod hear;
 mod lockstep;
 mod model;
+mod neutral;
 mod program;
 mod shrink;
 mod side;
-mod told;
-mod twins;
 
 pub use program::Program;
 

@@ -7,18 +7,18 @@ mod container;
 mod doubt;
 mod election;
 mod guard;
-mod handing;
-mod latch;
-mod leading;
-mod losing;
-mod multi;
+mod handover;
+mod lead_loss;
+mod leader_latch;
+mod leader_selector;
+mod multi_lock;
 mod mutex;
 mod naming;
-mod passing;
-mod reentrant;
+mod passing_mutex;
+mod reentrant_mutex;
 mod rwlock;
-mod selector;
 mod semaphore;
+mod session_loss;
 mod ticket;
 mod waiting;
 
@@ -30,16 +30,16 @@ pub(crate) const ALL: &[&[Case]] = &[
     container::CASES,
     doubt::CASES,
     ticket::CASES,
-    losing::CASES,
-    handing::CASES,
+    session_loss::CASES,
+    handover::CASES,
     guard::CASES,
     rwlock::CASES,
     semaphore::CASES,
-    latch::CASES,
-    leading::CASES,
-    selector::CASES,
+    leader_latch::CASES,
+    lead_loss::CASES,
+    leader_selector::CASES,
     election::CASES,
-    reentrant::CASES,
-    multi::CASES,
-    passing::CASES,
+    reentrant_mutex::CASES,
+    multi_lock::CASES,
+    passing_mutex::CASES,
 ];

@@ -12,15 +12,14 @@ use synod_core::error::Result;
 use synod_core::store::{Backend, SessionOptions, Store};
 
 mod calls;
-mod desk;
-mod estate;
 mod events;
 mod expiry;
-mod lens;
 mod life;
 mod listing;
 mod mistake;
+mod node_view;
 mod outage;
+mod owned_nodes;
 mod past;
 mod reading;
 mod sequence;
@@ -30,6 +29,7 @@ mod store;
 mod transaction;
 mod tree;
 mod validation;
+mod watch_state;
 mod watching;
 mod writing;
 

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::chance::Chance;
 use crate::client::generations::Generations;
-use crate::client::keeper::{Close, Keeper, Opener};
+use crate::client::reconnect::{Close, Keeper, Opener};
 use crate::error::{Effect, Error, ErrorKind, Result};
 use crate::mutant::mistake;
 use crate::path::Path;
@@ -21,9 +21,9 @@ use crate::task;
 
 mod following;
 mod generations;
-mod keeper;
 mod options;
 mod put;
+mod reconnect;
 mod verbs;
 mod watching;
 

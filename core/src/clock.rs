@@ -1,4 +1,4 @@
-//! The one place where time is read and waited for: tokio's clock, or on a [`Stage`] the clock
+//! The one place where time is read and waited for: tokio's clock, or on a [`Runtime`] the clock
 //! of the process that runs there.
 //!
 //! What it shows includes the time during which the machine was suspended, as far as the system reports it: tokio's
@@ -17,7 +17,7 @@ use tokio::time::Sleep;
 pub use tokio::time::Instant;
 
 use crate::mutant::mistake;
-use crate::stage::{self, Stage};
+use crate::runtime::{self, Runtime};
 
 mod suspend;
 
@@ -29,24 +29,24 @@ pub struct Elapsed;
 /// What the clock shows.
 #[inline]
 pub fn now() -> Instant {
-    match stage::here() {
-        Some(stage) => stage.now() + counted(&*stage),
+    match runtime::here() {
+        Some(runtime) => runtime.now() + counted(&*runtime),
         None => Instant::now() + suspend::slept(),
     }
 }
 
 /// How long the machine was suspended since this process first looked. It is part of what the clock shows.
 pub fn slept() -> Duration {
-    stage::here().map_or_else(suspend::slept, |stage| counted(&*stage))
+    runtime::here().map_or_else(suspend::slept, |runtime| counted(&*runtime))
 }
 
-/// How much of the time in which the machine of a stage slept is counted: all of it.
-fn counted(stage: &dyn Stage) -> Duration {
+/// How much of the time in which the machine of a runtime slept is counted: all of it.
+fn counted(runtime: &dyn Runtime) -> Duration {
     mistake!(SleepUncounted: return Duration::ZERO);
-    stage.slept()
+    runtime.slept()
 }
 
-/// What no process can see: the time by a clock that is right. On a stage, the stage's own.
+/// What no process can see: the time by a clock that is right. On a runtime, the runtime's own.
 #[inline]
 pub fn true_now() -> Instant {
     Instant::now()
@@ -55,7 +55,7 @@ pub fn true_now() -> Instant {
 /// The date that the wall clock shows, which may be set to another date at any time. It is for names and logs:
 /// no promise depends on it.
 pub fn date() -> SystemTime {
-    stage::here().map_or_else(SystemTime::now, |stage| stage.date())
+    runtime::here().map_or_else(SystemTime::now, |runtime| runtime.date())
 }
 
 /// How long ago the clock showed `since`.
@@ -65,9 +65,9 @@ pub fn elapsed(since: Instant) -> Duration {
 
 /// Waits for so long.
 pub fn sleep(duration: Duration) -> Sleep {
-    let Some(stage) = stage::here() else { return tokio::time::sleep(duration) };
-    match stage.now().checked_add(duration) {
-        Some(at) => tokio::time::sleep_until(stage.true_time(at)),
+    let Some(runtime) = runtime::here() else { return tokio::time::sleep(duration) };
+    match runtime.now().checked_add(duration) {
+        Some(at) => tokio::time::sleep_until(runtime.true_time(at)),
         None => tokio::time::sleep(duration),
     }
 }
@@ -76,7 +76,7 @@ pub fn sleep(duration: Duration) -> Sleep {
 /// use [`Vigil`].
 pub fn sleep_until(at: Instant) -> Sleep {
     let timer = at.checked_sub(slept()).unwrap_or(at);
-    tokio::time::sleep_until(stage::here().map_or(timer, |stage| stage.true_time(timer)))
+    tokio::time::sleep_until(runtime::here().map_or(timer, |runtime| runtime.true_time(timer)))
 }
 
 /// Waits that end soon after the machine was suspended and goes on: a timer stands still meanwhile, and then waits for
@@ -166,12 +166,12 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::stage::laptop::Laptop;
+    use crate::runtime::laptop::Laptop;
 
     #[tokio::test(start_paused = true)]
     async fn a_vigil_ends_soon_after_the_machine_slept() {
         let laptop = Rc::new(Laptop::default());
-        let _here = stage::set(laptop.clone());
+        let _here = runtime::set(laptop.clone());
         let mut vigil = Vigil::new();
         let hour = Duration::from_secs(3_600);
         let true_start = true_now();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::task::JoinHandle;
 
-use crate::stage::{self, Part};
+use crate::runtime::{self, RuntimeTask};
 
 /// A task that ends when its owner drops it.
 #[derive(Debug)]
@@ -14,22 +14,22 @@ pub struct Task(Option<Running>);
 
 #[derive(Debug)]
 enum Running {
-    Runtime(JoinHandle<()>),
-    Stage(Arc<dyn Part>),
+    Tokio(JoinHandle<()>),
+    Simulated(Arc<dyn RuntimeTask>),
 }
 
-/// Starts a task on the current runtime, or on this thread's [`Stage`](crate::stage::Stage).
+/// Starts a task on tokio's runtime, or on the simulated [`Runtime`](crate::runtime::Runtime) of this thread.
 ///
 /// # Panics
 ///
 /// Outside a tokio runtime, where nothing could run it.
 pub fn spawn(work: impl Future<Output = ()> + Send + 'static) -> Task {
-    if let Some(stage) = stage::here() {
-        return Task(Some(Running::Stage(stage.spawn(Box::pin(work)))));
+    if let Some(runtime) = runtime::here() {
+        return Task(Some(Running::Simulated(runtime.spawn(Box::pin(work)))));
     }
     #[expect(clippy::disallowed_methods, reason = "the task is owned by what this returns")]
     let handle = tokio::spawn(work);
-    Task(Some(Running::Runtime(handle)))
+    Task(Some(Running::Tokio(handle)))
 }
 
 impl Task {
@@ -37,8 +37,8 @@ impl Task {
     pub fn is_finished(&self) -> bool {
         match &self.0 {
             None => true,
-            Some(Running::Runtime(handle)) => handle.is_finished(),
-            Some(Running::Stage(part)) => part.is_finished(),
+            Some(Running::Tokio(handle)) => handle.is_finished(),
+            Some(Running::Simulated(task)) => task.is_finished(),
         }
     }
 
@@ -50,11 +50,11 @@ impl Task {
     pub async fn finished(&mut self) {
         match &mut self.0 {
             None => return,
-            Some(Running::Runtime(handle)) => {
+            Some(Running::Tokio(handle)) => {
                 // A task that panicked has said so; to its owner it has ended.
                 let _ended = handle.await.is_ok();
             }
-            Some(Running::Stage(part)) => poll_fn(|cx| part.poll_finished(cx)).await,
+            Some(Running::Simulated(task)) => poll_fn(|cx| task.poll_finished(cx)).await,
         }
         self.0 = None;
     }
@@ -69,8 +69,8 @@ impl Drop for Task {
     fn drop(&mut self) {
         match &self.0 {
             None => {}
-            Some(Running::Runtime(handle)) => handle.abort(),
-            Some(Running::Stage(part)) => part.abort(),
+            Some(Running::Tokio(handle)) => handle.abort(),
+            Some(Running::Simulated(task)) => task.abort(),
         }
     }
 }

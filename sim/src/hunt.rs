@@ -11,9 +11,9 @@ use synod_mem::cluster::{Fault, Personality, Rates, Site};
 
 use crate::bad_case::BadCase;
 use crate::case::Case;
+use crate::failure::Failure;
 use crate::report::Report;
 use crate::setup::Sim;
-use crate::story::Failure;
 use crate::workload::{self, Workload};
 
 /// Seeds that one thread takes at a time.

@@ -11,7 +11,7 @@ use synod_mem::cluster::{By, Personality};
 
 use crate::findings::Truth;
 use crate::process::Process;
-use crate::slip::Slip;
+use crate::user_mistake::UserMistake;
 
 /// Writes, each with unique data, and their results. Clones are the same ledger.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +66,7 @@ impl Ledger {
         let line = Line { called, returned: usize::MAX, told: Told::Unknown };
         self.lock().insert(data.clone(), line);
         let result = me.perhaps(call).await;
-        if result.is_none() && !me.slips(Slip::DropMeansUnsent) {
+        if result.is_none() && !me.makes(UserMistake::DropMeansUnsent) {
             return None;
         }
         if let Some(line) = self.lock().get_mut(&data) {

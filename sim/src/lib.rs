@@ -47,38 +47,38 @@
 mod bad_case;
 mod case;
 pub mod corpus;
+mod diagram;
+mod failure;
 mod findings;
 mod hunt;
 pub mod known;
-mod lanes;
 mod ledger;
+mod observations;
 mod process;
+mod recorder;
 mod report;
-mod room;
 mod run;
+mod scheduler;
 mod setup;
 mod shrink;
-mod sight;
-mod slip;
-mod story;
 pub mod sweep;
-mod watched;
+mod user_mistake;
 pub mod workload;
 
 pub use bad_case::BadCase;
 pub use case::{Case, Shrunk};
+pub use diagram::{Cell, Diagram};
+pub use failure::Failure;
 pub use findings::{Truth, Violation};
 pub use hunt::{Found, Hunt, Tally};
-pub use lanes::{Cell, Diagram};
 pub use ledger::{Ledger, Told};
 pub use process::{During, Process};
 pub use report::Report;
 pub use setup::{Mending, Sim, Way};
 pub use shrink::Smaller;
-pub use slip::Slip;
-pub use story::Failure;
 pub use synod_core::clock::{sleep, timeout};
 pub use synod_core::task::{Task, spawn};
 pub use synod_mem::cluster::{
     By, Death, Entry, Fault, Fired, Flaw, Line, Personality, Rates, Site, UnknownPersonality, What,
 };
+pub use user_mistake::UserMistake;

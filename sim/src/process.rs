@@ -11,7 +11,7 @@ use synod_core::client::{Client, ClientOptions};
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::stage;
+use synod_core::runtime;
 use synod_core::store::{Backend, Revision, SessionId, SessionOptions};
 use synod_mem::cluster::{By, Cluster, Site, What};
 use synod_recipes::Held;
@@ -19,7 +19,7 @@ use synod_testkit::cancel::stop_at;
 use tokio::sync::Notify;
 
 use crate::findings::Findings;
-use crate::slip::{Kept, Slip};
+use crate::user_mistake::{Kept, UserMistake};
 
 /// The mark of a call that was dropped before its end.
 pub(crate) const DROPPED: &str = "a call was dropped";
@@ -35,7 +35,7 @@ pub struct Process {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
     pub(crate) ttl: Duration,
-    pub(crate) slip: Option<Slip>,
+    pub(crate) user_mistake: Option<UserMistake>,
     pub(crate) kept: Kept,
     pub(crate) cluster: Cluster,
     pub(crate) backend: Arc<dyn Backend>,
@@ -103,7 +103,7 @@ impl Process {
     /// As [`Client::open`].
     pub async fn client(&self) -> Result<Client> {
         let client = Client::open(self.backend(), self.options()).await?;
-        if self.slips(Slip::ClosesAtItsEnd) {
+        if self.makes(UserMistake::ClosesAtItsEnd) {
             self.kept.keep((self.actor, self.life), &client);
         }
         Ok(client)
@@ -111,7 +111,7 @@ impl Process {
 
     /// The default options of [`Process::client`], to be changed by the caller.
     pub fn options(&self) -> ClientOptions {
-        let again = self.slips(Slip::SameIdsAgain);
+        let again = self.makes(UserMistake::SameIdsAgain);
         // A crash loses the memory of the process, the death of its user's task does not.
         let lives = u64::from(if again { self.life - self.since } else { self.life }) << 32;
         ClientOptions::default()
@@ -149,8 +149,8 @@ impl Process {
     /// How often a fault happened to this process so far at one of these sites. No real process can
     /// know this.
     pub fn suffered(&self, sites: &[Site]) -> usize {
-        self.cluster.with_dice(|dice| {
-            let mine = dice.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
+        self.cluster.with_decisions(|decisions| {
+            let mine = decisions.fired().iter().filter(|it| it.spot.actor.get() == self.actor);
             mine.filter(|it| sites.contains(&it.spot.site)).count()
         })
     }
@@ -161,8 +161,8 @@ impl Process {
         /// The numbers of processes. The world is 0, and the servers are above.
         const PROCESSES: Range<u64> = 1..100;
 
-        self.cluster.with_dice(|dice| {
-            let actors = dice.fired().iter().map(|it| it.spot.actor.get());
+        self.cluster.with_decisions(|decisions| {
+            let actors = decisions.fired().iter().map(|it| it.spot.actor.get());
             actors.filter(|actor| *actor == self.actor || !PROCESSES.contains(actor)).count()
         })
     }
@@ -174,7 +174,7 @@ impl Process {
 
     /// A number below `n`: the same for the same seed.
     pub fn pick(&self, n: u64) -> u64 {
-        self.cluster.with_dice(|dice| dice.pick(Site::Step, self.actor, n))
+        self.cluster.with_decisions(|decisions| decisions.pick(Site::Step, self.actor, n))
     }
 
     /// Waits for at most this long.
@@ -193,7 +193,9 @@ impl Process {
     ///
     /// As cancel safe as the call.
     pub async fn perhaps<T>(&self, call: impl Future<Output = T>) -> Option<T> {
-        let k = self.cluster.with_dice(|dice| dice.fires(Site::CallDropped, self.actor, 8));
+        let k = self
+            .cluster
+            .with_decisions(|decisions| decisions.fires(Site::CallDropped, self.actor, 8));
         match k {
             Some(k) => {
                 self.cluster.tell(self.actor, What::Fault, 0, || Site::CallDropped.to_string());
@@ -211,10 +213,10 @@ impl Process {
     ///
     /// Cancel safe: it only waits.
     pub async fn dawdle(&self) {
-        let slow = |dice: &mut synod_mem::cluster::Dice| {
-            dice.lasting(Site::SlowReader, self.actor, self.ttl * 2)
+        let slow = |decisions: &mut synod_mem::cluster::Decisions| {
+            decisions.lasting(Site::SlowReader, self.actor, self.ttl * 2)
         };
-        if let Some(slow) = self.cluster.with_dice(slow) {
+        if let Some(slow) = self.cluster.with_decisions(slow) {
             self.cluster.tell(self.actor, What::Fault, 0, || Site::SlowReader.to_string());
             clock::sleep(slow).await;
         }
@@ -285,8 +287,8 @@ impl Process {
     }
 
     /// Whether the process makes this mistake.
-    pub(crate) fn slips(&self, slip: Slip) -> bool {
-        self.slip == Some(slip)
+    pub(crate) fn makes(&self, user_mistake: UserMistake) -> bool {
+        self.user_mistake == Some(user_mistake)
     }
 
     /// Asserts what must always be true.
@@ -326,7 +328,7 @@ impl Process {
     /// in this process. It may be a year off, or be set to another date while the process runs; no
     /// promise depends on it.
     pub fn wall_clock(&self) -> Duration {
-        let date = stage::here().map(|stage| stage.date());
+        let date = runtime::here().map(|runtime| runtime.date());
         let since = date.and_then(|date| date.duration_since(SystemTime::UNIX_EPOCH).ok());
         since.unwrap_or_default()
     }

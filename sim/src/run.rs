@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use synod_core::clock;
-use synod_core::stage;
+use synod_core::runtime;
 use synod_core::store::Backend;
 use synod_core::task::Task;
 use synod_mem::cluster::{Alarm, Cluster, ClusterOptions, Death, Rates, Site, What};
 use synod_testkit::choice::Choice;
 
 use crate::findings::{Findings, Truth};
+use crate::observations::Observations;
 use crate::process::{Calm, Process};
+use crate::recorder::{Recorder, Sessions, Watcher, Woken};
 use crate::report::Report;
-use crate::room::{Room, YEAR};
+use crate::scheduler::{Scheduler, YEAR};
 use crate::setup::{Body, Check, Hope, Mending, Sim, Way};
-use crate::sight::Sight;
-use crate::slip::{Kept, Slip};
-use crate::watched::{Sessions, Watched, Watcher, Woken};
+use crate::user_mistake::{Kept, UserMistake};
 
 /// How many times to live a call may take once everything is repaired.
 const PATIENCE: u32 = 40;
@@ -37,14 +37,14 @@ const LAST: u64 = i32::MAX as u64;
 
 /// The simulation while it runs.
 struct Run {
-    room: Room,
+    scheduler: Scheduler,
     cluster: Cluster,
     findings: Findings,
     sessions: Sessions,
-    sight: Sight,
+    observations: Observations,
     woken: Woken,
     around: Option<Way>,
-    slip: Option<Slip>,
+    user_mistake: Option<UserMistake>,
     kept: Kept,
     seed: u64,
     rounds: u64,
@@ -75,7 +75,7 @@ impl Sim {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime =
             builder.enable_time().start_paused(true).build().expect("a runtime can be made");
-        // The room schedules its own tasks; the budget of the one runtime task must not interfere.
+        // The scheduler runs its own tasks; the budget of the one runtime task must not interfere.
         runtime.block_on(tokio::task::unconstrained(history(self)))
     }
 }
@@ -84,20 +84,20 @@ async fn history(mut sim: Sim) -> Report {
     let rates = if sim.swarms { sim.rates.clone().swarm(sim.seed) } else { sim.rates.clone() };
     let names = sim.bodies.iter().map(|(name, _)| name.clone()).collect();
     let run = Rc::new(Run::new(&mut sim, rates.clone()));
-    let on_stage = stage::set(run.room.as_stage());
-    let entered = run.room.enter();
+    let in_runtime = runtime::set(run.scheduler.as_runtime());
+    let entered = run.scheduler.enter();
     let world = run.cluster.clone();
-    let world = run.room.spawn_as(0, async move { world.run().await });
+    let world = run.scheduler.spawn_as(0, async move { world.run().await });
 
     let truth = run.phases(&mut sim).await;
     // Calls of frozen processes end here, with an unknown effect.
     drop(world);
     run.people.borrow_mut().clear();
     run.kept.clear();
-    run.room.clear();
-    let sight = run.sight.clone();
+    run.scheduler.clear();
+    let observations = run.observations.clone();
     let shown: Check = Box::new(move |truth| {
-        sight.check(&truth.log).map_err(|(law, what)| (law.to_owned(), what))
+        observations.check(&truth.log).map_err(|(law, what)| (law.to_owned(), what))
     });
     for check in sim.checks.into_iter().chain([shown]) {
         if run.findings.is_wrong() {
@@ -109,22 +109,22 @@ async fn history(mut sim: Sim) -> Report {
     }
 
     drop(entered);
-    drop(on_stage);
+    drop(in_runtime);
     let found = run.findings.take();
     Report {
         seed: sim.seed,
         personality: sim.personality,
         rates,
         violation: found.violation,
-        fired: run.cluster.with_dice(|dice| dice.fired().to_vec()),
+        fired: run.cluster.with_decisions(|decisions| decisions.fired().to_vec()),
         lines: run.cluster.with_trace(synod_mem::cluster::Trace::take),
         hash: run.cluster.with_trace(|trace| {
-            trace.stir(run.room.polls());
+            trace.stir(run.scheduler.polls());
             trace.hash()
         }),
         marks: found.marks,
         lasted: truth.lasted,
-        turns: run.room.polls(),
+        turns: run.scheduler.polls(),
         names,
     }
 }
@@ -147,15 +147,15 @@ impl Run {
             if let Ok(anchor) = dir.join("anchor") {
                 cluster.give(anchor, "".into());
             }
-            let short = cluster.with_dice(|dice| dice.fires(Site::NearTheEnd, 0, 8));
+            let short = cluster.with_decisions(|decisions| decisions.fires(Site::NearTheEnd, 0, 8));
             if let Some(short) = short {
                 cluster.skip_sequences(&dir, LAST - short);
             }
         }
         if let Some(picks) = sim.picks.take() {
-            cluster.with_dice(|dice| dice.pick_only(picks));
+            cluster.with_decisions(|decisions| decisions.pick_only(picks));
         }
-        let room = Room::new(sim.seed, order, cluster.clone(), sim.ttl);
+        let scheduler = Scheduler::new(sim.seed, order, cluster.clone(), sim.ttl);
         // Requests that the wrapper sends by itself are attributed to the world.
         let around = sim.around.take().map(|layer| layer(Arc::new(cluster.backend(0))));
         let bodies = std::mem::take(&mut sim.bodies).into_iter().zip(1..);
@@ -169,14 +169,14 @@ impl Run {
             frozen: false,
         });
         Self {
-            room,
+            scheduler,
             cluster,
             findings: Findings::default(),
             sessions: Sessions::default(),
-            sight: Sight::default(),
+            observations: Observations::default(),
             woken: Woken::default(),
             around,
-            slip: sim.slip,
+            user_mistake: sim.user_mistake,
             kept: Kept::default(),
             rounds: sim.rounds,
             seed: sim.seed,
@@ -226,12 +226,12 @@ impl Run {
 
     /// Sets the clock rate of a process, if that fault fires.
     fn set_clock(&self, actor: u64) {
-        let rate = self.cluster.with_dice(|dice| {
-            dice.fires(Site::ClockRate, actor, 1)?;
-            usize::try_from(dice.pick(Site::Way, actor, RATES.len() as u64)).ok()
+        let rate = self.cluster.with_decisions(|decisions| {
+            decisions.fires(Site::ClockRate, actor, 1)?;
+            usize::try_from(decisions.pick(Site::Way, actor, RATES.len() as u64)).ok()
         });
         if let Some(rate) = rate {
-            self.room.set_rate(actor, RATES[rate]);
+            self.scheduler.set_rate(actor, RATES[rate]);
             let about = || format!("{} ({} ppm)", Site::ClockRate, RATES[rate]);
             self.cluster.tell(actor, What::Fault, 0, about);
         }
@@ -239,15 +239,15 @@ impl Run {
 
     /// Sets the wall clock of a process that starts: a year off, if that fault fires.
     fn set_wall(&self, actor: u64) {
-        let way = self.cluster.with_dice(|dice| {
-            dice.fires(Site::WallClock, actor, 1).map(|_| dice.pick(Site::Way, actor, 2))
+        let way = self.cluster.with_decisions(|decisions| {
+            decisions.fires(Site::WallClock, actor, 1).map(|_| decisions.pick(Site::Way, actor, 2))
         });
         let off = match way {
             None => 0,
             Some(0) => -YEAR,
             Some(_) => YEAR,
         };
-        self.room.set_wall(actor, off);
+        self.scheduler.set_wall(actor, off);
     }
 
     fn process(&self, actor: u64, name: Arc<str>, (life, since): (u32, u32)) -> Process {
@@ -255,20 +255,21 @@ impl Run {
         if let Some(around) = &self.around {
             inner = around(inner);
         }
-        if let Some(slip) = self.slip {
-            inner = slip.around(inner, &self.cluster, actor);
+        if let Some(user_mistake) = self.user_mistake {
+            inner = user_mistake.around(inner, &self.cluster, actor);
         }
         let (cluster, findings) = (self.cluster.clone(), self.findings.clone());
         let watcher = Watcher {
             sessions: self.sessions.clone(),
             woken: self.woken.clone(),
-            sight: self.sight.clone(),
+            observations: self.observations.clone(),
             cluster: cluster.clone(),
             findings: findings.clone(),
             actor,
         };
-        let backend = Arc::new(Watched { inner, watcher });
-        let (seed, ttl, rounds, slip) = (self.seed, self.ttl, self.rounds, self.slip);
+        let backend = Arc::new(Recorder { inner, watcher });
+        let (seed, ttl, rounds, user_mistake) =
+            (self.seed, self.ttl, self.rounds, self.user_mistake);
         let mending = self.mending.clone();
         self.set_wall(actor);
         Process {
@@ -279,7 +280,7 @@ impl Run {
             seed,
             rounds,
             ttl,
-            slip,
+            user_mistake,
             kept: self.kept.clone(),
             cluster,
             backend,
@@ -295,7 +296,7 @@ impl Run {
         person.life += 1;
         let (body, done) = (person.body.clone(), person.done.clone());
         let (kept, life) = (self.kept.clone(), (actor, me.life));
-        person.main = Some(self.room.spawn_as(actor, async move {
+        person.main = Some(self.scheduler.spawn_as(actor, async move {
             body(me).await;
             kept.let_go(life);
             done.store(true, Ordering::Relaxed);
@@ -308,19 +309,19 @@ impl Run {
         let end = self.cluster.age() + limit;
         let over = Arc::new(AtomicBool::new(false));
         let rings = over.clone();
-        let bell = self.room.spawn_as(0, async move {
+        let bell = self.scheduler.spawn_as(0, async move {
             clock::sleep(limit).await;
             rings.store(true, Ordering::Relaxed);
         });
         loop {
-            self.room
+            self.scheduler
                 .run_until(|| {
                     self.attend();
                     self.check_turns();
                     over.load(Ordering::Relaxed) || self.findings.is_wrong() || self.is_done()
                 })
                 .await;
-            if let Some((actor, what)) = self.room.take_panic() {
+            if let Some((actor, what)) = self.scheduler.take_panic() {
                 self.findings.wrong(
                     "L-OUT-8",
                     format!("a panic: {what}"),
@@ -337,7 +338,7 @@ impl Run {
 
     /// L-X-8: no process retries in a busy loop.
     fn check_turns(&self) {
-        if self.room.polls() > TURNS && !self.findings.is_wrong() {
+        if self.scheduler.polls() > TURNS && !self.findings.is_wrong() {
             self.wrong("L-X-8", format!("more than {TURNS} turns of tasks"));
         }
     }
@@ -375,7 +376,7 @@ impl Run {
         let Some(status) = self.sessions.status(death.session).filter(|_| death.silent) else {
             return;
         };
-        let shown = self.room.shown_to(death.actor);
+        let shown = self.scheduler.shown_to(death.actor);
         if status.until().is_some_and(|until| shown < until) {
             let what =
                 format!("session {} is over, and its process is certain of it", death.session);
@@ -386,7 +387,7 @@ impl Run {
     fn crash(&self, actor: u64) {
         let Some(place) = self.place(actor) else { return };
         self.cluster.bury(actor);
-        self.room.kill(actor);
+        self.scheduler.kill(actor);
         let main = {
             let person = &mut self.people.borrow_mut()[place];
             person.since = person.life;
@@ -413,7 +414,8 @@ impl Run {
     fn start_later(&self, place: usize) {
         let actor = place as u64 + 1;
         let millis = u64::try_from(self.ttl.as_millis()).unwrap_or(1_000) * 2;
-        let rest = self.cluster.with_dice(|dice| dice.pick(Site::Way, actor, millis));
+        let rest =
+            self.cluster.with_decisions(|decisions| decisions.pick(Site::Way, actor, millis));
         let (me, body, done) = {
             let person = &mut self.people.borrow_mut()[place];
             let me = self.process(actor, person.name.clone(), (person.life, person.since));
@@ -421,7 +423,7 @@ impl Run {
             (me, person.body.clone(), person.done.clone())
         };
         let (kept, life) = (self.kept.clone(), (actor, me.life));
-        let main = self.room.spawn_as(actor, async move {
+        let main = self.scheduler.spawn_as(actor, async move {
             clock::sleep(Duration::from_millis(rest)).await;
             body(me).await;
             kept.let_go(life);
@@ -432,23 +434,30 @@ impl Run {
 
     /// Repairs everything, or a part of the world, while the rest stops for ever.
     fn mend(&self, mending: Option<Mending>, count: usize) -> Mending {
-        let (way, server, first) = self.cluster.with_dice(|dice| {
-            let way = dice.pick(Site::Core, 0, 2);
-            (way, dice.pick(Site::Core, 0, 3), dice.pick(Site::Core, 0, count.max(1) as u64))
+        let (way, server, first) = self.cluster.with_decisions(|decisions| {
+            let way = decisions.pick(Site::Core, 0, 2);
+            (
+                way,
+                decisions.pick(Site::Core, 0, 3),
+                decisions.pick(Site::Core, 0, count.max(1) as u64),
+            )
         });
         let mending = mending.unwrap_or(if way == 0 { Mending::All } else { Mending::Core });
         self.cluster.heal();
         for actor in 1..=count as u64 {
-            self.room.resume(actor);
+            self.scheduler.resume(actor);
         }
         if mending == Mending::Core {
             self.cluster.freeze(usize::try_from(server).unwrap_or(0));
             for place in 0..count {
                 let actor = place as u64 + 1;
                 let frozen = place as u64 != first
-                    && self.cluster.with_dice(|dice| dice.pick(Site::Core, actor, 2)) == 0;
+                    && self
+                        .cluster
+                        .with_decisions(|decisions| decisions.pick(Site::Core, actor, 2))
+                        == 0;
                 if frozen {
-                    self.room.pause(actor);
+                    self.scheduler.pause(actor);
                     self.people.borrow_mut()[place].frozen = true;
                     self.cluster.tell(actor, What::Phase, 0, || "frozen for ever".to_owned());
                 }
@@ -463,20 +472,20 @@ impl Run {
         let me = self.process(actor, "auditor".into(), (0, 0));
         let told = Arc::new(std::sync::Mutex::new(None));
         let (tell, work) = (told.clone(), hope(me));
-        let task = self.room.spawn_as(actor, async move {
+        let task = self.scheduler.spawn_as(actor, async move {
             let limited = clock::timeout(Duration::from_secs(600), work).await;
             let answer = limited.unwrap_or_else(|_late| Err("it never became so".to_owned()));
             *tell.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(answer);
         });
         let is_told = || told.lock().unwrap_or_else(std::sync::PoisonError::into_inner).is_some();
-        self.room
+        self.scheduler
             .run_until(|| {
                 self.attend();
                 self.check_turns();
                 self.findings.is_wrong() || is_told()
             })
             .await;
-        if let Some((actor, what)) = self.room.take_panic() {
+        if let Some((actor, what)) = self.scheduler.take_panic() {
             self.findings.wrong("L-OUT-8", format!("a panic: {what}"), self.cluster.age(), actor);
         }
         drop(task);
@@ -490,11 +499,11 @@ impl Run {
     async fn leaves_nothing(&self, count: usize) {
         let rings = Arc::new(AtomicBool::new(false));
         let (bell, rest) = (rings.clone(), self.ttl * 12);
-        let task = self.room.spawn_as(0, async move {
+        let task = self.scheduler.spawn_as(0, async move {
             clock::sleep(rest).await;
             bell.store(true, Ordering::Relaxed);
         });
-        self.room
+        self.scheduler
             .run_until(|| {
                 self.attend();
                 self.check_turns();
@@ -503,7 +512,8 @@ impl Run {
             .await;
         drop(task);
         let census = self.cluster.census();
-        let mut tasks: usize = (1..=count as u64 + 1).map(|actor| self.room.alive(actor)).sum();
+        let mut tasks: usize =
+            (1..=count as u64 + 1).map(|actor| self.scheduler.alive(actor)).sum();
         if self.around.is_some() {
             // The tasks of the wrapper that makes the mistake are among them.
             tasks = 0;
@@ -516,7 +526,7 @@ impl Run {
     }
 }
 
-impl Room {
+impl Scheduler {
     /// The clock of a process.
     fn shown_to(&self, actor: u64) -> clock::Instant {
         self.as_actor(actor, |_| clock::now())

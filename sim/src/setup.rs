@@ -15,7 +15,7 @@ use synod_testkit::choice::{Choice, Spot};
 use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::Process;
-use crate::slip::Slip;
+use crate::user_mistake::UserMistake;
 
 /// The function of a process.
 pub(crate) type Body =
@@ -49,7 +49,7 @@ pub struct Sim {
     pub(crate) mending: Option<Mending>,
     pub(crate) around: Option<Around>,
     pub(crate) flaw: Option<Flaw>,
-    pub(crate) slip: Option<Slip>,
+    pub(crate) user_mistake: Option<UserMistake>,
     pub(crate) absent: BTreeSet<u64>,
     pub(crate) rounds: u64,
     pub(crate) late: String,
@@ -86,7 +86,7 @@ impl Sim {
             mending: None,
             around: None,
             flaw: None,
-            slip: None,
+            user_mistake: None,
             absent: BTreeSet::new(),
             rounds: u64::MAX,
             late: "L-OUT-5".to_owned(),
@@ -174,8 +174,8 @@ impl Sim {
 
     /// Plants a mistake into the processes of a workload, or into their connection to the store, to
     /// test the tests.
-    pub fn slipping(mut self, slip: Slip) -> Self {
-        self.slip = Some(slip);
+    pub fn with_user_mistake(mut self, user_mistake: UserMistake) -> Self {
+        self.user_mistake = Some(user_mistake);
         self
     }
 

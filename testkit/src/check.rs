@@ -3,6 +3,8 @@
 #[cfg(feature = "servers")]
 mod breaches;
 #[cfg(feature = "servers")]
+pub mod events;
+#[cfg(feature = "servers")]
 pub mod holders;
 #[cfg(feature = "servers")]
 pub mod lives;
@@ -16,8 +18,6 @@ pub mod registers;
 pub mod sight;
 #[cfg(feature = "servers")]
 pub mod tickets;
-#[cfg(feature = "servers")]
-pub mod told;
 
 #[cfg(test)]
 mod generated;

@@ -9,18 +9,18 @@ use std::net::{Ipv4Addr, TcpListener};
 use synod_core::chance::Chance;
 
 pub mod child;
+mod child_watches;
 pub mod counter;
 pub mod etcd;
 pub mod home;
-pub mod kept;
 pub mod links;
 pub mod members;
 pub mod newer;
-mod nursery;
 pub mod peers;
 pub mod pipe;
 pub mod verb;
 pub mod zookeeper;
+pub mod zookeeper_log;
 
 /// Whether tests that need a server must run here: the environment says `CI=true`.
 pub fn required() -> bool {

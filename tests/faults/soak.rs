@@ -129,14 +129,14 @@ async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
         7 => {
             let lost = if chance.below(2) == 0 { Lost::Reply } else { Lost::Request };
             ann.pipe.lose(lost, "");
-            told(scene, ann, &format!("lose a {lost:?}"));
+            note(scene, ann, &format!("lose a {lost:?}"));
         }
         8 => {
             ann.pipe.only(Some(server));
-            told(scene, ann, &format!("move to server {server}"));
+            note(scene, ann, &format!("move to server {server}"));
             sleep(lasts).await;
             ann.pipe.only(None);
-            told(scene, ann, "let in everywhere");
+            note(scene, ann, "let in everywhere");
         }
         _ => {
             if let Some(session) = ann.session()
@@ -156,12 +156,12 @@ async fn links(scene: &Scene, ann: &Actor, lasts: Duration) {
         _ => Link::Slow { there: late(300), back: late(300) },
     };
     ann.pipe.set(link);
-    told(scene, ann, &format!("{link:?}"));
+    note(scene, ann, &format!("{link:?}"));
     sleep(lasts).await;
     ann.pipe.set(Link::Open);
-    told(scene, ann, "open");
+    note(scene, ann, "open");
 }
 
-fn told(scene: &Scene, ann: &Actor, what: &str) {
+fn note(scene: &Scene, ann: &Actor, what: &str) {
     scene.book.nemesis(format!("{what}, client {}", ann.client.number()), Installed::Installed);
 }

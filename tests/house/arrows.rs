@@ -4,9 +4,9 @@
 use crate::tree::{File, catches, code, holds, spares};
 
 /// What even those below stand on.
-const GROUND: &[&str] = &["chance", "mutant", "stage"];
+const GROUND: &[&str] = &["chance", "mutant", "runtime"];
 /// Needed everywhere, and standing on nothing but the ground.
-const BELOW: &[&str] = &["chance", "mutant", "stage", "clock", "task"];
+const BELOW: &[&str] = &["chance", "mutant", "runtime", "clock", "task"];
 /// What a store is.
 const FLOOR: &[&str] = &["invalid_path", "name", "path", "error", "store"];
 /// Stores that wrap stores.

@@ -158,15 +158,15 @@ fn a_plain_cargo_test_tests_every_crate() {
 #[test]
 fn the_readme_lists_every_feature() {
     let manifest = "[features]\ndefault = [\"a\"]\na = []\nb = []\nmutants = []";
-    assert_eq!(untold("| `a` (default) |\n| `b` |", manifest), [""; 0]);
-    assert_eq!(untold("| `a` (default) |\n`b`", manifest), ["b"]);
+    assert_eq!(missing_rows("| `a` (default) |\n| `b` |", manifest), [""; 0]);
+    assert_eq!(missing_rows("| `a` (default) |\n`b`", manifest), ["b"]);
 
     let text = |name| std::fs::read_to_string(root().join(name)).expect("readable");
-    assert_eq!(untold(&text("README.md"), &text("Cargo.toml")), [""; 0]);
+    assert_eq!(missing_rows(&text("README.md"), &text("Cargo.toml")), [""; 0]);
 }
 
 /// The features without a line of their own, except for the one that is not for users.
-fn untold(readme: &str, manifest: &str) -> Vec<String> {
+fn missing_rows(readme: &str, manifest: &str) -> Vec<String> {
     let features = entries(manifest).filter(|entry| entry.table == "features");
     let names =
         features.map(|entry| entry.key).filter(|name| !["default", "mutants"].contains(name));

@@ -43,7 +43,7 @@ async fn campaigns(kind: Kind, path: &Path) -> Peer {
         return Peer::etcdctl_elect(&server, &[&format!("{path}/"), "theirs"]);
     }
     let mut peer = Peer::curator(&server).await;
-    peer.told(&format!("latch {path} theirs"));
+    peer.write_line(&format!("latch {path} theirs"));
     peer
 }
 
@@ -56,7 +56,7 @@ async fn leads(kind: Kind, peer: &mut Peer) {
 }
 
 fn leaves(kind: Kind, peer: &mut Peer) {
-    peer.told(if kind == Kind::Etcdctl { "INT" } else { "leave" });
+    peer.write_line(if kind == Kind::Etcdctl { "INT" } else { "leave" });
 }
 
 fn campaign(client: &Client, path: &Path, value: &'static str) -> JoinHandle<Leader> {
@@ -149,7 +149,7 @@ async fn a_selector_is_shared(kind: Kind, path: Path) {
     let client = kind.client().await;
     let selects = async || {
         let mut peer = Peer::curator(&kind.server()).await;
-        peer.told(&format!("select {path} theirs"));
+        peer.write_line(&format!("select {path} theirs"));
         peer
     };
     let mut theirs = selects().await;
@@ -173,7 +173,7 @@ async fn a_selector_is_shared(kind: Kind, path: Path) {
     assert_eq!(labels, [&b"theirs"[..], b"ours"]);
     assert!(timeout(SHORT, began.notified()).await.is_err(), "they lead");
 
-    theirs.told("yield");
+    theirs.write_line("yield");
     theirs.says("out").await;
     timeout(PATIENCE, began.notified()).await.expect("the lead, in time");
     let mut next = selects().await;

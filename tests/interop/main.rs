@@ -71,7 +71,7 @@ impl Kind {
             // Its prefix is synod's path followed by a slash.
             Self::Etcdctl => return Peer::etcdctl(&server, &format!("{path}/")),
         };
-        peer.told(&format!("mutex {path}"));
+        peer.write_line(&format!("mutex {path}"));
         peer
     }
 
@@ -83,7 +83,7 @@ impl Kind {
         } else {
             Peer::curator(&server).await
         };
-        peer.told(&format!("{what} {path}"));
+        peer.write_line(&format!("{what} {path}"));
         peer
     }
 
@@ -93,12 +93,12 @@ impl Kind {
     }
 
     fn release(self, peer: &mut Peer) {
-        peer.told(if self == Self::Etcdctl { "INT" } else { "release" });
+        peer.write_line(if self == Self::Etcdctl { "INT" } else { "release" });
     }
 
     /// Kills the holder of the lock as if its machine had been switched off.
     fn crash(self, peer: &mut Peer) {
-        if self == Self::Etcdctl { peer.told("KILL") } else { peer.kill() }
+        if self == Self::Etcdctl { peer.write_line("KILL") } else { peer.kill() }
     }
 }
 
@@ -189,7 +189,7 @@ async fn a_read_write_lock_is_shared(kind: Kind, path: Path) {
     late.keeps_silent().await;
 
     reading.release().await.expect("reachable");
-    reads.told("release");
+    reads.write_line("release");
     reads.says("out").await;
     let writing = gets(writes).await;
     late.keeps_silent().await;
@@ -199,7 +199,7 @@ async fn a_read_write_lock_is_shared(kind: Kind, path: Path) {
     let mut writes = ask("write").await;
     stand(&client, &path, 3).await;
     assert!(lock.try_read().await.expect("reachable").is_none(), "a writer waits");
-    late.told("release");
+    late.write_line("release");
     writes.keeps_silent().await;
     other.release().await.expect("reachable");
     writes.says("in").await;
@@ -212,7 +212,7 @@ async fn a_writer_that_downgrades_keeps_its_place(kind: Kind, path: Path) {
     let client = kind.client().await;
     let writing = RwLock::new(&client, path.clone()).write().await.expect("free");
     let mut theirs = Peer::curator(&kind.server()).await;
-    theirs.told(&format!("write {path}"));
+    theirs.write_line(&format!("write {path}"));
     stand(&client, &path, 2).await;
 
     let reading = writing.downgrade().await.expect("reachable");
@@ -251,7 +251,7 @@ async fn a_lock_is_asked_back(kind: Kind, path: Path) {
     let mut theirs = kind.asks_for("revocable", &path).await;
     stand(&client, &path, 2).await;
     let mut asks = Peer::curator(&kind.server()).await;
-    asks.told(&format!("ask {}", held.path()));
+    asks.write_line(&format!("ask {}", held.path()));
     timeout(PATIENCE, held.asked_back()).await.expect("in time").expect("it is held");
     assert!(held.is_held(), "the holder decides whether to release it");
     held.release().await.expect("reachable");
@@ -260,7 +260,7 @@ async fn a_lock_is_asked_back(kind: Kind, path: Path) {
     let line = inspect(&client, &path).await.expect("reachable");
     assert!(ask_back(&client, &line[0].path).await.expect("reachable"));
     theirs.says("asked").await;
-    theirs.told("release");
+    theirs.write_line("release");
     theirs.says("out").await;
 }
 

@@ -155,7 +155,7 @@ impl Peer {
         Self { process, input, said, shell: false, excluded: 0 }
     }
 
-    pub(crate) fn told(&mut self, line: &str) {
+    pub(crate) fn write_line(&mut self, line: &str) {
         let input = self.input.as_mut().expect("it was not ended");
         writeln!(input, "{line}").expect("it runs");
     }

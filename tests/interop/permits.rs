@@ -53,7 +53,7 @@ async fn permit(client: Client, places: Places) -> Permit {
 /// A Curator process that requests a permit.
 async fn asks(kind: Kind, path: &Path) -> Peer {
     let mut peer = Peer::curator(&kind.server()).await;
-    peer.told(&format!("permit {path} {TWO}"));
+    peer.write_line(&format!("permit {path} {TWO}"));
     peer
 }
 
@@ -74,7 +74,7 @@ async fn a_semaphore_is_shared_in_order(kind: Kind, path: Path) {
     third.keeps_silent().await;
     assert!(!second.is_finished() && !last.is_finished(), "both are taken");
 
-    theirs.told("return");
+    theirs.write_line("return");
     theirs.says("out").await;
     let second = gets(second).await;
     third.keeps_silent().await;
@@ -84,7 +84,7 @@ async fn a_semaphore_is_shared_in_order(kind: Kind, path: Path) {
     third.says("in").await;
     stand(&client, &places.leases, 3).await;
     assert!(!last.is_finished(), "one of ours and one of theirs have them");
-    third.told("return");
+    third.write_line("return");
     third.says("out").await;
     let last = gets(last).await;
     assert!(second.is_held() && last.is_held());

@@ -8,7 +8,7 @@ use synod_core::clock::Instant;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Change, Feed, Outcome, Query, Revision, SessionId, View};
 
-use crate::cluster::words::seen;
+use crate::cluster::trace_text::seen;
 
 /// The answer to a request, with the revision of the server at that time.
 #[derive(Debug)]

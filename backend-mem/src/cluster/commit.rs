@@ -35,11 +35,11 @@ impl State {
             Ask::Open(ttl) => self.open(&request, *ttl, now),
             _ => {
                 let site = Site::Refused;
-                if adds(&request.ask) && self.dice.fires(site, request.actor, 1).is_some() {
+                if adds(&request.ask) && self.decisions.fires(site, request.actor, 1).is_some() {
                     self.fault(request.actor, site, request.call, now);
                     return self.refuse(&request, now);
                 }
-                let takes = self.dice.pick(Site::Delay, Self::server_actor(request.server), 3);
+                let takes = self.decisions.pick(Site::Delay, Self::server_actor(request.server), 3);
                 self.proposed.push_back(request);
                 self.plan(now + Duration::from_millis(takes), Event::Commit);
             }
@@ -53,7 +53,7 @@ impl State {
 
     fn refusal(&mut self, actor: u64) -> ErrorKind {
         let kinds = [ErrorKind::Backend, ErrorKind::Denied];
-        kinds[usize::from(self.dice.pick(Site::Way, actor, 2) == 1)]
+        kinds[usize::from(self.decisions.pick(Site::Way, actor, 2) == 1)]
     }
 
     /// The answer to a transaction that was applied, if a fault refuses it all the same: as a full
@@ -62,7 +62,7 @@ impl State {
     fn refuse_applied(&mut self, request: &Request, answer: Answer, now: Instant) -> Answer {
         let applied = matches!(answer, Answer::Outcome(Outcome::Committed(_), _));
         let (actor, site) = (request.actor, Site::RefusedDone);
-        if !applied || self.dice.fires(site, actor, 1).is_none() {
+        if !applied || self.decisions.fires(site, actor, 1).is_none() {
             return answer;
         }
         self.fault(actor, site, request.call, now);
@@ -117,7 +117,7 @@ impl State {
         const PARTS: u32 = 8;
 
         let opened = self.links[request.link.0].opened;
-        let parts = self.dice.fires(Site::OtherTtl, request.actor, u64::from(PARTS) - 1);
+        let parts = self.decisions.fires(Site::OtherTtl, request.actor, u64::from(PARTS) - 1);
         let Some(parts) = parts.and_then(|parts| u32::try_from(parts).ok()) else { return opened };
         self.fault(request.actor, Site::OtherTtl, request.call, now);
         (opened * parts / PARTS).max(opened / 4)
@@ -141,7 +141,7 @@ impl State {
     fn beat(&mut self, request: &Request, now: Instant) {
         let (actor, session) = (request.actor, self.links[request.link.0].session);
         let Some(session) = session else { return };
-        if self.dice.fires(Site::EndedBeforeBeat, actor, 1).is_some() {
+        if self.decisions.fires(Site::EndedBeforeBeat, actor, 1).is_some() {
             self.fault(actor, Site::EndedBeforeBeat, request.call, now);
             self.end_session(session, now);
         }
@@ -156,7 +156,7 @@ impl State {
         };
         self.note_deaths(now, true);
         self.answer(request, answer, now);
-        if self.dice.fires(Site::EndedAfterBeat, actor, 1).is_some() {
+        if self.decisions.fires(Site::EndedAfterBeat, actor, 1).is_some() {
             self.fault(actor, Site::EndedAfterBeat, request.call, now);
             self.end_session(session, now);
         }
@@ -166,13 +166,13 @@ impl State {
     fn sync(&mut self, request: Request, now: Instant) {
         let (actor, session) = (request.actor, self.links[request.link.0].session);
         let Some(session) = session else { return };
-        if self.dice.fires(Site::EndedBeforeBeat, actor, 1).is_some() {
+        if self.decisions.fires(Site::EndedBeforeBeat, actor, 1).is_some() {
             self.fault(actor, Site::EndedBeforeBeat, request.call, now);
             self.end_session(session, now);
         }
         self.tick(now);
         self.collect(now);
-        let ends = self.dice.fires(Site::EndedAfterBeat, actor, 1).is_some();
+        let ends = self.decisions.fires(Site::EndedAfterBeat, actor, 1).is_some();
         if ends {
             self.fault(actor, Site::EndedAfterBeat, request.call, now);
         }
@@ -189,7 +189,7 @@ impl State {
     /// Whether a heartbeat is answered although its session has ended.
     fn answers_for_the_dead(&mut self, request: &Request, now: Instant) -> bool {
         let (actor, site) = (request.actor, Site::BeatOfTheDead);
-        let fires = self.dice.fires(site, actor, 1).is_some();
+        let fires = self.decisions.fires(site, actor, 1).is_some();
         if fires {
             self.fault(actor, site, request.call, now);
         }
@@ -269,7 +269,7 @@ impl State {
         self.plan(now + lasting, Event::Elected);
         for request in std::mem::take(&mut self.proposed) {
             let (id, epoch) = (request.link, request.epoch);
-            if self.dice.pick(Site::Way, 0, 2) == 0 {
+            if self.decisions.pick(Site::Way, 0, 2) == 0 {
                 self.commit(request, now);
             }
             self.break_link(id, epoch, now);
@@ -290,7 +290,7 @@ impl State {
         self.plan_tick();
         let age = self.age(now);
         self.trace.tell((age, 0), What::Session, 0, || "there is a leader".to_owned());
-        if self.dice.fires(Site::EndedByOldLeader, 0, 1).is_some()
+        if self.decisions.fires(Site::EndedByOldLeader, 0, 1).is_some()
             && let Some(session) = self.links.iter().rev().find_map(|link| link.session)
         {
             self.fault(0, Site::EndedByOldLeader, 0, now);

@@ -20,8 +20,8 @@ impl State {
     /// Plans when a server applies the latest commit.
     pub(super) fn follow(&mut self, server: usize, now: Instant) {
         let actor = Self::server_actor(server);
-        let mut at = now + Duration::from_millis(self.dice.pick(Site::Delay, actor, 3));
-        if let Some(behind) = self.dice.lasting(Site::Behind, actor, self.ttl * 5) {
+        let mut at = now + Duration::from_millis(self.decisions.pick(Site::Delay, actor, 3));
+        if let Some(behind) = self.decisions.lasting(Site::Behind, actor, self.ttl * 5) {
             self.fault(actor, Site::Behind, 0, now);
             at += behind;
         }
@@ -101,7 +101,7 @@ impl State {
             }
             Ask::Read(query) | Ask::Observe(query, _) => {
                 let stale = query.freshness == Freshness::Latest
-                    && self.dice.fires(Site::StaleLatest, server, 1).is_some();
+                    && self.decisions.fires(Site::StaleLatest, server, 1).is_some();
                 if stale {
                     self.fault(server, Site::StaleLatest, request.call, now);
                 }
@@ -213,11 +213,11 @@ impl State {
     fn post_news(&mut self, id: LinkId, watch: u64, now: Instant) {
         let actor = self.links[id.0].actor;
         let mut delay = self.delay(actor);
-        if let Some(late) = self.dice.lasting(Site::EventLate, actor, self.ttl) {
+        if let Some(late) = self.decisions.lasting(Site::EventLate, actor, self.ttl) {
             self.fault(actor, Site::EventLate, watch, now);
             delay += late;
         }
-        if self.dice.fires(Site::EventTwice, actor, 1).is_some() {
+        if self.decisions.fires(Site::EventTwice, actor, 1).is_some() {
             self.fault(actor, Site::EventTwice, watch, now);
             if let Some(watching) = self.link(id).watching.get_mut(&watch)
                 && let Some(again) = watching.outbox.back().cloned()
@@ -226,7 +226,7 @@ impl State {
                 self.post(id, delay, Letter::News { watch }, now);
             }
         }
-        if self.dice.fires(Site::ResyncForNothing, actor, 1).is_some() {
+        if self.decisions.fires(Site::ResyncForNothing, actor, 1).is_some() {
             self.fault(actor, Site::ResyncForNothing, watch, now);
             self.post(id, delay, Letter::ReadAgain { watch, at: Revision::ZERO }, now);
         }
@@ -240,7 +240,7 @@ impl State {
         let watches: Vec<u64> = self.links[id.0].watching.keys().copied().collect();
         let resumes = self.personality.resumes_watches();
         for watch in watches {
-            let compacted = self.dice.fires(Site::Compacted, actor, 1).is_some();
+            let compacted = self.decisions.fires(Site::Compacted, actor, 1).is_some();
             let Some(watching) = self.links[id.0].watching.get_mut(&watch) else { continue };
             watching.outbox.clear();
             if resumes && !compacted {

@@ -8,7 +8,7 @@ use synod_core::store::{Feed, Query, Revision, SessionId, Txn};
 use tokio::sync::{Notify, oneshot};
 
 use crate::cluster::answer::{Answer, Watching};
-use crate::cluster::words::{Asked, said};
+use crate::cluster::trace_text::{Asked, said};
 
 /// A connection, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

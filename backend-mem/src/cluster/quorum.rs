@@ -32,7 +32,7 @@ impl State {
         if self.leaderless.is_some() || self.servers.iter().any(|it| it.learner.is_alone) {
             return;
         }
-        if let Some(lasting) = self.dice.lasting(Site::CutOff, actor, self.ttl * 2) {
+        if let Some(lasting) = self.decisions.lasting(Site::CutOff, actor, self.ttl * 2) {
             self.fault(actor, Site::CutOff, 0, now);
             self.cut_off(server, lasting, now);
         }
@@ -43,7 +43,7 @@ impl State {
         self.servers[server].learner.is_alone = true;
         self.plan(until, Event::Rejoin(server));
         // Its clients are on the same side of the partition, or can reach the other servers too.
-        if self.dice.pick(Site::Way, Self::server_actor(server), 2) == 0 {
+        if self.decisions.pick(Site::Way, Self::server_actor(server), 2) == 0 {
             return;
         }
         let here = self.links.iter().filter(|link| link.server == Some(server));
@@ -80,7 +80,7 @@ impl State {
         let age = self.age(now);
         self.trace.tell((age, actor), What::Session, 0, || "reaches the leader again".to_owned());
         let gives_up =
-            self.personality.gives_up_alone() && self.dice.pick(Site::Way, actor, 2) == 0;
+            self.personality.gives_up_alone() && self.decisions.pick(Site::Way, actor, 2) == 0;
         if gives_up {
             self.hang_up_on_clients(server, now);
         } else {
@@ -157,7 +157,7 @@ impl State {
     /// How long a ping takes to a server, or its report to the leader.
     fn delay_to_leader(&mut self, server: usize, now: Instant) -> Duration {
         let actor = Self::server_actor(server);
-        let late = self.dice.lasting(Site::ReportLate, actor, self.ttl / 4);
+        let late = self.decisions.lasting(Site::ReportLate, actor, self.ttl / 4);
         if late.is_some() {
             self.fault(actor, Site::ReportLate, 0, now);
         }
@@ -236,8 +236,9 @@ impl State {
     /// During an election some servers may not notice that there is no leader, and the deposed
     /// leader may be the last to notice.
     pub(super) fn trouble_in_an_election(&mut self, lasting: Duration, now: Instant) {
-        let server = usize::try_from(self.dice.pick(Site::Server, 0, COUNT as u64)).unwrap_or(0);
-        let deposed = self.dice.lasting(Site::Deposed, 0, lasting);
+        let server =
+            usize::try_from(self.decisions.pick(Site::Server, 0, COUNT as u64)).unwrap_or(0);
+        let deposed = self.decisions.lasting(Site::Deposed, 0, lasting);
         if let Some(lasting) = deposed {
             self.fault(0, Site::Deposed, 0, now);
             self.deposed = Some(server);
@@ -248,7 +249,7 @@ impl State {
                 continue;
             }
             let actor = Self::server_actor(other);
-            if let Some(lasting) = self.dice.lasting(Site::CutOff, actor, self.ttl * 2) {
+            if let Some(lasting) = self.decisions.lasting(Site::CutOff, actor, self.ttl * 2) {
                 self.fault(actor, Site::CutOff, 0, now);
                 self.cut_off(other, lasting, now);
             } else if self.personality.hangs_up_without_leader() {

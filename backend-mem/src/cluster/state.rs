@@ -11,13 +11,13 @@ use synod_core::store::{Kind, Revision, SessionId};
 use crate::Census;
 use crate::apply::Effect;
 use crate::cluster::answer::Letter;
-use crate::cluster::dice::{Dice, SERVERS};
+use crate::cluster::decisions::{Decisions, SERVERS};
 use crate::cluster::flaw::Flaw;
 use crate::cluster::link::{Link, LinkId, Request};
 use crate::cluster::personality::Personality;
 use crate::cluster::server::Server;
 use crate::cluster::trace::{Trace, What};
-use crate::cluster::words::glimpse;
+use crate::cluster::trace_text::glimpse;
 use crate::cluster::{Alarm, By, ClusterOptions, Death, Entry};
 use crate::world::World;
 
@@ -27,7 +27,7 @@ pub(super) const COUNT: usize = 3;
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) personality: Personality,
-    pub(super) dice: Dice,
+    pub(super) decisions: Decisions,
     pub(super) trace: Trace,
     /// The time to live to which the lengths of faults are relative.
     pub(super) ttl: Duration,
@@ -133,7 +133,7 @@ impl State {
         let habits = options.personality.habits();
         Self {
             personality: options.personality,
-            dice: Dice::new(options.choice, rates),
+            decisions: Decisions::new(options.choice, rates),
             trace: Trace::new(options.keep_trace),
             ttl: options.ttl,
             flaw: options.flaw,

@@ -17,10 +17,10 @@ use tokio::sync::watch;
 
 use crate::cluster::Cluster;
 use crate::cluster::answer::Answer;
-use crate::cluster::heart::beat;
+use crate::cluster::client_end::ClientEnd;
+use crate::cluster::heartbeat::beat;
 use crate::cluster::link::Ask;
 use crate::cluster::site::Site;
-use crate::cluster::way::Way;
 
 /// How many events a watch keeps for a slow reader.
 const EVENTS: usize = 1_024;
@@ -38,14 +38,14 @@ pub struct ClusterBackend {
 /// One session.
 struct ClusterStore {
     info: SessionInfo,
-    way: Arc<Way>,
+    way: Arc<ClientEnd>,
     life: Arc<Life>,
     _heart: Task,
 }
 
 /// Removes a watch when its reader drops it.
 struct Unwatch {
-    way: Arc<Way>,
+    way: Arc<ClientEnd>,
     life: Arc<Life>,
     watch: u64,
 }
@@ -62,7 +62,7 @@ impl Backend for ClusterBackend {
     async fn open(&self, options: &SessionOptions) -> Result<Box<dyn Store>> {
         const DOING: &str = "opening a session";
         let ttl = clamp_ttl(options.ttl, TTLS.0, TTLS.1)?;
-        let way = Way::new(self.cluster.clone(), self.actor);
+        let way = ClientEnd::new(self.cluster.clone(), self.actor);
         let sent = clock::now();
         let told = way.connect(Ask::Open(ttl));
         let Some(told) = told else { return Err(Error::new(ErrorKind::Unreachable, DOING)) };
@@ -77,7 +77,7 @@ impl Backend for ClusterBackend {
 }
 
 impl ClusterStore {
-    fn start(way: Arc<Way>, info: SessionInfo, sent: Instant) -> Self {
+    fn start(way: Arc<ClientEnd>, info: SessionInfo, sent: Instant) -> Self {
         let life = Arc::new(Life::new(info.ttl, sent, Duration::ZERO));
         let heart = spawn(beat(way.clone(), life.clone(), sent));
         Self { info, way, life, _heart: heart }
@@ -135,8 +135,8 @@ impl Store for ClusterStore {
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
         query.validate()?;
-        let small = self.way.cluster.with_dice(|dice| {
-            let room = dice.fires(Site::SmallBuffer, self.way.actor, 2)?;
+        let small = self.way.cluster.with_decisions(|decisions| {
+            let room = decisions.fires(Site::SmallBuffer, self.way.actor, 2)?;
             usize::try_from(room).ok()
         });
         let tells_once = self.way.cluster.state().personality.tells_once();

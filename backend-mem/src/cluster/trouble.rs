@@ -18,14 +18,14 @@ impl State {
     /// Faults between a client and the servers at the moment when it sends a request.
     pub(super) fn trouble_on_the_way(&mut self, id: LinkId, server: usize, now: Instant) {
         let actor = self.links[id.0].actor;
-        if let Some(lasting) = self.dice.lasting(Site::CutFromOne, actor, self.ttl * 2) {
+        if let Some(lasting) = self.decisions.lasting(Site::CutFromOne, actor, self.ttl * 2) {
             self.fault(actor, Site::CutFromOne, 0, now);
             self.cut(actor, [server].into(), now + lasting, now);
             if self.flaw == Some(Flaw::CutMeansGone) {
                 self.plan(now + self.ttl, Event::TakenForGone(id, server));
             }
         }
-        if self.dice.fires(Site::CutFromAll, actor, 1).is_some() {
+        if self.decisions.fires(Site::CutFromAll, actor, 1).is_some() {
             self.fault(actor, Site::CutFromAll, 0, now);
             let lasting = self.edge(actor);
             self.cut(actor, (0..COUNT).collect(), now + lasting, now);
@@ -42,12 +42,12 @@ impl State {
             self.ttl + milli,
             self.ttl * 3,
         ];
-        let way = self.dice.pick(Site::Way, actor, edges.len() as u64);
+        let way = self.decisions.pick(Site::Way, actor, edges.len() as u64);
         edges[usize::try_from(way).unwrap_or(0)]
     }
 
     fn cut(&mut self, actor: u64, servers: Vec<usize>, until: Instant, now: Instant) {
-        let way = self.dice.pick(Site::Way, actor, 3);
+        let way = self.decisions.pick(Site::Way, actor, 3);
         let cuts = self.cuts_of(actor);
         for server in servers {
             if way != 1 {
@@ -76,7 +76,7 @@ impl State {
         let session = link.session;
         if let Some(session) = session
             && self.leaderless.is_none()
-            && self.dice.fires(Site::Killed, actor, 1).is_some()
+            && self.decisions.fires(Site::Killed, actor, 1).is_some()
         {
             self.fault(actor, Site::Killed, session.get(), now);
             self.end_session(session, now);
@@ -84,7 +84,7 @@ impl State {
         if !matches!(request.ask, Ask::Commit(_)) || self.leaderless.is_some() {
             return;
         }
-        if self.dice.fires(Site::Outage, 0, 1).is_some() {
+        if self.decisions.fires(Site::Outage, 0, 1).is_some() {
             self.fault(0, Site::Outage, 0, now);
             let lasting = self.ttl * 10;
             for actor in self.links.iter().map(|link| link.actor).collect::<Vec<_>>() {
@@ -93,7 +93,7 @@ impl State {
                     ([Some(now + lasting); COUNT], [Some(now + lasting); COUNT]);
             }
             self.lose_leader(lasting, now);
-        } else if let Some(lasting) = self.dice.lasting(Site::NewLeader, 0, self.ttl) {
+        } else if let Some(lasting) = self.decisions.lasting(Site::NewLeader, 0, self.ttl) {
             self.fault(0, Site::NewLeader, 0, now);
             self.lose_leader(lasting, now);
         }
@@ -102,16 +102,16 @@ impl State {
     /// What strangers do concurrently with the processes.
     pub(super) fn trouble_after_commit(&mut self, actor: u64, path: &Path, now: Instant) {
         let Some(dir) = path.parent() else { return };
-        if self.dice.fires(Site::Emptied, actor, 1).is_some() {
+        if self.decisions.fires(Site::Emptied, actor, 1).is_some() {
             self.fault(actor, Site::Emptied, 0, now);
             let children: Vec<Path> = self.world.tree().children(&dir).cloned().collect();
             for child in children {
                 self.meddle(Op::Delete { path: child, expect: Expect::Any }, now);
             }
         }
-        if self.dice.fires(Site::Meddled, actor, 1).is_some() {
+        if self.decisions.fires(Site::Meddled, actor, 1).is_some() {
             self.fault(actor, Site::Meddled, 0, now);
-            let op = match self.dice.pick(Site::Way, actor, 3) {
+            let op = match self.decisions.pick(Site::Way, actor, 3) {
                 0 => Op::Delete { path: path.clone(), expect: Expect::Any },
                 1 => Op::Set { path: path.clone(), data: "foreign".into(), expect: Expect::Any },
                 _ => {
@@ -145,7 +145,7 @@ impl State {
     pub(super) fn heal(&mut self, now: Instant) {
         let age = self.age(now);
         self.trace.tell((age, 0), What::Phase, 0, || "everything is mended".to_owned());
-        self.dice.calm();
+        self.decisions.calm();
         self.cuts.clear();
         self.hurry(now + Duration::from_millis(10));
         if self.leaderless.is_some() {

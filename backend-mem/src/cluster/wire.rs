@@ -27,7 +27,7 @@ impl State {
     pub(super) fn connect(&mut self, id: LinkId, now: Instant) {
         self.break_link(id, self.links[id.0].epoch, now);
         let actor = self.links[id.0].actor;
-        let picked = self.dice.pick(Site::Server, actor, COUNT as u64);
+        let picked = self.decisions.pick(Site::Server, actor, COUNT as u64);
         let link = self.link(id);
         link.server = usize::try_from(picked).ok();
         (link.there, link.back, link.told) = (None, None, None);
@@ -70,7 +70,7 @@ impl State {
             [(Site::Crashed, Alarm::Crash(actor)), (Site::UserDied, Alarm::UserDies(actor))]
         {
             // Before or after the request is sent.
-            if let Some(when) = self.dice.fires(site, actor, 2) {
+            if let Some(when) = self.decisions.fires(site, actor, 2) {
                 self.fault(actor, site, call, now);
                 self.calls_for.push(alarm);
                 return when == 1;
@@ -87,25 +87,25 @@ impl State {
             if self.cuts_of(actor).beats.is_some_and(|until| now < until) {
                 return None;
             }
-            if self.dice.fires(Site::BeatLost, actor, 1).is_some() {
+            if self.decisions.fires(Site::BeatLost, actor, 1).is_some() {
                 self.fault(actor, Site::BeatLost, request.call, now);
                 return None;
             }
-            if let Some(slow) = self.dice.lasting(Site::BeatSlow, actor, ttl) {
+            if let Some(slow) = self.decisions.lasting(Site::BeatSlow, actor, ttl) {
                 self.fault(actor, Site::BeatSlow, request.call, now);
                 delay += slow;
             }
             return Some(self.held_there(request, now + delay, now));
         }
-        if let Some(slow) = self.dice.lasting(Site::RequestSlow, actor, ttl) {
+        if let Some(slow) = self.decisions.lasting(Site::RequestSlow, actor, ttl) {
             self.fault(actor, Site::RequestSlow, request.call, now);
             delay += slow;
         }
         let mut arrival = self.held_there(request, now + delay, now);
-        if self.dice.fires(Site::RequestLost, actor, 1).is_some() {
+        if self.decisions.fires(Site::RequestLost, actor, 1).is_some() {
             self.fault(actor, Site::RequestLost, request.call, now);
             self.plan(arrival, Event::Break(request.link, request.epoch));
-            let late = self.dice.lasting(Site::AppliedLate, actor, ttl * 3 / 4)?;
+            let late = self.decisions.lasting(Site::AppliedLate, actor, ttl * 3 / 4)?;
             self.fault(actor, Site::AppliedLate, request.call, now);
             request.late = true;
             return Some(arrival + late);
@@ -122,7 +122,8 @@ impl State {
 
     /// Whether a message overtakes earlier ones, where the store keeps no order.
     fn goes_ahead(&mut self, site: Site, actor: u64, id: u64, now: Instant) -> bool {
-        let ahead = !self.personality.keeps_order() && self.dice.fires(site, actor, 1).is_some();
+        let ahead =
+            !self.personality.keeps_order() && self.decisions.fires(site, actor, 1).is_some();
         if ahead {
             self.fault(actor, site, id, now);
         }
@@ -141,7 +142,7 @@ impl State {
 
     /// How long a message takes without a fault.
     pub(super) fn delay(&mut self, actor: u64) -> Duration {
-        Duration::from_millis(self.dice.pick(Site::Delay, actor, 4))
+        Duration::from_millis(self.decisions.pick(Site::Delay, actor, 4))
     }
 
     /// Answers a request over its connection.
@@ -155,7 +156,7 @@ impl State {
         let (actor, ttl) = (request.actor, self.ttl);
         let mut delay = self.delay(actor);
         if matches!(request.ask, Ask::Beat) {
-            if let Some(slow) = self.dice.lasting(Site::BeatAnswerSlow, actor, ttl) {
+            if let Some(slow) = self.decisions.lasting(Site::BeatAnswerSlow, actor, ttl) {
                 self.fault(actor, Site::BeatAnswerSlow, call, now);
                 delay += slow;
             }
@@ -163,11 +164,11 @@ impl State {
             let letter = Letter::Answer { call, answer };
             return self.plan(at, Event::Deliver(id, request.epoch, Box::new(letter)));
         }
-        if let Some(slow) = self.dice.lasting(Site::ReplySlow, actor, ttl) {
+        if let Some(slow) = self.decisions.lasting(Site::ReplySlow, actor, ttl) {
             self.fault(actor, Site::ReplySlow, call, now);
             delay += slow;
         }
-        if self.dice.fires(Site::ReplyLost, actor, 1).is_some() {
+        if self.decisions.fires(Site::ReplyLost, actor, 1).is_some() {
             self.fault(actor, Site::ReplyLost, call, now);
             return self.plan(now + delay, Event::Break(id, request.epoch));
         }
@@ -230,7 +231,7 @@ impl State {
     fn hand_out(&mut self, id: LinkId, watch: u64, now: Instant) {
         let (age, actor) = (self.age(now), self.links[id.0].actor);
         let waits = self.links[id.0].watching.get(&watch).map_or(0, |it| it.outbox.len());
-        let joined = waits > 1 && self.dice.fires(Site::EventsJoined, actor, 1).is_some();
+        let joined = waits > 1 && self.decisions.fires(Site::EventsJoined, actor, 1).is_some();
         if joined {
             self.fault(actor, Site::EventsJoined, watch, now);
         }

@@ -1,6 +1,6 @@
 //! Optimisation: skips the listing after a create in directories where this session is the only
-//! contender; see [`Alone`](crate::alone::Alone). Its state and watches are under the lock of the
-//! hub. These watches are of the same kind as those of [`once`](super::once); a path that has a
+//! contender; see [`SoleContender`](crate::sole_contender::SoleContender). Its state and watches are under the lock of the
+//! hub. These watches are of the same kind as those of [`once`](super::one_shot); a path that has a
 //! persistent watch of the hub gets none.
 
 use std::sync::{Arc, Weak};
@@ -11,10 +11,10 @@ use synod_core::store::Done;
 use synod_core::task::spawn;
 use zookeeper_client::{Client, OneshotWatcher, Stat as ZkStat};
 
-use crate::alone::{Coming, Draw, Drawn};
 use crate::error::Trouble;
 use crate::hub::{Hub, State};
 use crate::sent::Sent;
+use crate::sole_contender::{Coming, Draw, Drawn};
 
 /// The answer to a request for a watch on a directory, with the directory's stat.
 type Asked = Result<(Option<ZkStat>, OneshotWatcher), Trouble>;

@@ -3,11 +3,11 @@
 use futures_util::FutureExt as _;
 use zookeeper_client::StateWatcher;
 
-use crate::alone::Alone;
+use crate::sole_contender::SoleContender;
 
 /// What the session knows about the directories in which it creates tickets.
 pub(super) struct Draws {
-    pub(super) alone: Alone,
+    pub(super) alone: SoleContender,
     states: StateWatcher,
     /// How often the connection was seen to change.
     connection: u64,
@@ -16,7 +16,7 @@ pub(super) struct Draws {
 impl Draws {
     pub(super) fn new(mut states: StateWatcher) -> Self {
         let _as_it_is = states.state();
-        Self { alone: Alone::default(), states, connection: 0 }
+        Self { alone: SoleContender::default(), states, connection: 0 }
     }
 
     /// The number of the current connection. The crate reports the loss of a connection before any

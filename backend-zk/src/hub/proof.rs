@@ -7,9 +7,9 @@ use synod_core::path::Path;
 use synod_core::store::Node;
 use zookeeper_client::{Error as ZkError, EventType};
 
-use crate::contained::contained;
+use crate::catch_panic::catch_panic;
+use crate::connection::Connection;
 use crate::stat::{is_container, translate};
-use crate::wire::Wire;
 
 /// What a created path turned out to be.
 #[derive(Clone, Debug)]
@@ -43,12 +43,12 @@ impl Proof {
 }
 
 /// Reads paths that were created.
-pub(super) async fn prove(wire: &Wire, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> {
+pub(super) async fn prove(wire: &Connection, doubtful: &BTreeSet<Path>) -> BTreeMap<Path, Proof> {
     if doubtful.is_empty() {
         return BTreeMap::new();
     }
     let Ok(client) = wire.client("observe") else { return BTreeMap::new() };
-    let reads = doubtful.iter().map(|path| contained(client.get_data(path.as_str())));
+    let reads = doubtful.iter().map(|path| catch_panic(client.get_data(path.as_str())));
     let answers = join_all(reads.collect::<Vec<_>>()).await;
     let proofs = doubtful.iter().zip(answers).map(|(path, answer)| {
         let proof = match answer {

@@ -92,7 +92,7 @@ pub(super) async fn a_server_that_only_lets_read_is_named_as_such() {
 }
 
 /// The text that a user reads: an error with all its causes.
-fn told(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     let mut told = error.to_string();
     let mut cause = error.source();
     while let Some(why) = cause {
@@ -128,7 +128,7 @@ pub(super) async fn a_missing_majority_is_reported() {
                 let opened = timeout(PATIENCE, Client::open(backend.clone(), limits.clone()));
                 opened.await.expect("in time").expect_err("one alone decides nothing")
             };
-            let (kind, told) = (error.kind(), told(&error));
+            let (kind, told) = (error.kind(), error_text(&error));
             assert!(matches!(kind, ErrorKind::Unreachable | ErrorKind::SessionLost), "{told}");
             // The server looks for the others first.
             if told.contains(LONE) {

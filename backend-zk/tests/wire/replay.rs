@@ -110,7 +110,7 @@ impl Side {
     }
 
     /// The answer to a request, as text that does not depend on the store.
-    async fn tell(&mut self, step: &Step) -> Vec<String> {
+    async fn answer_text(&mut self, step: &Step) -> Vec<String> {
         let mut told = Vec::new();
         match step {
             Step::Ask(who, request) => {
@@ -375,7 +375,7 @@ pub(crate) async fn the_peer_and_a_server_say_the_same() {
         let mut ours = Side::new("peer", peer.addresses()[0]).await;
         let mut before: BTreeMap<usize, &Step> = BTreeMap::new();
         for (index, step) in steps.iter().enumerate() {
-            let (theirs, own) = join(real.tell(step), ours.tell(step)).await;
+            let (theirs, own) = join(real.answer_text(step), ours.answer_text(step)).await;
             before.insert(index, step);
             assert_eq!(
                 theirs, own,

@@ -35,7 +35,7 @@ pub(crate) async fn run(common: &Common, path: &Path) -> Result<(), Failure> {
             "{path}: free; nothing is at this path now, nor below it: is it spelled right?"
         ))?);
     }
-    Ok(output::line(&told(path, &line))?)
+    Ok(output::line(&text_of(path, &line))?)
 }
 
 /// Whether there is no node at the path or below it. A store may keep the directory of a lock that was used before.
@@ -44,7 +44,7 @@ async fn is_unused(client: &Client, path: &Path) -> Result<bool> {
 }
 
 /// The text for a person: a summary, then a row for each contender.
-fn told(path: &Path, line: &[Contender]) -> String {
+fn text_of(path: &Path, line: &[Contender]) -> String {
     if line.is_empty() {
         return format!("{path}: free");
     }

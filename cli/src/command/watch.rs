@@ -25,7 +25,7 @@ pub(crate) async fn run(
     let (view, mut watch) = client.watch(query).await?;
     for node in view.nodes {
         let change = Change::new(node.path.clone(), Kind::Created).with_node(node);
-        tell(common, "found", &change)?;
+        print_report(common, "found", &change)?;
     }
     let mut left = count.unwrap_or(usize::MAX);
     while left > 0 {
@@ -35,7 +35,7 @@ pub(crate) async fn run(
                     // Not every store tells of the data. What is there now may be newer than the change.
                     change.node = client.get(&change.path).await?;
                 }
-                tell(common, verb(change.kind), &change)?;
+                print_report(common, verb(change.kind), &change)?;
             }
             Some(Some(Event::Resync)) => resync(common)?,
             Some(Some(Event::Ended(_)) | None) => {
@@ -57,7 +57,7 @@ fn verb(kind: Kind) -> &'static str {
     }
 }
 
-fn tell(common: &Common, verb: &str, change: &Change) -> Result<(), Failure> {
+fn print_report(common: &Common, verb: &str, change: &Change) -> Result<(), Failure> {
     if common.json {
         let revision = change.revision.map(synod::store::Revision::get);
         let mut told = json!({ "event": verb, "path": change.path.as_str(), "revision": revision });

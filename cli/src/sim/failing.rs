@@ -11,7 +11,11 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Reports a history that failed.
-pub(super) fn told(common: &Common, failure: &Broken, shown: &Shown) -> Result<(), Failure> {
+pub(super) fn print_failure(
+    common: &Common,
+    failure: &Broken,
+    shown: &Shown,
+) -> Result<(), Failure> {
     if let Some(file) = &shown.html {
         let title = format!("{} is broken", failure.violation.law);
         std::fs::write(file, failure.diagram().html(&title, &failure.summary()))?;

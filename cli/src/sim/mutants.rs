@@ -66,7 +66,7 @@ fn table(common: &Common, asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failur
         let tally = counted(row, asked)?;
         let found = found(row, &tally);
         escaped += usize::from(found.is_empty());
-        tell(common, row, &found, &tally)?;
+        print_report(common, row, &found, &tally)?;
         if let (Some(dir), Some(first)) = (asked.keep, found.first())
             && let Some(failure) = Broken::of(first).map_err(bad)?
         {
@@ -96,7 +96,7 @@ fn counted(row: &Row, asked: &Asked<'_>) -> Result<Tally, Failure> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "it is for people")]
-fn tell(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> Result<(), Failure> {
+fn print_report(common: &Common, row: &Row, found: &[&Case], tally: &Tally) -> Result<(), Failure> {
     let first = found.first().map(|case| case.seed + 1);
     let rate = found.len() as f64 * 100.0 / tally.histories.max(1) as f64;
     if common.json {

@@ -7,7 +7,7 @@ use synod::sim::{Case, Diagram, Failure as Broken};
 use crate::args::{Common, Shown, SimCommand};
 use crate::failure::Failure;
 use crate::output;
-use crate::sim::failing::{bad, keep, told, width};
+use crate::sim::failing::{bad, keep, print_failure, width};
 
 /// Shows a history: the reduced case if it fails, otherwise that it does not.
 pub(super) fn run(common: &Common, command: &SimCommand) -> Result<(), Failure> {
@@ -37,7 +37,7 @@ pub(super) fn run(common: &Common, command: &SimCommand) -> Result<(), Failure> 
         output::line("with --whole it is shown all the same")?;
         return Ok(());
     };
-    told(common, &failure, shown)?;
+    print_failure(common, &failure, shown)?;
     if let Some(dir) = dir {
         keep(&failure.smaller.case, dir)?;
     }

@@ -25,7 +25,7 @@ pub(super) fn run(common: &Common, only: &str, seeds: u64) -> Result<(), Failure
                 drops += clean(small, &cancel_anywhere(PROCESSES, make))?;
             }
         }
-        tell(common, small, crashes, drops)?;
+        print_report(common, small, crashes, drops)?;
     }
     Ok(())
 }
@@ -75,7 +75,12 @@ fn clean(small: &dyn Workload, swept: &Swept) -> Result<u64, Failure> {
     Err(Failure::Told)
 }
 
-fn tell(common: &Common, small: &dyn Workload, crashes: u64, drops: u64) -> Result<(), Failure> {
+fn print_report(
+    common: &Common,
+    small: &dyn Workload,
+    crashes: u64,
+    drops: u64,
+) -> Result<(), Failure> {
     let name = small.name();
     if common.json {
         return Ok(output::object(&json!({

@@ -9,13 +9,13 @@ use synod_core::chance::Chance;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Loss, Revision, Sequence, Version};
 
+use crate::differential::comparison::{Agreement, Comparison, plain};
+use crate::differential::events::{Listener, Observed};
 use crate::differential::generate::Palette;
-use crate::differential::hear::{Listener, Observed};
 use crate::differential::model::Model;
+use crate::differential::neutral::{Entry, Told};
 use crate::differential::program::{Act, Ask, Program, Reach, Step, Verb};
 use crate::differential::side::Side;
-use crate::differential::told::{Entry, Told};
-use crate::differential::twins::{Agreement, Twins, plain};
 use crate::harness::{Ability, Harness};
 
 /// The stores to compare. The others are compared with the first.
@@ -47,7 +47,7 @@ pub(crate) enum Ran {
 /// The state of one program during a run.
 struct Course {
     model: Model,
-    twins: Vec<Twins>,
+    comparison: Vec<Comparison>,
     observed: Vec<Observed>,
     /// The sessions that are over, and why.
     over: BTreeMap<usize, Loss>,
@@ -73,9 +73,9 @@ impl Lockstep {
         let (chance, left) = (self.chance.clone(), self.left);
         join_all(self.sides.iter_mut().map(|side| side.begin(&chance, left))).await;
         self.left = true;
-        let twins = self.sides.iter().skip(1).map(|_| Twins::default()).collect();
+        let comparison = self.sides.iter().skip(1).map(|_| Comparison::default()).collect();
         let (model, observed) = (Model::default(), Vec::new());
-        let mut course = Course { model, twins, observed, over: BTreeMap::new() };
+        let mut course = Course { model, comparison, observed, over: BTreeMap::new() };
         for (number, step) in program.steps.iter().enumerate() {
             let answers = self.perform(step, &mut course.model).await;
             let agreed = course.compare(number, step, &answers);
@@ -162,8 +162,8 @@ impl Course {
 
     fn outcomes(&mut self, acts: &[Act], answers: &[Told]) -> Result<Agreement, String> {
         let mut all = Agreement::Same;
-        for (twins, other) in self.twins.iter_mut().zip(&answers[1..]) {
-            match twins.outcome(acts, &self.model, (&answers[0], other))? {
+        for (comparison, other) in self.comparison.iter_mut().zip(&answers[1..]) {
+            match comparison.outcome(acts, &self.model, (&answers[0], other))? {
                 Agreement::Same => {}
                 Agreement::Parted { for_good } => {
                     let before = all == Agreement::Parted { for_good: true };
@@ -247,8 +247,8 @@ impl Course {
         if !latest {
             return Ok(());
         }
-        for (twins, other) in self.twins.iter_mut().zip(&entries[1..]) {
-            twins.view(ask, &self.model, (entries[0], other))?;
+        for (comparison, other) in self.comparison.iter_mut().zip(&entries[1..]) {
+            comparison.view(ask, &self.model, (entries[0], other))?;
         }
         for seen in entries[0] {
             let of_all = entries.iter().filter_map(|of| of.iter().find(|e| e.place == seen.place));

@@ -13,8 +13,8 @@ use synod_core::store::{
 use tokio::time::timeout;
 
 use crate::differential::model::{Model, bytes};
+use crate::differential::neutral::{Told, Translate};
 use crate::differential::program::{Act, Ask, Life, Reach, SESSIONS, Step, TICKET, Verb, Wish};
-use crate::differential::told::{Told, Translate};
 use crate::harness::{Harness, Profile};
 
 /// The state of one store during a program.

@@ -9,7 +9,7 @@ use synod_core::store::{Backend, Done, Outcome, SessionOptions};
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan};
 use synod_testkit::hesitant::HesitantBackend;
 
-use crate::actor::told;
+use crate::actor::text_of;
 use crate::door::gate::Gate;
 use crate::world::World;
 
@@ -39,7 +39,7 @@ impl World {
     /// A client on a backend.
     pub(crate) async fn client_on(&self, backend: impl Backend, options: ClientOptions) -> Client {
         let opened = self.in_time("opening a client", Client::open(backend, options)).await;
-        opened.unwrap_or_else(|error| panic!("no client: {}", told(&error)))
+        opened.unwrap_or_else(|error| panic!("no client: {}", text_of(&error)))
     }
 
     /// A client on the unmodified store under test.
@@ -71,7 +71,7 @@ pub(crate) fn done(written: Result<Outcome<Done>>) -> Done {
     match written {
         Ok(Outcome::Committed(done)) => done,
         Ok(Outcome::Rejected(no)) => panic!("it was rejected: {no}"),
-        Err(error) => panic!("it failed: {}", told(&error)),
+        Err(error) => panic!("it failed: {}", text_of(&error)),
     }
 }
 
@@ -85,5 +85,5 @@ pub(crate) fn failure<T: std::fmt::Debug>(result: Result<T>, what: &str) -> Erro
 
 /// The answer of a call that must succeed.
 pub(crate) fn answer<T>(result: Result<T>) -> T {
-    result.unwrap_or_else(|error| panic!("it failed: {}", told(&error)))
+    result.unwrap_or_else(|error| panic!("it failed: {}", text_of(&error)))
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Expect, Lifetime};
 
-use crate::actor::told;
+use crate::actor::text_of;
 use crate::door::{answer, done, failure};
 use crate::world::World;
 
@@ -69,7 +69,7 @@ async fn data_that_cannot_be_read_is_not_quoted(world: World) {
     for data in malformed() {
         bob.set(&at, data).await;
         let error = failure(client.get_value::<BTreeMap<String, u32>>(&at).await, "no such value");
-        let said = format!("{} {error:?}", told(&error));
+        let said = format!("{} {error:?}", text_of(&error));
         assert!(!said.contains(CANARY), "{said}");
     }
 }

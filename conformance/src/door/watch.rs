@@ -15,7 +15,7 @@ cases![
 ];
 
 impl World {
-    async fn told(&self, of: &str, watch: &mut ClientWatch) -> Option<Event> {
+    async fn expect_event(&self, of: &str, watch: &mut ClientWatch) -> Option<Event> {
         self.in_time(of, watch.next()).await
     }
 }
@@ -23,7 +23,7 @@ impl World {
 /// Takes events up to the end, which must be that the client is closed.
 async fn ended(world: &World, watch: &mut ClientWatch) {
     loop {
-        match world.told("the end of the client", watch).await {
+        match world.expect_event("the end of the client", watch).await {
             Some(Event::Ended(End::SessionOver(Loss::Closed))) => return,
             Some(Event::Changed(_) | Event::Resync) => {}
             other => panic!("it is notified of {other:?}"),
@@ -47,7 +47,7 @@ async fn a_watch_goes_on_in_the_next_session(world: World) {
         lose(&world, &client).await;
         // Earlier events may come first.
         loop {
-            match world.told("the next session", &mut watch).await {
+            match world.expect_event("the next session", &mut watch).await {
                 Some(Event::Resync) => break,
                 Some(Event::Changed(_)) => {}
                 other => panic!("round {round}: {other:?}"),
@@ -56,7 +56,7 @@ async fn a_watch_goes_on_in_the_next_session(world: World) {
 
         let node = dir.join(&format!("n{round}")).expect("short");
         bob.create(&node, "").await;
-        let told = world.told("a change in the next session", &mut watch).await;
+        let told = world.expect_event("a change in the next session", &mut watch).await;
         assert!(
             matches!(&told, Some(Event::Changed(change)) if change.path == node || change.path == dir),
             "round {round}: {told:?}"
@@ -76,7 +76,7 @@ async fn a_watch_of_a_client_has_one_end(world: World) {
     for watch in &mut watches {
         ended(&world, watch).await;
         for _ in 0..3 {
-            assert!(world.told("nothing", watch).await.is_none());
+            assert!(world.expect_event("nothing", watch).await.is_none());
         }
     }
 }
@@ -104,6 +104,6 @@ async fn a_watch_does_not_keep_its_client_open(world: World) {
     drop(client);
 
     ended(&world, &mut watch).await;
-    assert!(world.told("nothing", &mut watch).await.is_none());
+    assert!(world.expect_event("nothing", &mut watch).await.is_none());
     world.eventually("its nodes go", async || !bob.exists(&a).await).await;
 }

@@ -12,7 +12,7 @@ use synod_recipes::{Contender, inspect};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::actor::told;
+use crate::actor::text_of;
 use crate::door::answer;
 use crate::world::World;
 
@@ -43,7 +43,7 @@ impl<T: Send + 'static> Waiting<T> {
         if let Ok(ended) = timeout(brief, &mut self.told).await {
             match ended.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")) {
                 Ok(_) => panic!("{what}: it was granted"),
-                Err(error) => panic!("{what}: the waiter failed: {}", told(&error)),
+                Err(error) => panic!("{what}: the waiter failed: {}", text_of(&error)),
             }
         }
     }

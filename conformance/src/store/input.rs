@@ -7,7 +7,7 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Gap, Lifetime, Op, Query, Scope, Sequence, Status, Txn};
 
-use crate::actor::{Actor, told};
+use crate::actor::{Actor, text_of};
 use crate::world::World;
 
 cases![
@@ -26,7 +26,7 @@ async fn refuses(actor: &Actor, txn: Txn, kind: ErrorKind) {
     match actor.attempt(txn).await {
         Ok(outcome) => panic!("{ops:?} should be {kind}, and was answered: {outcome:?}"),
         Err(error) => {
-            assert_eq!(error.kind(), kind, "{}", told(&error));
+            assert_eq!(error.kind(), kind, "{}", text_of(&error));
             assert!(!error.is_ambiguous(), "nothing was sent: {error}");
         }
     }

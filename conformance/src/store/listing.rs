@@ -5,7 +5,7 @@ use synod_core::error::ErrorKind;
 use synod_core::path::Path;
 use synod_core::store::{Lifetime, Op, Query, Sequence, Txn};
 
-use crate::actor::{Actor, names, told};
+use crate::actor::{Actor, names, text_of};
 use crate::world::World;
 
 cases![
@@ -251,7 +251,7 @@ async fn a_crowded_directory_is_listed_whole(world: World) {
                 let mut listed = view.nodes.iter().enumerate();
                 assert!(listed.all(|(number, node)| node.path.name() == name(number)));
             }
-            Err(error) => assert_eq!(error.kind(), ErrorKind::TooLarge, "{}", told(&error)),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::TooLarge, "{}", text_of(&error)),
         }
     }
 }

@@ -7,7 +7,7 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Kind, Lifetime, Loss, Outcome, Query, Status, Txn};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::actor::{Actor, Heard, told};
+use crate::actor::{Actor, Heard, text_of};
 use crate::harness::Link;
 use crate::world::World;
 
@@ -174,7 +174,7 @@ async fn close_cut_off(world: &World, ann: &Actor, bob: &Actor, node: &Path) {
     let limit = ann.ttl() + world.profile.patience;
     match timeout(limit, ann.store.close()).await.expect("it ends") {
         Ok(()) => assert!(!bob.exists(node).await, "it is closed, and its node is there"),
-        Err(error) => assert_eq!(error.effect(), Effect::Unknown, "{}", told(&error)),
+        Err(error) => assert_eq!(error.effect(), Effect::Unknown, "{}", text_of(&error)),
     }
 }
 

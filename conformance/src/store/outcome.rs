@@ -5,7 +5,7 @@ use synod_core::store::{Expect, Lifetime, Query, Txn};
 
 use tokio::time::timeout;
 
-use crate::actor::{only, told};
+use crate::actor::{only, text_of};
 use crate::harness::Link;
 use crate::world::World;
 
@@ -65,7 +65,7 @@ async fn an_error_is_one_line_that_names_its_path(world: World) {
     ];
     for error in errors {
         let error = error.expect("it cannot be done");
-        let shown = told(&error);
+        let shown = text_of(&error);
         assert_eq!(error.path(), Some(&node), "{shown}");
         assert!(shown.contains(node.as_str()) && !shown.contains('\n'), "{shown}");
     }
@@ -96,7 +96,7 @@ async fn an_error_of_a_server_that_is_gone_names_its_path(world: World) {
         for error in errors {
             let error = error.expect("nothing comes through");
             // The error of a transaction names its first operation.
-            assert_eq!(error.path(), Some(&node), "{}", told(&error));
+            assert_eq!(error.path(), Some(&node), "{}", text_of(&error));
         }
         ann.lost().await;
     }

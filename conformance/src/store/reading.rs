@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use futures_util::future::join;
 use synod_core::store::{Detail, Query, Revision, Scope, View};
 
-use crate::actor::{Heard, text, told};
+use crate::actor::{Heard, text, text_of};
 use crate::world::World;
 
 cases![
@@ -194,7 +194,7 @@ async fn what_is_missing_is_an_empty_view(world: World) {
             query.detail = detail;
             match ann.ask(query.clone()).await {
                 Ok(view) => assert_eq!(view.nodes, [], "{query:?}"),
-                Err(error) => panic!("{query:?}: {}", told(&error)),
+                Err(error) => panic!("{query:?}: {}", text_of(&error)),
             }
             assert_eq!(ann.ask(query.local()).await.map(|view| view.nodes.len()).ok(), Some(0));
         }

@@ -13,7 +13,7 @@ use synod_core::store::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::actor::{Actor, told};
+use crate::actor::{Actor, text_of};
 use crate::harness::Link;
 use crate::world::World;
 
@@ -76,7 +76,7 @@ async fn a_session_lives_for_as_long_as_it_is_held(world: World) {
             return Err("it says that it lives, and its node is gone".to_owned());
         }
         let more = Txn::new().create(&late, "", Lifetime::Session);
-        ann.attempt(more).await.map(drop).map_err(|error| told(&error))
+        ann.attempt(more).await.map(drop).map_err(|error| text_of(&error))
     };
     world.unless_stalled(harmless, held).await;
 }

@@ -71,7 +71,7 @@ impl Store for WrongStore {
         let reading = Box::pin(read(self, &query));
         let mut view =
             session::call(self, outage::wait(&self.shared, &self.inner, reading)).await?;
-        self.lens.view(&mut view);
+        self.node_view.view(&mut view);
         Ok(view)
     }
 
@@ -92,7 +92,7 @@ impl Store for WrongStore {
         let outcome =
             session::call(self, outage::wait(&self.shared, &self.inner, committing)).await?;
         Ok(outcome.map(|mut commit| {
-            self.lens.commit(&mut commit);
+            self.node_view.commit(&mut commit);
             commit
         }))
     }
@@ -111,7 +111,9 @@ impl Drop for WrongStore {
                 let inner = self.inner.clone();
                 let _left_to_itself = async move { inner.close().await }.now_or_never();
             }
-            Some(Mistake::DropSilencesWatches) => self.desk.dropped.store(true, Ordering::Relaxed),
+            Some(Mistake::DropSilencesWatches) => {
+                self.watch_state.dropped.store(true, Ordering::Relaxed)
+            }
             Some(Mistake::DropKeepsSessionAlive) => {
                 self.shared.books().stores.push(self.inner.clone());
                 return;

@@ -11,19 +11,19 @@ use synod_core::store::{
 };
 use tokio::time::timeout;
 
-use crate::wrong::desk::Desk;
-use crate::wrong::lens::Lens;
 use crate::wrong::mistake::Mistake;
+use crate::wrong::node_view::NodeView;
 use crate::wrong::past::Past;
 use crate::wrong::shared::{Shared, pause};
 use crate::wrong::store::WrongStore;
+use crate::wrong::watch_state::WatchState;
 
 /// Forwards the events of one watch of the store inside.
 pub(super) struct Teller {
     shared: Arc<Shared>,
-    lens: Lens,
+    node_view: NodeView,
     past: Arc<Past>,
-    desk: Arc<Desk>,
+    watch_state: Arc<WatchState>,
     query: Query,
     feed: Feed,
     /// The paths in the view.
@@ -53,9 +53,9 @@ impl Teller {
         let probe = store.makes(Mistake::WatchSilentAfterOutage).then(|| store.inner.clone());
         let mut teller = Self {
             shared: store.shared.clone(),
-            lens: store.lens,
+            node_view: store.node_view,
             past: store.past.clone(),
-            desk: store.desk.clone(),
+            watch_state: store.watch_state.clone(),
             query: query.clone(),
             feed,
             shown: view.nodes.iter().map(|node| node.path.clone()).collect(),
@@ -78,7 +78,7 @@ impl Teller {
         teller
     }
 
-    pub(super) async fn tell(mut self, mut inner: Watch) {
+    pub(super) async fn deliver(mut self, mut inner: Watch) {
         loop {
             let event = self.next_event(&mut inner).await;
             match event {
@@ -111,9 +111,9 @@ impl Teller {
 
     fn swallows(&self, end: &End) -> bool {
         let told = matches!(end, End::Told);
-        match self.lens.mistake {
+        match self.node_view.mistake {
             Some(Mistake::WatchHasNoEnd) => true,
-            Some(Mistake::DropSilencesWatches) => self.desk.dropped.load(Ordering::Relaxed),
+            Some(Mistake::DropSilencesWatches) => self.watch_state.dropped.load(Ordering::Relaxed),
             Some(Mistake::OnceFallsSilent) => told,
             Some(Mistake::OnceWaitsForTheAbsent) => told && self.shown.is_empty(),
             _ => told && self.hushed,
@@ -121,10 +121,10 @@ impl Teller {
     }
 
     async fn changed(&mut self, change: Change, inner: &mut Watch) {
-        if self.lens.mistake != Some(Mistake::LocalBehindEvents) {
+        if self.node_view.mistake != Some(Mistake::LocalBehindEvents) {
             self.past.forget();
         }
-        match self.lens.mistake {
+        match self.node_view.mistake {
             // So that the writer has its answer by now.
             Some(
                 Mistake::WatchIgnoresOwnWrites
@@ -183,13 +183,13 @@ impl Teller {
         if let Some(node) = &mut change.node {
             let before = self.known.insert(node.path.clone(), node.clone());
             if let Some(before) = before
-                && self.lens.mistake == Some(Mistake::EventTellsOldNode)
+                && self.node_view.mistake == Some(Mistake::EventTellsOldNode)
             {
                 *node = before.with_sequence(None);
             }
         }
-        self.lens.change(&mut change);
-        let times = if self.lens.mistake == Some(Mistake::EventTwice) { 2 } else { 1 };
+        self.node_view.change(&mut change);
+        let times = if self.node_view.mistake == Some(Mistake::EventTwice) { 2 } else { 1 };
         for change in std::iter::repeat_n(change, times) {
             self.waiting.fetch_add(1, Ordering::Relaxed);
             self.feed.send(change);
@@ -199,7 +199,7 @@ impl Teller {
     fn is_hidden(&mut self, change: &Change) -> bool {
         const ROOM: usize = 256;
         const NOW_AND_THEN: usize = 2;
-        let Some(mistake) = self.lens.mistake else { return false };
+        let Some(mistake) = self.node_view.mistake else { return false };
         let scope = self.query.scope;
         self.told += 1;
         match mistake {
@@ -244,7 +244,7 @@ impl Teller {
         let unasked =
             change.kind == Kind::Deleted && !self.shared.books().commits.contains(&revision);
         match mistake {
-            Mistake::WatchIgnoresOwnWrites => self.desk.is_own(revision),
+            Mistake::WatchIgnoresOwnWrites => self.watch_state.is_own(revision),
             Mistake::ExpiryUntoldToWatchers => unasked,
             Mistake::CloseUntoldToWatchers => {
                 let books = self.shared.books();

@@ -9,8 +9,8 @@ use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, SessionId, Store, Txn};
 
-use crate::wrong::estate::Estate;
 use crate::wrong::mistake::Mistake;
+use crate::wrong::owned_nodes::OwnedNodes;
 use crate::wrong::shared::Shared;
 
 fn is_needed(shared: &Shared) -> bool {
@@ -27,8 +27,8 @@ pub(super) async fn begin(shared: &Shared, inner: &Arc<dyn Store>) -> Result<()>
     let anchor = Txn::new().create(&path, "", Lifetime::Session);
     inner.commit(anchor).await?.required()?;
     let (_view, anchor) = shared.hidden().await?.observe(Query::node(&path)).await?;
-    let estate = Estate::new(session, anchor);
-    shared.books().estates.push(estate);
+    let owned_nodes = OwnedNodes::new(session, anchor);
+    shared.books().estates.push(owned_nodes);
     Ok(())
 }
 
@@ -36,9 +36,9 @@ pub(super) async fn begin(shared: &Shared, inner: &Arc<dyn Store>) -> Result<()>
 pub(super) fn note(shared: &Shared, session: SessionId, outcome: &Outcome) {
     let Outcome::Committed(commit) = outcome else { return };
     let mut books = shared.books();
-    let mut mine = books.estates.iter_mut().filter(|estate| estate.session == session);
-    if let Some(estate) = mine.next() {
-        estate.paths.extend(commit.done.iter().map(|done| done.path.clone()));
+    let mut mine = books.estates.iter_mut().filter(|owned_nodes| owned_nodes.session == session);
+    if let Some(owned_nodes) = mine.next() {
+        owned_nodes.paths.extend(commit.done.iter().map(|done| done.path.clone()));
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn settle(shared: &Shared) {
     }
     let due: Vec<Path> = {
         let mut books = shared.books();
-        books.estates.iter_mut().flat_map(|estate| estate.due(shared.mistake)).collect()
+        books.estates.iter_mut().flat_map(|owned_nodes| owned_nodes.due(shared.mistake)).collect()
     };
     for path in due {
         if let Ok(hidden) = shared.hidden().await {

@@ -14,8 +14,8 @@ use synod_core::store::{
 use synod_core::task::Task;
 use tokio::sync::OnceCell;
 
-use crate::wrong::estate::Estate;
 use crate::wrong::mistake::Mistake;
+use crate::wrong::owned_nodes::OwnedNodes;
 
 /// The state that the sessions of one wrong store share.
 pub(super) struct Shared {
@@ -47,7 +47,7 @@ pub(super) struct Books {
     pub(super) closings: Vec<RangeInclusive<Revision>>,
     /// The open watches, each with the number of its pending events.
     pub(super) feeds: Vec<(Feed, Arc<AtomicUsize>)>,
-    pub(super) estates: Vec<Estate>,
+    pub(super) estates: Vec<OwnedNodes>,
     pub(super) tasks: Vec<Task>,
     pub(super) stores: Vec<Arc<dyn Store>>,
 }

@@ -10,13 +10,13 @@ use synod_core::store::{
 };
 use synod_core::task::Task;
 
-use crate::wrong::desk::Desk;
-use crate::wrong::lens::Lens;
 use crate::wrong::life::Life;
 use crate::wrong::mistake::Mistake;
+use crate::wrong::node_view::NodeView;
 use crate::wrong::outage;
 use crate::wrong::past::Past;
 use crate::wrong::shared::Shared;
+use crate::wrong::watch_state::WatchState;
 
 /// A session on a wrong store.
 ///
@@ -27,9 +27,9 @@ pub(super) struct WrongStore {
     pub(super) shared: Arc<Shared>,
     pub(super) inner: Arc<dyn Store>,
     pub(super) info: SessionInfo,
-    pub(super) lens: Lens,
+    pub(super) node_view: NodeView,
     pub(super) past: Arc<Past>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) watch_state: Arc<WatchState>,
     pub(super) life: Arc<Life>,
     pub(super) ephemerals: AtomicU64,
     pub(super) busy: AtomicBool,
@@ -42,16 +42,16 @@ impl WrongStore {
     pub(super) fn start(shared: Arc<Shared>, inner: Arc<dyn Store>, info: SessionInfo) -> Self {
         const SKEW: u64 = 3;
         let behind = shared.opened.fetch_add(1, Ordering::Relaxed) * SKEW;
-        let lens = Lens { mistake: shared.mistake, behind };
+        let node_view = NodeView { mistake: shared.mistake, behind };
         let life = Arc::new(Life::new(shared.mistake, &inner));
         let tasks = Mutex::new(life.tasks(&inner));
         Self {
             shared,
             inner,
             info,
-            lens,
+            node_view,
             past: Arc::default(),
-            desk: Arc::default(),
+            watch_state: Arc::default(),
             life,
             ephemerals: AtomicU64::new(0),
             busy: AtomicBool::new(false),
@@ -92,7 +92,7 @@ impl WrongStore {
         let outcome = outage::commit(&self.shared, &self.inner, txn).await;
         if let Ok(Outcome::Committed(Commit { revision: Some(revision), .. })) = &outcome {
             self.shared.books().commits.insert(*revision);
-            self.desk.wrote(*revision);
+            self.watch_state.wrote(*revision);
         }
         outcome
     }

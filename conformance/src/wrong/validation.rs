@@ -10,7 +10,7 @@ pub(super) fn query(store: &WrongStore, mut query: Query) -> Result<Query> {
     if query.validate().is_err() && store.makes(Mistake::QueryNotValidated) {
         made_answerable(&mut query);
     }
-    query.validate().map_err(|error| told(store, error))?;
+    query.validate().map_err(|error| without_path(store, error))?;
     Ok(query)
 }
 
@@ -40,11 +40,11 @@ pub(super) async fn txn(store: &WrongStore, mut txn: Txn) -> Result<Txn> {
             let _hung_up = store.inner.close().await.is_ok();
             Err(Error::new(ErrorKind::Unreachable, "commit").with_unknown_effect())
         }
-        (Err(error), _) => Err(told(store, error)),
+        (Err(error), _) => Err(without_path(store, error)),
     }
 }
 
-fn told(store: &WrongStore, error: Error) -> Error {
+fn without_path(store: &WrongStore, error: Error) -> Error {
     if store.makes(Mistake::ErrorWithoutPath) {
         Error::new(error.kind(), "request").because("the store refused it")
     } else {

@@ -29,7 +29,7 @@ impl Drop for Silencer {
 
 pub(super) async fn observe(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
     let (mut view, inner) = begin(store, query).await?;
-    store.lens.view(&mut view);
+    store.node_view.view(&mut view);
     let room = if store.makes(Mistake::FeedUnbounded) { usize::MAX } else { EVENTS };
     let (feed, outer) = Feed::new(room);
     let waiting = Arc::new(AtomicUsize::new(0));
@@ -37,7 +37,7 @@ pub(super) async fn observe(store: &WrongStore, query: &Query) -> Result<(View, 
     if store.makes(Mistake::SlowWatcherBlocks) {
         store.shared.books().feeds.push((feed.clone(), waiting.clone()));
     }
-    let silence = store.desk.silence(query);
+    let silence = store.watch_state.silence(query);
     let teller = Teller::new(store, query, &view, (feed.clone(), waiting), silence.clone());
     let status = store.inner.status();
     let outlives = store.makes(Mistake::CloseLeavesWatches);
@@ -45,7 +45,7 @@ pub(super) async fn observe(store: &WrongStore, query: &Query) -> Result<(View, 
         if outlives {
             until_lost(teller, inner, status, feed).await;
         } else {
-            teller.tell(inner).await;
+            teller.deliver(inner).await;
         }
     });
     Ok((
@@ -113,7 +113,7 @@ async fn begin(store: &WrongStore, query: &Query) -> Result<(View, Watch)> {
 
 /// Forwards events until the session is lost, and keeps the watch of the store inside all the same.
 async fn until_lost(teller: Teller, inner: Watch, mut status: watch::Receiver<Status>, feed: Feed) {
-    let telling = pin!(teller.tell(inner));
+    let telling = pin!(teller.deliver(inner));
     let lost = pin!(async {
         let lost = status.wait_for(Status::is_lost).await;
         lost.map_or(None, |status| match *status {

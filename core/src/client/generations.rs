@@ -89,7 +89,7 @@ impl Generations {
     }
 
     /// Reports the status of the current session.
-    pub(super) fn tell(&self, session: StatusKind) {
+    pub(super) fn status_changed(&self, session: StatusKind) {
         self.turn(|state| state.then(session));
     }
 
@@ -118,7 +118,7 @@ impl Generations {
     pub(super) fn between(&self) {
         self.set(Current::Between(None));
         mistake!(LossUntold: return);
-        self.tell(StatusKind::Lost);
+        self.status_changed(StatusKind::Lost);
     }
 
     /// Remembers why there is no next session yet, and reports a refusal.
@@ -139,7 +139,7 @@ impl Generations {
 
     pub(super) fn next(&self, session: Session) {
         self.set(Current::Live(session));
-        self.tell(StatusKind::Live);
+        self.status_changed(StatusKind::Live);
     }
 
     /// From now on there is no session, for that reason.

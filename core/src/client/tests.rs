@@ -46,7 +46,7 @@ async fn lose(script: &Script, number: u64) {
 }
 
 /// Every state that is reported until the client is closed.
-async fn told(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
+async fn states_until_end(mut state: watch::Receiver<Connection>) -> Vec<Connection> {
     let mut told = vec![*state.borrow_and_update()];
     while told.last() != Some(&Connection::Closed) && state.changed().await.is_ok() {
         told.push(*state.borrow_and_update());
@@ -84,7 +84,7 @@ async fn states_are_reported_in_order_and_once() {
         sleep(MOMENT).await;
         client.close().await.expect("reachable");
     };
-    let (told, ()) = join(told(client.state()), events).await;
+    let (told, ()) = join(states_until_end(client.state()), events).await;
 
     assert_eq!(told, [Connected, Suspended, Reconnected, Lost, Reconnected, Closed]);
     assert_eq!(*client.state().borrow(), Closed, "a late receiver gets it");

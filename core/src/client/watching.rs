@@ -77,13 +77,13 @@ impl Stream for ClientWatch {
             match &mut self.phase {
                 Phase::Watching(watch) => match ready!(Pin::new(watch).poll_next(cx)) {
                     Some(Event::Ended(End::SessionOver(_))) => {
-                        mistake!(WatchEndsWithSession: return Poll::Ready(Some(self.end(untold()))));
+                        mistake!(WatchEndsWithSession: return Poll::Ready(Some(self.end(ended_without_reason()))));
                         let again = self.again.clone();
                         self.phase = Phase::Reopening(Box::pin(again.observe()));
                     }
                     Some(Event::Ended(why)) => return Poll::Ready(Some(self.end(why))),
                     Some(event) => return Poll::Ready(Some(event)),
-                    None => return Poll::Ready(Some(self.end(untold()))),
+                    None => return Poll::Ready(Some(self.end(ended_without_reason()))),
                 },
                 Phase::Reopening(observed) => match ready!(observed.as_mut().poll(cx)) {
                     Ok(watch) => {
@@ -162,7 +162,7 @@ impl Again {
 }
 
 /// A store's watch always ends with a reason, so this store broke the contract.
-fn untold() -> End {
+fn ended_without_reason() -> End {
     let error =
         Error::new(ErrorKind::Backend, "observe").because("the watch ended without a reason");
     End::Failed(Arc::new(error))

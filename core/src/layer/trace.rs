@@ -102,7 +102,7 @@ impl Store for Traced {
         let call = Call::start("observe", Some(&query.path), 0);
         let path = query.path.clone();
         let (view, watch) = call.end(self.store.observe(query).await)?;
-        Ok((view, watch.map(move |event| Some(told(&path, event)))))
+        Ok((view, watch.map(move |event| Some(count(&path, event)))))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
@@ -116,7 +116,7 @@ impl Store for Traced {
     }
 }
 
-fn told(observed: &Path, event: Event) -> Event {
+fn count(observed: &Path, event: Event) -> Event {
     match &event {
         Event::Changed(change) => {
             meter::changed(change.kind);

@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
     use crate::clock;
-    use crate::stage::{self, laptop::Laptop};
+    use crate::runtime::{self, laptop::Laptop};
     use crate::store::Event;
 
     const TTL: Duration = Duration::from_secs(10);
@@ -216,7 +216,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn time_in_which_the_machine_slept_counts() {
         let laptop = Rc::new(Laptop::default());
-        let _here = stage::set(laptop.clone());
+        let _here = runtime::set(laptop.clone());
         let started = clock::now();
         let life = Life::<u64>::new(TTL, started, Duration::ZERO);
         let status = life.status();

@@ -357,7 +357,7 @@ mod tests {
         Change::new(Path::new(name).expect("valid"), Kind::Updated)
     }
 
-    fn told(watch: &mut Watch) -> Vec<String> {
+    fn received(watch: &mut Watch) -> Vec<String> {
         std::iter::from_fn(|| watch.try_next())
             .map(|event| match event {
                 Event::Changed(change) => change.path.to_string(),
@@ -373,9 +373,9 @@ mod tests {
         for name in ["/a", "/b", "/c", "/d"] {
             assert!(feed.send(change(name)));
         }
-        assert_eq!(told(&mut watch), ["resync", "/d"]);
+        assert_eq!(received(&mut watch), ["resync", "/d"]);
         assert!(feed.send(change("/e")));
-        assert_eq!(told(&mut watch), ["/e"]);
+        assert_eq!(received(&mut watch), ["/e"]);
     }
 
     #[tokio::test]
@@ -386,7 +386,7 @@ mod tests {
         feed.end(End::SessionOver(Loss::Closed));
         assert!(!feed.send(change("/b")));
 
-        assert_eq!(told(&mut watch), ["/a", "ended"]);
+        assert_eq!(received(&mut watch), ["/a", "ended"]);
         assert!(watch.next().await.is_none());
     }
 
@@ -394,14 +394,14 @@ mod tests {
     fn a_watch_for_one_event_gets_one_event_and_the_end() {
         let (feed, mut watch) = Feed::once();
         assert!(feed.send_all([]), "nothing is no event");
-        assert!(told(&mut watch).is_empty() && !feed.is_over());
+        assert!(received(&mut watch).is_empty() && !feed.is_over());
         assert!(feed.send(change("/a")));
         assert!(feed.is_over() && !feed.send(change("/b")) && !feed.resync());
-        assert_eq!(told(&mut watch), ["/a", "ended"]);
+        assert_eq!(received(&mut watch), ["/a", "ended"]);
 
         let (feed, mut watch) = Feed::once();
         assert!(feed.resync());
-        assert_eq!(told(&mut watch), ["resync", "ended"]);
+        assert_eq!(received(&mut watch), ["resync", "ended"]);
     }
 
     #[tokio::test]
@@ -429,7 +429,7 @@ mod tests {
             });
         feed.send_all(["/a", "/b"].map(change));
         feed.end(End::SessionOver(Loss::Expired));
-        assert_eq!(told(&mut watch), ["resync", "ended"]);
+        assert_eq!(received(&mut watch), ["resync", "ended"]);
     }
 
     #[tokio::test]

@@ -57,11 +57,13 @@ impl TicketNode {
             watch: Mutex::default(),
         };
         // From here on a drop removes the node.
-        let (Some(stat), Some(sequence)) = (stat, sequence) else { return Err(untold()) };
+        let (Some(stat), Some(sequence)) = (stat, sequence) else {
+            return Err(missing_create_result());
+        };
         let is_own = stat.owner == Some(ticket.session.info().id);
         mistake!(OldTicketTrusted: let is_own = true);
         if !is_own {
-            return Err(untold());
+            return Err(missing_create_result());
         }
         ticket.sequence = sequence;
         ticket.token = Token::new(stat.created);
@@ -273,7 +275,7 @@ impl Drop for Lent<'_> {
 }
 
 /// The error for a store that does not return what a create made. Every store returns it.
-pub(crate) fn untold() -> Error {
+pub(crate) fn missing_create_result() -> Error {
     Error::new(ErrorKind::Backend, "drawing a ticket")
         .because("the store did not report what it created, or gave it to another session")
 }

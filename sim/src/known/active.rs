@@ -10,7 +10,7 @@ use synod_mem::cluster::Flaw;
 use crate::bad_case::BadCase;
 use crate::report::Report;
 use crate::setup::{Sim, Way};
-use crate::slip::Slip;
+use crate::user_mistake::UserMistake;
 
 /// A mistake that was really made, or could have been.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Known {
     /// Of the servers of the simulated store.
     Server(Flaw),
     /// Of the user of a store, or of the connection to it.
-    User(Slip),
+    User(UserMistake),
     /// None, with the wrapper for mistakes of stores in place: must find nothing.
     Transparent,
 }
@@ -38,7 +38,7 @@ impl Known {
         let door = Mutant::ALL.iter().find(|it| it.to_string() == name).copied().map(Self::Door);
         let store = || Mistake::ALL.iter().find(|it| it.to_string() == name).copied();
         let server = || Flaw::ALL.iter().find(|it| it.to_string() == name).copied();
-        let user = || Slip::ALL.iter().find(|it| it.to_string() == name).copied();
+        let user = || UserMistake::ALL.iter().find(|it| it.to_string() == name).copied();
         let none = || (name == "Transparent").then_some(Self::Transparent);
         door.or_else(|| store().map(Self::Store))
             .or_else(|| server().map(Self::Server))
@@ -52,7 +52,7 @@ impl Known {
         let door = Mutant::ALL.iter().copied().map(Self::Door);
         let store = Mistake::ALL.iter().copied().map(Self::Store);
         let server = Flaw::ALL.iter().copied().map(Self::Server);
-        let user = Slip::ALL.iter().copied().map(Self::User);
+        let user = UserMistake::ALL.iter().copied().map(Self::User);
         std::iter::once(Self::Transparent).chain(door).chain(store).chain(server).chain(user)
     }
 
@@ -62,7 +62,7 @@ impl Known {
             Self::Store(mistake) => mistake.what(),
             Self::Door(mutant) => mutant.what(),
             Self::Server(flaw) => flaw.what(),
-            Self::User(slip) => slip.what(),
+            Self::User(user_mistake) => user_mistake.what(),
             Self::Transparent => "makes no mistake",
         }
     }
@@ -73,7 +73,7 @@ impl Known {
             Self::Door(mutant) => mutant::with(mutant, || sim.run()),
             Self::Store(mistake) => sim.around(move |store| way(Wrong::new(store, mistake))).run(),
             Self::Server(flaw) => sim.flawed(flaw).run(),
-            Self::User(slip) => sim.slipping(slip).run(),
+            Self::User(user_mistake) => sim.with_user_mistake(user_mistake).run(),
             Self::Transparent => sim.around(|store| way(Wrong::transparent(store))).run(),
         }
     }
@@ -98,7 +98,7 @@ impl fmt::Display for Known {
             Self::Store(mistake) => f.pad(&mistake.to_string()),
             Self::Door(mutant) => f.pad(&mutant.to_string()),
             Self::Server(flaw) => f.pad(&flaw.to_string()),
-            Self::User(slip) => f.pad(&slip.to_string()),
+            Self::User(user_mistake) => f.pad(&user_mistake.to_string()),
             Self::Transparent => f.pad("Transparent"),
         }
     }

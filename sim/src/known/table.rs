@@ -5,7 +5,7 @@ use synod_core::mutant::Mutant;
 use synod_mem::cluster::Flaw;
 
 use crate::known::Known;
-use crate::slip::Slip;
+use crate::user_mistake::UserMistake;
 
 /// A mistake, and what finds it.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +40,8 @@ const fn server(flaw: Flaw, workload: &'static str, law: &'static str) -> Row {
     row(Known::Server(flaw), workload, law)
 }
 
-const fn user(slip: Slip, workload: &'static str, law: &'static str) -> Row {
-    row(Known::User(slip), workload, law)
+const fn user(user_mistake: UserMistake, workload: &'static str, law: &'static str) -> Row {
+    row(Known::User(user_mistake), workload, law)
 }
 
 impl Row {
@@ -154,21 +154,21 @@ pub const TABLE: &[Row] = &[
     server(Flaw::AnswerIsReport, "sessions", "L-SES-2"),
     server(Flaw::BeatIsRead, "sessions", "L-SES-2"),
     server(Flaw::BeatIsRead, "mutex", "L-SES-2"),
-    user(Slip::BreakMeansUnsent, "transfers", "L-OUT-1"),
-    user(Slip::AbsentMeansUnsent, "transfers", "L-OUT-1").on("etcd"),
-    user(Slip::StuckMeansUnsent, "transfers", "L-OUT-1").on("etcd"),
-    user(Slip::DropMeansUnsent, "transfers", "L-OUT-1"),
-    user(Slip::AloneMeansOutage, "registers", "L-SES-2").on("etcd"),
-    user(Slip::ResyncUntold, "watchers", "L-WAT-6").on("etcd"),
-    user(Slip::RefusedMeansOutrun, "registers", "L-KV-1"),
-    user(Slip::NameEndTrusted, "tickets", "L-SEQ-2"),
-    user(Slip::SameIdsAgain, "tickets", "L-SEQ-8"),
-    user(Slip::KindTrusted, "watchers", "L-WAT-6").on("etcd"),
-    user(Slip::LastAnswerIsNewest, "watchers", "L-KV-3").on("etcd"),
-    user(Slip::OldCheckTrusted, "sessions", "L-SES-2"),
-    user(Slip::WatchdogTrusted, "sessions", "L-SES-2").on("etcd"),
-    user(Slip::ClosesAtItsEnd, "registers", "L-X-5"),
-    user(Slip::WallClockTrusted, "sessions", "L-SES-13"),
+    user(UserMistake::BreakMeansUnsent, "transfers", "L-OUT-1"),
+    user(UserMistake::AbsentMeansUnsent, "transfers", "L-OUT-1").on("etcd"),
+    user(UserMistake::StuckMeansUnsent, "transfers", "L-OUT-1").on("etcd"),
+    user(UserMistake::DropMeansUnsent, "transfers", "L-OUT-1"),
+    user(UserMistake::AloneMeansOutage, "registers", "L-SES-2").on("etcd"),
+    user(UserMistake::ResyncUntold, "watchers", "L-WAT-6").on("etcd"),
+    user(UserMistake::RefusedMeansOutrun, "registers", "L-KV-1"),
+    user(UserMistake::NameEndTrusted, "tickets", "L-SEQ-2"),
+    user(UserMistake::SameIdsAgain, "tickets", "L-SEQ-8"),
+    user(UserMistake::KindTrusted, "watchers", "L-WAT-6").on("etcd"),
+    user(UserMistake::LastAnswerIsNewest, "watchers", "L-KV-3").on("etcd"),
+    user(UserMistake::OldCheckTrusted, "sessions", "L-SES-2"),
+    user(UserMistake::WatchdogTrusted, "sessions", "L-SES-2").on("etcd"),
+    user(UserMistake::ClosesAtItsEnd, "registers", "L-X-5"),
+    user(UserMistake::WallClockTrusted, "sessions", "L-SES-13"),
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
 

@@ -20,7 +20,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes campaign, proclaim, observe, and resign, some in favour of another.
 pub(super) struct Elections;
@@ -50,7 +50,17 @@ impl Workload for Elections {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, PROCLAIMED, TOO_LATE, HEIR, GONE, OBSERVED]
+        &[
+            DROPPED,
+            holding::LOST,
+            holding::LATE,
+            holding::SILENT,
+            PROCLAIMED,
+            TOO_LATE,
+            HEIR,
+            GONE,
+            OBSERVED,
+        ]
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
@@ -58,11 +68,11 @@ impl Workload for Elections {
             All { beliefs: Beliefs::new(LEAD), grants: Grants::of(dir()), said: Said::default() };
         let (own, said, wills) = (all.clone(), all.said.clone(), all.said.clone());
         let sim = sim
-            .given(stay::data(), "0")
+            .given(holding::data(), "0")
             .aged(dir())
             .processes(3, move |me| work(me, own.clone()))
             .must_end("L-EL-5")
-            .check("L-EL-10", stay::guarded_writes_rise)
+            .check("L-EL-10", holding::guarded_writes_rise)
             .check("L-EL-10", move |truth| said.check_values(truth))
             .check("L-EL-12", move |truth| wills.check_heirs(truth));
         all.grants.watch(sim)
@@ -86,7 +96,8 @@ async fn work(me: Process, all: All) {
         candidate.me.rest(candidate.me.ttl() / 8).await;
     }
     candidate.is_observed(&observer).await;
-    stay::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6").await;
+    holding::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6")
+        .await;
 }
 
 struct Candidate {
@@ -123,7 +134,7 @@ impl Candidate {
         all.beliefs.entered(me, &leader, Among::Nobody);
         all.grants.note(me, &leader, Wants::All);
         self.proclaims(&leader, &format!("{value}.new")).await;
-        Stay { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leader).await;
+        Holding { me, client, judge: &all.beliefs, among: Among::Nobody }.pass(&leader).await;
         self.proclaims(&leader, &format!("{value}.last")).await;
         all.grants.returns(leader.seen_path());
         match me.pick(4) {
@@ -188,13 +199,13 @@ impl Candidate {
             if !leader.is_held() {
                 return;
             }
-            if observer.told() >= Some(leader.token()) {
+            if observer.token() >= Some(leader.token()) {
                 return me.sometimes(OBSERVED, true);
             }
             clock::sleep(me.ttl() / 10).await;
         }
         me.wrong("L-EL-9", || {
-            format!("{} leads, and its observer last saw {:?}", me.name(), observer.told())
+            format!("{} leads, and its observer last saw {:?}", me.name(), observer.token())
         });
     }
 }
@@ -230,7 +241,7 @@ impl Observer {
         Self { told, _task: task }
     }
 
-    fn told(&self) -> Option<Token> {
+    fn token(&self) -> Option<Token> {
         *self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

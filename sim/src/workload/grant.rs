@@ -27,7 +27,7 @@ pub(super) enum Wants {
 #[derive(Clone, Debug)]
 pub(super) struct Grants {
     dir: Path,
-    room: Option<u32>,
+    permits: Option<u32>,
     granted: Arc<Mutex<Vec<Granted>>>,
     returned: Arc<Mutex<BTreeSet<Path>>>,
 }
@@ -95,12 +95,12 @@ impl Wants {
 impl Grants {
     /// For a line with one holder, or several that share.
     pub(super) fn of(dir: Path) -> Self {
-        Self { dir, room: None, granted: Arc::default(), returned: Arc::default() }
+        Self { dir, permits: None, granted: Arc::default(), returned: Arc::default() }
     }
 
     /// For a line of permits: with this limit, or the limit in its nodes.
-    pub(super) fn of_permits(dir: Path, room: Option<u32>) -> Self {
-        Self { dir, room, granted: Arc::default(), returned: Arc::default() }
+    pub(super) fn of_permits(dir: Path, permits: Option<u32>) -> Self {
+        Self { dir, permits, granted: Arc::default(), returned: Arc::default() }
     }
 
     /// Records that a process knows that it holds.
@@ -151,7 +151,7 @@ impl Grants {
             for change in &entry.changes {
                 line.apply(&self.dir, change.kind, &change.path, change.node.as_ref());
             }
-            waiting.retain(|one| match line.entitles(one, self.room) {
+            waiting.retain(|one| match line.entitles(one, self.permits) {
                 Ok(()) => false,
                 Err(no) => {
                     // That the ticket is gone later has no meaning.
@@ -224,7 +224,7 @@ impl Line {
     }
 
     /// Whether it is the turn of this ticket, in the current line.
-    fn entitles(&self, one: &Granted, room: Option<u32>) -> Result<(), Why> {
+    fn entitles(&self, one: &Granted, permits: Option<u32>) -> Result<(), Why> {
         let is_own = |(drawn, ticket): &(&Revision, &Ticket)| {
             ticket.path == one.ticket && one.drawn.is_none_or(|own| own == **drawn)
         };
@@ -240,7 +240,7 @@ impl Line {
             };
         };
         // Of two limits, which should not exist, the smaller one.
-        let there = u64::from(room.or(self.posted.values().min().copied()).unwrap_or(0));
+        let there = u64::from(permits.or(self.posted.values().min().copied()).unwrap_or(0));
         let (mut taken, mut held) = (0, 0);
         for other in ahead.map(|other| u64::from(other.permits())) {
             taken += other;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     /// Builds a line of tickets with these names, and judges the last one.
-    fn told(names: &[&str], room: Option<u32>) -> Result<(), Why> {
+    fn judged(names: &[&str], permits: Option<u32>) -> Result<(), Why> {
         let mut line = Line::default();
         let mut last = None;
         for (at, name) in (1..).zip(names) {
@@ -279,25 +279,25 @@ mod tests {
                 .map(|wants| Granted { ticket: path, drawn: Some(at), wants, by: 0 })
                 .or(last);
         }
-        line.entitles(&last.expect("there is one"), room)
+        line.entitles(&last.expect("there is one"), permits)
     }
 
     #[test]
     fn earlier_tickets_decide_which_tickets_may_hold() {
-        assert_eq!(told(&["_c_1-lock-1"], None), Ok(()));
-        assert_eq!(told(&["_c_1-lock-1", "_c_2-lock-2"], None), Err(Why::Writer));
-        assert_eq!(told(&["foreign-0", "_c_2-latch-2"], None), Ok(()));
-        assert_eq!(told(&["_c_1-__READ__1", "_c_2-__READ__2"], None), Ok(()));
-        assert_eq!(told(&["_c_1-__READ__1", "_c_2-__WRIT__2"], None), Err(Why::Reader));
-        assert_eq!(told(&["_c_1-__WRIT__1", "_c_2-__READ__2"], None), Err(Why::Writer));
-        assert_eq!(told(&["_c_1-lease-1", "_c_2-lease-2"], Some(2)), Ok(()));
-        assert_eq!(told(&["_c_1-x2-lease-1", "_c_2-lease-2"], Some(2)), Err(Why::Full));
-        assert_eq!(told(&["_c_1-x2of2-lease-1", "_c_2-x1of2-lease-2"], Some(2)), Err(Why::Full));
+        assert_eq!(judged(&["_c_1-lock-1"], None), Ok(()));
+        assert_eq!(judged(&["_c_1-lock-1", "_c_2-lock-2"], None), Err(Why::Writer));
+        assert_eq!(judged(&["foreign-0", "_c_2-latch-2"], None), Ok(()));
+        assert_eq!(judged(&["_c_1-__READ__1", "_c_2-__READ__2"], None), Ok(()));
+        assert_eq!(judged(&["_c_1-__READ__1", "_c_2-__WRIT__2"], None), Err(Why::Reader));
+        assert_eq!(judged(&["_c_1-__WRIT__1", "_c_2-__READ__2"], None), Err(Why::Writer));
+        assert_eq!(judged(&["_c_1-lease-1", "_c_2-lease-2"], Some(2)), Ok(()));
+        assert_eq!(judged(&["_c_1-x2-lease-1", "_c_2-lease-2"], Some(2)), Err(Why::Full));
+        assert_eq!(judged(&["_c_1-x2of2-lease-1", "_c_2-x1of2-lease-2"], Some(2)), Err(Why::Full));
         assert_eq!(
-            told(&["_c_1-lease-1", "_c_2-x3-lease-2", "_c_3-lease-3"], Some(3)),
+            judged(&["_c_1-lease-1", "_c_2-x3-lease-2", "_c_3-lease-3"], Some(3)),
             Err(Why::Passed)
         );
-        assert_eq!(told(&["limit-2", "limit-3", "_c_1-x3-lease-1"], None), Err(Why::Full));
-        assert_eq!(told(&["limit-3", "_c_1-x3-lease-1"], None), Ok(()));
+        assert_eq!(judged(&["limit-2", "limit-3", "_c_1-x3-lease-1"], None), Err(Why::Full));
+        assert_eq!(judged(&["limit-3", "_c_1-x3-lease-1"], None), Ok(()));
     }
 }

@@ -20,7 +20,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes are candidates of a latch, check all the time whether they lead, listen, and
 /// leave in every state.
@@ -50,7 +50,7 @@ impl Workload for Latches {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, WAITED, LEFT, AGAIN, FAILED]
+        &[DROPPED, holding::LOST, holding::LATE, holding::SILENT, WAITED, LEFT, AGAIN, FAILED]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -65,12 +65,12 @@ impl Workload for Latches {
         };
         let (own, stood) = (all.clone(), all.standing.clone());
         let sim = sim
-            .given(stay::data(), "0")
+            .given(holding::data(), "0")
             .aged(dir())
             .processes(3, move |me| work(me, own.clone()))
             .must_end("L-EL-5")
-            .check("L-EL-10", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::only_owners_remove_tickets)
+            .check("L-EL-10", holding::guarded_writes_rise)
+            .check("L-MX-11", holding::only_owners_remove_tickets)
             .check("L-EL-11", move |truth| places_are_kept(truth, &stood));
         all.grants.watch(sim)
     }
@@ -99,7 +99,8 @@ async fn work(me: Process, all: All) {
         candidate.round(round).await;
         candidate.me.rest(candidate.me.ttl() / 8).await;
     }
-    stay::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6").await;
+    holding::leaves_nothing(&candidate.me, &candidate.client, &candidate.all.grants, "L-EL-6")
+        .await;
 }
 
 struct Candidate {
@@ -159,7 +160,7 @@ impl Candidate {
         // As the candidate says whether it leads.
         let leads = || candidacy.leadership().is_some_and(|now| now.path() == lead.path());
         let is_new = all.beliefs.entered_anew(me, &*lead, &leads);
-        let stay = Stay { me, client, judge: &all.beliefs, among: Among::Nobody };
+        let stay = Holding { me, client, judge: &all.beliefs, among: Among::Nobody };
         stay.pass_while(&*lead, &leads).await;
         is_new
     }

@@ -4,8 +4,8 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, election, kin, latch, multi, mutex, register, revocable, rwlock, selector, semaphore,
-    session, ticket, transfer, watcher,
+    Workload, election, latch, multi, mutex, mutex_variants, register, revocable, rwlock, selector,
+    semaphore, session, ticket, transfer, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -22,9 +22,9 @@ pub const ALL: &[&dyn Workload] = &[
     &latch::Latches,
     &selector::Selectors,
     &election::Elections,
-    &kin::REENTRANT,
-    &kin::PASSING,
-    &kin::UNFAIR,
+    &mutex_variants::REENTRANT,
+    &mutex_variants::PASSING,
+    &mutex_variants::UNFAIR,
     &revocable::Revocables,
 ];
 
@@ -39,9 +39,9 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&latch::Latches),
     &Small(&selector::Selectors),
     &Small(&election::Elections),
-    &Small(&kin::REENTRANT),
-    &Small(&kin::PASSING),
-    &Small(&kin::UNFAIR),
+    &Small(&mutex_variants::REENTRANT),
+    &Small(&mutex_variants::PASSING),
+    &Small(&mutex_variants::UNFAIR),
     &Small(&revocable::Revocables),
 ];
 

@@ -11,7 +11,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes lock two of three locks, each in an order of its own, and some lock one alone.
 pub(super) struct MultiLocks;
@@ -37,7 +37,7 @@ impl Workload for MultiLocks {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, ALL, TRIED, NONE]
+        &[DROPPED, holding::LOST, holding::LATE, holding::SILENT, ALL, TRIED, NONE]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -49,11 +49,11 @@ impl Workload for MultiLocks {
         for room in &rooms {
             sim = room.grants.watch(sim.given(room.data(), "0").aged(room.dir()));
             let data = room.data();
-            sim = sim.check("L-MX-5", move |truth| stay::writes_rise(truth, &data));
+            sim = sim.check("L-MX-5", move |truth| holding::writes_rise(truth, &data));
         }
         sim.processes(3, move |me| work(me, rooms.clone()))
             .must_end("L-X-3")
-            .check("L-MX-11", stay::only_owners_remove_tickets)
+            .check("L-MX-11", holding::only_owners_remove_tickets)
     }
 }
 
@@ -85,7 +85,7 @@ async fn work(me: Process, rooms: [Room; 3]) {
     let worker = Worker { me, client, rooms };
     worker.rounds().await;
     for room in &worker.rooms {
-        stay::leaves_nothing(&worker.me, &worker.client, &room.grants, "L-MX-9").await;
+        holding::leaves_nothing(&worker.me, &worker.client, &room.grants, "L-MX-9").await;
     }
 }
 
@@ -131,7 +131,7 @@ impl Worker {
         };
         room.beliefs.entered(me, &guard, Among::Nobody);
         room.grants.note(me, &guard, Wants::All);
-        Stay { me, client, judge: &room.beliefs, among: Among::Nobody }.linger(&guard).await;
+        Holding { me, client, judge: &room.beliefs, among: Among::Nobody }.linger(&guard).await;
         room.grants.returns(guard.seen_path());
         drop(me.perhaps(guard.release()).await);
     }
@@ -146,14 +146,14 @@ impl Worker {
         }
         for hold in guard.holds() {
             let judge = &self.room(hold).beliefs;
-            Stay { me, client, judge, among: Among::Nobody }.linger(hold).await;
+            Holding { me, client, judge, among: Among::Nobody }.linger(hold).await;
         }
         let write = |txn: Txn, hold: &Hold| {
             txn.set(self.room(hold).data(), hold.token().to_string(), Expect::Any)
         };
         let writes = guard.holds().iter().fold(guard.txn(), write);
         let written = me.perhaps(client.transaction(writes)).await;
-        me.sometimes(stay::LATE, matches!(&written, Some(Ok(it)) if it.rejected().is_some()));
+        me.sometimes(holding::LATE, matches!(&written, Some(Ok(it)) if it.rejected().is_some()));
         if me.pick(3) == 0 {
             return drop(guard);
         }

@@ -1,7 +1,7 @@
 //! A lock that three processes want, each for several reasons at once.
 //!
 //! It is the pattern for a workload of a recipe: what its users do, here; what they believe and
-//! when, in [`Beliefs`], judged at the moment of believing; what holders do, in [`Stay`]; and what
+//! when, in [`Beliefs`], judged at the moment of believing; what holders do, in [`Holding`]; and what
 //! the store's log shows in the end.
 
 use futures_util::future::join;
@@ -15,7 +15,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LOCK};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes, one of them with two tasks, lock, believe, write under the lock, and release
 /// it.
@@ -43,12 +43,12 @@ impl Workload for Mutexes {
     fn marks(&self) -> &'static [&'static str] {
         &[
             DROPPED,
-            stay::LOST,
+            holding::LOST,
             "a lock was waited for",
             "a wait was dropped",
             "reply lost while drawing, and the ticket found again",
-            stay::LATE,
-            stay::SILENT,
+            holding::LATE,
+            holding::SILENT,
         ]
     }
 
@@ -62,13 +62,13 @@ impl Workload for Mutexes {
         let grants = Grants::of(dir());
         let granted = grants.clone();
         let sim = sim
-            .given(stay::data(), "0")
+            .given(holding::data(), "0")
             .aged(dir())
             .processes(3, move |me| work(me, beliefs.clone(), granted.clone()))
             .must_end("L-MX-7")
-            .check("L-MX-5", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::only_owners_remove_tickets)
-            .check("L-MX-14", stay::few_are_woken);
+            .check("L-MX-5", holding::guarded_writes_rise)
+            .check("L-MX-11", holding::only_owners_remove_tickets)
+            .check("L-MX-14", holding::few_are_woken);
         grants.watch(sim)
     }
 }
@@ -85,7 +85,7 @@ async fn work(me: Process, beliefs: Beliefs, grants: Grants) {
     } else {
         worker.rounds().await;
     }
-    stay::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
+    holding::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
 }
 
 struct Worker {
@@ -122,7 +122,7 @@ impl Worker {
         let Self { me, client, beliefs, grants } = self;
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, &guard, Wants::All);
-        let stay = Stay { me, client, judge: beliefs, among: Among::Nobody };
+        let stay = Holding { me, client, judge: beliefs, among: Among::Nobody };
         if guard.token().revision().get().is_multiple_of(2) {
             stay.pass(&guard).await;
         } else {

@@ -18,7 +18,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, Judge as _, LOCK};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes want one lock, ask its holder for it, and release it when they are asked.
 pub(super) struct Revocables;
@@ -47,7 +47,7 @@ impl Workload for Revocables {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, ASKED]
+        &[DROPPED, holding::LOST, holding::LATE, holding::SILENT, ASKED]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -60,12 +60,12 @@ impl Workload for Revocables {
         let sim = sim
             // A stranger that overwrites the request cancels it.
             .rates(|rates| rates.set(Site::Meddled, 0))
-            .given(stay::data(), "0")
+            .given(holding::data(), "0")
             .aged(dir())
             .processes(3, move |me| work(me, beliefs.clone(), granted.clone(), asked.clone()))
             .must_end("L-MX-7")
-            .check("L-MX-5", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::only_owners_remove_tickets);
+            .check("L-MX-5", holding::guarded_writes_rise)
+            .check("L-MX-11", holding::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }
@@ -74,7 +74,7 @@ async fn work(me: Process, beliefs: Beliefs, grants: Grants, asked: Asked) {
     let Ok(client) = me.client().await else { return };
     let worker = Worker { me, client, beliefs, grants, asked };
     worker.rounds().await;
-    stay::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
+    holding::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
 }
 
 struct Worker {
@@ -122,7 +122,7 @@ impl Worker {
         let Self { me, client, beliefs, grants, .. } = self;
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, &guard, Wants::All);
-        Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
+        Holding { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
         if me.pick(2) == 0 {
             self.listen(&guard).await;
         }

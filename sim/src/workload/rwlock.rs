@@ -12,7 +12,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LOCK, Laws};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes, one of them with two tasks, read and write.
 pub(super) struct RwLocks;
@@ -45,7 +45,7 @@ impl Workload for RwLocks {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, TOGETHER, WENT_ON, TRIED]
+        &[DROPPED, holding::LOST, holding::LATE, holding::SILENT, TOGETHER, WENT_ON, TRIED]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -57,12 +57,12 @@ impl Workload for RwLocks {
         let (beliefs, grants) = (Beliefs::new(LAWS), Grants::of(dir()));
         let granted = grants.clone();
         let sim = sim
-            .given(stay::data(), "0")
+            .given(holding::data(), "0")
             .aged(dir())
             .processes(3, move |me| work(me, beliefs.clone(), granted.clone()))
             .must_end("L-MX-7")
-            .check("L-MX-5", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::only_owners_remove_tickets);
+            .check("L-MX-5", holding::guarded_writes_rise)
+            .check("L-MX-11", holding::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }
@@ -76,7 +76,7 @@ async fn work(me: Process, beliefs: Beliefs, grants: Grants) {
     } else {
         worker.rounds().await;
     }
-    stay::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
+    holding::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-MX-9").await;
 }
 
 struct Worker {
@@ -136,7 +136,7 @@ impl Worker {
         let Self { me, client, grants, .. } = self;
         let (_shares, beside) = beliefs.shares();
         me.sometimes(TOGETHER, beside);
-        Stay { me, client, judge: beliefs, among: Among::Sharing }.pass(&guard).await;
+        Holding { me, client, judge: beliefs, among: Among::Sharing }.pass(&guard).await;
         let refused = guard.upgrade().is_err_and(|error| error.kind() == ErrorKind::Refused);
         if !refused {
             me.wrong("L-RW-5", || "a reader may write".to_owned());
@@ -153,7 +153,7 @@ impl Worker {
         let Self { me, client, beliefs, grants, .. } = self;
         beliefs.entered(me, &guard, Among::Nobody);
         grants.note(me, &guard, Wants::All);
-        Stay { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
+        Holding { me, client, judge: beliefs, among: Among::Nobody }.pass(&guard).await;
         match me.pick(4) {
             0 => drop(guard),
             1 => {

@@ -16,7 +16,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, LEAD};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes work whenever they lead, until they are done; some interrupt themselves.
 pub(super) struct Selectors;
@@ -42,7 +42,7 @@ impl Workload for Selectors {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, AGAIN, INTERRUPTED, OVER, FAILED]
+        &[DROPPED, holding::LOST, holding::LATE, holding::SILENT, AGAIN, INTERRUPTED, OVER, FAILED]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -53,12 +53,12 @@ impl Workload for Selectors {
         let (beliefs, grants) = (Beliefs::new(LEAD), Grants::of(dir()));
         let granted = grants.clone();
         let sim = sim
-            .given(stay::data(), "0")
+            .given(holding::data(), "0")
             .aged(dir())
             .processes(3, move |me| work(me, beliefs.clone(), granted.clone()))
             .must_end("L-EL-5")
-            .check("L-EL-10", stay::guarded_writes_rise)
-            .check("L-MX-11", stay::only_owners_remove_tickets);
+            .check("L-EL-10", holding::guarded_writes_rise)
+            .check("L-MX-11", holding::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }
@@ -70,7 +70,7 @@ async fn work(me: Process, beliefs: Beliefs, grants: Grants) {
         Box::pin(worker.round(round)).await;
         worker.me.rest(worker.me.ttl() / 8).await;
     }
-    stay::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-EL-6").await;
+    holding::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-EL-6").await;
 }
 
 struct Worker {
@@ -161,7 +161,7 @@ impl Worker {
             }
             lead.is_held()
         };
-        let stay = Stay { me, client, judge: beliefs, among: Among::Nobody };
+        let stay = Holding { me, client, judge: beliefs, among: Among::Nobody };
         stay.pass_while(&*lead, &is_held).await;
         let fails = me.pick(4) == 0;
         me.sometimes(FAILED, fails);

@@ -19,7 +19,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Judge, is_exception};
 use crate::workload::grant::{Grants, Wants};
-use crate::workload::stay::{self, Stay};
+use crate::workload::holding::{self, Holding};
 
 /// Three processes, one of them with two tasks, take one permit or two, of three or of a number
 /// that changes.
@@ -53,7 +53,7 @@ impl Workload for Semaphores {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, stay::LOST, stay::LATE, stay::SILENT, CHANGED, BESIDE, WAITED, RESTORED]
+        &[DROPPED, holding::LOST, holding::LATE, holding::SILENT, CHANGED, BESIDE, WAITED, RESTORED]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -62,18 +62,19 @@ impl Workload for Semaphores {
 
     fn prepare(&self, sim: Sim) -> Sim {
         let shared = sim.seed.is_multiple_of(2);
-        let room = (!shared).then_some(ALL);
-        let (pool, grants) = (Pool::of(room.unwrap_or(MOST)), Grants::of_permits(dir(), room));
+        let permits = (!shared).then_some(ALL);
+        let (pool, grants) =
+            (Pool::of(permits.unwrap_or(MOST)), Grants::of_permits(dir(), permits));
         let granted = grants.clone();
         let limit = dir().join("limit").expect("it is one");
         let posted = dir().join(&format!("limit-{ALL}")).expect("it is one");
         let sim = if shared { sim.given(limit, ALL.to_string()).given(posted, "") } else { sim };
         let sim = sim
-            .given(stay::data(), "0")
+            .given(holding::data(), "0")
             .aged(dir())
             .processes(3, move |me| work(me, shared, pool.clone(), granted.clone()))
             .must_end("L-SEM-5")
-            .check("L-MX-11", stay::only_owners_remove_tickets);
+            .check("L-MX-11", holding::only_owners_remove_tickets);
         grants.watch(sim)
     }
 }
@@ -91,7 +92,7 @@ async fn work(me: Process, shared: bool, pool: Pool, grants: Grants) {
     } else {
         worker.rounds().await;
     }
-    stay::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-SEM-4").await;
+    holding::leaves_nothing(&worker.me, &worker.client, &worker.grants, "L-SEM-4").await;
 }
 
 struct Worker {
@@ -156,7 +157,7 @@ impl Worker {
         }
         grants.note(me, &permit, Wants::Permits(permit.permits().get()));
         let judge = Pools { pool, permits: permit.permits().get() };
-        Stay { me, client, judge: &judge, among: Among::Sharing }.pass(&permit).await;
+        Holding { me, client, judge: &judge, among: Among::Sharing }.pass(&permit).await;
         if me.pick(3) == 0 {
             drop(permit);
         } else {

@@ -17,7 +17,7 @@ use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
-use crate::slip::Slip;
+use crate::user_mistake::UserMistake;
 use crate::workload::{WATCHED, Workload};
 
 /// Three clients hold ephemeral nodes, write each other's, and are certain of their sessions only
@@ -87,11 +87,11 @@ async fn work(me: Process, ledger: Ledger) {
 /// Creates an ephemeral node, and reads it.
 async fn hold(me: &Process, session: &Session, ledger: &Ledger, round: u64) {
     let mut data = format!("{}.{}.{round}", me.name(), me.life());
-    if me.slips(Slip::WallClockTrusted) {
+    if me.makes(UserMistake::WallClockTrusted) {
         data = format!("{data}@{}", me.wall_clock().as_secs());
     }
     let path = own(me.number());
-    if me.slips(Slip::WallClockTrusted) {
+    if me.makes(UserMistake::WallClockTrusted) {
         remove_what_looks_left(me, session).await;
     }
     let txn = Txn::new().create(path.clone(), data.clone(), Lifetime::Session);
@@ -185,12 +185,12 @@ async fn remove_what_looks_left(me: &Process, session: &Session) {
 
 /// Whether a session is alive, as its process sees it.
 async fn seems_certain(me: &Process, session: &Session) -> bool {
-    if me.slips(Slip::WatchdogTrusted) {
+    if me.makes(UserMistake::WatchdogTrusted) {
         ran_on(me).await;
         return !session.is_lost();
     }
     let certain = session.is_certain();
-    if me.slips(Slip::OldCheckTrusted) {
+    if me.makes(UserMistake::OldCheckTrusted) {
         yield_once().await;
     }
     certain

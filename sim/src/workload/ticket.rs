@@ -15,7 +15,7 @@ use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
-use crate::slip::Slip;
+use crate::user_mistake::UserMistake;
 use crate::workload::{WATCHED, Workload};
 
 /// Clients create tickets in one directory, drop some calls half-way, and release others.
@@ -148,7 +148,7 @@ impl Drawer {
         if let Some(Ok(view)) = self.me.perhaps(session.read(Query::children(dir()))).await {
             for node in &view.nodes {
                 let end = || node.path.name().rsplit('-').next()?.parse().ok().map(Sequence::new);
-                let trusted = self.me.slips(Slip::NameEndTrusted);
+                let trusted = self.me.makes(UserMistake::NameEndTrusted);
                 let sequence = if trusted { end() } else { node.sequence };
                 self.seen.note(node.stat.map(|stat| stat.created), sequence);
             }

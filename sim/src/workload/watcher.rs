@@ -14,7 +14,7 @@ use crate::findings::Truth;
 use crate::ledger::Ledger;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
-use crate::slip::Slip;
+use crate::user_mistake::UserMistake;
 use crate::workload::Workload;
 
 /// Two clients write and delete in a directory, and a third keeps a copy of it from its events.
@@ -150,7 +150,7 @@ impl Mirror {
         match event {
             Event::Changed(change) => {
                 self.change(&change);
-                if self.me.slips(Slip::LastAnswerIsNewest) {
+                if self.me.makes(UserMistake::LastAnswerIsNewest) {
                     read_twice(&self.me, &self.client, &change.path).await;
                 }
                 // L-KV-3: not older than the events that it was given.
@@ -209,7 +209,7 @@ impl Mirror {
             }
         }
         let is_there = self.copy.contains_key(&change.path);
-        if self.me.slips(Slip::KindTrusted) && (change.kind == Kind::Created) == is_there {
+        if self.me.makes(UserMistake::KindTrusted) && (change.kind == Kind::Created) == is_there {
             return;
         }
         match change.kind {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Called, End, Record};
-use crate::check::{holders, lives, order, outcomes, registers, sight, tickets, told};
+use crate::check::{events, holders, lives, order, outcomes, registers, sight, tickets};
 use crate::clients::entry::Op;
 use crate::history::{Action, Answer as Replied, Call, History};
 
@@ -16,7 +16,7 @@ impl Record {
         let mut found = outcomes::check(self);
         found.extend(sight::check(self));
         found.extend(tickets::check(self));
-        found.extend(told::check(self));
+        found.extend(events::check(self));
         found.extend(lives::check(self));
         found.extend(holders::check(self));
         found.extend(self.check_registers());

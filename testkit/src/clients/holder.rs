@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use crate::clients::entry::{What, now};
 use crate::clients::holding::{Ending, Holding, Room};
-use crate::clients::report::{GLANCE, GLANCES, tell};
+use crate::clients::report::{GLANCE, GLANCES, report};
 
 /// The deadline of the client's calls: longer than the life of a session, so that a contender that
 /// cannot reach a server waits until it has lost what it holds.
@@ -175,7 +175,7 @@ impl Holder {
             (true, false) => Ending::Lost,
             (false, false) => Ending::Over,
         });
-        self.tell(&holding);
+        self.report(&holding);
     }
 
     /// Whether the last write was rejected. If that is uncertain because the session ended
@@ -226,7 +226,7 @@ impl Holder {
             looks += 1;
             if held != believed || held && looks >= GLANCES {
                 looks = 0;
-                self.tell(&told);
+                self.report(&told);
             }
             believed = held;
             // It is checked until the end, so that it is not believed again.
@@ -245,10 +245,10 @@ impl Holder {
         Some(written.committed().is_some())
     }
 
-    fn tell(&self, holding: &Holding) {
+    fn report(&self, holding: &Holding) {
         // A belief that never was is not reported.
         if holding.since > 0 {
-            tell(self.p, None, None, What::Holding { holding: holding.clone() });
+            report(self.p, None, None, What::Holding { holding: holding.clone() });
         }
     }
 }

@@ -11,7 +11,7 @@ pub(super) const GLANCE: Duration = Duration::from_millis(1);
 pub(super) const GLANCES: u32 = 20;
 
 /// Writes a line. If it cannot be written, the reader has gone.
-pub(super) fn tell(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
+pub(super) fn report(p: usize, s: Option<u64>, id: Option<u64>, what: What) {
     let entry = Entry { t: now(), p, s, id, what };
     let mut line = serde_json::to_string(&entry).expect("an entry is plain");
     line.push('\n');

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::clients::entry::{Answer, Kind, Op, Seen, Told, What, now};
 use crate::clients::holder::{Holders, Lapse};
-use crate::clients::report::{GLANCE, GLANCES, tell};
+use crate::clients::report::{GLANCE, GLANCES, report};
 
 /// The input of a process: a call, and its number.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,11 +82,11 @@ impl Worker {
             self.tasks.retain(|task| !task.is_finished());
             match op {
                 Op::Exit => return,
-                Op::Ping => tell(self.p, None, Some(id), What::Ok { answer: Answer::default() }),
+                Op::Ping => report(self.p, None, Some(id), What::Ok { answer: Answer::default() }),
                 Op::Open { ttl } => self.open(id, ttl).await,
                 Op::Stand { room, path, data, ttl } => {
                     let op = Op::Stand { room, path: path.clone(), data: data.clone(), ttl };
-                    tell(self.p, None, Some(id), What::Inv { op });
+                    report(self.p, None, Some(id), What::Inv { op });
                     let (path, data, ttl) = (at(&path), at(&data), Duration::from_millis(ttl));
                     let stands = self.holders.stand(room, path, data, ttl).await;
                     self.end(id, stands);
@@ -100,7 +100,7 @@ impl Worker {
                         self.tasks.push(spawn(session.clone().call(id, op)));
                     } else {
                         let why = "no session was opened".to_owned();
-                        tell(self.p, None, Some(id), What::Fail { why });
+                        report(self.p, None, Some(id), What::Fail { why });
                     }
                 }
             }
@@ -112,11 +112,11 @@ impl Worker {
             Ok(()) => What::Ok { answer: Answer::default() },
             Err(error) => failed(&error),
         };
-        tell(self.p, None, Some(id), what);
+        report(self.p, None, Some(id), what);
     }
 
     async fn open(&mut self, id: u64, ttl: u64) {
-        tell(self.p, None, Some(id), What::Inv { op: Op::Open { ttl } });
+        report(self.p, None, Some(id), What::Inv { op: Op::Open { ttl } });
         let options = SessionOptions::new(Duration::from_millis(ttl));
         match self.backend.open(&options).await {
             Ok(store) => {
@@ -124,28 +124,28 @@ impl Worker {
                     Session { p: self.p, id: store.session().id.get(), store: Arc::from(store) };
                 let ttl = u64::try_from(session.store.session().ttl.as_millis()).ok();
                 let answer = Answer { ttl, ..Answer::default() };
-                tell(self.p, Some(session.id), Some(id), What::Ok { answer });
+                report(self.p, Some(session.id), Some(id), What::Ok { answer });
                 let status = session.store.status();
                 self.tasks.push(spawn(believe(self.p, session.id, status)));
                 self.session = Some(session);
             }
-            Err(error) => tell(self.p, None, Some(id), failed(&error)),
+            Err(error) => report(self.p, None, Some(id), failed(&error)),
         }
     }
 }
 
 impl Session {
     async fn call(self, id: u64, op: Op) {
-        self.tell(id, What::Inv { op: op.clone() });
+        self.report(id, What::Inv { op: op.clone() });
         let what = match self.answer(id, &op).await {
             Ok(answer) => What::Ok { answer },
             Err(error) => failed(&error),
         };
-        self.tell(id, what);
+        self.report(id, what);
     }
 
-    fn tell(&self, id: u64, what: What) {
-        tell(self.p, Some(self.id), Some(id), what);
+    fn report(&self, id: u64, what: What) {
+        report(self.p, Some(self.id), Some(id), what);
     }
 
     async fn answer(&self, id: u64, op: &Op) -> Result<Answer> {
@@ -238,11 +238,11 @@ impl Session {
                 Event::Ended(_) => Told::Ended,
             };
             let again = told == Told::Resync;
-            self.tell(id, What::Event { told });
+            self.report(id, What::Event { told });
             while again && !self.store.status().borrow().is_lost() {
                 if let Ok(view) = self.store.read(query.clone()).await {
                     let nodes = shown(&view).nodes;
-                    self.tell(id, What::Event { told: Told::View { nodes } });
+                    self.report(id, What::Event { told: Told::View { nodes } });
                     break;
                 }
                 sleep(GLANCE * GLANCES).await;
@@ -269,7 +269,7 @@ async fn believe(p: usize, session: u64, mut status: watch::Receiver<Status>) {
         if name != said || looks >= GLANCES {
             (said, looks) = (name.to_owned(), 0);
             let what = What::Belief { status: said.clone(), certain };
-            tell(p, Some(session), None, what);
+            report(p, Some(session), None, what);
         }
         let lost = status_now.is_lost();
         // It must stay lost, which is checked now and then.

@@ -24,7 +24,7 @@ fn delete() -> Txn {
     Txn::new().check(path("/c"), Expect::Any).delete(path("/d/a"), Expect::Any)
 }
 
-async fn told(result: impl Future<Output = Result<Outcome>>) -> Option<(ErrorKind, Effect)> {
+async fn outcome_of(result: impl Future<Output = Result<Outcome>>) -> Option<(ErrorKind, Effect)> {
     result.await.err().map(|error| (error.kind(), error.effect()))
 }
 
@@ -47,7 +47,7 @@ async fn every_site_acts_and_reports_as_the_table_says() {
         let (fake, plan, store) = scripted(Cue::new(site));
         let start = clock::now();
 
-        assert_eq!(told(store.commit(create())).await, answer, "{site:?}");
+        assert_eq!(outcome_of(store.commit(create())).await, answer, "{site:?}");
 
         assert_eq!(clock::elapsed(start).as_secs(), seconds, "{site:?}");
         assert_eq!(fake.heard().txns.len(), happened, "{site:?}");
@@ -180,7 +180,7 @@ async fn a_delay_never_outlasts_the_time_to_live() {
     let error = backend.open(&SessionOptions::new(TTL)).await.expect_err("slow");
     assert_eq!((error.kind(), clock::elapsed(start)), (ErrorKind::Unreachable, TTL));
     let store = backend.open(&SessionOptions::new(TTL)).await.expect("nothing planned");
-    let late = told(store.commit(create())).await;
+    let late = outcome_of(store.commit(create())).await;
     assert_eq!(late, Some((ErrorKind::Unreachable, Effect::Unknown)));
     assert_eq!(clock::elapsed(start), TTL * 2);
     let error = store.close().await.expect_err("slow");

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
 use crate::link::Link;
-use crate::server::nursery::Nursery;
+use crate::server::child_watches::ChildWatches;
 use crate::server::verb::Verb;
 
 /// A proxy in front of each of some servers.
@@ -53,7 +53,7 @@ struct Session {
     requests: Option<Vec<Verb>>,
     /// The number of events that it received.
     events: u64,
-    nursery: Nursery,
+    nursery: ChildWatches,
 }
 
 /// The direction of a message.
@@ -203,7 +203,7 @@ impl Shared {
             rate: None,
             requests: None,
             events: 0,
-            nursery: Nursery::default(),
+            nursery: ChildWatches::default(),
         });
         session.password = password.to_vec();
     }
@@ -216,7 +216,7 @@ impl Shared {
             Way::There => session.nursery.request(message),
             Way::Back => {
                 session.nursery.answer(message);
-                session.events += u64::from(Nursery::is_event(message));
+                session.events += u64::from(ChildWatches::is_event(message));
             }
         }
     }

@@ -15,7 +15,7 @@ use synod_core::store::SessionId;
 use crate::clients::entry::Fact;
 use crate::server::members::{Kind, Members};
 use crate::server::peers::Peers;
-use crate::server::{free_ports, kept, newer};
+use crate::server::{free_ports, newer, zookeeper_log};
 
 /// Where Debian installs it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -109,7 +109,7 @@ impl Ensemble {
     ///
     /// If none can.
     pub fn facts(&self) -> io::Result<Vec<Fact>> {
-        kept::facts((0..self.each().count()).map(|node| self.home(node)))
+        zookeeper_log::facts((0..self.each().count()).map(|node| self.home(node)))
     }
 
     /// Servers that reach each other as `view` says, given the caller and the called one.

@@ -1,0 +1,100 @@
+//! Texts for a person about an error of etcd's client, if possible with what to do.
+
+use std::borrow::Cow;
+use std::error::Error as StdError;
+use std::io;
+
+use etcd_client::Error;
+use tonic::Status;
+
+/// The member that was called.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Member<'a> {
+    pub(crate) url: &'a str,
+    /// Whether it ever answered on this connection.
+    pub(crate) proven: bool,
+}
+
+impl Member<'_> {
+    pub(crate) fn host(&self) -> &str {
+        self.url.split_once("://").map_or(self.url, |(_, host)| host)
+    }
+
+    fn is_encrypted(&self) -> bool {
+        self.url.starts_with("https")
+    }
+}
+
+/// Messages of etcd, with what to do about them where that is not obvious.
+const SAID: &[(&str, &str)] = &[
+    ("no leader", "a majority of the members must run and reach each other"),
+    ("database space exceeded", "compact and defragment it, then disarm the alarm with etcdctl"),
+    (
+        "has been compacted",
+        "etcd forgets faster than this is read: have it keep more of its history",
+    ),
+    ("permission denied", "no role of this user allows it for these keys"),
+    ("user name is empty", "it wants a user and a password"),
+    ("authentication is not enabled", "it takes no user and no password"),
+];
+
+/// One line about an error.
+pub(crate) fn error_text(error: &Error, member: Member<'_>) -> String {
+    match error {
+        Error::GRpcStatus(status) if status.source().is_none() => said(status.message()).into(),
+        Error::GRpcStatus(status) => of_connection(status, member),
+        Error::TransportError(error) => {
+            format!("the TLS settings cannot be used: {}", deepest(error))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// A message of etcd, and what to do about it.
+pub(crate) fn said(message: &str) -> Cow<'_, str> {
+    // Some messages went through etcd's own client.
+    let message = message.rsplit_once("desc = ").map_or(message, |(_, said)| said);
+    match SAID.iter().find(|(said, _)| message.contains(said)) {
+        Some((_, advice)) => format!("{message}: {advice}").into(),
+        None => message.into(),
+    }
+}
+
+/// The text for an error of the connection.
+fn of_connection(status: &Status, member: Member<'_>) -> String {
+    let (host, cause, message) = (member.host(), deepest(status), status.message());
+    if refused(status) {
+        return format!("{host} refuses connections: does etcd run there?");
+    }
+    if message.contains("dns error") {
+        return format!("{host} is not known: {cause}");
+    }
+    if message.contains("UnknownIssuer") {
+        return format!("{host} shows a certificate of an authority that is not trusted: {cause}");
+    }
+    if member.proven || message.contains("certificate") {
+        return format!("{host}: {cause}");
+    }
+    let doubt = if member.is_encrypted() {
+        "does it talk TLS, and did it get the certificate that it may want?"
+    } else {
+        "does it talk TLS, and is it etcd?"
+    };
+    format!("{host} breaks off before it answers: {cause}: {doubt}")
+}
+
+fn refused(status: &Status) -> bool {
+    let refused = |io: &io::Error| io.kind() == io::ErrorKind::ConnectionRefused;
+    causes(status).any(|cause| cause.downcast_ref::<io::Error>().is_some_and(refused))
+}
+
+/// The first cause in the chain, which is the most specific.
+fn deepest(error: &(dyn StdError + 'static)) -> String {
+    causes(error).last().unwrap_or(error).to_string()
+}
+
+fn causes<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |error| (**error).source())
+}

@@ -1,0 +1,316 @@
+//! [`Registry`]: the watches of a session, their listeners, and their ids on the stream.
+//!
+//! A watch that has reported a deletion rests for a while. A client that waits in a line again and
+//! again mostly waits for the same predecessor, whose ticket reuses its name. It then finds the key
+//! watched already, and no request is sent to start or end a watch. A resting watch that reports an
+//! event without a listener ends, so that a server does not send each release to many clients.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use etcd_client::{WatchOptions, WatchResponse};
+use synod_core::error::Error;
+use tokio::time::Instant;
+
+use crate::error::{is_stale, of_watch};
+use crate::watched_range::{Listener, Subject, WatchedRange};
+
+/// The maximum number of resting watches.
+const RESTING: usize = 4;
+
+/// The id in an answer about all watches of a stream.
+const ALL: i64 = -1;
+
+/// All watches, and the requests about them that are still to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    all: BTreeMap<i64, WatchedRange>,
+    /// The watches by subject: a further listener shares the watch.
+    by_subject: BTreeMap<Subject, i64>,
+    /// The watch of each listener.
+    by_listener: BTreeMap<i64, i64>,
+    /// The watch of each id on the stream. A new request has a new id.
+    by_name: BTreeMap<i64, i64>,
+    last_name: i64,
+    unsent: VecDeque<Unsent>,
+    /// The ids that were sent and not answered, in order, and when each was sent.
+    unanswered: VecDeque<(i64, Instant)>,
+    /// The watches without a listener, and until when each rests, in order of that time.
+    resting: VecDeque<(i64, Instant)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsent {
+    Create(i64),
+    Cancel(i64),
+}
+
+/// A request that is to be sent.
+#[derive(Debug)]
+pub(crate) enum Request {
+    Create(Vec<u8>, WatchOptions),
+    Cancel(i64),
+}
+
+/// The consequence of a message, in addition to the events that were delivered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    Fine,
+    /// A watch continues after this revision; earlier events are lost.
+    Behind(i64, i64),
+    /// The token of the stream is no longer accepted.
+    Stale,
+    /// The peer assigns ids of its own to watches: it is a proxy.
+    Proxied,
+    /// If this can be trusted for the member's version: every accepted watch has reported all
+    /// events up to this revision.
+    Progress(i64),
+}
+
+impl Registry {
+    /// Whether no watch has a listener.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.len() == self.resting.len()
+    }
+
+    /// Until when the first of the resting watches rests.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        self.resting.front().map(|(_, until)| *until)
+    }
+
+    /// Ends the watches that have rested for long enough.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        while self.rests_until().is_some_and(|until| until <= now) {
+            self.end_first();
+        }
+    }
+
+    fn end_first(&mut self) {
+        if let Some((id, _)) = self.resting.front().copied() {
+            self.end(id);
+        }
+    }
+
+    /// Adds a listener for a subject.
+    pub(crate) fn add(&mut self, subject: Subject, listener: Listener) {
+        if let Some(id) = self.by_subject.get(&subject).copied()
+            && let Some(watched) = self.all.get_mut(&id)
+        {
+            self.by_listener.insert(listener.id, id);
+            watched.join(listener);
+            self.resting.retain(|(resting, _)| *resting != id);
+            return;
+        }
+        // A watch has the number of its first listener.
+        let id = listener.id;
+        self.by_listener.insert(id, id);
+        self.by_subject.insert(subject.clone(), id);
+        self.all.insert(id, WatchedRange::new(subject, listener));
+        self.ask_for(id);
+    }
+
+    /// Removes a listener. If it was the last one, its watch may rest until `until`.
+    pub(crate) fn remove(&mut self, listener: i64, until: Instant) {
+        let Some(id) = self.by_listener.remove(&listener) else { return };
+        let Some(watched) = self.all.get_mut(&id) else { return };
+        if !watched.leave(listener) {
+            return;
+        }
+        if !watched.may_rest() {
+            return self.end(id);
+        }
+        self.resting.push_back((id, until));
+        if self.resting.len() > RESTING {
+            self.end_first();
+        }
+    }
+
+    fn end(&mut self, id: i64) {
+        let Some(watched) = self.take(id) else { return };
+        for name in watched.others.into_iter().chain([watched.name]) {
+            self.by_name.remove(&name);
+            let create = Unsent::Create(name);
+            match self.unsent.iter().position(|unsent| *unsent == create) {
+                Some(place) => drop(self.unsent.remove(place)),
+                None => self.unsent.push_back(Unsent::Cancel(name)),
+            }
+        }
+    }
+
+    /// Requests a second watch, because events of the first may be late. The server reads its
+    /// current revision, and registers the watch after that: if it writes in between, the watch
+    /// begins in the past, and is served by a loop that runs ten times a second. So further watches
+    /// are requested until the server has written nothing between one and the next: then the
+    /// earlier of the two is up to date.
+    ///
+    /// Only for a single key: whichever watch reports an event first, all earlier changes are
+    /// included in it. And not for a listener that joined an existing watch.
+    pub(crate) fn double(&mut self, listener: i64) {
+        if self.by_listener.get(&listener) == Some(&listener) {
+            self.ask_for_another(listener);
+        }
+    }
+
+    fn ask_for_another(&mut self, id: i64) {
+        let Some(watched) = self.all.get_mut(&id).filter(|watched| watched.may_double()) else {
+            return;
+        };
+        self.last_name += 1;
+        watched.others.push(self.last_name);
+        self.by_name.insert(self.last_name, id);
+        self.unsent.push_back(Unsent::Create(self.last_name));
+    }
+
+    fn take(&mut self, id: i64) -> Option<WatchedRange> {
+        let watched = self.all.remove(&id)?;
+        self.by_subject.remove(watched.subject());
+        self.resting.retain(|(resting, _)| *resting != id);
+        Some(watched)
+    }
+
+    /// The stream is gone: all watches must be requested again.
+    pub(crate) fn hang_up(&mut self) {
+        self.by_name.clear();
+        self.unsent.clear();
+        self.unanswered.clear();
+        for (id, _) in std::mem::take(&mut self.resting) {
+            self.take(id);
+        }
+        let ids: Vec<i64> = self.all.keys().copied().collect();
+        for watched in self.all.values_mut() {
+            watched.others.clear();
+        }
+        for id in ids {
+            self.ask_for(id);
+        }
+    }
+
+    fn ask_for(&mut self, id: i64) {
+        let Some(watched) = self.all.get_mut(&id) else { return };
+        self.last_name += 1;
+        watched.name = self.last_name;
+        self.by_name.insert(watched.name, id);
+        self.unsent.push_back(Unsent::Create(watched.name));
+    }
+
+    /// The next request to send. It stays the next until [`Registry::sent`].
+    pub(crate) fn request(&self) -> Option<Request> {
+        Some(match *self.unsent.front()? {
+            Unsent::Cancel(name) => Request::Cancel(name),
+            Unsent::Create(name) => {
+                let (key, options) = self.all.get(self.by_name.get(&name)?)?.request(name);
+                Request::Create(key, options)
+            }
+        })
+    }
+
+    pub(crate) fn sent(&mut self) {
+        if let Some(Unsent::Create(name)) = self.unsent.pop_front() {
+            self.unanswered.push_back((name, Instant::now()));
+        }
+    }
+
+    /// Since when the oldest request for a watch has been unanswered.
+    pub(crate) fn unanswered_since(&self) -> Option<Instant> {
+        self.unanswered.front().map(|(_, sent)| *sent)
+    }
+
+    /// Ends all watches with this error.
+    pub(crate) fn refuse(&mut self, error: &Error) {
+        for watched in std::mem::take(&mut self.all).values_mut() {
+            watched.refuse(error);
+        }
+        self.by_subject.clear();
+        self.resting.clear();
+        self.hang_up();
+    }
+
+    /// Marks all watches: the next events cannot be delivered.
+    pub(crate) fn miss(&mut self) {
+        for watched in self.all.values_mut() {
+            watched.miss();
+        }
+    }
+
+    pub(crate) fn resync(&self, id: i64) {
+        if let Some(watched) = self.all.get(&id) {
+            watched.resync();
+        }
+    }
+
+    /// Every watch that the server has accepted has reported all events up to this revision.
+    pub(crate) fn progress(&mut self, revision: i64) {
+        for watched in self.all.values_mut() {
+            let create = Unsent::Create(watched.name);
+            // The server may have answered before it received this request.
+            let sent = self.unanswered.iter().any(|(name, _)| *name == watched.name);
+            let pending = sent || self.unsent.contains(&create);
+            if !pending {
+                watched.progress(revision);
+            }
+        }
+    }
+
+    /// Removes an id from those that are not answered: this one, or the oldest if the answer has
+    /// none.
+    fn answered(&mut self, name: i64) -> Option<i64> {
+        let named = self.unanswered.iter().position(|(asked, _)| *asked == name);
+        let place = if name > 0 { named? } else { 0 };
+        self.unanswered.remove(place).map(|(asked, _)| asked)
+    }
+
+    /// Handles a message of etcd.
+    pub(crate) fn hear(&mut self, response: WatchResponse) -> Heard {
+        let response = response.0;
+        let mut name = response.watch_id;
+        let revision = response.header.map_or(0, |header| header.revision);
+        if response.created {
+            let asked = self.answered(name);
+            // The proxy numbers the watches of each stream from zero, an id that this client never
+            // uses.
+            if !response.canceled && name <= 0 {
+                return Heard::Proxied;
+            }
+            // The answer to a refused request may lack the id.
+            if name <= 0 {
+                name = asked.unwrap_or(name);
+            }
+        } else if name == ALL && !response.canceled && response.events.is_empty() {
+            return Heard::Progress(revision);
+        }
+        let Some(id) = self.by_name.get(&name).copied() else { return Heard::Fine };
+        let Some(watched) = self.all.get_mut(&id) else { return Heard::Fine };
+        let beside = watched.others.contains(&name);
+        if beside && response.canceled {
+            // The first watch still exists, and gets its own refusal if there is one.
+            self.by_name.remove(&name);
+        } else if beside && response.created {
+            if watched.doubled(revision) {
+                self.ask_for_another(id);
+            }
+        } else if response.canceled && response.compact_revision > 0 {
+            self.by_name.remove(&name);
+            watched.miss();
+            self.ask_for(id);
+        } else if response.canceled {
+            if is_stale(&response.cancel_reason) {
+                return Heard::Stale;
+            }
+            self.by_name.remove(&name);
+            watched.refuse(&of_watch(&response.cancel_reason));
+            self.take(id);
+        } else if response.created {
+            if watched.begun(revision) {
+                return Heard::Behind(revision, id);
+            }
+        } else {
+            watched.deliver(response.events, response.fragment);
+            if watched.is_overheard() {
+                self.end(id);
+            }
+        }
+        Heard::Fine
+    }
+}
+
+#[cfg(test)]
+mod tests;

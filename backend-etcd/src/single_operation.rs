@@ -1,0 +1,133 @@
+//! [`SingleOperation`]: a transaction of one operation, for which etcd has a smaller request.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use etcd_client::proto::{PbKeyValue, PbTxnOpResponse};
+use etcd_client::{PutOptions, Txn as Request, TxnOp};
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Expect, Op, Outcome, Rejected, Txn, Why};
+
+use crate::committing::Committing;
+use crate::error::is_missing;
+use crate::key;
+use crate::link::Link;
+use crate::plan::none_in;
+use crate::reader::{revision, unsure};
+
+/// The size up to which data is written by the plain call, whose answer contains the previous data.
+const SMALL: usize = 16 << 10;
+
+/// The only operation of a transaction, without a version condition.
+pub(crate) enum SingleOperation<'a> {
+    Set(&'a Path, &'a Bytes),
+    Delete(&'a Path),
+}
+
+/// The result of a delete.
+struct Deleted {
+    at: i64,
+    /// The number of deleted keys; `None` if the node has children.
+    count: Option<i64>,
+}
+
+impl<'a> SingleOperation<'a> {
+    pub(crate) fn of(txn: &'a Txn) -> Option<Self> {
+        match (&txn.ops[..], &txn.look) {
+            ([Op::Set { path, data, expect: Expect::Any }], None) if data.len() <= SMALL => {
+                Some(Self::Set(path, data))
+            }
+            ([Op::Delete { path, expect: Expect::Any }], None) => Some(Self::Delete(path)),
+            _ => None,
+        }
+    }
+
+    pub(crate) async fn send(self, committing: &Committing<'_>) -> Result<Outcome> {
+        match self {
+            Self::Set(path, data) => committing.put(path, data).await,
+            Self::Delete(path) => committing.delete(path).await,
+        }
+    }
+}
+
+impl Committing<'_> {
+    /// Sends a set as the plain call. With `ignore_lease` etcd refuses it if the key is missing,
+    /// which costs the server less than a transaction with that condition.
+    async fn put(&self, path: &Path, data: &Bytes) -> Result<Outcome> {
+        let asking = |link: Arc<Link>| {
+            let keep = PutOptions::new().with_ignore_lease().with_prev_key();
+            let (key, data) = (key::of(path), data.clone());
+            async move {
+                match link.put(key, data, keep).await {
+                    Ok(answer) => Ok(Some(answer.0)),
+                    Err(error) if is_missing(&error) => Ok(None),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        let Some(answer) = self.reader.endpoints.call(self.call, asking).await? else {
+            return Ok(refused(path, Why::Missing));
+        };
+        let at = revision(answer.header.as_ref());
+        self.reader.saw(at);
+        // The answer contains the node as it was before.
+        let now = answer.prev_kv.map(|before| PbKeyValue { mod_revision: at, ..before });
+        let commit = self.commit_of(&[now.as_ref()], at).await.map_err(unsure)?;
+        Ok(Outcome::Committed(commit))
+    }
+
+    /// Deletes, and derives the outcome from the number of deleted keys.
+    async fn delete(&self, path: &Path) -> Result<Outcome> {
+        let endpoints = &self.reader.endpoints;
+        if self.tickets.take(path) {
+            let asking = |link: Arc<Link>| {
+                let key = key::of(path);
+                async move { plain(&link, key).await }
+            };
+            let deleted = endpoints.call(self.call, asking).await?;
+            if deleted.count != Some(0) {
+                return self.deleted(path, deleted).await;
+            }
+            // Another client deleted it, and may have created something below its path.
+        }
+        let asking = |link: Arc<Link>| {
+            let key = key::of(path);
+            async move { childless(&link, key, path).await }
+        };
+        let deleted = endpoints.call(self.call, asking).await?;
+        self.deleted(path, deleted).await
+    }
+
+    async fn deleted(&self, path: &Path, Deleted { at, count }: Deleted) -> Result<Outcome> {
+        self.reader.saw(at);
+        match count {
+            // Also for a container, which has children but no key.
+            None => Ok(refused(path, Why::HasChildren)),
+            Some(0) => Ok(refused(path, Why::Missing)),
+            Some(_) => Ok(Outcome::Committed(self.commit_of(&[None], at).await.map_err(unsure)?)),
+        }
+    }
+}
+
+async fn plain(link: &Link, key: Vec<u8>) -> Result<Deleted, etcd_client::Error> {
+    let answer = link.delete(key).await?.0;
+    Ok(Deleted { at: revision(answer.header.as_ref()), count: Some(answer.deleted) })
+}
+
+/// Deletes a node that has no children.
+async fn childless(link: &Link, key: Vec<u8>, path: &Path) -> Result<Deleted, etcd_client::Error> {
+    let delete = TxnOp::delete(key, None);
+    let request = Request::new().when([none_in(key::below(path))]).and_then([delete]);
+    let answer = link.txn(request).await?.0;
+    let at = revision(answer.header.as_ref());
+    let count = answer.responses.into_iter().find_map(|op| match op.response? {
+        PbTxnOpResponse::ResponseDeleteRange(range) => Some(range.deleted),
+        _ => None,
+    });
+    Ok(Deleted { at, count: count.filter(|_| answer.succeeded) })
+}
+
+fn refused(path: &Path, why: Why) -> Outcome {
+    Outcome::Rejected(Rejected::new(0, path.clone(), why))
+}

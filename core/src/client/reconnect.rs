@@ -1,0 +1,203 @@
+//! The one task of a client: keeps it in sessions.
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use crate::clock::{self, sleep, timeout};
+use futures_util::future::{Either, select};
+use tokio::sync::mpsc;
+
+use crate::client::generations::{Generations, closed};
+use crate::client::options::ClientOptions;
+use crate::error::{Error, ErrorKind, Result};
+use crate::mutant::mistake;
+use crate::retry::Delays;
+use crate::session::Session;
+use crate::session::call_context::Tuning;
+use crate::session::deadline::Deadline;
+use crate::session::session_state::{SessionState, StatusKind};
+use crate::store::Backend;
+
+/// Asks the keeper to close the client. The keeper also does so when the last sender is dropped.
+pub(super) struct Close;
+
+pub(super) struct Opener {
+    backend: Arc<dyn Backend>,
+    options: ClientOptions,
+    tuning: Arc<Tuning>,
+}
+
+pub(super) struct Keeper {
+    pub(super) opener: Opener,
+    pub(super) generations: Arc<Generations>,
+    pub(super) close: mpsc::UnboundedReceiver<Close>,
+}
+
+impl Opener {
+    pub(super) fn new(backend: Arc<dyn Backend>, options: ClientOptions) -> Self {
+        let tuning = Arc::new(Tuning {
+            deadline: options.deadline,
+            retry: options.retry.clone(),
+            chance: options.chance.clone(),
+        });
+        Self { backend, options, tuning }
+    }
+
+    pub(super) fn tuning(&self) -> Arc<Tuning> {
+        self.tuning.clone()
+    }
+
+    /// Opens the first session: all attempts within one deadline.
+    pub(super) async fn first(&self) -> Result<Session> {
+        let deadline = Deadline::within(self.options.connect_deadline);
+        let mut last = None;
+        let opened = {
+            let attempts = pin!(self.repeat(self.delays(), is_final, |error| last = Some(error)));
+            match select(attempts, pin!(deadline.passed())).await {
+                Either::Left((result, _)) => Some(result),
+                Either::Right(_) => None,
+            }
+        };
+        match (opened, last) {
+            (Some(result), _) => result,
+            (None, Some(last)) => Err(deadline.error(OPENING).caused_by(last)),
+            (None, None) => Err(deadline.error(OPENING)),
+        }
+    }
+
+    /// Opens a session, and tries again after errors that are not final, for as long as there are delays.
+    async fn repeat(
+        &self,
+        mut delays: Delays,
+        ends: impl Fn(&Error) -> bool,
+        mut note: impl FnMut(Error),
+    ) -> Result<Session> {
+        loop {
+            let error = match self.once().await {
+                Ok(session) => return Ok(session),
+                Err(error) => error,
+            };
+            tracing::warn!(%error, "could not open a session");
+            let ended = ends(&error);
+            mistake!(RefusalIsFinal: let ended = is_final(&error));
+            if ended {
+                return Err(error);
+            }
+            let Some(delay) = delays.next() else { return Err(error) };
+            note(error);
+            sleep(delay).await;
+        }
+    }
+
+    async fn once(&self) -> Result<Session> {
+        let limit = self.options.connect_deadline;
+        match timeout(limit, self.backend.open(&self.options.session)).await {
+            Ok(opened) => Ok(Session::start(opened?, self.tuning.clone())),
+            Err(_late) => Err(Deadline::within(limit).error(OPENING)),
+        }
+    }
+
+    fn delays(&self) -> Delays {
+        self.tuning.retry.delays(&self.tuning.chance)
+    }
+}
+
+const OPENING: &str = "opening a session";
+
+/// Whether this error ends the attempts to open the first session: a mistake in the options is to be seen at
+/// once.
+fn is_final(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Denied | ErrorKind::Invalid | ErrorKind::Unsupported)
+}
+
+/// Whether this error ends the attempts to open a later one. The store accepted a session with these options
+/// before, so a refusal may be that of one server, or of credentials that are being changed: the retry policy
+/// decides.
+fn is_final_later(_error: &Error) -> bool {
+    false
+}
+
+impl Keeper {
+    /// Opens the next session when one is lost, until the client is closed, its last clone is dropped, or the
+    /// retry policy gives up.
+    pub(super) async fn run(mut self, mut session: Session) {
+        let mut delays = self.opener.delays();
+        loop {
+            let born = clock::now();
+            if let Some(asked) = self.until_lost(&session).await {
+                self.end(session, asked).await;
+                mistake!(KeeperStays: std::future::pending::<()>().await);
+                return;
+            }
+            self.generations.between();
+            let (ttl, last) = (session.info().ttl, session.state().clone());
+            drop(session);
+            // A session that ends soon after it was opened is followed by a pause: no storm of openings.
+            let pause = if clock::elapsed(born) >= ttl { None } else { delays.next() };
+            if pause.is_none() {
+                delays = self.opener.delays();
+            }
+            let opened = {
+                let open = pin!(async {
+                    if let Some(pause) = pause {
+                        sleep(pause).await;
+                    }
+                    let note = |error| self.generations.failing(error);
+                    self.opener.repeat(self.opener.delays(), is_final_later, note).await
+                });
+                match select(open, pin!(self.close.recv())).await {
+                    Either::Left((opened, _)) => Some(opened),
+                    Either::Right(_) => None,
+                }
+            };
+            session = match opened {
+                None => return self.end_between(&closed(), &last).await,
+                Some(Ok(session)) => session,
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "gave up opening sessions");
+                    return self.end_between(&Arc::new(error), &last).await;
+                }
+            };
+            self.generations.next(session.clone());
+        }
+    }
+
+    /// Reports the status of the session until it is lost (`None`), closing is requested (`true`), or the last
+    /// clone of the client is dropped (`false`).
+    async fn until_lost(&mut self, session: &Session) -> Option<bool> {
+        let mut seen = StatusKind::Live;
+        loop {
+            let turned = session.state().turned(seen);
+            match select(pin!(self.close.recv()), pin!(turned)).await {
+                Either::Left((asked, _)) => return Some(asked.is_some()),
+                Either::Right((StatusKind::Lost, _)) => return None,
+                Either::Right((turn, _)) => {
+                    seen = turn;
+                    self.generations.status_changed(turn);
+                }
+            }
+        }
+    }
+
+    /// There is no session, and there will be no other. That the last one was lost on this side does not say that
+    /// its nodes are gone: its own close does.
+    async fn end_between(&self, why: &Arc<Error>, last: &SessionState) {
+        self.generations.end(why);
+        let cleanly = last.closed().await;
+        mistake!(LossIsEnd: let cleanly = true);
+        self.generations.ended(why, cleanly);
+    }
+
+    async fn end(self, session: Session, asked: bool) {
+        let why = closed();
+        self.generations.end(&why);
+        if !asked {
+            mistake!(LastDropForgotten: std::future::pending::<()>().await);
+            // A caller that still holds the session keeps it.
+            drop(session);
+            return self.generations.ended(&why, true);
+        }
+        let cleanly = session.close().await;
+        self.generations.ended(&why, cleanly.is_ok());
+    }
+}
