@@ -153,9 +153,9 @@ impl Case {
         Ok(if shrunk.mended { sim.mending(Mending::All) } else { sim })
     }
 
-    /// A name for its file.
-    pub fn file_name(&self) -> String {
+    /// Its name: of what, where, and with which seed.
+    pub fn name(&self) -> String {
         let what = self.mutant.as_deref().or(self.law.as_deref()).unwrap_or("case");
-        format!("{}-{}-{what}-{:x}.json", self.workload, self.personality, self.seed)
+        format!("{}-{}-{what}-{:x}", self.workload, self.personality, self.seed)
     }
 }

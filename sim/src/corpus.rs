@@ -1,34 +1,36 @@
-//! Histories that once failed, each in a file: they are run before any other.
+//! Histories that once failed, a line each in `sim/corpus.jsonl`: they are run before any other.
 //!
 //! Each was reduced, and names the law that it broke and the known mistake that breaks it again:
-//! the mistake preserves the bug. `tests/corpus.rs` checks that no file fails without its mistake,
-//! and that each does with it; a file that does not has become useless, and must be replaced.
+//! the mistake preserves the bug. `tests/corpus.rs` checks that no history fails without its mistake,
+//! and that each does with it; one that does not has become useless, and must be replaced.
+//! `dev/corpus` writes the file.
 
 use crate::bad_case::BadCase;
 use crate::case::Case;
 
-mod files;
+const SAVED: &str = include_str!("../corpus.jsonl");
 
-/// The files of a workload, each with its name.
+/// The saved histories of a workload, each with its name.
 ///
 /// # Errors
 ///
-/// [`BadCase::NoCase`] if a file is invalid.
-pub fn of(workload: &str) -> Result<Vec<(&'static str, Case)>, BadCase> {
+/// [`BadCase::NoCase`] if the file is invalid.
+pub fn of(workload: &str) -> Result<Vec<(String, Case)>, BadCase> {
     let mut all = all()?;
     all.retain(|(_, case)| case.workload == workload);
     Ok(all)
 }
 
-/// All files, each with its name.
+/// All saved histories, each with its name.
 ///
 /// # Errors
 ///
-/// [`BadCase::NoCase`] if a file is invalid.
-pub fn all() -> Result<Vec<(&'static str, Case)>, BadCase> {
-    let read = |(name, text): &(&'static str, &str)| {
-        let case = Case::from_json(text);
-        case.map(|case| (*name, case)).map_err(|error| BadCase::NoCase(format!("{name}: {error}")))
+/// [`BadCase::NoCase`] if the file is invalid.
+pub fn all() -> Result<Vec<(String, Case)>, BadCase> {
+    let read = |(number, line): (usize, &str)| {
+        let case = Case::from_json(line);
+        case.map(|case| (case.name(), case))
+            .map_err(|error| BadCase::NoCase(format!("corpus.jsonl:{}: {error}", number + 1)))
     };
-    files::FILES.iter().map(read).collect()
+    SAVED.lines().enumerate().map(read).collect()
 }

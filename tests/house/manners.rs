@@ -103,8 +103,11 @@ fn futures_are_polled_by_hand_where_that_is_safe() {
 /// request without going on, asking a channel of the ZooKeeper client for an event that is there,
 /// and a test of a reader.
 fn polled_by_hand(file: &File) -> Vec<String> {
-    let allowed =
-        ["backend-zk/src/sent.rs", "backend-zk/src/sole_contender.rs", "backend-etcd/src/wire/marked_end.rs"];
+    let allowed = [
+        "backend-zk/src/sent.rs",
+        "backend-zk/src/sole_contender.rs",
+        "backend-etcd/src/wire/marked_end.rs",
+    ];
     if !file.is_rust() || !file.path.contains("/src/") || allowed.contains(&file.path.as_str()) {
         return Vec::new();
     }

@@ -45,7 +45,7 @@ pub(super) fn width() -> usize {
 /// Writes a case to a file of its own.
 pub(super) fn keep(case: &Case, dir: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(dir)?;
-    let file = dir.join(case.file_name());
+    let file = dir.join(format!("{}.json", case.name()));
     std::fs::write(&file, case.to_json())?;
     Ok(output::line(&format!("kept in {}", file.display()))?)
 }
