@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The steps that only `dev/test long` runs.
 
-# A share of the time that was given to `dev/test long`, in seconds. All shares together are 90 %: the other
-# steps have a number of programs or seeds, and end by themselves.
+# A share of the time that was given to `dev/test long`, in seconds: a percentage. The other steps have a number of
+# programs or seeds, and end by themselves.
 share() {
     echo $((long_seconds * $1 / 100))
 }
@@ -52,7 +52,7 @@ step_seeds() {
 step_soak() {
     local minutes
     minutes=$(($(share 30) / 60 / 2 + 1))
-    # One kind of servers after the other, and ZooKeeper's wire for as long as both.
+    # Both kinds of servers at once, then the wire of ZooKeeper for as long.
     SYNOD_SOAK=$minutes cargo test "${all[@]}" --test faults -- --nocapture
     SYNOD_SOAK=$minutes cargo test "${all[@]}" --test wire soak -- --nocapture
 }
