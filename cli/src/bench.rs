@@ -12,7 +12,8 @@ use synod_bench::record::{self, Case, Record};
 use synod_bench::table::{OURS, Table};
 use synod_bench::task::Work;
 
-use crate::args::{Bench, Common};
+use crate::args::Common;
+use crate::args::bench::Bench;
 use crate::command::{store, until_interrupted};
 use crate::failure::Failure;
 use crate::output;

@@ -1,7 +1,7 @@
 //! The `synod` command, as a library: for programs that add a store of their own.
 //!
 //! A program that registers a store and calls [`main`] is the `synod` command for that store too:
-//! `get`, `watch`, `lock`, `conformance`, `bench` and all others take its URLs.
+//! `get`, `watch`, `lock` and all others take its URLs; `conformance` and `bench` too, which are features of this crate.
 //!
 //! ```no_run
 //! # // It would run the command that the arguments of the test name.
@@ -21,14 +21,17 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::args::{Cli, Command, Common};
 use crate::failure::Failure;
 
+mod absent;
 mod args;
+#[cfg(feature = "bench")]
 mod bench;
 mod command;
+#[cfg(feature = "conformance")]
 mod conformance;
 mod demo;
 mod failure;
@@ -36,6 +39,7 @@ mod output;
 #[cfg(unix)]
 mod process;
 mod progress;
+#[cfg(feature = "sim")]
 mod sim;
 
 /// Runs the command that the arguments of this process name, to its end.
@@ -47,7 +51,11 @@ pub fn main() -> ExitCode {
 
 /// [`main`] with other arguments; the first is the name of the program.
 pub fn run_with(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let matches = absent::listed(Cli::command()).get_matches_from(arguments);
+    if let Some(failure) = absent::called(&matches) {
+        return failure.report();
+    }
+    let cli = match Cli::from_arg_matches(&matches) {
         Ok(cli) => cli,
         // Clap's own exit: help is printed and is no failure, a wrong argument is.
         Err(error) => error.exit(),
@@ -92,8 +100,11 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Elect(elect) => command::hold::elect(common, elect).await,
         #[cfg(unix)]
         Command::Guard { .. } => Ok(()),
+        #[cfg(feature = "bench")]
         Command::Bench(chosen) => bench::run(common, &chosen).await,
-        Command::Conformance { only } => conformance::run(common, only.as_deref()),
+        #[cfg(feature = "conformance")]
+        Command::Conformance(chosen) => conformance::run(common, chosen.only.as_deref()),
+        #[cfg(feature = "sim")]
         Command::Sim(asked) => sim::run(common, &asked),
     }
 }

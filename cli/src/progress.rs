@@ -19,7 +19,7 @@ impl Progress {
     pub(crate) fn new(what: &'static str, total: Option<u64>) -> Self {
         let bar = ProgressBar::with_draw_target(total, ProgressDrawTarget::hidden());
         let template = match total {
-            Some(_) => "{msg} {wide_bar} {pos}/{len} {eta}",
+            Some(_) => "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}",
             None => "{spinner} {msg} {elapsed}",
         };
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -45,21 +45,6 @@ impl Progress {
         }
     }
 
-    /// Like [`Progress::new`], and shows the steps per second.
-    pub(crate) fn of_many(what: &'static str, total: u64) -> Self {
-        let progress = Self::new(what, Some(total));
-        let template = "{msg} {wide_bar} {pos}/{len} {per_sec} {eta}";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            progress.bar.set_style(style);
-        }
-        progress
-    }
-
-    /// The time since the start.
-    pub(crate) fn taken(&self) -> Duration {
-        self.since.elapsed()
-    }
-
     /// Counts `steps` more as done.
     pub(crate) fn advance(&self, steps: u64) {
         self.show();
@@ -74,6 +59,7 @@ impl Progress {
     }
 
     /// Prints a line without breaking the bar.
+    #[cfg(any(feature = "bench", feature = "conformance"))]
     pub(crate) fn suspend<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }

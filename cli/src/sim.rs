@@ -7,8 +7,10 @@ use serde_json::json;
 use synod::sim::{
     Case, Failure as Broken, Hunt, Personality, Rates, Site, Tally, corpus, workload,
 };
+use tokio::time::Instant;
 
-use crate::args::{Common, Seeds, Sim, SimCommand};
+use crate::args::Common;
+use crate::args::sim::{Seeds, Sim, SimCommand};
 use crate::failure::Failure;
 use crate::output;
 use crate::progress::Progress;
@@ -86,17 +88,16 @@ fn list(common: &Common) -> Result<(), Failure> {
 /// Runs the saved cases, then as many seeds as were requested.
 fn hunt(common: &Common, asked: &Sim, workload: &str) -> Result<(), Failure> {
     if workload != "all" {
-        return hunt_one(common, asked, workload, asked.seeds.limit).map(drop);
+        return hunt_one(common, asked, workload).map(drop);
     }
-    let count = u32::try_from(workload::ALL.len()).unwrap_or(1);
-    let share = asked.seeds.limit.map(|limit| limit / count);
+    let asked = &shared_out(asked, workload::ALL.len());
     let mut fired = BTreeSet::new();
     let mut histories = u64::MAX;
     for workload in workload::ALL {
         if !common.json {
             output::line(&format!("{}: {}", workload.name(), workload.about()))?;
         }
-        let tally = hunt_one(common, asked, workload.name(), share)?;
+        let tally = hunt_one(common, asked, workload.name())?;
         histories = histories.min(tally.histories);
         fired.extend(tally.fired.into_keys());
     }
@@ -120,17 +121,25 @@ fn is_enough(asked: &Sim, histories: u64) -> bool {
     without.is_empty() && mutant.is_none() && (asked.strict || histories >= ENOUGH)
 }
 
-fn hunt_one(
-    common: &Common,
-    asked: &Sim,
-    workload: &str,
-    limit: Option<Duration>,
-) -> Result<Tally, Failure> {
+/// What one of several workloads gets: an equal part of the time, and of the other limits if they are for all together.
+fn shared_out(asked: &Sim, workloads: usize) -> Sim {
+    let mut share = asked.clone();
+    let seeds = &mut share.seeds;
+    seeds.limit = seeds.limit.map(|limit| limit / u32::try_from(workloads).unwrap_or(u32::MAX));
+    if seeds.shared {
+        let workloads = workloads as u64;
+        seeds.count = seeds.count.div_ceil(workloads);
+        seeds.turns = seeds.turns.map(|turns| turns.div_ceil(workloads));
+    }
+    share
+}
+
+fn hunt_one(common: &Common, asked: &Sim, workload: &str) -> Result<Tally, Failure> {
     let hunt = prepared(workload, &asked.seeds)?;
     if asked.seeds.mutant.is_none() {
         kept(common, asked, workload)?;
     }
-    let (tally, took) = counted(&hunt, asked, limit)?;
+    let (tally, took) = counted(&hunt, asked)?;
     if let Some(failure) = tally.failures.first().and_then(|case| hunt.explain(case)) {
         print_failure(common, &failure, &asked.shown)?;
         if let Some(dir) = &asked.keep {
@@ -154,24 +163,18 @@ fn hunt_one(
 }
 
 /// As many seeds as were requested, or as there is time for.
-fn counted(
-    hunt: &Hunt,
-    asked: &Sim,
-    limit: Option<Duration>,
-) -> Result<(Tally, Duration), Failure> {
+fn counted(hunt: &Hunt, asked: &Sim) -> Result<(Tally, Duration), Failure> {
     /// Seeds per step, where a limit other than their number applies.
     const SLICE: u64 = 512;
-    let Seeds { from, count, turns, .. } = asked.seeds;
-    let progress = match limit {
-        None => Progress::of_many("histories", count),
-        Some(_) => Progress::new("histories", None),
-    };
+    let Seeds { from, count, limit, turns, .. } = asked.seeds;
+    let (began, known) = (Instant::now(), limit.is_none().then_some(count));
+    let progress = Progress::new("histories", known);
     let turns = turns.unwrap_or(u64::MAX);
     let end = limit.map_or_else(|| from.saturating_add(count), |_| u64::MAX);
     let (mut tally, mut next) = (Tally::default(), from);
     while next < end
         && tally.turns < turns
-        && limit.is_none_or(|limit| progress.taken() < limit)
+        && limit.is_none_or(|limit| began.elapsed() < limit)
         && tally.failures.is_empty()
     {
         let slice = next..end.min(next.saturating_add(SLICE));
@@ -179,7 +182,7 @@ fn counted(
         let hunt = hunt.clone().seeds(slice);
         tally.add(hunt.count(&|more| progress.advance(more)).map_err(bad)?);
     }
-    Ok((tally, progress.taken()))
+    Ok((tally, began.elapsed()))
 }
 
 fn prepared(workload: &str, seeds: &Seeds) -> Result<Hunt, Failure> {
@@ -253,7 +256,24 @@ fn summary(common: &Common, hunt: &Hunt, tally: &Tally, took: f64) -> Result<(),
 
 #[cfg(test)]
 mod tests {
+    use clap::{Args as _, FromArgMatches as _};
+
     use super::*;
+
+    #[test]
+    fn a_shared_budget_is_the_same_for_any_number_of_workloads() {
+        let given = |arguments: &[&str]| {
+            let command = Sim::augment_args(clap::Command::new("sim"));
+            let matches = command.get_matches_from([&["sim", "all"], arguments].concat());
+            let share = shared_out(&Sim::from_arg_matches(&matches).expect("valid"), 16).seeds;
+            (share.count, share.turns, share.limit)
+        };
+        let each = ["--seeds", "3000", "--turns", "8000"];
+        let total = ["--seeds", "48000", "--turns", "128000", "--shared"];
+        assert_eq!(given(&each), (3_000, Some(8_000), None));
+        assert_eq!(given(&total), given(&each));
+        assert_eq!(given(&["--for", "16min"]).2, Some(Duration::from_secs(60)));
+    }
 
     #[test]
     fn a_fault_that_a_store_never_has_is_not_missed() {

@@ -131,61 +131,48 @@ fn a_node_that_is_created_is_printed() {
 }
 
 #[test]
-fn memory_keeps_the_laws_and_the_last_line_counts_them() {
-    let laws = synod(&["conformance", "--store", "mem://", "--only", "keyvalue"]);
-    assert!(laws.status.success());
-    let said = text(&laws.stdout);
-    assert!(said.contains("(L-KV-5"), "{said}");
-    let last = said.lines().last().expect("there is a count");
-    assert!(last.ends_with(" passed, 0 failed, 0 skipped") && !last.starts_with('0'), "{last}");
-    assert!(failing(&["conformance", "--store", "mem://", "--only", "nosuch"]).contains("--only"));
-}
-
-#[test]
-fn a_store_is_measured_and_the_result_is_printed() {
-    let chosen = ["bench", "--store", "mem://", "--only", "get"];
-    let table = text(&synod(&chosen).stdout);
-    let row = table.lines().last().expect("a row");
-    assert!(table.starts_with("### mem\n\n| work ") && row.starts_with("| get "), "{table}");
-
-    let lines = text(&synod(&[&chosen[..], &["--json"]].concat()).stdout);
-    let line = lines.lines().next().expect("a round");
-    let told: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    assert_eq!((&told["work"], &told["racer"]), (&"get".into(), &"ours".into()));
-    assert!(failing(&["bench", "--store", "mem://", "--only", "nosuch"]).contains("--only"));
-}
-
-#[test]
 fn the_demo_ends_by_itself_and_leaves_nothing() {
     let demo = synod(&["demo", "--json"]);
     assert!(demo.status.success(), "{}", text(&demo.stderr));
     let told: Vec<serde_json::Value> =
         text(&demo.stdout).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let said = |what: &str| told.iter().any(|line| line["what"] == what);
-    assert!(said("has lost its session, and all that hung on it"));
-    assert!(said("is connected again, with the same session"));
+    let seen: Vec<_> = told.iter().filter(|line| line["group"].is_array()).collect();
+    assert_eq!(seen.last().expect("a list")["group"], serde_json::json!(["ann", "cat"]));
+    let all = |what: &str| {
+        let lines = told.iter().filter(|line| line["what"] == what);
+        lines.map(|line| line["who"].as_str().expect("text")).collect::<Vec<_>>()
+    };
+    assert_eq!(all("has the lock, and prints"), ["ann", "bob", "cat"]);
+    assert_eq!(all("releases the lock"), ["ann", "cat"], "bob fails while it has the lock");
+    assert_eq!(all("leads"), ["ann", "bob"]);
     assert!(said("has 0 nodes, 0 sessions and 0 watches left"));
 }
 
 #[test]
-fn the_simulator_lists_what_it_can_do_and_does_it() {
-    let list = text(&synod(&["sim"]).stdout);
-    assert!(list.contains("registers") && list.contains("L-KV-1"), "{list}");
-
-    let run = synod(&["sim", "registers", "--seeds", "50", "--from", "0x10"]);
-    let said = text(&run.stdout);
-    assert!(run.status.success() && said.contains("50 histories, nothing broken"), "{said}");
-
-    let whole = synod(&["sim", "replay", "registers", "--seed", "7", "--whole"]);
-    let said = text(&whole.stdout);
-    assert!(whole.status.success() && said.contains("│ the store"), "{said}");
-}
-
-#[test]
-fn an_unknown_workload_is_reported_with_the_known_ones() {
-    assert!(failing(&["sim", "nosuch"]).contains("there are registers"));
-    assert!(failing(&["sim", "replay", "nosuch.json"]).contains("say --seed N"));
-    let strict = synod(&["sim", "registers", "--seeds", "3", "--strict"]);
-    assert_eq!(strict.status.code(), Some(1));
-    assert!(text(&strict.stderr).contains("test less than they seem to"));
+fn a_command_that_is_not_built_in_is_listed_and_names_its_feature() {
+    let help = text(&synod(&["--help"]).stdout);
+    let tools = [
+        ("bench", cfg!(feature = "bench")),
+        ("conformance", cfg!(feature = "conformance")),
+        ("sim", cfg!(feature = "sim")),
+    ];
+    for (name, is_built) in tools {
+        assert!(help.contains(&format!("\n  {name} ")), "{help}");
+        assert_eq!(help.contains(&format!("needs the feature `{name}`")), !is_built, "{help}");
+        if is_built {
+            continue;
+        }
+        let build = format!("cargo install --path cli --features {name}");
+        for arguments in [&[name][..], &["--store", "mem://", name, "all", "--only", "x", "--json"]]
+        {
+            let output = synod(arguments);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+            assert!(said.starts_with("error: ") && said.contains(&build), "{said}");
+            assert_eq!(said.lines().count(), 1, "{said}");
+        }
+        let help = synod(&[name, "--help"]);
+        assert!(help.status.success() && text(&help.stdout).contains(&build));
+    }
 }

@@ -1,9 +1,10 @@
 //! [`Teller`]: prints events as they happen.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::failure::Failure;
 use crate::output;
@@ -30,6 +31,13 @@ impl Teller {
         if self.0.json { Ok(()) } else { Ok(output::line(text)?) }
     }
 
+    /// Prints the introduction of a part, and leaves some time to read it.
+    pub(crate) async fn chapter(&self, introduction: &str) -> Result<(), Failure> {
+        self.say(&format!("\n{introduction}\n"))?;
+        sleep(Duration::from_secs(1)).await;
+        Ok(())
+    }
+
     /// Prints what happened to the member `who`, and its view of the group if it watches one.
     pub(crate) fn tell(
         &self,
@@ -47,9 +55,9 @@ impl Teller {
             });
             return Ok(output::object(&told)?);
         }
-        let group = group.map(|names| format!("[{}] ", names.join(" "))).unwrap_or_default();
+        let group = group.map(|names| format!(" [{}]", names.join(" "))).unwrap_or_default();
         let who = self.painted(&format!("{who:<8}"), who);
-        let told = format!("{:>5.1}s  {who}{group}{what}", at.as_secs_f32());
+        let told = format!("{:>5.1}s  {who}{what}{group}", at.as_secs_f32());
         Ok(output::line(told.trim_end())?)
     }
 
@@ -58,6 +66,7 @@ impl Teller {
             "ann" => "32",
             "bob" => "33",
             "cat" => "36",
+            "power" | "network" => "31",
             _ => "2",
         };
         if self.0.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.to_owned() }

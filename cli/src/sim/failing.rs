@@ -6,7 +6,8 @@ use std::path::Path;
 use serde_json::json;
 use synod::sim::{BadCase, Case, Failure as Broken};
 
-use crate::args::{Common, Shown};
+use crate::args::Common;
+use crate::args::sim::Shown;
 use crate::failure::Failure;
 use crate::output;
 

@@ -83,7 +83,7 @@ fn table(common: &Common, asked: &Asked<'_>, rows: &[&Row]) -> Result<(), Failur
 fn counted(row: &Row, asked: &Asked<'_>) -> Result<Tally, Failure> {
     /// Histories per step, when the first is enough.
     const SLICE: u64 = 128;
-    let progress = Progress::of_many("histories", asked.seeds);
+    let progress = Progress::new("histories", Some(asked.seeds));
     let slice = if asked.first { SLICE } else { asked.seeds };
     let (mut tally, mut from) = (Tally::default(), 0);
     while from < asked.seeds && (from == 0 || found(row, &tally).is_empty()) {

@@ -4,7 +4,8 @@ use std::fs;
 
 use synod::sim::{Case, Diagram, Failure as Broken};
 
-use crate::args::{Common, Shown, SimCommand};
+use crate::args::Common;
+use crate::args::sim::{Shown, SimCommand};
 use crate::failure::Failure;
 use crate::output;
 use crate::sim::failing::{bad, keep, print_failure, width};

@@ -1,0 +1,11 @@
+//! The arguments of `conformance`.
+
+use clap::Args;
+
+/// Which cases to run.
+#[derive(Debug, Args)]
+pub(crate) struct Conformance {
+    /// Only cases with this in their name
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+}

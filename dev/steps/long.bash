@@ -1,0 +1,67 @@
+# shellcheck shell=bash
+# The steps that only `dev/test long` runs.
+
+# A share of the time that was given to `dev/test long`, in seconds: a percentage. The other steps have a number of
+# programs or seeds, and end by themselves.
+share() {
+    echo $((long_seconds * $1 / 100))
+}
+
+# server:its backend:what asks for the newer one
+newer=(
+    zookeeper:synod-zk:SYNOD_ZOOKEEPER
+    etcd:synod-etcd:SYNOD_ETCD
+)
+
+step_newer() {
+    local each server package variable absent=0
+    for each in "${newer[@]}"; do
+        IFS=: read -r server package variable <<<"$each"
+        if ! dev/newer "$server"; then
+            absent=1
+            continue
+        fi
+        env "$variable=newer" \
+            cargo test --locked --package "$package" --all-features --test conformance one::
+        env "$variable=newer" \
+            cargo test --locked --package "$package" --all-features --test quirks
+        env "$variable=newer" \
+            cargo test --locked --package synod --all-features --test differential "$server"
+        # The servers of the other kind run as they are.
+        env "$variable=newer" \
+            cargo test --locked --package synod --all-features --test faults "$server"
+        env "$variable=newer" cargo test --locked --package synod --all-features --test interop
+    done
+    ((!absent)) || return "$not_checked"
+}
+
+step_mistakes() {
+    SYNOD_MISTAKES=1 cargo test "${all[@]}" --test faults
+}
+
+step_programs() {
+    SYNOD_SERVERS=3 SYNOD_PROGRAMS=10000 cargo test "${all[@]}" --test differential
+    SYNOD_PROGRAMS=10000 cargo test "${all[@]}" --test wire replay
+}
+
+step_seeds() {
+    SYNOD_SEEDS=20000 cargo test "${all[@]}" --test wire soak
+    SYNOD_ROUNDS=100000 cargo test "${all[@]}" --test memory
+}
+
+step_soak() {
+    local minutes
+    minutes=$(($(share 30) / 60 / 2 + 1))
+    # Both kinds of servers at once, then the wire of ZooKeeper for as long.
+    SYNOD_SOAK=$minutes cargo test "${all[@]}" --test faults -- --nocapture
+    SYNOD_SOAK=$minutes cargo test "${all[@]}" --test wire soak -- --nocapture
+}
+
+step_histories() {
+    dev/simulate "$(share 30)s" "$(fresh_seed)"
+    "${CARGO_TARGET_DIR:-target}"/release/synod sim sweep --faults 1
+}
+
+step_mutate() {
+    dev/mutate "$(share 30)"
+}

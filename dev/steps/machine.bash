@@ -1,0 +1,93 @@
+# shellcheck shell=bash
+# What dev/test needs on a machine, and installs where it may.
+
+# The Debian packages, each after the command or the file that shows that it is installed.
+packages=(
+    cc:build-essential
+    git:git
+    python3:python3
+    shellcheck:shellcheck
+    protoc:protobuf-compiler
+    /usr/include/google/protobuf/descriptor.proto:libprotobuf-dev
+    javac:default-jdk-headless
+    /usr/share/java/zookeeper.jar:libzookeeper-java
+    /usr/share/java/slf4j-simple.jar:libslf4j-java
+    /usr/share/java/curator-recipes.jar:libcurator-recipes-java
+    pip3:python3-pip
+    etcd:etcd-server
+    etcdctl:etcd-client
+)
+
+# The cargo tools, each with the version that is installed where there is none, and the step that needs it.
+tools=(
+    cargo-deny:0.20.2:deny
+    cargo-deny:0.20.2:advisories
+    cargo-mutants:27.1.0:mutate
+)
+
+# From PyPI, into target/.
+kazoo=2.10.0
+
+die() {
+    echo "dev/test: $*" >&2
+    exit 2
+}
+
+is_there() {
+    if [[ $1 == /* ]]; then
+        [[ -e $1 ]]
+    else
+        command -v "$1" >/dev/null
+    fi
+}
+
+install_packages() {
+    local pair missing=() as_root=()
+    for pair in "${packages[@]}"; do
+        is_there "${pair%%:*}" || missing+=("${pair#*:}")
+    done
+    ((${#missing[@]})) || return 0
+    local by_hand="apt-get install ${missing[*]}"
+    command -v apt-get >/dev/null || die "missing here; on Debian it would be: $by_hand"
+    if ((EUID != 0)); then
+        sudo -n true 2>/dev/null || die "missing; please run: sudo $by_hand"
+        as_root=(sudo -n)
+    fi
+    echo "installing ${missing[*]}"
+    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+check_rust() {
+    local stated found component
+    command -v cargo >/dev/null || die "missing: Rust; see https://rustup.rs"
+    stated=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    found=$(cargo --version | cut -d' ' -f2)
+    printf '%s\n' "$stated" "$found" | sort -CV || die "this needs Rust $stated, and here is $found"
+    for component in fmt clippy; do
+        cargo "$component" --version >/dev/null 2>&1 ||
+            die "missing; please run: rustup component add rustfmt clippy"
+    done
+}
+
+# The tools of the steps that are to run.
+install_tools() {
+    local each tool version step
+    for each in "${tools[@]}"; do
+        IFS=: read -r tool version step <<<"$each"
+        if [[ " $* " == *" $step "* ]] && ! cargo "${tool#cargo-}" --version >/dev/null 2>&1; then
+            echo "installing $tool $version, which takes some minutes"
+            cargo install --quiet --locked "$tool@$version"
+        fi
+    done
+}
+
+# The clients of others that share locks with ours in the tests, and are in no Debian package.
+install_peers() {
+    if [[ ! -e target/kazoo/kazoo-$kazoo.dist-info ]]; then
+        echo "installing kazoo $kazoo for the tests"
+        pip3 install --quiet --disable-pip-version-check --root-user-action=ignore \
+            --upgrade --target target/kazoo "kazoo==$kazoo"
+    fi
+}
