@@ -47,8 +47,7 @@ step_small() {
 step_plain() {
     # Without `--workspace`, whose packages would lend these their features.
     local plain=(cargo test --locked --package synod-zk --package synod-etcd --package synod-cli)
-    # A feature concerns the connection, not the recipes.
-    "${plain[@]}" --test conformance one::store::
+    "${plain[@]}" --test conformance one::
     "${plain[@]}" --test command
 }
 
