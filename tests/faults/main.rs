@@ -18,20 +18,20 @@ use synod::store::Backend;
 use synod_conformance::wrong::Mistake::{
     self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
     ExpiryOneByOne, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
-    LostSessionRevived, NeverLost, RetriesBlindly, WatchSilentAfterOutage, WriteDetachesEphemeral,
+    LostSessionRevived, NeverLost, ParentGoesWithLastChild, RetriesBlindly, WatchSilentAfterOutage,
+    WriteDetachesEphemeral,
 };
 use synod_conformance::wrong::Wrong;
 use synod_core::mutant::Mutant::{self, CertainUntilTold, PredecessorGoneIsTurn, TxnUnguarded};
+use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use synod_testkit::clients::holder::Lapse;
 use synod_testkit::clients::worker;
 use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 
-use crate::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 
-mod defect;
 mod holders;
 mod lives;
 mod minority;
@@ -265,7 +265,11 @@ const ETCD: &[Scenario] = &[
 
 /// Scenarios for ZooKeeper only.
 const ZOOKEEPER: &[Scenario] = &[
-    scenario("a_node_that_replaced_a_container_stays", |s| Box::pin(writes::replaced(s)), &[]),
+    scenario(
+        "a_node_that_replaced_a_container_stays",
+        |s| Box::pin(writes::replaced(s)),
+        &[ParentGoesWithLastChild],
+    ),
     PAUSED,
     PAUSED_LEADER,
 ];

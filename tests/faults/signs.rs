@@ -32,6 +32,7 @@ fn of_a_store(mistake: Mistake) -> &'static [&'static str] {
         Mistake::CloseKeepsEphemerals => &["L-SES-7:"],
         Mistake::EventDropped => &["L-WAT-6:"],
         Mistake::CasIgnoresVersion => &["L-KV-1:"],
+        Mistake::ParentGoesWithLastChild => &["L-KV-8:"],
         Mistake::LeaseExtendedByHope => &["L-SES-2:"],
         Mistake::NeverLost => &["it knows: not within"],
         Mistake::LostSessionRevived => &["L-SES-3:", "it stays so"],

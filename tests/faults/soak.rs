@@ -107,7 +107,7 @@ async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
         1 => {
             scene.pause(server);
             sleep(lasts).await;
-            scene.resume(server);
+            scene.resume(server).await;
         }
         2 => {
             let leader = scene.leader().await;
