@@ -68,7 +68,7 @@ impl Company {
     }
 
     /// Injects a fault into a process while it holds.
-    async fn catch(
+    pub(crate) async fn catch(
         &self,
         scene: &Scene,
         room: Room,
