@@ -17,7 +17,7 @@ use synod::Config;
 use synod::store::Backend;
 use synod_conformance::wrong::Mistake::{
     self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
-    ExpiryOneByOne, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
+    ExpiryOneByOne, GapUnreported, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
     LostSessionRevived, NeverLost, ParentGoesWithLastChild, RetriesBlindly, WatchSilentAfterOutage,
     WriteDetachesEphemeral,
 };
@@ -251,7 +251,7 @@ const ETCD: &[Scenario] = &[
     scenario(
         "what_is_compacted_under_a_watch_is_a_resync",
         |s| Box::pin(moves::compacted(s)),
-        &[WatchSilentAfterOutage],
+        &[WatchSilentAfterOutage, GapUnreported],
     ),
     scenario(
         "a_leader_that_stood_still_ends_no_session_of_the_next",

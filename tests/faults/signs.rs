@@ -30,7 +30,7 @@ fn of_a_store(mistake: Mistake) -> &'static [&'static str] {
         Mistake::RetriesBlindly => &["L-OUT-1:", "L-OUT-2:", "L-OUT-3:", "L-SES-13:"],
         Mistake::LostReplyIsNone => &["L-OUT-1:"],
         Mistake::CloseKeepsEphemerals => &["L-SES-7:"],
-        Mistake::EventDropped => &["L-WAT-6:"],
+        Mistake::EventDropped | Mistake::GapUnreported => &["L-WAT-6:"],
         Mistake::CasIgnoresVersion => &["L-KV-1:"],
         Mistake::ParentGoesWithLastChild => &["L-KV-8:"],
         Mistake::LeaseExtendedByHope => &["L-SES-2:"],
