@@ -33,7 +33,7 @@ async fn no_call_waits_longer_than_the_time_to_live(world: World) {
     let node = world.at("n");
     for link in [Link::Cut, Link::Deaf] {
         let (ann, bob) = (world.ann().await, world.bob().await);
-        let limit = ann.ttl() + world.profile.patience;
+        let limit = ann.ttl() + world.slack;
         world.link(ann.id(), link).await;
         world.link(bob.id(), link).await;
         let store = &ann.store;
