@@ -342,6 +342,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         include_str!("../../corpus/watchers-etcd-KindTrusted-24.json"),
     ),
     (
+        "watchers-etcd-LastAnswerIsNewest-482.json",
+        include_str!("../../corpus/watchers-etcd-LastAnswerIsNewest-482.json"),
+    ),
+    (
         "watchers-etcd-RecreationUntold-12f.json",
         include_str!("../../corpus/watchers-etcd-RecreationUntold-12f.json"),
     ),
@@ -361,6 +365,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
     (
         "watchers-zk-ExpiryUntoldToWatchers-e.json",
         include_str!("../../corpus/watchers-zk-ExpiryUntoldToWatchers-e.json"),
+    ),
+    (
+        "watchers-zk-GapUnreported-2.json",
+        include_str!("../../corpus/watchers-zk-GapUnreported-2.json"),
     ),
     (
         "watchers-zk-LocalGoesBack-1.json",
