@@ -15,7 +15,7 @@ use synod_core::store::{Backend, Change, Kind, Revision, SessionId, SessionOptio
 use synod_etcd::{EtcdBackend, EtcdOptions};
 use synod_testkit::server::etcd::Cluster;
 use synod_testkit::server::pipe::Pipe;
-use synod_testkit::server::required;
+use synod_testkit::server::{failure, required};
 
 type Servers = LazyLock<Result<Cluster, String>>;
 
@@ -176,10 +176,9 @@ fn main() -> ExitCode {
     let suite = |servers: &'static Servers| {
         Suite::by_need(move |needs| Etcd::start(servers, needs)).at_once(AT_ONCE)
     };
-    for servers in [&ONE, &THREE] {
-        if let (true, Err(why)) = (required(), &**servers) {
-            panic!("{why}");
-        }
+    let obstacles = [&ONE, &THREE].map(|servers| servers.as_ref().err().map(String::as_str));
+    if let Some(why) = failure(required(), obstacles) {
+        panic!("{why}");
     }
     // Every case on both kinds of runtime, and on one kind for each size: twice as many runs would
     // find little more.

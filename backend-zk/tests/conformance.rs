@@ -12,8 +12,8 @@ use synod_core::store::{Backend, Change, Kind, Revision, SessionId};
 use synod_testkit::clients::{self, entry::Fact};
 use synod_testkit::server::counter::Counter;
 use synod_testkit::server::links::Links;
-use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
+use synod_testkit::server::{failure, required};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 
 /// The last sequence that the backend gives: see `docs/backends.md`.
@@ -110,10 +110,9 @@ fn main() -> ExitCode {
     let suite = |servers: &'static Servers| {
         Suite::by_need(move |needs| ZooKeeper::start(servers, needs)).at_once(AT_ONCE)
     };
-    for servers in [&ONE, &THREE] {
-        if let (true, Err(why)) = (required(), &**servers) {
-            panic!("{why}");
-        }
+    let obstacles = [&ONE, &THREE].map(|servers| servers.as_ref().err().map(String::as_str));
+    if let Some(why) = failure(required(), obstacles) {
+        panic!("{why}");
     }
     // Every case on both kinds of runtime, and on one kind for each size: twice as many runs would
     // find little more.

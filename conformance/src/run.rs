@@ -258,7 +258,8 @@ impl Suite {
         // Every wait of a case is bounded, so only a case that loops takes this long.
         let limit = (profile.patience + profile.ttl) * 50;
         let chance = Chance::seeded(seed ^ hash(case.name()));
-        let act = watchdog::guard(self.hang, (case.act)(World::new(harness, chance.fork(1))));
+        let world = World::new(harness, chance.fork(1), self.paused);
+        let act = watchdog::guard(self.hang, (case.act)(world));
         match select(pin!(act), pin!(sleep(limit))).await {
             Either::Left((Ok(()), _)) => Verdict::Passed,
             Either::Left((Err(watchdog::Hung), _)) => Verdict::Failed {

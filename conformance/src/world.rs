@@ -25,13 +25,18 @@ pub(crate) struct World {
     pub(crate) chance: Chance,
     /// A directory of this case alone. Nothing is in it yet.
     pub(crate) dir: Path,
+    /// How much longer than it should a wait may last.
+    pub(crate) slack: Duration,
 }
 
 impl World {
-    pub(crate) fn new(harness: Arc<dyn Harness>, chance: Chance) -> Self {
+    /// In paused time a wait lasts as long as it should, except for its rounding; in real time that
+    /// depends on the machine.
+    pub(crate) fn new(harness: Arc<dyn Harness>, chance: Chance, is_paused: bool) -> Self {
         let profile = harness.profile();
+        let slack = if is_paused { profile.ttl / 100 } else { profile.patience };
         let dir = Path::new(&format!("/synod-conformance/{}", chance.id())).expect("valid");
-        Self { harness, profile, chance, dir }
+        Self { harness, profile, chance, dir, slack }
     }
 
     /// A path in the directory of this case.

@@ -10,7 +10,7 @@ use synod_sim::{Personality, Report, Sim, Site, workload};
 const SEEDS: u64 = 400;
 
 #[rustfmt::skip]
-const CAUGHT: [(&str, &str, &str); 42] = [
+const CAUGHT: [(&str, &str, &str); 43] = [
     ("CasIgnoresVersion",        "registers", "L-KV-1"),
     ("CasInTwoSteps",            "registers", "L-KV-1"),
     ("RevisionFalls",            "registers", "L-KV-1"),
@@ -38,6 +38,7 @@ const CAUGHT: [(&str, &str, &str); 42] = [
     ("WatchArmedAfterRead",      "watchers",  "L-WAT-6"),
     ("WatchFiresOnce",           "watchers",  "L-WAT-6"),
     ("WatchSilentAfterOutage",   "watchers",  "L-WAT-6"),
+    ("GapUnreported",            "watchers",  "L-WAT-6"),
     ("EventDropped",             "watchers",  "L-WAT-6"),
     ("EventsOutOfOrder",         "watchers",  "L-WAT-3"),
     ("EventTwice",               "watchers",  "L-WAT-4"),

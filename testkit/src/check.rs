@@ -3,6 +3,8 @@
 #[cfg(feature = "servers")]
 mod breaches;
 #[cfg(feature = "servers")]
+pub mod defect;
+#[cfg(feature = "servers")]
 pub mod events;
 #[cfg(feature = "servers")]
 pub mod holders;

@@ -27,6 +27,15 @@ pub fn required() -> bool {
     std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
+/// Why a run of tests must fail, from the reason that the servers of each kind and size cannot be
+/// started, if there is one: where servers are required, each of them is.
+pub fn failure<'a>(
+    required: bool,
+    obstacles: impl IntoIterator<Item = Option<&'a str>>,
+) -> Option<&'a str> {
+    obstacles.into_iter().flatten().find(|_| required)
+}
+
 /// The first port that the operating system assigns to outgoing connections; any process may get
 /// one at any time.
 const LENT: u16 = 32_768;
@@ -50,4 +59,19 @@ pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
         return Err(io::Error::other("no free ports"));
     }
     held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_of_every_size_are_required_or_none_is() {
+        let (one, three) = (Some("one does not start"), Some("three do not start"));
+        assert_eq!(failure(true, [None, None]), None);
+        assert_eq!(failure(true, [one, None]), one);
+        assert_eq!(failure(true, [None, three]), three);
+        assert_eq!(failure(true, [one, three]), one);
+        assert_eq!(failure(false, [one, three]), None);
+    }
 }

@@ -68,7 +68,7 @@ impl Company {
     }
 
     /// Injects a fault into a process while it holds.
-    async fn catch(
+    pub(crate) async fn catch(
         &self,
         scene: &Scene,
         room: Room,
@@ -232,7 +232,7 @@ pub(crate) async fn paused_server(scene: &mut Scene) {
     let leader = scene.leader().await;
     scene.pause(leader);
     sleep(TTL * 3 / 2).await;
-    scene.resume(leader);
+    scene.resume(leader).await;
     company.all_go_on(scene).await;
     company.leave().await;
 }

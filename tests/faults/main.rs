@@ -17,21 +17,21 @@ use synod::Config;
 use synod::store::Backend;
 use synod_conformance::wrong::Mistake::{
     self, CasIgnoresVersion, CloseKeepsEphemerals, EventDropped, ExpiredSessionAnswers,
-    ExpiryOneByOne, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
-    LostSessionRevived, NeverLost, RetriesBlindly, WatchSilentAfterOutage, WriteDetachesEphemeral,
+    ExpiryOneByOne, GapUnreported, LatestLags, LeaseExtendedByHope, LocalGoesBack, LostReplyIsNone,
+    LostSessionRevived, NeverLost, ParentGoesWithLastChild, RetriesBlindly, WatchSilentAfterOutage,
+    WriteDetachesEphemeral,
 };
 use synod_conformance::wrong::Wrong;
 use synod_core::mutant::Mutant::{self, CertainUntilTold, PredecessorGoneIsTurn, TxnUnguarded};
+use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use synod_testkit::clients::holder::Lapse;
 use synod_testkit::clients::worker;
 use synod_testkit::limit::limited;
 use synod_testkit::server::required;
 
-use crate::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 
-mod defect;
 mod holders;
 mod lives;
 mod minority;
@@ -251,7 +251,7 @@ const ETCD: &[Scenario] = &[
     scenario(
         "what_is_compacted_under_a_watch_is_a_resync",
         |s| Box::pin(moves::compacted(s)),
-        &[WatchSilentAfterOutage],
+        &[WatchSilentAfterOutage, GapUnreported],
     ),
     scenario(
         "a_leader_that_stood_still_ends_no_session_of_the_next",
@@ -265,7 +265,11 @@ const ETCD: &[Scenario] = &[
 
 /// Scenarios for ZooKeeper only.
 const ZOOKEEPER: &[Scenario] = &[
-    scenario("a_node_that_replaced_a_container_stays", |s| Box::pin(writes::replaced(s)), &[]),
+    scenario(
+        "a_node_that_replaced_a_container_stays",
+        |s| Box::pin(writes::replaced(s)),
+        &[ParentGoesWithLastChild],
+    ),
     PAUSED,
     PAUSED_LEADER,
 ];
@@ -275,10 +279,11 @@ const SOAK: Scenario = scenario(
     "whatever_happens_no_law_is_broken",
     |s| Box::pin(soak::anything(s)),
     &[RetriesBlindly, LocalGoesBack],
-);
+)
+.and(&[Fault::Holder(Lapse::RemembersYes)]);
 
-/// A short run of it, with a new seed each time.
-const PIECE: Scenario = Scenario { act: |s| Box::pin(soak::a_piece(s)), ..SOAK };
+/// A short run of it, with a new seed each time. It is too short to find every mistake of a store.
+const PIECE: Scenario = Scenario { act: |s| Box::pin(soak::a_piece(s)), catches: &[], ..SOAK };
 
 /// One kind of servers, and its scenarios.
 #[derive(Clone, Copy)]

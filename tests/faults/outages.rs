@@ -142,7 +142,7 @@ pub(crate) async fn paused_leader(scene: &mut Scene) {
         let leader = scene.leader().await;
         scene.pause(leader);
         sleep(Duration::from_secs(4)).await;
-        scene.resume(leader);
+        scene.resume(leader).await;
         sleep(Duration::from_secs(1)).await;
     })
     .await;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use synod::chance::Chance;
 use synod_conformance::harness::Link;
+use synod_testkit::check::defect::Defect;
 use synod_testkit::check::record::{Breach, Record};
 use synod_testkit::clients::book::Book;
 use synod_testkit::clients::client::{Client, End};
@@ -19,7 +20,6 @@ use synod_testkit::limit::waits_for;
 use synod_testkit::server::pipe::{Lost, Pipe};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::defect::Defect;
 use crate::servers::{SIZE, Servers};
 use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 
@@ -93,9 +93,9 @@ impl Scene {
         self
     }
 
-    /// Adds what the scene itself found wrong just now. [`Scene::judge`] reports it.
-    pub(crate) fn breach(&mut self, law: &'static str, what: String) {
-        self.breaches.push(Breach::new(law, what).at(now()));
+    /// Adds what the scene itself found wrong. [`Scene::judge`] reports it.
+    pub(crate) fn breach(&mut self, breach: Breach) {
+        self.breaches.push(breach);
     }
 
     /// Whether these servers have a defect that this scene may show.
@@ -166,10 +166,28 @@ impl Scene {
         self.paused.push(server);
     }
 
-    pub(crate) fn resume(&mut self, server: usize) {
+    pub(crate) async fn resume(&mut self, server: usize) {
+        self.report_leases().await;
         let outcome = self.servers.processes().resume(server);
         self.done(format!("resume server {server}"), &outcome);
         self.paused.retain(|paused| *paused != server);
+    }
+
+    /// Records how long the servers say that each lease lives, where that can prove a defect of
+    /// them. Without an answer nothing is proved.
+    async fn report_leases(&self) {
+        if !self.has_defect() {
+            return;
+        }
+        let asked = now();
+        let running: Vec<usize> = (0..SIZE)
+            .filter(|server| !self.paused.contains(server) && !self.killed.contains(server))
+            .collect();
+        for (session, left) in self.servers.leases(&running).await {
+            let until = asked + u64::try_from(left.as_nanos()).unwrap_or_default();
+            let what = What::Lease { until };
+            self.book.add(Entry { t: now(), p: 0, s: Some(session), id: None, what });
+        }
     }
 
     pub(crate) fn part(&mut self, server: usize) {
@@ -223,7 +241,7 @@ impl Scene {
             self.join(server);
         }
         for server in self.paused.clone() {
-            self.resume(server);
+            self.resume(server).await;
         }
         for server in self.killed.clone() {
             self.restart(server);

@@ -14,9 +14,13 @@ use synod_testkit::server::links::Links;
 use synod_testkit::server::members::Members;
 use synod_testkit::server::peers::{Callers, Peers};
 use synod_testkit::server::zookeeper::{Ensemble, TICK};
+use tokio::time::timeout;
 
 /// How many there are, where they have to agree.
 pub(crate) const SIZE: usize = 3;
+
+/// How long the report of all leases may take. A later one is of no use.
+const LEASES: Duration = Duration::from_secs(1);
 
 /// Some servers.
 #[async_trait]
@@ -33,6 +37,9 @@ pub(crate) trait Servers: Send {
     async fn expire(&self, session: u64) -> io::Result<()>;
     /// Every write that was kept, in order.
     async fn facts(&mut self) -> Result<Vec<Fact>, String>;
+    /// The sessions that live by the answers of the given servers, and for how long at least if they
+    /// are not renewed. Empty where servers do not report it, or give no answer in time.
+    async fn leases(&self, running: &[usize]) -> Vec<(u64, Duration)>;
     /// The version of these servers, by its numbers.
     fn version(&self) -> Result<Vec<u32>, String>;
     /// Forgets what is past, where servers do.
@@ -143,6 +150,10 @@ impl Servers for ZooKeeper {
         self.servers.facts().map_err(|error| error.to_string())
     }
 
+    async fn leases(&self, _running: &[usize]) -> Vec<(u64, Duration)> {
+        Vec::new()
+    }
+
     fn version(&self) -> Result<Vec<u32>, String> {
         let version = self.servers.version().ok_or("ZooKeeper does not report its version")?;
         Ok(numbers(&version))
@@ -181,6 +192,23 @@ impl Etcd {
     async fn client(&self) -> Result<Client, etcd_client::Error> {
         let hosts: Vec<_> = self.servers.addresses().iter().map(ToString::to_string).collect();
         Client::connect(hosts, None).await
+    }
+
+    /// How long each lease lives, in whole seconds that etcd rounds down.
+    async fn time_to_live(
+        &self,
+        running: &[usize],
+    ) -> Result<Vec<(u64, Duration)>, etcd_client::Error> {
+        let addresses = self.servers.addresses();
+        let hosts: Vec<_> = running.iter().map(|server| addresses[*server].to_string()).collect();
+        let mut client = Client::connect(hosts, None).await?.lease_client();
+        let mut left = Vec::new();
+        for lease in client.leases().await?.leases() {
+            let answer = client.time_to_live(lease.id(), None).await?;
+            let seconds = u64::try_from(answer.ttl()).unwrap_or_default();
+            left.push((lease.id().cast_unsigned(), Duration::from_secs(seconds)));
+        }
+        Ok(left)
     }
 
     /// Takes down what happened since it was last asked.
@@ -253,6 +281,11 @@ impl Servers for Etcd {
     async fn facts(&mut self) -> Result<Vec<Fact>, String> {
         self.catch_up().await.map_err(|error| error.to_string())?;
         Ok(self.facts.clone())
+    }
+
+    async fn leases(&self, running: &[usize]) -> Vec<(u64, Duration)> {
+        let asked = timeout(LEASES, self.time_to_live(running)).await;
+        asked.map(Result::unwrap_or_default).unwrap_or_default()
     }
 
     fn version(&self) -> Result<Vec<u32>, String> {

@@ -11,12 +11,13 @@ use futures_util::future::{join, join_all};
 use synod::chance::Chance;
 use synod_conformance::harness::Link;
 use synod_testkit::clients::entry::Installed;
+use synod_testkit::clients::holding::Room;
 use synod_testkit::server::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
 use crate::holders::Company;
 use crate::outages::{CALLS, clients, prepare, work};
-use crate::scene::{Actor, Scene};
+use crate::scene::{Actor, Scene, TTL};
 use crate::servers::SIZE;
 
 /// How often the clients start again in a new directory: the search for an order cannot handle
@@ -76,6 +77,7 @@ async fn rounds(scene: &mut Scene, rounds: usize, calls: usize) {
             over.set(true);
         };
         let happening = async {
+            outlasts_a_holder(scene, &company).await;
             while !over.get() {
                 happens(scene, &everybody).await;
                 sleep(Duration::from_millis(scene.chance.below(1_000))).await;
@@ -88,11 +90,32 @@ async fn rounds(scene: &mut Scene, rounds: usize, calls: usize) {
     company.leave().await;
 }
 
+/// A process that holds something is paused or cut off for longer than its session lives. Random
+/// faults alone seldom do this.
+async fn outlasts_a_holder(scene: &Scene, company: &Company) {
+    let chance = &scene.chance;
+    let room = if chance.below(2) == 0 { Room::Mutex } else { Room::Latch };
+    let lasts = TTL * 3 / 2 + Duration::from_millis(chance.below(3_000));
+    let link = [None, Some(Link::Cut), Some(Link::Deaf)][index(chance, 3)];
+    let begin = |ann: &Actor| match link {
+        Some(link) => ann.pipe.set(link),
+        None => ann.client.stop().expect("it runs"),
+    };
+    let end = |ann: &Actor| match link {
+        Some(_) => ann.pipe.set(Link::Open),
+        None => ann.client.go_on().expect("it stands still"),
+    };
+    let ann = company.catch(scene, room, begin, end).await;
+    told(scene, &ann, &link.map_or_else(|| "stop".to_owned(), |link| format!("{link:?}")));
+    sleep(lasts).await;
+    end(&ann);
+    told(scene, &ann, "go on");
+}
+
 /// One thing after another, some of them while others last.
 async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
     let chance = scene.chance.clone();
-    let index = |below: usize| usize::try_from(chance.below(below as u64)).unwrap_or_default();
-    let (server, ann) = (index(SIZE), &clients[index(clients.len())]);
+    let (server, ann) = (index(&chance, SIZE), &clients[index(&chance, clients.len())]);
     let lasts = Duration::from_millis(match chance.below(3) {
         0 => chance.below(200),
         1 => chance.below(1_500),
@@ -107,7 +130,7 @@ async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
         1 => {
             scene.pause(server);
             sleep(lasts).await;
-            scene.resume(server);
+            scene.resume(server).await;
         }
         2 => {
             let leader = scene.leader().await;
@@ -146,6 +169,10 @@ async fn happens(scene: &mut Scene, clients: &[Arc<Actor>]) {
             }
         }
     }
+}
+
+fn index(chance: &Chance, below: usize) -> usize {
+    usize::try_from(chance.below(below as u64)).unwrap_or_default()
 }
 
 async fn links(scene: &Scene, ann: &Actor, lasts: Duration) {

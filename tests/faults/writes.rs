@@ -96,7 +96,8 @@ pub(crate) async fn lost_close(scene: &mut Scene) {
     }
 }
 
-/// Servers collect empty containers, some of them while nodes take their places.
+/// Servers collect empty containers, some of them while nodes take their places. Such a node also
+/// stays when its last child is deleted.
 pub(crate) async fn replaced(scene: &mut Scene) {
     let ann = scene.client().await;
     for round in 0..3 {
@@ -108,6 +109,9 @@ pub(crate) async fn replaced(scene: &mut Scene) {
             ann.done(Op::Delete { path: at(&format!("{path}/x")) }).await;
             ann.done(ann.create(path)).await;
         }
+        let child = format!("{}/y", paths[0]);
+        ann.done(ann.create(&child)).await;
+        ann.done(Op::Delete { path: at(&child) }).await;
     }
     // By now they have collected all that they wanted to.
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;

@@ -6,6 +6,7 @@
 mod arrows;
 mod circles;
 mod crates;
+mod limits;
 mod manners;
 mod mistakes;
 mod names;

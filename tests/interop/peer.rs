@@ -31,7 +31,8 @@ pub(crate) struct Peer {
 struct Said {
     line: String,
     /// When the peer printed it, by the clock that all processes share: the peer's own reading
-    /// where it adds one (`in @NANOSECONDS`), otherwise the time when the line arrived.
+    /// (`in @NANOSECONDS`). A shell does not add it, see [`Peer::keeps_silent`]: then it is the time
+    /// when the line arrived.
     at: u64,
 }
 
@@ -43,25 +44,25 @@ impl Said {
     }
 }
 
-/// Holds a lock of etcdctl until a line names the signal to end it with. When etcdctl has the lock,
+/// Holds a lock of etcdctl until a line names the signal to end it with, and answers each `ping`. When etcdctl has the lock,
 /// it prints its key.
 const ETCDCTL: &str = r#"
 export ETCDCTL_API=3
 etcdctl --endpoints "$1" lock --ttl 2 "$2" </dev/null &
-read -r how
+while read -r how && [ "$how" = ping ]; do echo pong; done
 kill "-${how:-KILL}" $!
 wait $! && true
 echo out
 "#;
 
-/// Campaigns with etcdctl until a line names the signal to end it with, or listens. It prints the
-/// key of each leader and its values.
+/// Campaigns with etcdctl until a line names the signal to end it with, or listens, and answers each
+/// `ping`. It prints the key of each leader and its values.
 const ELECT: &str = r#"
 export ETCDCTL_API=3
 server=$1
 shift
 etcdctl --endpoints "$server" elect "$@" </dev/null &
-read -r how
+while read -r how && [ "$how" = ping ]; do echo pong; done
 kill "-${how:-KILL}" $!
 wait $! && true
 echo out
@@ -175,10 +176,16 @@ impl Peer {
     }
 
     /// Checks that the peer is excluded now. What it prints later is checked against this time, so
-    /// that a grant that is reported late is found, too, however slow the machine is.
+    /// that a grant that is reported late is found, too, however slow the machine is. The lines of a
+    /// shell have no time, but they are in order: it is asked for a line, which comes after all that
+    /// etcdctl printed before.
     pub(crate) async fn keeps_silent(&mut self) {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");
+        if self.shell {
+            self.told("ping");
+            self.says("pong").await;
+        }
         self.excluded = now();
     }
 

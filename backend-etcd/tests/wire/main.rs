@@ -10,6 +10,7 @@ mod peer;
 mod resuming;
 mod sessions;
 mod soak;
+mod ttl_nodes;
 mod users;
 mod watching;
 mod world;

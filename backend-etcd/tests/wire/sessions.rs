@@ -218,3 +218,38 @@ async fn a_session_that_gave_itself_up_is_closed_only_when_its_lease_is_gone() {
         Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}"),
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_gave_itself_up_ends_its_lease() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
+    // The server renews the lease, and the client does not know.
+    peer.script(Rule::on(Kind::KeepAlive, Act::Mute).always());
+    peer.script(Rule::on(Kind::Revoke, Act::Late(Duration::from_secs(1))));
+    eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+    let (_, ends) = peer.shared.state().leases.first().expect("the lease lives");
+    assert!(kept(&peer, "/e").is_some(), "its node is there");
+
+    eventually("its node is gone", async || kept(&peer, "/e").is_none()).await;
+
+    assert!(Instant::now() < ends, "the node was there until the lease expired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_a_lost_session_ends_its_lease() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    done(&*ann, Txn::new().create(path("/e"), "", Lifetime::Session)).await;
+    let refusal = Refusal::etcd(Code::PermissionDenied, "permission denied");
+    peer.script(Rule::on(Kind::KeepAlive, Act::Refuse(refusal)).always());
+    eventually("the session is lost", async || ann.status().borrow().is_lost()).await;
+    let (_, ends) = peer.shared.state().leases.first().expect("the lease lives");
+    assert!(kept(&peer, "/e").is_some(), "its node is there");
+
+    ann.close().await.expect("the lease is ended");
+
+    assert!(kept(&peer, "/e").is_none(), "its node is there");
+    assert_eq!(peer.met(Kind::Revoke), 1, "the close ended the lease");
+    assert!(Instant::now() < ends, "the node was there until the lease expired");
+}

@@ -15,7 +15,6 @@ use super::{PATIENCE, TICK, done, names, open, options, path, refused, server, s
 
 /// Where a client may create and delete, but not list: the ticket is created, and the look after it
 /// is refused.
-/// is refused.
 pub(super) async fn a_commit_whose_look_is_refused_is_done() {
     let address = server().addresses()[0].to_string();
     let raw = zookeeper_client::Client::connect(&address).await.expect("a server runs");

@@ -188,7 +188,8 @@ fn main() -> ExitCode {
         (trial, missing)
     });
     let on_threads = threads::QUIRKS.iter().map(|quirk| {
-        (Trial::test(format!("threads::{}", quirk.0), move || threads::run(*quirk)), missing)
+        let name = format!("threads::{}", quirk.0);
+        (Trial::test(name, move || limited(LIMIT, move || threads::run(*quirk))?), missing)
     });
     let trials = trials.chain(on_threads).map(|(trial, missing)| match missing {
         Some(why) => trial.with_ignored_flag(true).with_kind(format!("cannot run: {why}")),

@@ -335,7 +335,6 @@ pub(super) async fn two_requests_of_one_call_take_one_round_trip() {
 
 /// The server of the next connection may lag behind an event of the last one: the crate does not
 /// prevent that.
-/// require otherwise.
 pub(super) async fn the_first_local_read_of_a_connection_catches_up() {
     let (links, store) = linked().await;
     let (store, id) = (&*store, store.session().id);

@@ -34,6 +34,8 @@ pub(super) struct Teller {
     /// The store inside, to check whether it answers.
     probe: Option<Arc<dyn Store>>,
     probe_limit: Duration,
+    /// How often it answered in a row since an outage.
+    answered: usize,
     known: BTreeMap<Path, Node>,
     told: usize,
     /// Whether an event was left out.
@@ -50,7 +52,8 @@ impl Teller {
         silent: Arc<AtomicBool>,
     ) -> Self {
         let data = |node: &Node| (node.path.clone(), node.clone());
-        let probe = store.makes(Mistake::WatchSilentAfterOutage).then(|| store.inner.clone());
+        let probes = [Mistake::WatchSilentAfterOutage, Mistake::GapUnreported];
+        let probe = probes.iter().any(|mistake| store.makes(*mistake)).then(|| store.inner.clone());
         let mut teller = Self {
             shared: store.shared.clone(),
             node_view: store.node_view,
@@ -63,6 +66,7 @@ impl Teller {
             waiting,
             probe,
             probe_limit: store.info.ttl / 50,
+            answered: 0,
             known: view.nodes.iter().map(data).collect(),
             told: 0,
             hushed: false,
@@ -83,6 +87,7 @@ impl Teller {
             let event = self.next_event(&mut inner).await;
             match event {
                 Some(Event::Changed(change)) => self.changed(change, &mut inner).await,
+                Some(Event::Resync) if self.is_in_gap() => self.hushed = true,
                 Some(Event::Resync) => {
                     self.feed.resync();
                 }
@@ -153,14 +158,29 @@ impl Teller {
         }
     }
 
-    /// Stops reporting for ever when the store does not answer.
+    /// Stops reporting when the store does not answer: for ever, or until it has answered for a while
+    /// without an event.
     async fn listen(&mut self) {
+        /// What happened during an outage is reported soon after the first answer.
+        const QUIET: usize = 10;
+
         if let Some(store) = &self.probe {
             let asking = store.read(Query::node(Path::root()));
-            if !timeout(self.probe_limit, asking).await.is_ok_and(|answer| answer.is_ok()) {
+            let answers = timeout(self.probe_limit, asking).await;
+            if !answers.is_ok_and(|answer| answer.is_ok()) {
                 self.silent.store(true, Ordering::Relaxed);
+                self.answered = 0;
+            } else if self.is_in_gap() {
+                self.answered += 1;
+                self.silent.store(self.answered < QUIET, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Whether what changed during an outage is left out.
+    fn is_in_gap(&self) -> bool {
+        self.node_view.mistake == Some(Mistake::GapUnreported)
+            && self.silent.load(Ordering::Relaxed)
     }
 
     /// Waits for further events, and forwards the last one first.
@@ -228,9 +248,9 @@ impl Teller {
                 change.kind == Kind::Deleted || self.told.is_multiple_of(NOW_AND_THEN)
             }
             Mistake::FullChannelDropsEvent => self.waiting.load(Ordering::Relaxed) >= ROOM,
-            Mistake::DropRemovesOtherWatches | Mistake::WatchSilentAfterOutage => {
-                self.silent.load(Ordering::Relaxed)
-            }
+            Mistake::DropRemovesOtherWatches
+            | Mistake::WatchSilentAfterOutage
+            | Mistake::GapUnreported => self.silent.load(Ordering::Relaxed),
             Mistake::EventForWrongPath => {
                 !change.path.as_str().starts_with(self.query.path.as_str())
             }

@@ -113,6 +113,7 @@ synod_core::mistakes! {
         WritesToldUntilGone = "reports a write on a watch for a deletion",
         OnceWaitsForTheAbsent = "watches nothing for one event of what is not there",
         WatchSilentAfterOutage = "does not watch again when it is connected again",
+        GapUnreported = "loses what changed during an outage, and reports no resync",
         EventTellsOldNode = "reports a write with the node as it was before",
         EventDropped = "loses every deletion, and every other event",
         SpuriousChange = "reports an existing node as if it were written just now",

@@ -135,6 +135,7 @@ pub const TABLE: &[Row] = &[
     store(Mistake::WatchArmedAfterRead, "watchers", "L-WAT-6"),
     store(Mistake::WatchFiresOnce, "watchers", "L-WAT-6"),
     store(Mistake::WatchSilentAfterOutage, "watchers", "L-WAT-6"),
+    store(Mistake::GapUnreported, "watchers", "L-WAT-6"),
     store(Mistake::WatchHasNoEnd, "watchers", "L-WAT-6"),
     store(Mistake::EventDropped, "watchers", "L-WAT-6"),
     store(Mistake::EventTwice, "watchers", "L-WAT-4"),

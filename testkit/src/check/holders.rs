@@ -16,8 +16,8 @@ pub fn check(record: &Record) -> Vec<Breach> {
     }
     let mut found = Vec::new();
     for held in places.values() {
-        found.extend(check_shares(held));
-        found.extend(check_tokens(held));
+        found.extend(check_shares(record, held));
+        found.extend(check_tokens(record, held));
     }
     for (room, path, data) in &record.stands {
         let writes =
@@ -34,7 +34,7 @@ pub fn check(record: &Record) -> Vec<Breach> {
 
 /// At no moment is the sum of the shares above the total. An answer is certain only to have been
 /// true at some time between the question and the answer.
-fn check_shares(held: &[(usize, &Holding)]) -> Vec<Breach> {
+fn check_shares(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
     let mut found = Vec::new();
     for (_, first) in held.iter().filter(|(_, holding)| holding.since <= holding.certain) {
         let t = first.since;
@@ -43,14 +43,16 @@ fn check_shares(held: &[(usize, &Holding)]) -> Vec<Breach> {
         let shares: u32 = then.iter().map(|(_, holding)| holding.share).sum();
         if shares > first.room.shares() {
             let what = format!("at {t} these believed to hold it at once: {then:?}");
-            found.push(Breach::new(first.room.laws()[0], what).at(t));
+            let owners = then.iter().filter_map(|(_, holding)| record.owner(holding));
+            let law = first.room.laws()[0];
+            found.push(Breach::new(law, what).at(t).of(owners));
         }
     }
     found
 }
 
 /// Of two holders that exclude each other, the later one has the larger token.
-fn check_tokens(held: &[(usize, &Holding)]) -> Vec<Breach> {
+fn check_tokens(record: &Record, held: &[(usize, &Holding)]) -> Vec<Breach> {
     let mut found = Vec::new();
     for (_, early) in held {
         let later = held.iter().filter(|(_, late)| {
@@ -59,7 +61,8 @@ fn check_tokens(held: &[(usize, &Holding)]) -> Vec<Breach> {
         // The same token again is no later holding: the belief had a break.
         for (_, late) in later.filter(|(_, late)| late.token < early.token) {
             let what = format!("{late:?} came after {early:?}");
-            found.push(Breach::new(late.room.laws()[1], what).at(late.since));
+            let owners = [early, late].into_iter().filter_map(|holding| record.owner(holding));
+            found.push(Breach::new(late.room.laws()[1], what).at(late.since).of(owners));
         }
     }
     found

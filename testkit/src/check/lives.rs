@@ -77,7 +77,7 @@ fn check_beliefs(record: &Record) -> Vec<Breach> {
             let late = (certain - over) / 1_000;
             let what =
                 format!("session {session:x} was over at {over}, and certain {late} us later");
-            Breach::new("L-SES-2", what).at(over)
+            Breach::new("L-SES-2", what).at(over).of([session])
         })
     });
     late.collect()

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::clients::entry::{Answer, Entry, Fact, Installed, Op, Seen, Told, What};
+use crate::clients::entry::{Answer, Entry, Fact, Installed, Kind, Op, Seen, Told, What};
 use crate::clients::holding::{Holding, Room};
 use crate::history::Value;
 
@@ -26,6 +26,9 @@ pub struct Record {
     pub stands: BTreeSet<(Room, String, String)>,
     /// Sessions that were ended from outside before their time.
     pub ended: BTreeSet<u64>,
+    /// What servers reported about leases: the time of the report, the session, and the time until
+    /// which its lease lives at least.
+    pub leases: Vec<(u64, u64, u64)>,
     /// The times at which a paused server was resumed.
     pub resumed: Vec<u64>,
     /// Faults that may or may not have taken place.
@@ -74,17 +77,24 @@ pub struct Breach {
     pub what: String,
     /// The time, if the check knows it: see [`now`](crate::clients::entry::now).
     pub at: Option<u64>,
+    /// The sessions that were believed to live, if the check knows them.
+    pub sessions: Vec<u64>,
 }
 
 impl Breach {
     /// A breach of `law` at an unknown time.
     pub fn new(law: &'static str, what: impl Into<String>) -> Self {
-        Self { law, what: what.into(), at: None }
+        Self { law, what: what.into(), at: None, sessions: Vec::new() }
     }
 
     /// Sets the time of the breach.
     pub fn at(self, at: u64) -> Self {
         Self { at: Some(at), ..self }
+    }
+
+    /// Sets the sessions that were believed to live.
+    pub fn of(self, sessions: impl IntoIterator<Item = u64>) -> Self {
+        Self { sessions: sessions.into_iter().collect(), ..self }
     }
 }
 
@@ -186,6 +196,7 @@ impl Record {
                         record.resumed.push(entry.t);
                     }
                 }
+                (What::Lease { until }, ..) => record.leases.push((entry.t, session, *until)),
                 (What::Truth { fact }, ..) => record.facts.push(fact.clone()),
                 _ => {}
             }
@@ -204,6 +215,17 @@ impl Record {
             Some((_, before)) => *before = holding.clone(),
             None => self.holdings.push((process, holding.clone())),
         }
+    }
+
+    /// The session that owns the ticket of this holding.
+    pub(crate) fn owner(&self, holding: &Holding) -> Option<u64> {
+        let ticket = self.facts.iter().find(|fact| {
+            let line = fact.path.rsplit_once('/').map(|(line, _)| line);
+            fact.kind == Kind::Created
+                && fact.revision == holding.token
+                && line == Some(holding.path.as_str())
+        });
+        ticket?.owner
     }
 
     /// Whether it is a ticket in a line with contenders: tickets are created and deleted as locks
@@ -234,7 +256,6 @@ impl Record {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::clients::entry::Kind;
 
     /// A record that is written by hand: the time is the index of the entry.
     #[derive(Default)]

@@ -81,6 +81,11 @@ pub enum What {
         /// Whether it took place.
         outcome: Installed,
     },
+    /// The servers report how long the session's lease lives if it is not renewed again.
+    Lease {
+        /// It lives at least until then.
+        until: u64,
+    },
     /// One write, as the servers kept it.
     Truth {
         /// The write.

@@ -1,0 +1,95 @@
+//! Several nodes with a time to live in one call: their leases have one limit of time together.
+
+use std::time::Duration;
+
+use synod_core::error::Effect;
+use synod_core::store::{Backend as _, Expect, Lifetime, SessionOptions, Store, Txn};
+use tokio::time::{Instant, timeout};
+
+use crate::peer::Peer;
+use crate::peer::script::{Act, Kind, Rule};
+use crate::world::{TTL, done, kept, path};
+
+/// The number of nodes in one call.
+const NODES: usize = 5;
+/// How late each answer about a lease is: twice of this is less than the limit of a call, and more
+/// than two of them one after the other are not.
+const LATE: Duration = Duration::from_secs(3);
+/// The limit of a call. Sessions live longer, so that their heartbeats may be late too.
+const LIMIT: Duration = Duration::from_secs(7);
+
+async fn session(peer: &Peer) -> Box<dyn Store> {
+    let options = peer.options().timeout(LIMIT);
+    let backend = peer.network().backend(options, synod_core::chance::Chance::seeded(7));
+    let opened = backend.expect("the members are named well");
+    opened.open(&SessionOptions::new(TTL * 6)).await.expect("it is opened")
+}
+
+fn creates() -> Txn {
+    let create = |txn: Txn, number: usize| {
+        txn.create(path(&format!("/{number}")), "x", Lifetime::Ttl(TTL * 6))
+    };
+    (0..NODES).fold(Txn::new(), create)
+}
+
+fn sets() -> Txn {
+    let set = |txn: Txn, number: usize| txn.set(path(&format!("/{number}")), "y", Expect::Any);
+    (0..NODES).fold(Txn::new(), set)
+}
+
+fn are_there(peer: &Peer) -> bool {
+    (0..NODES).all(|number| kept(peer, &format!("/{number}")).is_some())
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_with_a_time_to_live_are_created_within_one_limit() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    let (granted, renewed) = (peer.met(Kind::Grant), peer.met(Kind::KeepAlive));
+    for kind in [Kind::Grant, Kind::KeepAlive] {
+        peer.script(Rule::on(kind, Act::Slow(LATE)).always());
+    }
+
+    let began = Instant::now();
+    done(&*ann, creates()).await;
+
+    assert!(began.elapsed() <= LIMIT, "it took {:?}", began.elapsed());
+    assert!(are_there(&peer));
+    assert_eq!(peer.met(Kind::Grant) - granted, NODES, "each node has a lease");
+    let renewed = peer.met(Kind::KeepAlive) - renewed;
+    assert!(renewed >= NODES, "{renewed} leases had their time from the creation of the nodes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nodes_with_a_time_to_live_are_written_within_one_limit() {
+    let peer = Peer::new(1);
+    let ann = session(&peer).await;
+    done(&*ann, creates()).await;
+    let renewed = peer.met(Kind::KeepAlive);
+    peer.script(Rule::on(Kind::KeepAlive, Act::Slow(LATE * 2)).always());
+
+    let began = Instant::now();
+    done(&*ann, sets()).await;
+
+    assert!(began.elapsed() <= LIMIT, "it took {:?}", began.elapsed());
+    let renewed = peer.met(Kind::KeepAlive) - renewed;
+    assert!(renewed >= NODES, "{renewed} leases were renewed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_are_not_renewed_end_the_call_at_its_limit() {
+    for act in [Act::Ignore, Act::Mute] {
+        let peer = Peer::new(1);
+        let ann = session(&peer).await;
+        done(&*ann, creates()).await;
+        peer.script(Rule::on(Kind::KeepAlive, act.clone()).always());
+
+        let began = Instant::now();
+        let set = timeout(LIMIT * 10, ann.commit(sets())).await.expect("every call ends");
+
+        let error = set.expect_err("the nodes may not have their new time");
+        assert_eq!(error.effect(), Effect::Unknown, "{act:?}: {error}");
+        let took = began.elapsed();
+        assert!(took <= LIMIT + Duration::from_secs(1), "{act:?}: it took {took:?}");
+    }
+}
