@@ -106,10 +106,10 @@ async fn outlasts_a_holder(scene: &Scene, company: &Company) {
         None => ann.client.go_on().expect("it stands still"),
     };
     let ann = company.catch(scene, room, begin, end).await;
-    told(scene, &ann, &link.map_or_else(|| "stop".to_owned(), |link| format!("{link:?}")));
+    note(scene, &ann, &link.map_or_else(|| "stop".to_owned(), |link| format!("{link:?}")));
     sleep(lasts).await;
     end(&ann);
-    told(scene, &ann, "go on");
+    note(scene, &ann, "go on");
 }
 
 /// One thing after another, some of them while others last.
