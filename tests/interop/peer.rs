@@ -183,7 +183,7 @@ impl Peer {
         let said = timeout(Duration::from_millis(300), self.said.recv()).await;
         assert!(said.is_err(), "it said {said:?}");
         if self.shell {
-            self.told("ping");
+            self.write_line("ping");
             self.says("pong").await;
         }
         self.excluded = now();
