@@ -95,9 +95,7 @@ impl State {
         }
         match &request.ask {
             Ask::Open(_) | Ask::Attach | Ask::Beat | Ask::Commit(_) | Ask::Close => {
-                if let Some(request) = self.keep_behind_report(request, now) {
-                    self.ask_leader(request, now);
-                }
+                self.forward(request, now);
             }
             Ask::Read(query) | Ask::Observe(query, _) => {
                 let stale = query.freshness == Freshness::Latest

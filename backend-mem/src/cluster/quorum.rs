@@ -89,11 +89,7 @@ impl State {
                 request.late |= matches!(request.ask, Ask::Commit(_));
                 match request.ask {
                     Ask::Read(_) | Ask::Observe(..) => self.serve_latest(request, now),
-                    _ => {
-                        if let Some(request) = self.keep_behind_report(request, now) {
-                            self.ask_leader(request, now);
-                        }
-                    }
+                    _ => self.forward(request, now),
                 }
             }
         }
@@ -205,16 +201,13 @@ impl State {
         self.plan_ping(server, now);
     }
 
-    /// Queues a request until the earlier report of its server has arrived. Returns the request if
-    /// there is none.
-    pub(super) fn keep_behind_report(&mut self, request: Request, now: Instant) -> Option<Request> {
+    /// Forwards a request to the leader, behind the earlier report of its server.
+    pub(super) fn forward(&mut self, request: Request, now: Instant) {
         let report = self.servers[request.server].learner.report.as_ref();
-        if let Some(arrives) = report.map(|(arrives, _)| *arrives).filter(|arrives| *arrives > now)
-        {
-            self.plan(arrives, Event::Forwarded(Box::new(request)));
-            return None;
+        match report.map(|(arrives, _)| *arrives).filter(|arrives| *arrives > now) {
+            Some(arrives) => self.plan(arrives, Event::Forwarded(Box::new(request))),
+            None => self.ask_leader(request, now),
         }
-        Some(request)
     }
 
     /// Answers a heartbeat in order with the reports of its server.
