@@ -3,7 +3,9 @@
 
 use crate::case::Case;
 
+mod atomic_value;
 mod container;
+mod counter;
 mod doubt;
 mod election;
 mod guard;
@@ -42,4 +44,6 @@ pub(crate) const ALL: &[&[Case]] = &[
     reentrant::CASES,
     multi::CASES,
     passing::CASES,
+    counter::CASES,
+    atomic_value::CASES,
 ];

@@ -8,6 +8,7 @@ mod election;
 mod grant;
 mod kin;
 mod latch;
+mod linear;
 mod list;
 mod multi;
 mod mutex;
@@ -20,6 +21,7 @@ mod session;
 mod stay;
 mod ticket;
 mod transfer;
+mod value;
 mod watcher;
 
 pub use list::{ALL, SMALL, by_name};

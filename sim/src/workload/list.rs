@@ -5,7 +5,7 @@ use synod_mem::cluster::Site;
 use crate::setup::Sim;
 use crate::workload::{
     Workload, election, kin, latch, multi, mutex, register, revocable, rwlock, selector, semaphore,
-    session, ticket, transfer, watcher,
+    session, ticket, transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -26,6 +26,8 @@ pub const ALL: &[&dyn Workload] = &[
     &kin::PASSING,
     &kin::UNFAIR,
     &revocable::Revocables,
+    &value::COUNTER,
+    &value::ATOMIC,
 ];
 
 /// Worlds of two processes that are so small that every place in them can be reached: see
@@ -43,6 +45,8 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&kin::PASSING),
     &Small(&kin::UNFAIR),
     &Small(&revocable::Revocables),
+    &Small(&value::COUNTER),
+    &Small(&value::ATOMIC),
 ];
 
 /// A workload with two processes and one round.
