@@ -4,6 +4,7 @@
 use crate::case::Case;
 
 mod atomic_value;
+mod barrier;
 mod container;
 mod counter;
 mod doubt;
@@ -46,4 +47,5 @@ pub(crate) const ALL: &[&[Case]] = &[
     passing::CASES,
     counter::CASES,
     atomic_value::CASES,
+    barrier::CASES,
 ];

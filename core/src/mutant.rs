@@ -211,6 +211,10 @@ mistakes! {
         SumWraps = "lets a number go on at the other end when it does not fit",
         CorruptIsZero = "takes bytes that are no number for zero",
 
+        WakeIsLift = "passes a barrier because of an event, and does not look at it",
+        LiftIsAnEvent =
+            "waits for the event that a barrier was lifted, and for nothing after it missed one",
+
         VanishedIsError = "fails to list the candidates when one of them leaves",
     }
 }

@@ -17,6 +17,7 @@
 //! | [`MultiLock`] | several locks at once, all or none |
 //! | [`Counter`] | a number that each change alters exactly once |
 //! | [`AtomicValue`] | a value of any type that each change alters exactly once |
+//! | [`Barrier`] | all that wait for it wait while it is set |
 //! | [`ask_back()`] | asks a holder to release |
 //! | [`inspect()`] | the holders and the waiters |
 //!
@@ -48,6 +49,7 @@
 
 mod ask_back;
 mod atomic_value;
+mod barrier;
 mod cell;
 mod counter;
 mod election;
@@ -66,6 +68,7 @@ mod unfair_lock;
 
 pub use crate::ask_back::ask_back;
 pub use crate::atomic_value::AtomicValue;
+pub use crate::barrier::Barrier;
 pub use crate::cell::update::{Cost, Update};
 pub use crate::counter::{Counter, Number};
 pub use crate::election::{Elected, Election, Leader};

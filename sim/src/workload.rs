@@ -3,6 +3,7 @@
 //! Each recipe adds a file here: what its processes do, and what must be true of it; and a line in
 //! [`ALL`].
 
+mod barrier;
 mod belief;
 mod election;
 mod grant;

@@ -4,8 +4,8 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, election, kin, latch, multi, mutex, register, revocable, rwlock, selector, semaphore,
-    session, ticket, transfer, value, watcher,
+    Workload, barrier, election, kin, latch, multi, mutex, register, revocable, rwlock, selector,
+    semaphore, session, ticket, transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -28,6 +28,7 @@ pub const ALL: &[&dyn Workload] = &[
     &revocable::Revocables,
     &value::COUNTER,
     &value::ATOMIC,
+    &barrier::Barriers,
 ];
 
 /// Worlds of two processes that are so small that every place in them can be reached: see
@@ -47,6 +48,7 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&revocable::Revocables),
     &Small(&value::COUNTER),
     &Small(&value::ATOMIC),
+    &Small(&barrier::Barriers),
 ];
 
 /// A workload with two processes and one round.
