@@ -194,6 +194,23 @@ pub const LAWS: &[Law] = &[
     law("L-EL-10", "a former leader writes nothing in the name of the lead"),
     law("L-EL-11", "a candidate that reconnects causes few writes, and keeps its place"),
     law("L-EL-12", "the heir that a leader names is the next leader, or gone"),
+    law("L-BAR-1", "no waiter passes a barrier that is set during all of its wait"),
+    law("L-BAR-2", "every waiter passes a barrier that is lifted and stays so"),
+    law(
+        "L-CNT-1",
+        "a number is what it was at first and the sum of exactly the changes that happened",
+    ),
+    law(
+        "L-CNT-2",
+        "every change returns the value before and after it, in one order of all changes",
+    ),
+    law(
+        "L-CNT-3",
+        "a change whose answer is lost is made once, or its effect is said to be unknown",
+    ),
+    law("L-CNT-4", "a sum that does not fit is an error and changes nothing"),
+    law("L-CNT-5", "bytes that are no number are an error, and not zero"),
+    law("L-CNT-6", "contenders that change one value all come to their end"),
     law("L-X-1", "a call may be dropped at any await, and no law is broken"),
     law("L-X-2", "a process may end at any call to the store, and no law is broken"),
     law("L-X-3", "several locks are taken all or none, and no two orders wait for each other"),
@@ -302,7 +319,8 @@ mod tests {
     #[test]
     fn no_law_about_stores_or_locks_is_left_out() {
         let stores = [("OUT", 8), ("KV", 16), ("SEQ", 10), ("WAT", 16), ("SES", 17)];
-        let recipes = [("MX", 18), ("RW", 8), ("SEM", 7), ("EL", 12), ("X", 10)];
+        let recipes =
+            [("MX", 18), ("RW", 8), ("SEM", 7), ("EL", 12), ("BAR", 2), ("CNT", 6), ("X", 10)];
         for (family, last) in stores.into_iter().chain(recipes) {
             for number in 1..=last {
                 let id = format!("L-{family}-{number}");

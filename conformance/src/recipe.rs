@@ -3,7 +3,10 @@
 
 use crate::case::Case;
 
+mod atomic_value;
+mod barrier;
 mod container;
+mod counter;
 mod doubt;
 mod election;
 mod guard;
@@ -42,4 +45,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     reentrant_mutex::CASES,
     multi_lock::CASES,
     passing_mutex::CASES,
+    counter::CASES,
+    atomic_value::CASES,
+    barrier::CASES,
 ];

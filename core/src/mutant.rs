@@ -196,6 +196,25 @@ mistakes! {
         HeirByHope = "resigns without making room for the heir that it names",
         WatchesAgain = "watches anew what it has a watch on",
         DataWakes = "wakes a waiter when its predecessor writes to its ticket",
+        LostAnswerIsLostRace =
+            "makes a change again on the next value when the answer to a write was lost",
+        WritesWithoutMark = "writes a value without the mark by which the write is recognized",
+        CreatesWithoutMark = "makes a new value without the mark by which that is recognized",
+        LossEndsChange = "fails a change of a value when its session is lost",
+        LostRaceFails = "fails a change of a value when another client was faster",
+        DoubtForgotten =
+            "makes a change again in the next session, although it may have been applied",
+        SharesOneAnswer = "decides all changes of one write on the value before the first of them",
+        MemoryTrusted = "refuses a change because of a value that it remembers",
+        ReadsFirst = "reads a value before each write, although it knows it",
+        MarkStays = "leaves its mark below a value when its last user goes",
+        SumWraps = "lets a number go on at the other end when it does not fit",
+        CorruptIsZero = "takes bytes that are no number for zero",
+
+        WakeIsLift = "passes a barrier because of an event, and does not look at it",
+        LiftIsAnEvent =
+            "waits for the event that a barrier was lifted, and for nothing after it missed one",
+
         VanishedIsError = "fails to list the candidates when one of them leaves",
     }
 }

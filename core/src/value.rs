@@ -35,22 +35,9 @@ impl<T: DeserializeOwned> Value<T> {
     /// [`ErrorKind::Corrupt`] with the path and the place, never with what is stored there.
     pub fn of(node: &Node) -> Result<Self> {
         let Some(stat) = node.stat else {
-            return Err(corrupt(node, "the store returned no version of it".into()));
+            return Err(corrupt(&node.path, "the store returned no version of it".into()));
         };
-        match serde_json::from_slice(&node.data) {
-            Ok(value) => Ok(Self { value, stat }),
-            // Not the error itself: it quotes the data, which may be secret.
-            Err(error) => {
-                let what = match error.classify() {
-                    serde_json::error::Category::Data => "JSON of another shape",
-                    _ => "not JSON",
-                };
-                let (line, column) = (error.line(), error.column());
-                let detail = format!("{what}, at line {line} column {column}");
-                mistake!(DataQuoted: let detail = String::from_utf8_lossy(&node.data).into_owned());
-                Err(corrupt(node, detail))
-            }
-        }
+        decode(&node.path, &node.data).map(|value| Self { value, stat })
     }
 }
 
@@ -115,8 +102,27 @@ pub fn encode<T: Serialize + ?Sized>(path: &Path, value: &T) -> Result<Bytes> {
     })
 }
 
-fn corrupt(node: &Node, detail: String) -> Error {
-    Error::new(ErrorKind::Corrupt, "reading a value").at(&node.path).because(detail)
+/// Reads what [`encode`] wrote.
+///
+/// # Errors
+///
+/// [`ErrorKind::Corrupt`] with the path and the place, never with what is stored there.
+pub fn decode<T: DeserializeOwned>(path: &Path, data: &[u8]) -> Result<T> {
+    // Not the error itself: it quotes the data, which may be secret.
+    serde_json::from_slice(data).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Data => "JSON of another shape",
+            _ => "not JSON",
+        };
+        let (line, column) = (error.line(), error.column());
+        let detail = format!("{what}, at line {line} column {column}");
+        mistake!(DataQuoted: let detail = String::from_utf8_lossy(data).into_owned());
+        corrupt(path, detail)
+    })
+}
+
+fn corrupt(path: &Path, detail: String) -> Error {
+    Error::new(ErrorKind::Corrupt, "reading a value").at(path).because(detail)
 }
 
 #[cfg(test)]

@@ -15,6 +15,9 @@
 //! | [`PassingMutex`] | one holder at a time, passed on within a process without a call to the store |
 //! | [`UnfairLock`] | one holder at a time, in no order |
 //! | [`MultiLock`] | several locks at once, all or none |
+//! | [`Counter`] | a number that each change alters exactly once |
+//! | [`AtomicValue`] | a value of any type that each change alters exactly once |
+//! | [`Barrier`] | all that wait for it wait while it is set |
 //! | [`ask_back()`] | asks a holder to release |
 //! | [`inspect()`] | the holders and the waiters |
 //!
@@ -40,8 +43,15 @@
 //! | `synod_wait_seconds` | from the request to the grant |
 //! | `synod_wait_calls` | the number of calls to the store that it took |
 //! | `synod_hold_seconds` | from the grant to the release, or to the drop after a loss |
+//! | `synod_change_seconds` | from the call of a change to its answer |
+//! | `synod_change_tries` | the number of writes that were tried for it |
+//! | `synod_change_batch` | the number of changes that one write made |
 
 mod ask_back;
+mod atomic_value;
+mod barrier;
+mod cell;
+mod counter;
 mod election;
 mod inspect;
 mod leader_latch;
@@ -57,6 +67,10 @@ mod semaphore;
 mod unfair_lock;
 
 pub use crate::ask_back::ask_back;
+pub use crate::atomic_value::AtomicValue;
+pub use crate::barrier::Barrier;
+pub use crate::cell::update::{Cost, Update};
+pub use crate::counter::{Counter, Number};
 pub use crate::election::{Elected, Election, Leader};
 pub use crate::inspect::inspect;
 pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};

@@ -3,11 +3,13 @@
 //! Each recipe adds a file here: what its processes do, and what must be true of it; and a line in
 //! [`ALL`].
 
+mod barrier;
 mod belief;
 mod election;
 mod grant;
 mod holding;
 mod latch;
+mod linear;
 mod list;
 mod multi;
 mod mutex;
@@ -20,6 +22,7 @@ mod semaphore;
 mod session;
 mod ticket;
 mod transfer;
+mod value;
 mod watcher;
 
 pub use list::{ALL, SMALL, by_name};

@@ -1,12 +1,22 @@
 //! Wrong algorithms of recipes.
 
+use synod_core::client::ClientWatch;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Lifetime, Txn};
+use synod_core::store::{Event, Lifetime, Txn};
 
 use crate::line::hold::Hold;
 use crate::line::ticket_node::TicketNode;
 use crate::{Reading, Writing};
+
+/// The event that a barrier was lifted, or the end of its watch.
+pub(crate) async fn lift(first: Option<Event>, watch: &mut ClientWatch) -> Option<Event> {
+    let mut event = first;
+    while matches!(&event, Some(Event::Resync)) {
+        event = watch.next().await;
+    }
+    event
+}
 
 /// Releases a write lock, and takes a place at the end of the line to go on reading.
 pub(crate) async fn queue_anew(writing: Hold<Writing>) -> Result<Hold<Reading>> {

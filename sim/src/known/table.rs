@@ -20,7 +20,7 @@ pub struct Row {
     /// The personality of the store.
     pub personality: &'static str,
     /// Its number among the mistakes that every simulation of locks and elections must find, M1 to
-    /// M22 and M35 to M37; empty for any other.
+    /// M23, M25 and M35 to M37; empty for any other.
     pub number: &'static str,
 }
 
@@ -170,6 +170,13 @@ pub const TABLE: &[Row] = &[
     user(UserMistake::WatchdogTrusted, "sessions", "L-SES-2").on("etcd"),
     user(UserMistake::ClosesAtItsEnd, "registers", "L-X-5"),
     user(UserMistake::WallClockTrusted, "sessions", "L-SES-13"),
+    door(Mutant::LostAnswerIsLostRace, "counter", "L-CNT-1").as_number("M25"),
+    door(Mutant::WritesWithoutMark, "counter", "L-CNT-1"),
+    door(Mutant::DoubtForgotten, "counter", "L-CNT-1"),
+    door(Mutant::SharesOneAnswer, "counter", "L-CNT-1"),
+    door(Mutant::MemoryTrusted, "counter", "L-CNT-1"),
+    door(Mutant::WakeIsLift, "barrier", "L-BAR-1"),
+    door(Mutant::LiftIsAnEvent, "barrier", "L-BAR-2").as_number("M23"),
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
 
@@ -199,6 +206,8 @@ pub const NUMBERED: &[(&str, &str)] = &[
     ("M20", "L-RW-4"),
     ("M21", "L-RW-1 L-RW-6"),
     ("M22", "L-SEM-4"),
+    ("M23", "L-BAR-2"),
+    ("M25", "L-CNT-1"),
     ("M35", "L-EL-1"),
     ("M36", "L-EL-11"),
     ("M37", "L-EL-6"),

@@ -4,8 +4,8 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, election, latch, multi, mutex, mutex_variants, register, revocable, rwlock, selector,
-    semaphore, session, ticket, transfer, watcher,
+    Workload, barrier, election, latch, multi, mutex, mutex_variants, register, revocable, rwlock,
+    selector, semaphore, session, ticket, transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -26,6 +26,9 @@ pub const ALL: &[&dyn Workload] = &[
     &mutex_variants::PASSING,
     &mutex_variants::UNFAIR,
     &revocable::Revocables,
+    &value::COUNTER,
+    &value::ATOMIC,
+    &barrier::Barriers,
 ];
 
 /// Worlds of two processes that are so small that every place in them can be reached: see
@@ -43,6 +46,9 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&mutex_variants::PASSING),
     &Small(&mutex_variants::UNFAIR),
     &Small(&revocable::Revocables),
+    &Small(&value::COUNTER),
+    &Small(&value::ATOMIC),
+    &Small(&barrier::Barriers),
 ];
 
 /// A workload with two processes and one round.

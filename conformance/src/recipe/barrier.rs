@@ -1,0 +1,143 @@
+//! The barrier: no waiter passes while it is set, and all do when it is lifted.
+
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::store::Lifetime;
+use synod_recipes::Barrier;
+use synod_testkit::cancel::stop_at;
+use synod_testkit::fault::{Cue, Site, Verb};
+
+use crate::door::gate::Way;
+use crate::door::{answer, failure};
+use crate::recipe::Waiting;
+use crate::world::{World, dropped_enough};
+
+cases![
+    "L-BAR-1 L-BAR-2" catches [WatchMissesDelete] => waiters_pass_when_it_is_lifted_and_not_before,
+    "L-BAR-1 L-SES-10" needs [Expiry] breaks [WakeIsLift] => a_waiter_whose_session_is_lost_does_not_pass,
+    "L-BAR-2 L-WAT-7" needs [Expiry] breaks [LiftIsAnEvent] => a_lift_that_a_waiter_could_not_see_lets_it_pass,
+    "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => waits_that_were_given_up_leave_no_watch,
+    "L-X-1 D-PUT" breaks [PutTakenBack] => a_set_that_is_dropped_does_not_undo_that_of_another_client,
+];
+
+fn barrier(world: &World, client: &Client) -> Barrier {
+    Barrier::new(client, world.at("barrier"))
+}
+
+fn waits(world: &World, client: &Client) -> Waiting<()> {
+    let barrier = barrier(world, client);
+    Waiting::new(async move { barrier.wait().await })
+}
+
+async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let (anns, bobs) = (barrier(&world, &ann), barrier(&world, &bob));
+    answer(world.in_time("a barrier that is not set", bobs.wait()).await);
+    assert_eq!(gate.count(Verb::Observe), 1, "one call");
+    answer(anns.lift().await);
+    for round in 1..=3 {
+        answer(anns.set().await);
+        let mut waiting = [(); 3].map(|()| waits(&world, &bob));
+        world.in_time("all look", gate.answered(Verb::Observe, 6 * round - 2)).await;
+        // It may be set again.
+        answer(anns.set().await);
+        assert!(answer(bobs.is_set().await));
+        for one in &mut waiting {
+            one.waits_for(world.brief(), "it is set").await;
+        }
+
+        answer(anns.lift().await);
+
+        for one in waiting {
+            one.gets(&world, "a barrier that was lifted").await;
+        }
+        assert!(!answer(bobs.is_set().await));
+        assert_eq!(gate.count(Verb::Observe), 6 * round + 1, "two calls each");
+    }
+    // What is below a path makes it a directory.
+    answer(answer(ann.create(&world.at("barrier/x"), "", Lifetime::Persistent).await).required());
+    assert_eq!(failure(anns.set().await, "a directory").kind(), ErrorKind::Refused);
+    answer(world.in_time("a directory is no barrier", bobs.wait()).await);
+}
+
+async fn a_waiter_whose_session_is_lost_does_not_pass(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    answer(barrier(&world, &ann).set().await);
+    let mut waiting = waits(&world, &bob);
+    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
+    for _ in 0..2 {
+        let session = answer(bob.session().await);
+        let looked = gate.answers(Verb::Observe);
+
+        world.expire(session.info().id).await;
+        world.in_time("the loss", session.lost()).await;
+
+        world.in_time("it looks again", gate.answered(Verb::Observe, looked + 1)).await;
+        waiting.waits_for(world.brief(), "it is set").await;
+    }
+    answer(barrier(&world, &ann).lift().await);
+    waiting.gets(&world, "a barrier that was lifted").await;
+}
+
+async fn a_lift_that_a_waiter_could_not_see_lets_it_pass(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    answer(barrier(&world, &ann).set().await);
+    let waiting = waits(&world, &bob);
+    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
+
+    // Its session is lost, and it gets no other before the barrier is lifted.
+    let session = answer(bob.session().await);
+    gate.set(Way::Shut);
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+    answer(barrier(&world, &ann).lift().await);
+    gate.set(Way::Open);
+
+    waiting.gets(&world, "a barrier that was lifted").await;
+}
+
+async fn waits_that_were_given_up_leave_no_watch(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    answer(barrier(&world, &ann).set().await);
+    let before = world.harness.watches().await;
+    for _ in 0..5 {
+        let waiting = waits(&world, &bob);
+        let watching = async || world.harness.watches().await > before;
+        world.eventually("the waiter watches", watching).await;
+        drop(waiting);
+        let quiet = async || world.harness.watches().await <= before;
+        world.eventually("no watch is left", quiet).await;
+    }
+}
+
+async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World) {
+    let (ann, bob) = (world.hesitant().await, world.client().await);
+    for waits in 1.. {
+        let ended = stop_at(waits, barrier(&world, &ann).set()).await;
+        answer(barrier(&world, &bob).set().await);
+        world.think().await;
+        // What was sent has come to its end when a later write of the same session is answered.
+        answer(ann.put(&world.at(&format!("later-{waits}")), "").await);
+        assert!(answer(barrier(&world, &bob).is_set().await), "dropped at await {waits}");
+        answer(barrier(&world, &bob).lift().await);
+        if let Some(set) = ended {
+            answer(set);
+            dropped_enough(waits, 2);
+            break;
+        }
+    }
+    // Lost answers are asked for again.
+    let (client, plan) = world.scripted([]).await;
+    for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
+        plan.cue(Cue::new(site).of(Verb::Commit));
+        answer(world.in_time("a barrier", barrier(&world, &client).set()).await);
+        assert!(answer(barrier(&world, &bob).is_set().await), "{site:?}");
+        plan.cue(Cue::new(site).of(Verb::Delete));
+        answer(world.in_time("a lift", barrier(&world, &client).lift()).await);
+        assert!(!answer(barrier(&world, &bob).is_set().await), "{site:?}");
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+    }
+}

@@ -1,0 +1,190 @@
+//! [`AtomicValue`]: a value of any type that all clients of the same path change.
+
+use std::marker::PhantomData;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::value::{decode, encode};
+
+use crate::cell::Cell;
+use crate::cell::update::{Cost, Update};
+use crate::mutant::mistake;
+
+/// A value that all clients of the same path share, stored as JSON.
+///
+/// Each change is applied exactly once, as that of a [`Counter`](crate::Counter), with the same assumptions and costs; and
+/// clones write their changes together. A value that was not set yet is `None`.
+///
+/// *Not promised*: anything about a value that is removed while it is used. It is `None` then.
+///
+/// # Others on the same path
+///
+/// Everything that reads and writes JSON with the version of the node, such as Curator's `DistributedAtomicValue` with JSON
+/// as its bytes, and [`Client::get_value`].
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::AtomicValue;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let hosts = AtomicValue::<Vec<String>>::new(&client, Path::new("/config/hosts")?);
+/// let added = hosts.update(|hosts| {
+///     let mut hosts = hosts.unwrap_or_default();
+///     hosts.push("10.0.0.7".to_owned());
+///     hosts
+/// });
+/// println!("now {:?}", added.await?.after);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct AtomicValue<T> {
+    cell: Cell,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for AtomicValue<T> {
+    fn clone(&self) -> Self {
+        Self { cell: self.cell.clone(), value: PhantomData }
+    }
+}
+
+impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
+    /// The value at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { cell: Cell::new(client, path.into(), "atomic_value"), value: PhantomData }
+    }
+
+    /// The value now; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if what is stored is no such value, and as every verb of
+    /// a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn get(&self) -> Result<Option<T>> {
+        let node = self.cell.read().await?;
+        node.map(|node| decode(self.cell.path(), &node.data)).transpose()
+    }
+
+    /// Replaces the value by a function of it.
+    ///
+    /// `next` may be called several times, each time with a later value. Only the result of the last call is stored. It is
+    /// called by a task of its own, so it may not wait for this call.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt) if what is stored is no such value,
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the next one cannot be written as JSON,
+    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory, and as every verb of a
+    /// [`Client`]. [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed, and never will be.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has changed the value or has not. A request that was sent is driven to its end.
+    pub async fn update(
+        &self,
+        mut next: impl FnMut(Option<T>) -> T + Send + 'static,
+    ) -> Result<Update<Option<T>, T>> {
+        let path = self.cell.path().clone();
+        let decided = self.cell.change(move |bytes| {
+            let value = bytes.map(|bytes| decode(&path, bytes)).transpose();
+            mistake!(CorruptIsNone: let value = value.or_else(|_| Ok(None)));
+            encode(&path, &next(value?)).map(Some)
+        });
+        let decided = decided.await?;
+        let after = decode(self.cell.path(), decided.after.as_deref().unwrap_or_default())?;
+        Ok(Update::new(self.read(decided.before.as_ref())?, after, decided.cost))
+    }
+
+    /// Replaces the value, and returns the one before it.
+    ///
+    /// # Errors
+    ///
+    /// As [`AtomicValue::update`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`AtomicValue::update`].
+    pub async fn swap(&self, value: &T) -> Result<Option<T>> {
+        let (path, data) = (self.cell.path().clone(), encode(self.cell.path(), value)?);
+        let decided = self.cell.change(move |bytes| {
+            bytes.map(|bytes| decode::<T>(&path, bytes)).transpose()?;
+            Ok(Some(data.clone()))
+        });
+        self.read(decided.await?.before.as_ref())
+    }
+
+    /// Replaces `expected` by `value`. If the value is another one, it returns that, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`AtomicValue::update`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`AtomicValue::update`].
+    pub async fn compare_and_set(
+        &self,
+        expected: Option<T>,
+        value: &T,
+    ) -> Result<Result<Cost, Option<T>>>
+    where
+        T: PartialEq + Send,
+    {
+        let (path, data) = (self.cell.path().clone(), encode(self.cell.path(), value)?);
+        let decided = self.cell.change(move |bytes| {
+            let value = bytes.map(|bytes| decode::<T>(&path, bytes)).transpose()?;
+            Ok((value == expected).then(|| data.clone()))
+        });
+        let decided = decided.await?;
+        if decided.written {
+            return Ok(Ok(decided.cost));
+        }
+        self.read(decided.after.as_ref()).map(Err)
+    }
+
+    /// Replaces what is stored, whatever it is. Returns what it took.
+    ///
+    /// # Errors
+    ///
+    /// As [`AtomicValue::update`], but for [`ErrorKind::Corrupt`](synod_core::error::ErrorKind::Corrupt).
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`AtomicValue::update`].
+    pub async fn set(&self, value: &T) -> Result<Cost> {
+        let data = encode(self.cell.path(), value)?;
+        Ok(self.cell.change(move |_before| Ok(Some(data.clone()))).await?.cost)
+    }
+
+    /// Stores the value if nothing is stored yet, and returns whether this call did.
+    ///
+    /// # Errors
+    ///
+    /// As [`AtomicValue::set`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`AtomicValue::update`].
+    pub async fn initialize(&self, value: &T) -> Result<bool> {
+        let data = encode(self.cell.path(), value)?;
+        let store = move |before: Option<&Bytes>| Ok(before.is_none().then(|| data.clone()));
+        Ok(self.cell.change(store).await?.written)
+    }
+
+    fn read(&self, bytes: Option<&Bytes>) -> Result<Option<T>> {
+        bytes.map(|bytes| decode(self.cell.path(), bytes)).transpose()
+    }
+}

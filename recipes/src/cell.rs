@@ -1,0 +1,117 @@
+//! [`Cell`]: one node that is read, decided upon, and written if it is unchanged: the base of counters and values.
+//!
+//! A recipe makes a [`Cell`] of a client and a path, and gets from it
+//!
+//! - [`Cell::read`]: the node as it is now;
+//! - [`Cell::change`]: a decision, which is a function of the value, applied to the value exactly once.
+//!
+//! What holds for all recipes:
+//!
+//! - **The cell holds the value and nothing else**, so that other libraries can use it.
+//! - **A change is applied once.** A cell writes with a [`Mark`](mark::Mark): an ephemeral node of its own below the
+//!   path. One transaction replaces the data of the mark by the number of the write, and the value by the next one, and
+//!   expects the versions of both. If its answer is lost, the same transaction is sent again. It is applied at most once,
+//!   because it changes the version of the mark. If it is rejected because of the mark, the mark has the number of the
+//!   write that was applied; if it is rejected because of the value, it was not applied before, and never will be.
+//! - **A version means one incarnation.** A node with children is not deleted, so while the mark is there, the node is the
+//!   one that was read. A value that was deleted and created again is never taken for the earlier one, although it may
+//!   have the same version.
+//! - **The cost is bounded.** There is one mark for each value of a recipe that writes, shared by its clones. It is removed
+//!   with the last clone, and with the session. To remove a value in use, remove the tree at its path.
+//! - **A lost session is survived.** A change that certainly did not happen is made in the next session. If it may have
+//!   happened, the cell looks whether the value is still the one that was to be replaced. Then no other write was applied,
+//!   and the change is made on that version: the old request and the new one exclude each other. Otherwise the effect is
+//!   unknown, and the error says so.
+//! - **One round trip.** A cell remembers the value that it wrote last, and writes again without a read. A write that
+//!   another client was faster than costs two more: a read, and the write.
+//! - **Changes of one process travel together.** While a write is on its way, the changes of other tasks wait. They are
+//!   decided one after the other, and written at once. Each gets the value before and after its own.
+//! - **A decision counts only on the latest value.** One that writes nothing, or that fails, is confirmed by a read or by
+//!   the write of another change.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::Node;
+use tokio::sync::oneshot;
+use tracing::Instrument;
+
+use crate::cell::batch::{Decided, Pending};
+use crate::cell::mark::DOING;
+use crate::cell::writer::Writer;
+
+mod batch;
+mod mark;
+mod replace;
+pub(crate) mod update;
+mod writer;
+
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+mod unmetered;
+#[cfg(not(feature = "metrics"))]
+use unmetered as meter;
+
+/// One value of a recipe, at a path. Clones share the mark and the writes. Costs nothing to make.
+#[derive(Clone)]
+pub(crate) struct Cell {
+    writer: Arc<Writer>,
+}
+
+impl Cell {
+    pub(crate) fn new(client: &Client, path: Path, recipe: &'static str) -> Self {
+        Self { writer: Arc::new(Writer::new(client, path, recipe)) }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.writer.path()
+    }
+
+    /// The node as it is now, if there is one.
+    pub(crate) async fn read(&self) -> Result<Option<Node>> {
+        self.writer.client().get(self.path()).await
+    }
+
+    /// Applies a decision to the latest value: the bytes to write, or `None` to keep what is there.
+    ///
+    /// `decide` may be called several times. The last call counts, and its error is the error of the change.
+    pub(crate) async fn change(
+        &self,
+        decide: impl FnMut(Option<&Bytes>) -> Result<Option<Bytes>> + Send + 'static,
+    ) -> Result<Decided> {
+        let (tell, decided) = oneshot::channel();
+        let recipe = self.writer.recipe();
+        let span = tracing::debug_span!(
+            "changing",
+            recipe,
+            path = %self.path(),
+            took = tracing::field::Empty,
+            tries = tracing::field::Empty,
+        );
+        let since = clock::now();
+        self.writer.clone().enqueue(Pending::new(Box::new(decide), since, tell));
+        let decided = decided.instrument(span.clone()).await.map_err(|_stopped| {
+            Error::new(ErrorKind::Backend, DOING)
+                .at(self.path())
+                .because("the task that writes has ended")
+                .with_unknown_effect()
+        })??;
+        let (took, tries) = (decided.cost.time, decided.cost.tries);
+        meter::changed(recipe, took, tries);
+        span.record("took", tracing::field::debug(took)).record("tries", tries);
+        Ok(decided)
+    }
+}
+
+/// Shows the path only: the value is the application's.
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.path(), f)
+    }
+}

@@ -1,0 +1,236 @@
+//! [`Counter`]: a number that all clients of the same path change.
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::Node;
+
+use crate::cell::Cell;
+use crate::cell::update::{Cost, Update};
+use crate::counter::number::Layout;
+use crate::mutant::mistake;
+
+mod number;
+
+pub use number::Number;
+
+/// A number that all clients of the same path share.
+///
+/// Each change is applied exactly once, also if the answer of the store is lost, and returns the number before and after
+/// it. If that cannot be known, the change fails with an [unknown effect](synod_core::error::Effect::Unknown): only when the
+/// session was lost before the answer, and the number was written since, or when the client's deadline passed. A change
+/// that fails with any other effect was not made.
+///
+/// A counter that was not changed yet has the number 0, and no node. A sum that does not fit is an error, as are bytes
+/// that are no number; neither changes anything.
+///
+/// *Not promised*: anything about a counter that is removed while it is used. It is 0 then. As long as a client that
+/// changed it is alive, there is an ephemeral node of this client below it, so remove the tree at the path.
+///
+/// # What it costs
+///
+/// A change of a client that made the last change is one request. One that another client was faster than is two more.
+/// The first change of a client reads the number, so it is two. Changes that tasks of one process make at the same time
+/// are written together: clones of a counter share their requests, so make one and clone it.
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `DistributedAtomicLong` with [`Counter::new`], and `DistributedAtomicInteger` with
+/// [`Counter::of_i32`].
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use synod_recipes::Counter;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let counter = Counter::new(&client, Path::new("/counters/orders")?);
+/// let order = counter.increment().await?.after;
+/// println!("order {order}");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Counter<N = i64> {
+    cell: Cell,
+    number: std::marker::PhantomData<fn() -> N>,
+}
+
+impl Counter {
+    /// The counter at `path`, of 64 bits with a sign.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self::at(client, path.into())
+    }
+}
+
+impl Counter<u64> {
+    /// The counter at `path`, of 64 bits without a sign.
+    pub fn of_u64(client: &Client, path: impl Into<Path>) -> Self {
+        Self::at(client, path.into())
+    }
+}
+
+impl Counter<i32> {
+    /// The counter at `path`, of 32 bits with a sign.
+    pub fn of_i32(client: &Client, path: impl Into<Path>) -> Self {
+        Self::at(client, path.into())
+    }
+}
+
+impl<N: Number> Counter<N> {
+    fn at(client: &Client, path: Path) -> Self {
+        Self { cell: Cell::new(client, path, "counter"), number: std::marker::PhantomData }
+    }
+
+    /// The number now.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if what is stored is no number, and as every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn get(&self) -> Result<N> {
+        let node: Option<Node> = self.cell.read().await?;
+        number(self.cell.path(), node.as_ref().map(|node| &node.data))
+    }
+
+    /// Adds to the number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the sum does not fit, [`ErrorKind::Corrupt`] if what is stored is no number,
+    /// [`ErrorKind::Refused`] if the path is a directory, and as every verb of a [`Client`].
+    /// [`Effect::None`](synod_core::error::Effect::None) means that nothing was added, and never will be.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has added or has not. A request that was sent is driven to its end.
+    pub async fn add(&self, other: N) -> Result<Update<N>> {
+        self.calculate(move |number| {
+            let sum = number.plus(other);
+            mistake!(SumWraps: let sum = Some(number.wrapped(other)));
+            sum
+        })
+        .await
+    }
+
+    /// Subtracts from the number.
+    ///
+    /// # Errors
+    ///
+    /// As [`Counter::add`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Counter::add`].
+    pub async fn subtract(&self, other: N) -> Result<Update<N>> {
+        self.calculate(move |number| number.minus(other)).await
+    }
+
+    /// Adds 1.
+    ///
+    /// # Errors
+    ///
+    /// As [`Counter::add`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Counter::add`].
+    pub async fn increment(&self) -> Result<Update<N>> {
+        self.add(N::ONE).await
+    }
+
+    /// Subtracts 1.
+    ///
+    /// # Errors
+    ///
+    /// As [`Counter::add`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Counter::add`].
+    pub async fn decrement(&self) -> Result<Update<N>> {
+        self.subtract(N::ONE).await
+    }
+
+    /// Replaces what is stored, whatever it is. Returns what it took.
+    ///
+    /// # Errors
+    ///
+    /// As [`Counter::add`], but for [`ErrorKind::Invalid`] and [`ErrorKind::Corrupt`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Counter::add`].
+    pub async fn set(&self, number: N) -> Result<Cost> {
+        let decided = self.cell.change(move |_before| Ok(Some(number.write()))).await?;
+        Ok(decided.cost)
+    }
+
+    /// Replaces `expected` by `number`. If the number is another one, it returns that, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Counter::add`], but for [`ErrorKind::Invalid`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Counter::add`].
+    pub async fn compare_and_set(&self, expected: N, number: N) -> Result<Result<Update<N>, N>> {
+        let path = self.cell.path().clone();
+        let compare = move |bytes: Option<&Bytes>| {
+            Ok((self::number::<N>(&path, bytes)? == expected).then(|| number.write()))
+        };
+        let decided = self.cell.change(compare).await?;
+        if decided.written {
+            return Ok(Ok(Update::new(expected, number, decided.cost)));
+        }
+        self::number(self.cell.path(), decided.after.as_ref()).map(Err)
+    }
+
+    /// Stores the number if nothing is stored yet, and returns whether this call did.
+    ///
+    /// # Errors
+    ///
+    /// As [`Counter::set`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Counter::add`].
+    pub async fn initialize(&self, number: N) -> Result<bool> {
+        let store = move |before: Option<&Bytes>| Ok(before.is_none().then(|| number.write()));
+        Ok(self.cell.change(store).await?.written)
+    }
+
+    async fn calculate(&self, next: impl Fn(N) -> Option<N> + Send + 'static) -> Result<Update<N>> {
+        let path = self.cell.path().clone();
+        let decided = self.cell.change(move |bytes| {
+            let after = next(number(&path, bytes)?).ok_or_else(|| {
+                Error::new(ErrorKind::Invalid, "counting").at(&path).because("the sum does not fit")
+            })?;
+            Ok(Some(after.write()))
+        });
+        let decided = decided.await?;
+        let read = |bytes: &Option<Bytes>| number(self.cell.path(), bytes.as_ref());
+        Ok(Update::new(read(&decided.before)?, read(&decided.after)?, decided.cost))
+    }
+}
+
+/// The number that a node holds; 0 if there is no node.
+fn number<N: Layout>(path: &Path, bytes: Option<&Bytes>) -> Result<N> {
+    let Some(bytes) = bytes else { return Ok(N::default()) };
+    let number = N::read(bytes);
+    mistake!(CorruptIsZero: let number = number.or_else(|| Some(N::default())));
+    number.ok_or_else(|| {
+        let (found, size) = (bytes.len(), size_of::<N>());
+        Error::new(ErrorKind::Corrupt, "reading a number")
+            .at(path)
+            .because(format!("{found} bytes are stored, and the number has {size}"))
+    })
+}
