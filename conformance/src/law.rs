@@ -196,6 +196,9 @@ pub const LAWS: &[Law] = &[
     law("L-EL-12", "the heir that a leader names is the next leader, or gone"),
     law("L-BAR-1", "no waiter passes a barrier that is set during all of its wait"),
     law("L-BAR-2", "every waiter passes a barrier that is lifted and stays so"),
+    law("L-CD-1", "no waiter passes a count-down before all parties have counted"),
+    law("L-CD-2", "every waiter passes a count-down when all parties have counted"),
+    law("L-CD-3", "a party counts once, however often it counts down"),
     law(
         "L-CNT-1",
         "a number is what it was at first and the sum of exactly the changes that happened",
@@ -319,8 +322,16 @@ mod tests {
     #[test]
     fn no_law_about_stores_or_locks_is_left_out() {
         let stores = [("OUT", 8), ("KV", 16), ("SEQ", 10), ("WAT", 16), ("SES", 17)];
-        let recipes =
-            [("MX", 18), ("RW", 8), ("SEM", 7), ("EL", 12), ("BAR", 2), ("CNT", 6), ("X", 10)];
+        let recipes = [
+            ("MX", 18),
+            ("RW", 8),
+            ("SEM", 7),
+            ("EL", 12),
+            ("BAR", 2),
+            ("CD", 3),
+            ("CNT", 6),
+            ("X", 10),
+        ];
         for (family, last) in stores.into_iter().chain(recipes) {
             for number in 1..=last {
                 let id = format!("L-{family}-{number}");

@@ -6,6 +6,7 @@ use crate::case::Case;
 mod atomic_value;
 mod barrier;
 mod container;
+mod count_down;
 mod counter;
 mod doubt;
 mod election;
@@ -48,4 +49,5 @@ pub(crate) const ALL: &[&[Case]] = &[
     counter::CASES,
     atomic_value::CASES,
     barrier::CASES,
+    count_down::CASES,
 ];

@@ -211,6 +211,7 @@ mistakes! {
         SumWraps = "lets a number go on at the other end when it does not fit",
         CorruptIsZero = "takes bytes that are no number for zero",
 
+        CountsEachTry = "counts a party again each time that it counts down",
         WakeIsLift = "passes a barrier because of an event, and does not look at it",
         LiftIsAnEvent =
             "waits for the event that a barrier was lifted, and for nothing after it missed one",

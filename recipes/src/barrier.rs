@@ -1,16 +1,13 @@
 //! [`Barrier`]: no waiter passes while it is set.
 
-use std::pin::pin;
-
-use futures_util::future::select;
-use synod_core::client::{Client, ClientWatch, Connection};
+use synod_core::client::Client;
 use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
-use synod_core::store::{End, Event, Expect, Outcome, Query, Why};
+use synod_core::store::{Expect, Outcome, Query, Why};
 
-use crate::mutant::mistake;
+use crate::cell::until::until;
 
 /// A barrier that all clients of the same path share: while it is set, all that wait for it wait.
 ///
@@ -123,42 +120,8 @@ impl Barrier {
     ///
     /// Cancel safe: it only reads.
     pub async fn wait(&self) -> Result<()> {
-        let mut delays = None;
-        loop {
-            match self.client.watch(self.query()).await {
-                Ok((view, _)) if view.node().is_none() => return Ok(()),
-                Ok((_, watch)) => {
-                    delays = None;
-                    woken(watch).await?;
-                    mistake!(WakeIsLift: return Ok(()));
-                }
-                Err(error) if self.may_pass(&error) => {
-                    let delays = delays.get_or_insert_with(|| self.delays());
-                    self.rest(delays).await;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn query(&self) -> Query {
         let query = Query::until_gone(&self.path);
-        mistake!(LiftIsAnEvent: let query = Query::node(&self.path));
-        query
-    }
-
-    /// Whether a later try may succeed.
-    fn may_pass(&self, error: &Error) -> bool {
-        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        passes && !self.client.is_closed()
-    }
-
-    /// Waits before another try, or until the client is closed.
-    async fn rest(&self, delays: &mut Delays) {
-        let mut state = self.client.state();
-        let closed = state.wait_for(|state| *state == Connection::Closed);
-        let pause = sleep(delays.next().unwrap_or_default());
-        let _either = select(pin!(pause), pin!(closed)).await;
+        until(&self.client, query, |view| view.node().is_none()).await
     }
 
     fn delays(&self) -> Delays {
@@ -169,14 +132,4 @@ impl Barrier {
 /// Whether it may have been applied, and does no harm if it is applied again.
 fn may_repeat(error: &Error) -> bool {
     error.is_ambiguous() && error.kind() == ErrorKind::Unreachable
-}
-
-/// Waits for a reason to look again.
-async fn woken(mut watch: ClientWatch) -> Result<()> {
-    let event = watch.next().await;
-    mistake!(LiftIsAnEvent: let event = crate::mutant::recipe::lift(event, &mut watch).await);
-    match event {
-        Some(Event::Ended(End::Failed(why))) => Err((*why).clone()),
-        _ => Ok(()),
-    }
 }

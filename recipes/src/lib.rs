@@ -18,6 +18,7 @@
 //! | [`Counter`] | a number that each change alters exactly once |
 //! | [`AtomicValue`] | a value of any type that each change alters exactly once |
 //! | [`Barrier`] | all that wait for it wait while it is set |
+//! | [`CountDown`] | a latch that opens when all parties have counted, each once |
 //! | [`ask_back()`] | asks a holder to release |
 //! | [`inspect()`] | the holders and the waiters |
 //!
@@ -51,6 +52,7 @@ mod ask_back;
 mod atomic_value;
 mod barrier;
 mod cell;
+mod count_down;
 mod counter;
 mod election;
 mod inspect;
@@ -70,6 +72,7 @@ pub use crate::ask_back::ask_back;
 pub use crate::atomic_value::AtomicValue;
 pub use crate::barrier::Barrier;
 pub use crate::cell::update::{Cost, Update};
+pub use crate::count_down::CountDown;
 pub use crate::counter::{Counter, Number};
 pub use crate::election::{Elected, Election, Leader};
 pub use crate::inspect::inspect;

@@ -3,14 +3,20 @@
 use synod_core::client::ClientWatch;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Event, Lifetime, Txn};
+use synod_core::store::{Event, Lifetime, Query, Txn};
 
 use crate::line::hold::Hold;
 use crate::line::ticket_node::TicketNode;
 use crate::{Reading, Writing};
 
-/// The event that a barrier was lifted, or the end of its watch.
-pub(crate) async fn lift(first: Option<Event>, watch: &mut ClientWatch) -> Option<Event> {
+/// The query without the end of its watch after one event.
+pub(crate) fn lasting(mut query: Query) -> Query {
+    query.once = false;
+    query
+}
+
+/// The event of a change, or the end of the watch.
+pub(crate) async fn change(first: Option<Event>, watch: &mut ClientWatch) -> Option<Event> {
     let mut event = first;
     while matches!(&event, Some(Event::Resync)) {
         event = watch.next().await;

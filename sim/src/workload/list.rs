@@ -4,8 +4,8 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, barrier, election, latch, multi, mutex, mutex_variants, register, revocable, rwlock,
-    selector, semaphore, session, ticket, transfer, value, watcher,
+    Workload, barrier, count_down, election, latch, multi, mutex, mutex_variants, register,
+    revocable, rwlock, selector, semaphore, session, ticket, transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -29,6 +29,7 @@ pub const ALL: &[&dyn Workload] = &[
     &value::COUNTER,
     &value::ATOMIC,
     &barrier::Barriers,
+    &count_down::CountDowns,
 ];
 
 /// Worlds of two processes that are so small that every place in them can be reached: see
@@ -49,6 +50,7 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&value::COUNTER),
     &Small(&value::ATOMIC),
     &Small(&barrier::Barriers),
+    &Small(&count_down::CountDowns),
 ];
 
 /// A workload with two processes and one round.

@@ -1,0 +1,123 @@
+//! The count-down latch: it opens when all parties have counted, each once.
+
+use std::num::NonZeroU32;
+
+use synod_core::client::Client;
+use synod_core::store::Lifetime;
+use synod_recipes::CountDown;
+use synod_testkit::cancel::stop_at;
+use synod_testkit::fault::{Cue, Site, Verb};
+
+use crate::door::answer;
+use crate::door::gate::Way;
+use crate::recipe::{Waiting, many};
+use crate::world::{World, dropped_enough};
+
+cases![
+    "L-CD-1 L-CD-2" breaks [StrangersCount] => waiters_pass_when_all_parties_have_counted,
+    "L-CD-3" breaks [CountsEachTry] => a_party_counts_once_however_often_it_tries,
+    "L-CD-3 L-X-1 D-PUT" breaks [PutTakenBack] => a_party_that_was_counted_stays_counted,
+    "L-CD-1 L-SES-10" needs [Expiry] breaks [WakeIsLift] => a_waiter_whose_session_is_lost_waits_on,
+    "L-CD-2 L-WAT-7" needs [Expiry] breaks [LiftIsAnEvent] => a_count_that_a_waiter_could_not_see_lets_it_pass,
+];
+
+fn latch(world: &World, client: &Client, parties: NonZeroU32) -> CountDown {
+    CountDown::new(client, world.at("latch"), parties)
+}
+
+fn waits(world: &World, client: &Client, parties: u32) -> Waiting<()> {
+    let latch = latch(world, client, many(parties));
+    Waiting::new(async move { latch.wait().await })
+}
+
+async fn waiters_pass_when_all_parties_have_counted(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let three = latch(&world, &ann, many(3));
+    // It is no party.
+    let other = world.at("latch/other");
+    answer(answer(ann.create(&other, "", Lifetime::Persistent).await).required());
+    let mut waiting = [waits(&world, &ann, 3), waits(&world, &bob, 3)];
+    for (counted, party) in ["a", "../b"].into_iter().enumerate() {
+        assert_eq!(answer(three.remaining().await) as usize, 3 - counted);
+        answer(three.count_down(party).await);
+        for one in &mut waiting {
+            one.waits_for(world.brief(), "a party is missing").await;
+        }
+    }
+
+    answer(latch(&world, &bob, many(3)).count_down("c").await);
+
+    for one in waiting {
+        one.gets(&world, "the latch").await;
+    }
+    assert_eq!(answer(three.remaining().await), 0);
+    answer(world.in_time("an open latch", three.wait()).await);
+}
+
+async fn a_party_counts_once_however_often_it_tries(world: World) {
+    let (ann, plan) = world.scripted([]).await;
+    let bob = world.client().await;
+    let two = latch(&world, &ann, many(2));
+    for site in [Site::ReplyLost, Site::RequestLost, Site::AppliedLate] {
+        plan.cue(Cue::new(site).of(Verb::Commit));
+        answer(world.in_time("a count", two.count_down("a")).await);
+        answer(latch(&world, &bob, many(2)).count_down("a").await);
+        assert_eq!(plan.pending(), 0, "{site:?} did not fire");
+        assert_eq!(answer(two.remaining().await), 1, "{site:?}");
+    }
+    answer(two.count_down("b").await);
+    assert_eq!(answer(two.remaining().await), 0);
+    answer(two.count_down("c").await);
+    assert_eq!(answer(two.remaining().await), 0, "more than all is all");
+}
+
+async fn a_party_that_was_counted_stays_counted(world: World) {
+    let (ann, bob) = (world.hesitant().await, world.client().await);
+    for waits in 1.. {
+        let dir = world.at(&format!("latch-{waits}"));
+        let by = |client| CountDown::new(client, dir.clone(), many(1));
+        let ended = stop_at(waits, by(&ann).count_down("a")).await;
+        answer(by(&bob).count_down("a").await);
+        // What was sent has come to its end when a later write of the same session is answered.
+        answer(ann.put(&world.at(&format!("later-{waits}")), "").await);
+        assert_eq!(answer(by(&bob).remaining().await), 0, "dropped at await {waits}");
+        if let Some(counted) = ended {
+            answer(counted);
+            dropped_enough(waits, 2);
+            return;
+        }
+    }
+}
+
+async fn a_waiter_whose_session_is_lost_waits_on(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let mut waiting = waits(&world, &bob, 1);
+    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
+    let session = answer(bob.session().await);
+
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+
+    world.in_time("it looks again", gate.answered(Verb::Observe, 2)).await;
+    waiting.waits_for(world.brief(), "a party is missing").await;
+    answer(latch(&world, &ann, many(1)).count_down("a").await);
+    waiting.gets(&world, "the latch").await;
+}
+
+async fn a_count_that_a_waiter_could_not_see_lets_it_pass(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let waiting = waits(&world, &bob, 1);
+    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
+
+    // It has no session when the party counts.
+    let session = answer(bob.session().await);
+    gate.set(Way::Shut);
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+    answer(latch(&world, &ann, many(1)).count_down("a").await);
+    gate.set(Way::Open);
+
+    waiting.gets(&world, "the latch").await;
+}

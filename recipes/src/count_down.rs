@@ -1,0 +1,121 @@
+//! [`CountDown`]: a latch that opens when all parties have counted down.
+
+use std::num::NonZeroU32;
+
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{ErrorKind, Result};
+use synod_core::name::Name;
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::store::{Query, View};
+
+use crate::cell::until::until;
+use crate::mutant::mistake;
+
+/// A latch that all clients of the same path share: a wait returns when so many parties have counted down.
+///
+/// A party counts once, however often it counts down, from whichever client: it is known by its name. What was counted
+/// stays when the client ends, so a party that died after it counted down has counted.
+///
+/// A latch that is open stays open. For another one use another path, or remove the tree at its path when no client uses it.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use std::num::NonZeroU32;
+///
+/// use synod_recipes::CountDown;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let two = NonZeroU32::new(2).expect("not zero");
+/// let ready = CountDown::new(&client, Path::new("/ready")?, two);
+/// ready.count_down("database").await?;
+/// ready.count_down("cache").await?;
+/// ready.wait().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct CountDown {
+    client: Client,
+    path: Path,
+    parties: NonZeroU32,
+}
+
+/// The start of the name of a party's node.
+const PARTY: &str = "party-";
+
+impl CountDown {
+    /// The latch at `path`, for so many parties. All clients must name the same number.
+    pub fn new(client: &Client, path: impl Into<Path>, parties: NonZeroU32) -> Self {
+        Self { client: client.clone(), path: path.into(), parties }
+    }
+
+    /// Counts a party: when this returned without an error, it has counted. It may be called again, with the same effect.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the name is too long, and as every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has counted the party or has not.
+    pub async fn count_down(&self, party: &str) -> Result<()> {
+        let name = Name::encode(party)?;
+        mistake!(CountsEachTry: let name = Name::encode(&self.client.chance().id())?);
+        let node = self.path.join(&format!("{PARTY}{name}"))?;
+        let mut delays = Retry::forever().delays(self.client.chance());
+        // What is repeated ends with the party counted, however often it is applied.
+        loop {
+            match self.client.put(&node, "").await {
+                Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => {
+                    sleep(delays.next().unwrap_or_default()).await;
+                }
+                counted => return counted.map(drop),
+            }
+        }
+    }
+
+    /// How many parties have not counted down yet.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn remaining(&self) -> Result<u32> {
+        Ok(left(self.parties, &self.client.read(self.query()).await?))
+    }
+
+    /// Waits until all parties have counted down. Returns at once if they have.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] once the client is closed, and what the store says if it refuses to be read. An outage
+    /// is no error: the wait continues.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn wait(&self) -> Result<()> {
+        let parties = self.parties;
+        until(&self.client, self.query(), |view| left(parties, view) == 0).await
+    }
+
+    fn query(&self) -> Query {
+        let query = Query::children(&self.path).names_only().starting_with(PARTY);
+        mistake!(StrangersCount: let query = Query::children(&self.path).names_only());
+        query
+    }
+}
+
+/// How many parties are missing in a view of those that have counted.
+fn left(parties: NonZeroU32, view: &View) -> u32 {
+    let counted = u32::try_from(view.nodes.len()).unwrap_or(u32::MAX);
+    parties.get().saturating_sub(counted)
+}
