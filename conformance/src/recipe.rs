@@ -12,6 +12,7 @@ mod doubt;
 mod election;
 mod guard;
 mod handing;
+mod ids;
 mod latch;
 mod leading;
 mod losing;
@@ -50,4 +51,5 @@ pub(crate) const ALL: &[&[Case]] = &[
     atomic_value::CASES,
     barrier::CASES,
     count_down::CASES,
+    ids::CASES,
 ];

@@ -8,6 +8,7 @@ mod belief;
 mod count_down;
 mod election;
 mod grant;
+mod ids;
 mod kin;
 mod latch;
 mod linear;
