@@ -4,7 +4,7 @@
 //! which would disable it.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex as Plain};
 use std::time::Duration;
@@ -14,8 +14,8 @@ use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 use synod::recipe::{
-    Election, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex,
-    RwLock, Semaphore, UnfairLock,
+    self, AtomicValue, Election, Ids, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner,
+    PassingMutex, ReentrantMutex, RwLock, Semaphore, UnfairLock,
 };
 use synod::{Client, Expect, Path};
 use tokio::time::sleep;
@@ -127,6 +127,25 @@ const RECIPES: [&str; 10] = [
     "leader_selector",
 ];
 
+/// Each value is changed: the number twice, as it makes its mark the first time.
+async fn change_each(client: &Client) -> synod::Result<()> {
+    let counter = recipe::Counter::new(client, path("counter"));
+    counter.increment().await?;
+    counter.increment().await?;
+    AtomicValue::new(client, path("value")).set(&1).await?;
+    Ids::new(client, path("ids"), NonZeroU64::MIN).next().await.map(drop)
+}
+
+/// Each change is measured.
+fn changes_are_measured(measured: &Measured) {
+    for (recipe, changes) in [("counter", 2), ("atomic_value", 1), ("ids", 1)] {
+        for metric in ["synod_change_tries", "synod_change_batch"] {
+            assert_eq!(measured.of(metric, recipe), vec![1.0; changes], "{metric} of {recipe}");
+        }
+        assert_eq!(measured.of("synod_change_seconds", recipe).len(), changes, "{recipe}");
+    }
+}
+
 /// Records the logs of this thread.
 fn listen(log: &Log) -> tracing::subscriber::DefaultGuard {
     let subscriber = tracing_subscriber::fmt()
@@ -182,6 +201,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     let (next, ()) = join(mutex.lock(), holds).await;
     drop(next.expect("given back"));
     hold_each(&client).await.expect("there is no other contender");
+    change_each(&client).await.expect("there is no other client");
     client.close().await.expect("memory answers");
 
     let waits = measured.of("synod_wait_seconds", "mutex");
@@ -200,10 +220,12 @@ async fn waits_and_holds_are_measured_and_are_spans() {
             assert_eq!(measured.of(metric, recipe).len(), 1, "{metric} of {recipe}");
         }
     }
+    changes_are_measured(&measured);
     let told = log.text();
     let waits = "waiting{recipe=\"mutex\" path=/mutex waited=";
     for span in [
         waits,
+        "changing{recipe=\"counter\" path=/counter took=",
         "leading{path=/selector ticket=/selector/",
         "holding{recipe=\"semaphore\" path=/semaphore ticket=/semaphore/",
     ] {

@@ -1,12 +1,12 @@
 //! The debug output of recipes and their guards.
 
 use std::fmt::Debug;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use synod::Path;
 use synod::recipe::{
-    Election, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex,
-    RwLock, Semaphore, UnfairLock,
+    AtomicValue, Barrier, CountDown, Counter, Election, Ids, LeaderLatch, LeaderSelector,
+    MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex, RwLock, Semaphore, UnfairLock,
 };
 
 fn path(name: &str) -> Path {
@@ -49,6 +49,18 @@ async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
     ];
     for (recipe, shown) in recipes {
         assert_eq!(format!("{recipe:?}"), shown);
+    }
+    // The value itself is the application's.
+    let counter = Counter::new(client, path("counter"));
+    let value = AtomicValue::<String>::new(client, path("value"));
+    value.set(&SAID.to_owned()).await.expect("memory answers");
+    let ids = Ids::new(client, path("ids"), NonZeroU64::MIN);
+    assert_eq!(format!("{counter:?}"), "Counter { cell: /counter, .. }");
+    assert_eq!(format!("{value:?}"), "AtomicValue { cell: /value, .. }");
+    assert_eq!(format!("{ids:?}"), "Ids { cell: /ids, block: 1, .. }");
+    let latch = CountDown::new(client, path("latch"), one);
+    for shown in [format!("{:?}", Barrier::new(client, path("barrier"))), format!("{latch:?}")] {
+        assert!(shown.contains("path: /") && shown.len() < 400, "{shown}");
     }
     let proofs: [&dyn Debug; 4] = [&ticket, &passed, &entered, &leader];
     for shown in proofs.map(|proof| format!("{proof:?}")) {

@@ -214,6 +214,10 @@ pub const LAWS: &[Law] = &[
     law("L-CNT-4", "a sum that does not fit is an error and changes nothing"),
     law("L-CNT-5", "bytes that are no number are an error, and not zero"),
     law("L-CNT-6", "contenders that change one value all come to their end"),
+    law(
+        "L-ID-1",
+        "numbers are unique over all clients, restarts and lost answers, and rise for each client",
+    ),
     law("L-X-1", "a call may be dropped at any await, and no law is broken"),
     law("L-X-2", "a process may end at any call to the store, and no law is broken"),
     law("L-X-3", "several locks are taken all or none, and no two orders wait for each other"),
@@ -330,6 +334,7 @@ mod tests {
             ("BAR", 2),
             ("CD", 3),
             ("CNT", 6),
+            ("ID", 1),
             ("X", 10),
         ];
         for (family, last) in stores.into_iter().chain(recipes) {

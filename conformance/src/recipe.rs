@@ -12,6 +12,7 @@ mod doubt;
 mod election;
 mod guard;
 mod handover;
+mod ids;
 mod lead_loss;
 mod leader_latch;
 mod leader_selector;
@@ -50,4 +51,5 @@ pub(crate) const ALL: &[&[Case]] = &[
     atomic_value::CASES,
     barrier::CASES,
     count_down::CASES,
+    ids::CASES,
 ];

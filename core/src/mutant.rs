@@ -201,7 +201,7 @@ mistakes! {
         WritesWithoutMark = "writes a value without the mark by which the write is recognized",
         CreatesWithoutMark = "makes a new value without the mark by which that is recognized",
         LossEndsChange = "fails a change of a value when its session is lost",
-        LostRaceFails = "fails a change of a value when another client was faster",
+        LostRaceStarves = "never tries again to change a value when another client was faster",
         DoubtForgotten =
             "makes a change again in the next session, although it may have been applied",
         SharesOneAnswer = "decides all changes of one write on the value before the first of them",
@@ -211,6 +211,7 @@ mistakes! {
         SumWraps = "lets a number go on at the other end when it does not fit",
         CorruptIsZero = "takes bytes that are no number for zero",
 
+        BlockByGuess = "hands out the numbers of a block whose reservation is in doubt",
         CountsEachTry = "counts a party again each time that it counts down",
         WakeIsLift = "passes a barrier because of an event, and does not look at it",
         LiftIsAnEvent =

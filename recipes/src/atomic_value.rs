@@ -1,5 +1,6 @@
 //! [`AtomicValue`]: a value of any type that all clients of the same path change.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::Bytes;
@@ -45,7 +46,6 @@ use crate::mutant::mistake;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct AtomicValue<T> {
     cell: Cell,
     value: PhantomData<fn() -> T>,
@@ -186,5 +186,12 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
 
     fn read(&self, bytes: Option<&Bytes>) -> Result<Option<T>> {
         bytes.map(|bytes| decode(self.cell.path(), bytes)).transpose()
+    }
+}
+
+/// Shows the path only.
+impl<T> fmt::Debug for AtomicValue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AtomicValue").field("cell", &self.cell).finish_non_exhaustive()
     }
 }

@@ -1,5 +1,8 @@
 //! [`Counter`]: a number that all clients of the same path change.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use bytes::Bytes;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
@@ -54,10 +57,10 @@ pub use number::Number;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Counter<N = i64> {
     cell: Cell,
-    number: std::marker::PhantomData<fn() -> N>,
+    number: PhantomData<fn() -> N>,
 }
 
 impl Counter {
@@ -83,7 +86,7 @@ impl Counter<i32> {
 
 impl<N: Number> Counter<N> {
     fn at(client: &Client, path: Path) -> Self {
-        Self { cell: Cell::new(client, path, "counter"), number: std::marker::PhantomData }
+        Self { cell: Cell::new(client, path, "counter"), number: PhantomData }
     }
 
     /// The number now.
@@ -219,6 +222,12 @@ impl<N: Number> Counter<N> {
         let decided = decided.await?;
         let read = |bytes: &Option<Bytes>| number(self.cell.path(), bytes.as_ref());
         Ok(Update::new(read(&decided.before)?, read(&decided.after)?, decided.cost))
+    }
+}
+
+impl<N> fmt::Debug for Counter<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counter").field("cell", &self.cell).finish_non_exhaustive()
     }
 }
 

@@ -19,6 +19,7 @@
 //! | [`AtomicValue`] | a value of any type that each change alters exactly once |
 //! | [`Barrier`] | all that wait for it wait while it is set |
 //! | [`CountDown`] | a latch that opens when all parties have counted, each once |
+//! | [`Ids`] | unique numbers from blocks, most of them without a request |
 //! | [`ask_back()`] | asks a holder to release |
 //! | [`inspect()`] | the holders and the waiters |
 //!
@@ -55,6 +56,7 @@ mod cell;
 mod count_down;
 mod counter;
 mod election;
+mod ids;
 mod inspect;
 mod leader_latch;
 mod leader_selector;
@@ -75,6 +77,7 @@ pub use crate::cell::update::{Cost, Update};
 pub use crate::count_down::CountDown;
 pub use crate::counter::{Counter, Number};
 pub use crate::election::{Elected, Election, Leader};
+pub use crate::ids::Ids;
 pub use crate::inspect::inspect;
 pub use crate::leader_latch::{Candidacy, LeaderLatch, LeadershipChange};
 pub use crate::leader_selector::{LeaderSelector, Term};

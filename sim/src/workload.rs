@@ -9,6 +9,7 @@ mod count_down;
 mod election;
 mod grant;
 mod holding;
+mod ids;
 mod latch;
 mod linear;
 mod list;

@@ -7,8 +7,8 @@ use crate::tree::{File, catches, code, files, holds, spares};
 
 /// How many mistakes are planted in core and its recipes, and how many of these in recipes, stairs aside. Both numbers may only become smaller,
 /// except that the first recipe of a new stair brings one for each law that no other mistake breaks.
-const PLANTED: usize = 138;
-const IN_RECIPES: usize = 19;
+const PLANTED: usize = 139;
+const IN_RECIPES: usize = 20;
 
 /// The functions that have more than one mistake. This list may only become shorter.
 const TOLERATED: &[(&str, &str)] = &[

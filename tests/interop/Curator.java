@@ -1,5 +1,6 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-// `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`. It answers `in` and `out`, each with
+// `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`,
+// `count PATH TIMES`, `count4 PATH TIMES`, `wait PATH`, `set PATH`, `lift PATH`. It answers `in` and `out`, or a number, each with
 // the time (`in @NANOSECONDS`) by the clock that the processes of a machine share, and ends with its input.
 
 import java.io.BufferedReader;
@@ -7,6 +8,10 @@ import java.io.InputStreamReader;
 import java.util.concurrent.CountDownLatch;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.atomic.AtomicValue;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
+import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
@@ -77,6 +82,32 @@ public final class Curator {
                     selector.close();
                     say("out");
                 }
+                case "count" -> {
+                    DistributedAtomicLong number = new DistributedAtomicLong(client, words[1], new RetryForever(5));
+                    for (int times = Integer.parseInt(words[2]); times > 0; times -= 1) {
+                        succeeded(number.increment());
+                    }
+                    say("" + succeeded(number.get()));
+                }
+                case "count4" -> {
+                    DistributedAtomicInteger number = new DistributedAtomicInteger(client, words[1], new RetryForever(5));
+                    for (int times = Integer.parseInt(words[2]); times > 0; times -= 1) {
+                        succeeded(number.increment());
+                    }
+                    say("" + succeeded(number.get()));
+                }
+                case "wait" -> {
+                    new DistributedBarrier(client, words[1]).waitOnBarrier();
+                    say("in");
+                }
+                case "set" -> {
+                    new DistributedBarrier(client, words[1]).setBarrier();
+                    say("out");
+                }
+                case "lift" -> {
+                    new DistributedBarrier(client, words[1]).removeBarrier();
+                    say("in");
+                }
                 case "leave" -> {
                     latch.close();
                     say("out");
@@ -92,6 +123,13 @@ public final class Curator {
         lock.acquire();
         say("in");
         return lock;
+    }
+
+    private static <T> T succeeded(AtomicValue<T> value) {
+        if (!value.succeeded()) {
+            throw new IllegalStateException("it did not succeed");
+        }
+        return value.postValue();
     }
 
     private static void say(String word) {

@@ -1,5 +1,5 @@
 """A process with locks of kazoo, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-`release`. It answers `in` and `out`, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
+`release`, `wait PATH`, `set PATH`, `lift PATH`. It answers `in` and `out`, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
 share, and ends with its input."""
 
 import sys
@@ -21,6 +21,11 @@ def main() -> None:
         if verb == "release":
             held.release()
             say("out")
+            continue
+        if verb in ("wait", "set", "lift"):
+            barrier = client.Barrier(path[0])
+            {"wait": barrier.wait, "set": barrier.create, "lift": barrier.remove}[verb]()
+            say("out" if verb == "set" else "in")
             continue
         make = {"mutex": client.Lock, "read": client.ReadLock, "write": client.WriteLock}[verb]
         others = OTHERS if verb == "read" else [*OTHERS, "__READ__"]

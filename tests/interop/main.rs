@@ -5,6 +5,7 @@
 mod election;
 mod peer;
 mod permits;
+mod value;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -303,7 +304,9 @@ fn main() -> ExitCode {
         }),
     ];
     let mut trials = Vec::new();
-    for (name, kinds, scene) in scenes.into_iter().chain(election::SCENES).chain(permits::SCENES) {
+    for (name, kinds, scene) in
+        scenes.into_iter().chain(election::SCENES).chain(permits::SCENES).chain(value::SCENES)
+    {
         for kind in kinds {
             let full = format!("{name} {kind:?}");
             let trial = Trial::test(full, move || play(name, *kind, scene));

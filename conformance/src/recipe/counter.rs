@@ -17,7 +17,7 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-CNT-1 L-CNT-2" breaks [SharesOneAnswer] => additions_of_many_tasks_are_all_counted,
-    "L-CNT-6" breaks [LostRaceFails] => contenders_for_one_number_all_come_to_their_end,
+    "L-CNT-6" breaks [LostRaceStarves] => contenders_for_one_number_all_come_to_their_end,
     "L-CNT-1 L-CNT-3" breaks [LostAnswerIsLostRace] => an_addition_whose_answer_is_lost_is_made_once,
     "L-CNT-1 L-CNT-3" breaks [CreatesWithoutMark] => a_first_addition_whose_answer_is_lost_is_made_once,
     "L-CNT-1 L-CNT-3" breaks [LostAnswerIsLostRace] => an_addition_that_was_replaced_before_its_answer_is_made_once,

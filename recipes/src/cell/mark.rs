@@ -112,7 +112,7 @@ impl Mark {
     }
 
     /// The transaction that replaces a value by `data`, with its number in the mark.
-    pub(super) fn txn(&mut self, cell: &Path, from: &Stat, data: Bytes) -> (Txn, Bytes) {
+    pub(super) fn txn(&mut self, cell: &Path, from: &Stat, data: &Bytes) -> (Txn, Bytes) {
         self.writes += 1;
         let number = Bytes::from(self.writes.to_string());
         let mark = self.version.map_or(Expect::Any, Expect::Version);
@@ -122,7 +122,7 @@ impl Mark {
             Expect::Version(from.version),
         );
         mistake!(WritesWithoutMark: let txn = {
-            Txn::new().set(cell, data, Expect::Version(from.version))
+            Txn::new().set(cell, data.clone(), Expect::Version(from.version))
         });
         (txn, number)
     }

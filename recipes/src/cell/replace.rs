@@ -29,7 +29,7 @@ pub(super) async fn replace(
 ) -> Result<Written> {
     let Some(Place { mark, .. }) = place else { return Ok(Written::Lost) };
     let session = mark.session().clone();
-    let (txn, number) = mark.txn(cell, &from.stat, data.clone());
+    let (txn, number) = mark.txn(cell, &from.stat, &data);
     let mut delays = Retry::forever().delays(session.chance());
     let mut in_doubt = false;
     loop {
@@ -38,10 +38,16 @@ pub(super) async fn replace(
                 learn(place, &commit, data);
                 return Ok(Written::Applied);
             }
-            Ok(Outcome::Rejected(no)) if no.index > 0 => return lose(place),
+            Ok(Outcome::Rejected(no)) if no.index > 0 => {
+                forget(place);
+                return Ok(Written::Lost);
+            }
             Ok(Outcome::Rejected(_)) => return by_mark(place, cell, &number, in_doubt).await,
             Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => {
-                mistake!(LostAnswerIsLostRace: return lose(place));
+                mistake!(LostAnswerIsLostRace: {
+                    forget(place);
+                    return Ok(Written::Lost);
+                });
                 in_doubt = true;
             }
             Err(error) => return fail(place, error, in_doubt),
@@ -98,13 +104,6 @@ fn learn(place: &mut Option<Place>, commit: &Commit, data: Bytes) {
         place.mark.learn(marked);
         place.value = written.map(|stat| CellValue { data, stat });
     }
-}
-
-/// Another client was faster.
-fn lose(place: &mut Option<Place>) -> Result<Written> {
-    forget(place);
-    mistake!(LostRaceFails: return Err(Error::new(ErrorKind::Refused, DOING)));
-    Ok(Written::Lost)
 }
 
 /// Forgets the value, which is out of date or may be.

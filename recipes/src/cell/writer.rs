@@ -86,7 +86,8 @@ impl Writer {
         let (mut doubt, mut lost) = (None, None);
         loop {
             if doubt.is_none() {
-                batch.renew(std::mem::take(&mut self.state().waiting));
+                let more = std::mem::take(&mut self.state().waiting);
+                batch.renew(more);
                 if batch.is_empty() {
                     return;
                 }
@@ -218,6 +219,7 @@ impl Writer {
 
     /// Waits before another try, but for the first.
     async fn pause(&self, lost: &mut Option<Delays>) {
+        mistake!(LostRaceStarves: std::future::pending::<()>().await);
         match lost {
             None => *lost = Some(Retry::contended().delays(self.client.chance())),
             Some(delays) => clock::sleep(delays.next().unwrap_or_default()).await,

@@ -175,6 +175,7 @@ pub const TABLE: &[Row] = &[
     door(Mutant::DoubtForgotten, "counter", "L-CNT-1"),
     door(Mutant::SharesOneAnswer, "counter", "L-CNT-1"),
     door(Mutant::MemoryTrusted, "counter", "L-CNT-1"),
+    door(Mutant::BlockByGuess, "ids", "L-ID-1"),
     door(Mutant::CountsEachTry, "count_down", "L-CD-3"),
     door(Mutant::WakeIsLift, "barrier", "L-BAR-1"),
     door(Mutant::LiftIsAnEvent, "barrier", "L-BAR-2").as_number("M23"),

@@ -4,7 +4,7 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, barrier, count_down, election, latch, multi, mutex, mutex_variants, register,
+    Workload, barrier, count_down, election, ids, latch, multi, mutex, mutex_variants, register,
     revocable, rwlock, selector, semaphore, session, ticket, transfer, value, watcher,
 };
 
@@ -30,6 +30,7 @@ pub const ALL: &[&dyn Workload] = &[
     &value::ATOMIC,
     &barrier::Barriers,
     &count_down::CountDowns,
+    &ids::Numbers,
 ];
 
 /// Worlds of two processes that are so small that every place in them can be reached: see
@@ -51,6 +52,7 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&value::ATOMIC),
     &Small(&barrier::Barriers),
     &Small(&count_down::CountDowns),
+    &Small(&ids::Numbers),
 ];
 
 /// A workload with two processes and one round.

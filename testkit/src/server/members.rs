@@ -15,7 +15,7 @@ use crate::server::child::{Child, Signal};
 use crate::server::home::Home;
 
 /// How long a start may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The properties of a kind of server.
 pub trait Kind: Debug + Send + Sync + 'static {

@@ -8,12 +8,13 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use synod_core::store::SessionId;
 
 use crate::clients::entry::Fact;
-use crate::server::members::{Kind, Members};
+use crate::server::members::{Kind, Members, PATIENCE};
 use crate::server::peers::Peers;
 use crate::server::{free_ports, newer, zookeeper_log};
 
@@ -140,11 +141,17 @@ impl Ensemble {
         self.child(node)?.limit_files(0)
     }
 
-    /// The version of the servers, if one of them reports it.
+    /// The version of the servers. A server that was paused or has no leader reports it a while later. `None` if no
+    /// server reports it for as long as a start may take.
     pub fn version(&self) -> Option<String> {
-        let told = self.each().find_map(|node| node.ask("srvr").ok())?;
-        let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
-        version.split(['-', ',']).next().map(str::to_owned)
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let version = self.each().find_map(ZooKeeper::version);
+            if version.is_some() || Instant::now() > end {
+                return version;
+            }
+            sleep(Duration::from_millis(20));
+        }
     }
 
     /// The number of messages from clients to all servers so far, including heartbeats; `None` if a
@@ -259,6 +266,13 @@ impl ZooKeeper {
     fn mode(&self) -> Option<String> {
         let told = self.ask("srvr").ok()?;
         told.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
+    }
+
+    /// Its version, if it accepts requests.
+    fn version(&self) -> Option<String> {
+        let told = self.ask("srvr").ok()?;
+        let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
+        version.split(['-', ',']).next().map(str::to_owned)
     }
 
     /// Sends one of the four-letter commands.

@@ -1,0 +1,98 @@
+//! Unique numbers that three processes draw from blocks.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join;
+use synod_core::client::Client;
+use synod_core::path::Path;
+use synod_mem::cluster::Site;
+use synod_recipes::Ids;
+
+use crate::process::{DROPPED, Process};
+use crate::setup::Sim;
+use crate::workload::{WATCHED, Workload};
+
+/// Three processes, each with two tasks, draw numbers from blocks of two.
+pub(super) struct Numbers;
+
+const ROUNDS: u64 = 5;
+
+const FAILED: &str = "no number was drawn";
+
+/// All numbers that were drawn. Clones share them.
+type Drawn = Arc<Mutex<BTreeSet<u64>>>;
+
+impl Workload for Numbers {
+    fn name(&self) -> &'static str {
+        "ids"
+    }
+
+    fn about(&self) -> &'static str {
+        "three processes, with two tasks each, draw unique numbers from blocks of two"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &["L-ID-1", "L-CNT-6"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, FAILED]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        [WATCHED, &[Site::SlowReader, Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]]
+            .concat()
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let drawn = Drawn::default();
+        // Strangers would let the numbers begin again.
+        sim.rates(|rates| {
+            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
+            faults.fold(rates, crate::Rates::without)
+        })
+        .processes(3, move |me| work(me, drawn.clone()))
+        .must_end("L-CNT-6")
+    }
+}
+
+async fn work(me: Process, drawn: Drawn) {
+    // Some have a short deadline: then their requests fail without an answer.
+    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
+    let options = me.options().deadline(patience);
+    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let two = NonZeroU64::new(2).expect("not zero");
+    let ids = Ids::new(&client, Path::new("/ids").expect("it is one"), two);
+    // The largest number so far of this client.
+    let highest = Mutex::new(None);
+    let rounds = || async {
+        for _ in 0..me.rounds(ROUNDS) {
+            let before = *highest.lock().unwrap_or_else(PoisonError::into_inner);
+            match me.perhaps(ids.next()).await {
+                Some(Ok(number)) => {
+                    judge(&me, &drawn, before, number);
+                    let mut highest = highest.lock().unwrap_or_else(PoisonError::into_inner);
+                    *highest = (*highest).max(Some(number));
+                }
+                Some(Err(_)) => me.sometimes(FAILED, true),
+                None => {}
+            }
+            me.rest(Duration::from_millis(100)).await;
+        }
+    };
+    Box::pin(join(rounds(), rounds())).await;
+}
+
+/// L-ID-1: a number is handed out once, and is larger than what the same client had before the call.
+fn judge(me: &Process, drawn: &Drawn, before: Option<u64>, number: u64) {
+    let mut drawn = drawn.lock().unwrap_or_else(PoisonError::into_inner);
+    if !drawn.insert(number) {
+        me.wrong("L-ID-1", || format!("{number} was handed out before"));
+    }
+    if before >= Some(number) {
+        me.wrong("L-ID-1", || format!("{number} comes after {before:?}"));
+    }
+}
