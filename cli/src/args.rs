@@ -13,6 +13,9 @@ use crate::args::bench::Bench;
 use crate::args::conformance::Conformance;
 #[cfg(feature = "sim")]
 use crate::args::sim::Sim;
+use crate::args::value::{BarrierAction, CounterAction};
+#[cfg(unix)]
+use crate::time::time;
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
@@ -20,6 +23,7 @@ pub(crate) mod bench;
 pub(crate) mod conformance;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
+pub(crate) mod value;
 
 /// Locks, elections and more over ZooKeeper, etcd or memory: inspect a store, run a small cluster
 /// in one process, test a store against its contract.
@@ -121,6 +125,20 @@ pub(crate) enum Command {
     Inspect {
         /// The lock, by the path that its users give it
         path: Path,
+    },
+    /// Read or change a number that many programs share
+    Counter {
+        /// The counter; all programs that name it share it
+        path: Path,
+        #[command(subcommand)]
+        action: CounterAction,
+    },
+    /// Set or lift a barrier that many programs wait for, or wait for it
+    Barrier {
+        /// The barrier; all programs that name it share it
+        path: Path,
+        #[command(subcommand)]
+        action: BarrierAction,
     },
     /// Run a command while holding a lock
     #[cfg(unix)]
@@ -227,16 +245,6 @@ pub(crate) struct Running {
     /// held until this process is interrupted
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-}
-
-/// A time with a unit, or a plain number of seconds as for flock.
-#[cfg(unix)]
-fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("`{text}` is no time; say 30, 30s, 1.5 or 2m");
-    match text.parse::<f64>() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| wrong()),
-        Err(_) => humantime::parse_duration(text).map_err(|_| wrong()),
-    }
 }
 
 #[cfg(unix)]

@@ -19,6 +19,7 @@ pub(crate) mod inspect;
 pub(crate) mod list;
 pub(crate) mod node;
 pub(crate) mod tree;
+pub(crate) mod value;
 pub(crate) mod watch;
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod process;
 mod progress;
 #[cfg(feature = "sim")]
 mod sim;
+mod time;
 
 /// Runs the command that the arguments of this process name, to its end.
 ///
@@ -94,6 +95,8 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
             command::watch::run(common, &path, children, subtree, count).await
         }
         Command::Inspect { path } => command::inspect::run(common, &path).await,
+        Command::Counter { path, action } => command::value::counter(common, &path, action).await,
+        Command::Barrier { path, action } => command::value::barrier(common, &path, action).await,
         #[cfg(unix)]
         Command::Lock(lock) => command::hold::lock(common, lock).await,
         #[cfg(unix)]

@@ -121,7 +121,8 @@ impl Barrier {
     /// Cancel safe: it only reads.
     pub async fn wait(&self) -> Result<()> {
         let query = Query::until_gone(&self.path);
-        until(&self.client, query, |view| view.node().is_none()).await
+        // On the heap, so that the future of a caller with many waits stays small.
+        Box::pin(until(&self.client, query, |view| view.node().is_none())).await
     }
 
     fn delays(&self) -> Delays {

@@ -104,7 +104,8 @@ impl CountDown {
     /// Cancel safe: it only reads.
     pub async fn wait(&self) -> Result<()> {
         let parties = self.parties;
-        until(&self.client, self.query(), |view| left(parties, view) == 0).await
+        // On the heap, so that the future of a caller with many waits stays small.
+        Box::pin(until(&self.client, self.query(), |view| left(parties, view) == 0)).await
     }
 
     fn query(&self) -> Query {

@@ -1,10 +1,14 @@
 //! Commands in sequence on one store, which lives as long as a client holds it.
 
+use std::time::Duration;
+
 use synod::path::Path;
+use synod::recipe::{Barrier, Counter};
 use synod::{Client, Lifetime, Query};
 
+use crate::args::value::{BarrierAction, CounterAction};
 use crate::args::{Common, Create};
-use crate::command::{create, delete, list, node, tree, watch};
+use crate::command::{create, delete, list, node, tree, value, watch};
 use crate::failure::Failure;
 
 /// A store of this name, and the options that reach it.
@@ -129,7 +133,7 @@ async fn changes_are_printed_until_there_were_enough() {
                 let at = path(&format!("/w/{number}"));
                 client.create(&at, "", Lifetime::Session).await.expect("answered").required()?;
                 number += 1;
-                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+                tokio::time::sleep(Duration::from_millis(5)).await;
                 if number > 40 {
                     return Ok::<(), synod::Error>(());
                 }
@@ -138,5 +142,42 @@ async fn changes_are_printed_until_there_were_enough() {
         .await;
     told.expect("two of them were printed");
     made.expect("they are new");
+    client.close().await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn a_counter_is_set_added_to_and_read() {
+    let (client, common) = store("counted").await;
+    let run = async |action| value::counter(&common, &path("/n"), action).await;
+    let number = async || Counter::new(&client, path("/n")).get().await.expect("it is a number");
+    run(CounterAction::Get).await.expect("nothing is zero");
+    run(CounterAction::Add { number: 7 }).await.expect("it fits");
+    assert_eq!(number().await, 7);
+    run(CounterAction::Set { number: i64::MAX }).await.expect("it fits");
+    assert!(refused(run(CounterAction::Add { number: 1 }).await).contains("/n"));
+    assert_eq!(number().await, i64::MAX);
+    run(CounterAction::Add { number: -1 }).await.expect("it fits");
+    assert_eq!(number().await, i64::MAX - 1);
+    client.close().await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn a_barrier_is_set_waited_for_and_lifted() {
+    let (client, common) = store("barred").await;
+    let run = async |action| value::barrier(&common, &path("/b"), action).await;
+    run(BarrierAction::Wait { timeout: None }).await.expect("it is not set");
+    run(BarrierAction::Set).await.expect("answered");
+    let short = Some(Duration::from_millis(20));
+    match run(BarrierAction::Wait { timeout: short }).await.expect_err("it is set") {
+        Failure::Exit(75, Some(why)) => assert!(why.contains("/b is still set"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    let (waited, lifted) = futures_util::future::join(
+        run(BarrierAction::Wait { timeout: None }),
+        run(BarrierAction::Lift),
+    )
+    .await;
+    waited.and(lifted).expect("it is lifted");
+    assert!(!Barrier::new(&client, path("/b")).is_set().await.expect("answered"));
     client.close().await.expect("memory answers");
 }

@@ -112,7 +112,7 @@ impl Drop for WrongStore {
                 let _left_to_itself = async move { inner.close().await }.now_or_never();
             }
             Some(Mistake::DropSilencesWatches) => {
-                self.watch_state.dropped.store(true, Ordering::Relaxed)
+                self.watch_state.dropped.store(true, Ordering::Relaxed);
             }
             Some(Mistake::DropKeepsSessionAlive) => {
                 self.shared.books().stores.push(self.inner.clone());

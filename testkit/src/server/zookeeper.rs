@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use synod_core::store::SessionId;
+use tokio::time::Instant;
 
 use crate::clients::entry::Fact;
 use crate::server::members::{Kind, Members, PATIENCE};

@@ -1,0 +1,41 @@
+//! The arguments of `counter` and `barrier`.
+
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use crate::time::time;
+
+/// What to do with a number.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum CounterAction {
+    /// Print it; 0 if it was never changed
+    Get,
+    /// Add to it, exactly once, and print the sum
+    Add {
+        /// What to add; negative to subtract
+        #[arg(allow_negative_numbers = true)]
+        number: i64,
+    },
+    /// Replace it, whatever it is, and print it
+    Set {
+        /// The new number
+        #[arg(allow_negative_numbers = true)]
+        number: i64,
+    },
+}
+
+/// What to do with a barrier.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum BarrierAction {
+    /// From now on, programs that wait for it wait
+    Set,
+    /// End all waits
+    Lift,
+    /// Wait until it is not set
+    Wait {
+        /// Give up with exit code 75 if it is still set after this time, like 30s; a plain number is seconds
+        #[arg(long, short = 'w', value_name = "TIME", value_parser = time)]
+        timeout: Option<Duration>,
+    },
+}
