@@ -212,7 +212,8 @@ mod tests {
         let four = (Act::Add(4), 3, 4, Told::Unknown);
         assert!(explains(Some(1), &[one, four]) && explains(Some(5), &[one, four]));
         assert!(!explains(Some(9), &[one, four]));
-        assert!(!explains(Some(5), &[four, (Act::Get, 5, 6, Told::Found(5)), one]), "too early");
+        assert!(explains(Some(5), &[four, (Act::Get, 5, 6, Told::Found(5)), one]), "before it");
+        assert!(!explains(Some(4), &[four, (Act::Get, 1, 2, Told::Found(4))]), "too early");
         assert!(!explains(
             Some(5),
             &[one, four, (Act::Get, 5, 6, Told::Found(5)), (Act::Get, 7, 8, Told::Found(1))],
