@@ -41,6 +41,8 @@ pub(crate) struct Scene {
     mistake: Option<Fault>,
     /// The defects of servers that this scene may show.
     defects: &'static [Defect],
+    /// The version of the servers, if that matters. Asked for before anything is done to them.
+    version: Vec<u32>,
     /// What the scene itself found wrong.
     breaches: Vec<Breach>,
     /// Servers that do not run, and those that stand still or are cut off.
@@ -80,6 +82,7 @@ impl Scene {
             seed,
             mistake,
             defects: &[],
+            version: Vec::new(),
             breaches: Vec::new(),
             killed: Vec::new(),
             paused: Vec::new(),
@@ -89,6 +92,9 @@ impl Scene {
 
     /// Lets the scene show these defects of its servers.
     pub(crate) fn may_show(mut self, defects: &'static [Defect]) -> Self {
+        if !defects.is_empty() {
+            self.version = self.servers.version().expect("the servers run");
+        }
         self.defects = defects;
         self
     }
@@ -100,8 +106,7 @@ impl Scene {
 
     /// Whether these servers have a defect that this scene may show.
     pub(crate) fn has_defect(&self) -> bool {
-        let version = self.servers.version().expect("the servers run");
-        self.defects.iter().any(|defect| defect.affects(&version))
+        self.defects.iter().any(|defect| defect.affects(&self.version))
     }
 
     /// The breaches so far that a defect of the servers explains.
@@ -284,9 +289,8 @@ impl Scene {
         if self.defects.is_empty() {
             return found;
         }
-        let version = self.servers.version().expect("the servers run");
         found.retain(|breach| {
-            let defect = self.defects.iter().find(|it| it.excuses(&version, record, breach));
+            let defect = self.defects.iter().find(|it| it.excuses(&self.version, record, breach));
             if let Some(defect) = defect {
                 println!("known defect: {}: {breach}", defect.what);
             }
