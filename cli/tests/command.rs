@@ -1,27 +1,10 @@
 //! The command with the arguments that a user types.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
-fn synod(arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
-    command.env_remove("SYNOD_STORE").args(arguments);
-    command.output().expect("the command starts")
-}
+use crate::run::{failing, synod, text};
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// The error output of a command that fails, which is one line.
-#[track_caller]
-fn failing(arguments: &[&str]) -> String {
-    let output = synod(arguments);
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
-    assert!(said.starts_with("error: "), "{said}");
-    said
-}
+mod run;
 
 #[test]
 fn a_missing_store_is_reported_with_the_option_to_set() {

@@ -75,7 +75,7 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     /// Cancel safe: it only reads.
     pub async fn get(&self) -> Result<Option<T>> {
         let node = self.cell.read().await?;
-        node.map(|node| decode(self.cell.path(), &node.data)).transpose()
+        read(self.cell.path(), node.as_ref().map(|node| &node.data))
     }
 
     /// Replaces the value by a function of it.
@@ -99,13 +99,13 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     ) -> Result<Update<Option<T>, T>> {
         let path = self.cell.path().clone();
         let decided = self.cell.change(move |bytes| {
-            let value = bytes.map(|bytes| decode(&path, bytes)).transpose();
+            let value = read(&path, bytes);
             mistake!(CorruptIsNone: let value = value.or_else(|_| Ok(None)));
             encode(&path, &next(value?)).map(Some)
         });
         let decided = decided.await?;
         let after = decode(self.cell.path(), decided.after.as_deref().unwrap_or_default())?;
-        Ok(Update::new(self.read(decided.before.as_ref())?, after, decided.cost))
+        Ok(Update::new(read(self.cell.path(), decided.before.as_ref())?, after, decided.cost))
     }
 
     /// Replaces the value, and returns the one before it.
@@ -120,10 +120,10 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     pub async fn swap(&self, value: &T) -> Result<Option<T>> {
         let (path, data) = (self.cell.path().clone(), encode(self.cell.path(), value)?);
         let decided = self.cell.change(move |bytes| {
-            bytes.map(|bytes| decode::<T>(&path, bytes)).transpose()?;
+            read::<T>(&path, bytes)?;
             Ok(Some(data.clone()))
         });
-        self.read(decided.await?.before.as_ref())
+        read(self.cell.path(), decided.await?.before.as_ref())
     }
 
     /// Replaces `expected` by `value`. If the value is another one, it returns that, and changes nothing.
@@ -145,14 +145,14 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     {
         let (path, data) = (self.cell.path().clone(), encode(self.cell.path(), value)?);
         let decided = self.cell.change(move |bytes| {
-            let value = bytes.map(|bytes| decode::<T>(&path, bytes)).transpose()?;
+            let value: Option<T> = read(&path, bytes)?;
             Ok((value == expected).then(|| data.clone()))
         });
         let decided = decided.await?;
         if decided.written {
             return Ok(Ok(decided.cost));
         }
-        self.read(decided.after.as_ref()).map(Err)
+        read(self.cell.path(), decided.after.as_ref()).map(Err)
     }
 
     /// Replaces what is stored, whatever it is. Returns what it took.
@@ -183,10 +183,10 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         let store = move |before: Option<&Bytes>| Ok(before.is_none().then(|| data.clone()));
         Ok(self.cell.change(store).await?.written)
     }
+}
 
-    fn read(&self, bytes: Option<&Bytes>) -> Result<Option<T>> {
-        bytes.map(|bytes| decode(self.cell.path(), bytes)).transpose()
-    }
+fn read<T: DeserializeOwned>(path: &Path, bytes: Option<&Bytes>) -> Result<Option<T>> {
+    bytes.map(|bytes| decode(path, bytes)).transpose()
 }
 
 /// Shows the path only.

@@ -1,12 +1,11 @@
 //! [`Barrier`]: no waiter passes while it is set.
 
 use synod_core::client::Client;
-use synod_core::clock::sleep;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::retry::{Delays, Retry};
 use synod_core::store::{Expect, Outcome, Query, Why};
 
+use crate::cell::repeat::repeat;
 use crate::cell::until::until;
 
 /// A barrier that all clients of the same path share: while it is set, all that wait for it wait.
@@ -57,20 +56,13 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Refused`] if the path is a directory, and as every verb of a [`Client`].
+    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if the path is a directory, and as every verb of a [`Client`].
     ///
     /// # Cancel safety
     ///
     /// A dropped call has set the barrier or has not.
     pub async fn set(&self) -> Result<()> {
-        let mut delays = self.delays();
-        // What is repeated ends with the barrier set, however often it is applied.
-        loop {
-            match self.client.put(&self.path, "").await {
-                Err(error) if may_repeat(&error) => sleep(delays.next().unwrap_or_default()).await,
-                set => return set.map(drop),
-            }
-        }
+        repeat(&self.client, || self.client.put(&self.path, "")).await.map(drop)
     }
 
     /// Lifts the barrier, if it is set: all that wait for it may pass.
@@ -80,19 +72,15 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Refused`] if there are nodes below it, and as every verb of a [`Client`].
+    /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there are nodes below it, and as every verb of a [`Client`].
     ///
     /// # Cancel safety
     ///
     /// A dropped call has lifted the barrier or has not.
     pub async fn lift(&self) -> Result<()> {
-        let mut delays = self.delays();
-        loop {
-            match self.client.delete(&self.path, Expect::Any).await {
-                Err(error) if may_repeat(&error) => sleep(delays.next().unwrap_or_default()).await,
-                Ok(Outcome::Rejected(no)) if no.why == Why::Missing => return Ok(()),
-                lifted => return lifted?.required(),
-            }
+        match repeat(&self.client, || self.client.delete(&self.path, Expect::Any)).await? {
+            Outcome::Rejected(no) if no.why == Why::Missing => Ok(()),
+            lifted => lifted.required(),
         }
     }
 
@@ -113,7 +101,7 @@ impl Barrier {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] once the client is closed, and what the store says if it refuses to be read. An outage
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and what the store says if it refuses to be read. An outage
     /// is no error: the wait continues.
     ///
     /// # Cancel safety
@@ -124,13 +112,4 @@ impl Barrier {
         // On the heap, so that the future of a caller with many waits stays small.
         Box::pin(until(&self.client, query, |view| view.node().is_none())).await
     }
-
-    fn delays(&self) -> Delays {
-        Retry::forever().delays(self.client.chance())
-    }
-}
-
-/// Whether it may have been applied, and does no harm if it is applied again.
-fn may_repeat(error: &Error) -> bool {
-    error.is_ambiguous() && error.kind() == ErrorKind::Unreachable
 }

@@ -5,7 +5,8 @@
 //! - [`Cell::read`]: the node as it is now;
 //! - [`Cell::change`]: a decision, which is a function of the value, applied to the value exactly once.
 //!
-//! What only waits for a state of the store, such as a barrier, needs no cell, and calls [`until`](until::until).
+//! What only waits for a state of the store, such as a barrier, needs no cell, and calls [`until`](until::until) and
+//! [`repeat`](repeat::repeat).
 //!
 //! What holds for all recipes:
 //!
@@ -49,6 +50,7 @@ use crate::cell::writer::Writer;
 
 mod batch;
 mod mark;
+pub(crate) mod repeat;
 mod replace;
 pub(crate) mod until;
 pub(crate) mod update;

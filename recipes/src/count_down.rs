@@ -3,13 +3,12 @@
 use std::num::NonZeroU32;
 
 use synod_core::client::Client;
-use synod_core::clock::sleep;
-use synod_core::error::{ErrorKind, Result};
+use synod_core::error::Result;
 use synod_core::name::Name;
 use synod_core::path::Path;
-use synod_core::retry::Retry;
 use synod_core::store::{Query, View};
 
+use crate::cell::repeat::repeat;
 use crate::cell::until::until;
 use crate::mutant::mistake;
 
@@ -58,7 +57,7 @@ impl CountDown {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if the name is too long, and as every verb of a [`Client`].
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name is too long, and as every verb of a [`Client`].
     ///
     /// # Cancel safety
     ///
@@ -67,16 +66,7 @@ impl CountDown {
         let name = Name::encode(party)?;
         mistake!(CountsEachTry: let name = Name::encode(&self.client.chance().id())?);
         let node = self.path.join(&format!("{PARTY}{name}"))?;
-        let mut delays = Retry::forever().delays(self.client.chance());
-        // What is repeated ends with the party counted, however often it is applied.
-        loop {
-            match self.client.put(&node, "").await {
-                Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => {
-                    sleep(delays.next().unwrap_or_default()).await;
-                }
-                counted => return counted.map(drop),
-            }
-        }
+        repeat(&self.client, || self.client.put(&node, "")).await.map(drop)
     }
 
     /// How many parties have not counted down yet.
@@ -96,7 +86,7 @@ impl CountDown {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::SessionLost`] once the client is closed, and what the store says if it refuses to be read. An outage
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed, and what the store says if it refuses to be read. An outage
     /// is no error: the wait continues.
     ///
     /// # Cancel safety

@@ -8,10 +8,6 @@ use bytes::Bytes;
 /// first, in eight or four bytes.
 pub trait Number: Layout {}
 
-impl Number for i64 {}
-impl Number for u64 {}
-impl Number for i32 {}
-
 /// What a counter needs of a number. No other crate can implement it.
 pub trait Layout:
     Copy + PartialEq + fmt::Debug + fmt::Display + Default + Send + Sync + 'static
@@ -36,80 +32,38 @@ pub trait Layout:
     fn wrapped(self, other: Self) -> Self;
 }
 
-impl Layout for i64 {
-    const ONE: Self = 1;
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        impl Number for $number {}
 
-    fn read(bytes: &[u8]) -> Option<Self> {
-        Some(Self::from_be_bytes(bytes.try_into().ok()?))
-    }
+        impl Layout for $number {
+            const ONE: Self = 1;
 
-    fn write(self) -> Bytes {
-        Bytes::copy_from_slice(&self.to_be_bytes())
-    }
+            fn read(bytes: &[u8]) -> Option<Self> {
+                Some(Self::from_be_bytes(bytes.try_into().ok()?))
+            }
 
-    fn plus(self, other: Self) -> Option<Self> {
-        self.checked_add(other)
-    }
+            fn write(self) -> Bytes {
+                Bytes::copy_from_slice(&self.to_be_bytes())
+            }
 
-    fn minus(self, other: Self) -> Option<Self> {
-        self.checked_sub(other)
-    }
+            fn plus(self, other: Self) -> Option<Self> {
+                self.checked_add(other)
+            }
 
-    #[cfg(feature = "mutants")]
-    fn wrapped(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
+            fn minus(self, other: Self) -> Option<Self> {
+                self.checked_sub(other)
+            }
+
+            #[cfg(feature = "mutants")]
+            fn wrapped(self, other: Self) -> Self {
+                self.wrapping_add(other)
+            }
+        }
+    )*};
 }
 
-impl Layout for u64 {
-    const ONE: Self = 1;
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        Some(Self::from_be_bytes(bytes.try_into().ok()?))
-    }
-
-    fn write(self) -> Bytes {
-        Bytes::copy_from_slice(&self.to_be_bytes())
-    }
-
-    fn plus(self, other: Self) -> Option<Self> {
-        self.checked_add(other)
-    }
-
-    fn minus(self, other: Self) -> Option<Self> {
-        self.checked_sub(other)
-    }
-
-    #[cfg(feature = "mutants")]
-    fn wrapped(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
-}
-
-impl Layout for i32 {
-    const ONE: Self = 1;
-
-    fn read(bytes: &[u8]) -> Option<Self> {
-        Some(Self::from_be_bytes(bytes.try_into().ok()?))
-    }
-
-    fn write(self) -> Bytes {
-        Bytes::copy_from_slice(&self.to_be_bytes())
-    }
-
-    fn plus(self, other: Self) -> Option<Self> {
-        self.checked_add(other)
-    }
-
-    fn minus(self, other: Self) -> Option<Self> {
-        self.checked_sub(other)
-    }
-
-    #[cfg(feature = "mutants")]
-    fn wrapped(self, other: Self) -> Self {
-        self.wrapping_add(other)
-    }
-}
+numbers!(i64 u64 i32);
 
 #[cfg(test)]
 mod tests {

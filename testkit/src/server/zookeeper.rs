@@ -265,15 +265,19 @@ impl Kind for ZooKeeper {
 impl ZooKeeper {
     /// Its role in its ensemble, if it accepts requests.
     fn mode(&self) -> Option<String> {
-        let told = self.ask("srvr").ok()?;
-        told.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
+        self.reported("Mode: ")
     }
 
     /// Its version, if it accepts requests.
     fn version(&self) -> Option<String> {
-        let told = self.ask("srvr").ok()?;
-        let version = told.lines().find_map(|line| line.strip_prefix("Zookeeper version: "))?;
+        let version = self.reported("Zookeeper version: ")?;
         version.split(['-', ',']).next().map(str::to_owned)
+    }
+
+    /// What it reports of itself in the line with this start.
+    fn reported(&self, start: &str) -> Option<String> {
+        let told = self.ask("srvr").ok()?;
+        told.lines().find_map(|line| line.strip_prefix(start)).map(str::to_owned)
     }
 
     /// Sends one of the four-letter commands.

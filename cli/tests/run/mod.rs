@@ -1,0 +1,24 @@
+//! Runs the command with the arguments that a user types.
+
+use std::process::{Command, Output};
+
+pub(crate) fn synod(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_synod"));
+    command.env_remove("SYNOD_STORE").args(arguments);
+    command.output().expect("the command starts")
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The error output of a command that fails, which is one line.
+#[track_caller]
+pub(crate) fn failing(arguments: &[&str]) -> String {
+    let output = synod(arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    assert!(said.starts_with("error: "), "{said}");
+    said
+}
