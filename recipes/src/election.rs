@@ -9,9 +9,10 @@ use synod_core::store::Outcome;
 
 use crate::election::observer::observe;
 use crate::election::resign_to::resign_to;
+use crate::line::Line;
 use crate::line::contender::Contender;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 mod observer;

@@ -18,10 +18,11 @@ use synod_core::task::{self, Task};
 use tokio::sync::{oneshot, watch};
 use tracing::Instrument as _;
 
+use crate::line::Line;
 use crate::line::contender::Contender;
+use crate::line::form::Form;
 use crate::line::hold::Leadership;
 use crate::line::ticket::Ticket;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 /// An election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn.

@@ -15,10 +15,11 @@ use synod_core::retry::Delays;
 use tokio::sync::watch;
 use tracing::Instrument;
 
+use crate::line::Line;
 use crate::line::contender::Contender;
+use crate::line::form::Form;
 use crate::line::hold::{Hold, Leadership};
 use crate::line::ticket::Ticket;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 /// An election for work that only one candidate may do: the leader does it, and the others wait for their turn.

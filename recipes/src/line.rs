@@ -28,21 +28,15 @@
 //!   the store refuses, or when there is no next session within the client's deadline.
 
 use std::fmt;
-use std::time::Duration;
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::clock;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::retry::{Delays, Retry};
-use synod_core::session::{Requests, Session};
-use synod_core::store::{Lifetime, Outcome, Query, Sequence, Txn, View};
+use synod_core::store::{Lifetime, Query, Sequence, Txn, View};
 
-use crate::line::contender::Contender;
+use crate::line::form::Form;
 use crate::line::marks::Capacity;
-use crate::line::names::Names;
-use crate::line::order::Queue;
 use crate::line::ticket_node::TicketNode;
 use crate::mutant::mistake;
 
@@ -56,9 +50,18 @@ mod permits;
 pub(crate) mod ticket;
 pub(crate) mod ticket_node;
 
+mod containers;
+pub(crate) mod downgrade;
+pub(crate) mod form;
+mod free_path;
+mod identity;
 mod names;
+mod permit_order;
+mod retrying;
 mod seen_version;
+mod stay;
 pub(crate) mod ticket_name;
+mod written;
 
 #[cfg(feature = "metrics")]
 mod meter;
@@ -70,23 +73,6 @@ use unmetered as meter;
 /// How many tickets a waiter reads if only its predecessor matters: the predecessor and its own.
 pub(crate) const SIGHT: usize = 2;
 
-/// The properties of a recipe's tickets.
-#[derive(Clone, Debug)]
-pub(crate) struct Form {
-    /// The recipe, in metrics and spans.
-    pub(crate) recipe: &'static str,
-    /// The end of the name of a ticket: one of [`marks`].
-    pub(crate) mark: String,
-    /// How much the line grants at once, if its tickets are for permits.
-    pub(crate) capacity: Capacity,
-    /// Whether a grant depends on more than the predecessor.
-    pub(crate) whole: bool,
-    /// Whether a write to a ticket may reduce its claim.
-    pub(crate) changes: bool,
-    /// Whether a ticket may reuse the name of a removed ticket, on stores that append no sequence to the name.
-    pub(crate) renews: bool,
-}
-
 /// A directory of tickets, as one recipe sees it. Costs nothing to make.
 #[derive(Clone)]
 pub(crate) struct Line {
@@ -94,38 +80,6 @@ pub(crate) struct Line {
     dir: Path,
     form: Form,
     label: Bytes,
-}
-
-impl Form {
-    /// Tickets of a lock that can be shared. The mark decides whether these are shared or exclusive.
-    pub(crate) fn shared(recipe: &'static str, mark: &str) -> Self {
-        Self::of(recipe, mark.to_owned(), Capacity::One, true)
-    }
-
-    /// Tickets that each claim so many permits at once.
-    pub(crate) fn permits(recipe: &'static str, permits: u32, capacity: Capacity) -> Self {
-        Self::of(recipe, marks::permits_mark(permits, capacity), capacity, true)
-    }
-
-    /// Exclusive tickets with this mark, granted one at a time, in order.
-    pub(crate) fn alone(recipe: &'static str, mark: &str) -> Self {
-        Self::of(recipe, mark.to_owned(), Capacity::One, false)
-    }
-
-    fn of(recipe: &'static str, mark: String, capacity: Capacity, whole: bool) -> Self {
-        Self { recipe, mark, capacity, whole, changes: false, renews: false }
-    }
-
-    /// A write to a ticket of this form may reduce its claim.
-    pub(crate) fn changing(self) -> Self {
-        mistake!(WriterForEver: return self);
-        Self { changes: true, ..self }
-    }
-
-    /// Tickets of this form may reuse the names of removed tickets.
-    pub(crate) fn renewing(self) -> Self {
-        Self { renews: true, ..self }
-    }
 }
 
 impl Line {
@@ -160,46 +114,6 @@ impl Line {
         Self { form, ..self.clone() }
     }
 
-    /// Whether a later try may succeed after this failure: the store did not answer, or there was no session in time.
-    pub(crate) fn may_pass(&self, error: &Error) -> bool {
-        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        mistake!(OutageEndsIt: let passes = false);
-        passes && !self.client.is_closed()
-    }
-
-    /// How long to wait between the tries of what is repeated until it succeeds.
-    pub(crate) fn delays(&self) -> Delays {
-        Retry::forever().delays(self.client.chance())
-    }
-
-    /// Measures a wait that ended without a call to the store.
-    pub(crate) fn note_passed_on(&self, waited: Duration) {
-        meter::called(self.form.recipe, waited, 0);
-    }
-
-    /// All contenders in the line, in order.
-    pub(crate) async fn contenders(&self) -> Result<Vec<Contender>> {
-        let all = contender::contenders(&self.client, &self.dir, self.form.capacity).await?;
-        mistake!(VanishedIsError: crate::mutant::line::read_each(&self.client, &all).await?);
-        Ok(all)
-    }
-
-    /// The first ticket in the line, if there is any.
-    pub(crate) async fn first(&self) -> Result<Option<Path>> {
-        let view = self.client.read(Query::children(self.dir.clone()).names_only()).await?;
-        let queue = self.past_containers(Queue::of(&view)).await?;
-        Ok(queue.entries().first().map(|first| first.path.clone()))
-    }
-
-    /// The line without containers, if any name in it may be the name of a container.
-    async fn past_containers(&self, queue: Queue) -> Result<Queue> {
-        if !queue.has_suspects(clock::date()) {
-            return Ok(queue);
-        }
-        let view = self.client.read(order::with_stats(&self.dir)).await?;
-        Ok(queue.without(&order::containers(&view).collect::<Vec<_>>()))
-    }
-
     /// Creates a ticket in the current session, and looks at the line: one round trip.
     async fn draw(&self) -> Result<(TicketNode, Option<View>)> {
         loop {
@@ -207,15 +121,7 @@ impl Line {
             mistake!(OldTicketTrusted: if let Some(node) = self.drawn_before(&session).await? {
                 return Ok((node, None));
             });
-            let names = self.form.renews.then(|| session.local::<Names>());
-            let used = names.and_then(|names| names.take(&self.dir, &self.form.mark));
-            // A name contains the time of the request, so it is reused only within the same second.
-            let used =
-                used.filter(|path| ticket_name::is_of_second(path.name(), Some(clock::date())));
-            let (path, used) = match used {
-                Some(path) => (path, true),
-                None => (self.dir.join(&self.name(&session))?, false),
-            };
+            let (path, used) = self.free_path(&session)?;
             let txn = Txn::new()
                 .create_sequential(path.clone(), self.label.clone(), Lifetime::Session)
                 .look(self.first_look());
@@ -239,41 +145,6 @@ impl Line {
                 return Ok((node, commit.look));
             }
         }
-    }
-
-    /// The ticket with the way in which it is distinguished from other nodes at its path. That depends on whether the
-    /// store kept the name as it was given, and on whether a request of the create may still take effect.
-    fn counted(&self, node: TicketNode, as_given: bool, requests: Requests) -> TicketNode {
-        let in_doubt = as_given && !requests.is_settled();
-        mistake!(LateTwinTrusted: if in_doubt { return node });
-        if in_doubt || self.form.changes {
-            node.counting_by_version()
-        } else if as_given && self.form.renews {
-            node.renewable()
-        } else {
-            node
-        }
-    }
-
-    /// A ticket for permits is written to when it is granted, in the background, to notify later waiters. A ticket
-    /// whose create is in doubt is checked by its version, so it is written to at once: the ticket after it then looks
-    /// at the whole line. Returns false if the ticket is gone already.
-    async fn is_settled(&self, node: &TicketNode) -> Result<bool> {
-        if self.form.capacity == Capacity::One || !node.counts_by_version() {
-            return Ok(true);
-        }
-        mistake!(DoubtUntold: return Ok(true));
-        match node.write(self.label.clone()).await {
-            Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
-            written => Ok(matches!(written?, Outcome::Committed(_))),
-        }
-    }
-
-    /// A unique name, in the format of Curator.
-    fn name(&self, session: &Session) -> String {
-        let mark = &self.form.mark;
-        mistake!(TicketWithoutId: return mark.clone());
-        format!("_c_{}-{mark}", ticket_name::dated(&session.chance().id(), Some(clock::date())))
     }
 
     /// The look of the transaction that creates the ticket.

@@ -9,8 +9,9 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
+use crate::line::Line;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 /// The [mutexes](crate::Mutex) at several paths, locked together: all of them, or none.

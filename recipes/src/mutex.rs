@@ -7,11 +7,12 @@ use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
 
+use crate::line::Line;
 use crate::line::contender::Contender;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::line::limit::within;
 use crate::line::ticket::Ticket;
-use crate::line::{Form, Line};
 
 /// A lock that all clients of the same path share.
 ///

@@ -13,8 +13,9 @@ use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
+use crate::line::Line;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::{Form, Line};
 use crate::passing_mutex::handover::{Handover, SlotTurn};
 
 mod handover;

@@ -14,9 +14,10 @@ use synod_core::path::Path;
 use synod_core::store::Txn;
 use tokio::sync::Mutex as AsyncMutex;
 
+use crate::line::Line;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 /// A [`Mutex`](crate::Mutex) that its owner may lock again while it holds the lock, at no cost.

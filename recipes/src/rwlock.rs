@@ -5,9 +5,10 @@ use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 
+use crate::line::Line;
+use crate::line::downgrade::SHARES;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::order::SHARES;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 /// A lock that many readers or one writer can hold, shared by all clients of the same path.

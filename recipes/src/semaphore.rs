@@ -8,10 +8,11 @@ use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, Why};
 
+use crate::line::Line;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::line::marks::Capacity;
 use crate::line::order::POSTED;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 /// A number of permits that all clients of the same path share.

@@ -8,8 +8,9 @@ use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::Query;
 
+use crate::line::Line;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::{Form, Line};
 use crate::mutant::mistake;
 
 /// A lock that is granted in no order, shared by all clients of the same path.

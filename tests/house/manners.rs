@@ -49,6 +49,20 @@ fn too_long_for_a_recipe(file: &File) -> Vec<String> {
     Vec::new()
 }
 
+/// What is read to know how a lock is granted: `docs/architecture.md` lists them.
+const LOCK: [&str; 6] =
+    ["mutex", "line", "line/order", "line/ticket", "line/ticket_node", "line/hold"];
+
+#[test]
+fn a_lock_is_read_in_1300_lines() {
+    let read = LOCK.map(|name| {
+        let file = root().join(format!("recipes/src/{name}.rs"));
+        std::fs::read_to_string(file).expect("a file of the lock").lines().count()
+    });
+    let all: usize = read.iter().sum();
+    assert!(all <= 1_300, "{all} lines: {read:?}");
+}
+
 #[test]
 fn files_are_called_what_they_contain() {
     catches(nameless, "core/src/utils.rs", "");

@@ -19,6 +19,7 @@ const TOLERATED: &[(&str, &str)] = &[
     ("recipes/src/line/order.rs", "of"),
     ("recipes/src/line/order.rs", "turn"),
     ("recipes/src/line/order.rs", "turn_of"),
+    ("recipes/src/line/permit_order.rs", "share"),
     ("recipes/src/line/ticket.rs", "until_gone"),
     ("core/src/session/call_context.rs", "delays"),
     ("core/src/session/removal.rs", "adopt"),

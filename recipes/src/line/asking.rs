@@ -1,18 +1,43 @@
 //! The calls of a [`Ticket`] that do not wait: whether it is granted now, and which tickets are before it.
 
+use std::time::Duration;
+
 use synod_core::clock;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::store::Query;
 
+use crate::line::containers::{containers, with_stats};
 use crate::line::contender::{Contender, contenders};
+use crate::line::downgrade::shares;
 use crate::line::marks::Claim;
-use crate::line::order::{self, Queue, Turn};
+use crate::line::order::{Queue, Turn};
 use crate::line::ticket::{Ticket, WaitError};
 use crate::line::{Line, meter};
 use crate::mutant::mistake;
 
 impl Line {
+    /// The first ticket in the line, if there is any.
+    pub(crate) async fn first(&self) -> Result<Option<Path>> {
+        let view = self.client.read(Query::children(self.dir.clone()).names_only()).await?;
+        let queue = self.past_containers(Queue::of(&view)).await?;
+        Ok(queue.entries().first().map(|first| first.path.clone()))
+    }
+
+    /// The line without containers, if any name in it may be the name of a container.
+    async fn past_containers(&self, queue: Queue) -> Result<Queue> {
+        if !queue.has_suspects(clock::date()) {
+            return Ok(queue);
+        }
+        let view = self.client.read(with_stats(&self.dir)).await?;
+        Ok(queue.without(&containers(&view).collect::<Vec<_>>()))
+    }
+
+    /// Measures a wait that ended without a call to the store.
+    pub(crate) fn note_passed_on(&self, waited: Duration) {
+        meter::called(self.form.recipe, waited, 0);
+    }
+
     /// A ticket that is granted at once, if one is. Looks before it creates a ticket, so that a taken line gets no
     /// ticket.
     pub(crate) async fn try_enter(&self) -> Result<Option<Ticket>> {
@@ -33,7 +58,7 @@ impl Line {
         let mut query = self.first_look();
         let mut view = self.client.read(query.clone()).await?;
         let queue = Queue::of(&view);
-        let blind = queue.is_empty() || queue.has_suspects(clock::date());
+        let blind = queue.entries().is_empty() || queue.has_suspects(clock::date());
         if query.window.take().is_some() && blind && !view.nodes.is_empty() {
             // The nodes in the window may all be no tickets: read the whole directory.
             view = self.client.read(query).await?;
@@ -49,7 +74,7 @@ impl Line {
                 Turn::Now => return Ok(Some(sharing)),
                 Turn::After(ahead) if claim == Claim::Shared => {
                     let ahead = self.client.read(Query::node(ahead)).await?.into_node();
-                    let Some(ahead) = ahead.filter(order::shares) else { return Ok(None) };
+                    let Some(ahead) = ahead.filter(shares) else { return Ok(None) };
                     sharing.push(ahead.path);
                     queue = queue.sharing(&sharing);
                 }
@@ -142,10 +167,10 @@ impl Ticket {
 
     /// Finds out which names in the line are those of containers.
     pub(super) async fn sweep(&mut self) -> Result<(), WaitError> {
-        let (session, all) = (self.node.session().clone(), order::with_stats(self.line.dir()));
+        let (session, all) = (self.node.session().clone(), with_stats(self.line.dir()));
         let query = self.line.fresh(all);
         let view = self.insist(|| session.read(query.clone())).await?;
-        self.vacant.extend(order::containers(&view));
+        self.vacant.extend(containers(&view));
         self.swept = true;
         Ok(())
     }

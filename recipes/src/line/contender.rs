@@ -9,9 +9,12 @@ use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::store::{Node, Query, SessionId};
 
+use crate::line::Line;
+use crate::line::downgrade::{SHARES, shares};
 use crate::line::marks::{Capacity, Claim};
-use crate::line::order::{Entry, Queue, SHARES, Turn, shares, turn};
+use crate::line::order::{Entry, Queue, Turn, turn};
 use crate::line::ticket_name::since;
+use crate::mutant::mistake;
 
 /// A holder of a lock, of permits or of the lead, or a waiter for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,4 +79,13 @@ fn holds(queue: &Queue, one: &Entry, capacity: Capacity) -> Option<bool> {
         _ => capacity,
     };
     Some(turn(queue, &one.path, capacity) == Turn::Now)
+}
+
+impl Line {
+    /// All contenders in the line, in order.
+    pub(crate) async fn contenders(&self) -> Result<Vec<Contender>> {
+        let all = contenders(&self.client, &self.dir, self.form.capacity).await?;
+        mistake!(VanishedIsError: crate::mutant::line::read_each(&self.client, &all).await?);
+        Ok(all)
+    }
 }

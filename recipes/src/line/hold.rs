@@ -6,15 +6,12 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
-use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
-use tracing::Span;
-use tracing::field::{Empty, debug, display};
 
-use crate::line::meter;
+use crate::line::stay::Stay;
 use crate::line::ticket_node::TicketNode;
 
 /// A guard of a lock, of permits or of the lead. Dropping it releases them in the background.
@@ -35,30 +32,6 @@ pub struct Hold<K = ()> {
 /// The lead of an election, for checks, for guarded transactions and for its token. The lead ends with the
 /// candidacy or the work that it belongs to, however many clones there are.
 pub type Leadership = Arc<Hold>;
-
-/// Measures how long something is held, and reports it when dropped.
-struct Stay {
-    recipe: &'static str,
-    since: Instant,
-    span: Span,
-}
-
-impl Stay {
-    fn of(node: &TicketNode, recipe: &'static str) -> Self {
-        let (ticket, token) = (node.path(), node.token());
-        let path = ticket.parent().map(display);
-        let span = tracing::debug_span!("holding", recipe, path, %ticket, %token, held = Empty);
-        Self { recipe, since: clock::now(), span }
-    }
-}
-
-impl Drop for Stay {
-    fn drop(&mut self) {
-        let held = clock::elapsed(self.since);
-        meter::held(self.recipe, held);
-        self.span.record("held", debug(held));
-    }
-}
 
 impl<K> Hold<K> {
     pub(crate) fn new(node: TicketNode, recipe: &'static str, kind: K) -> Self {

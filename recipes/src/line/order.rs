@@ -3,13 +3,11 @@
 //!
 //! Which nodes are tickets, and what each claims, is said by [`marks`].
 
-use std::time::SystemTime;
-
 use synod_core::path::Path;
-use synod_core::store::{Node, Query, Revision, Sequence, SessionId, View};
+use synod_core::store::{Node, Revision, Sequence, SessionId, View};
 
 use crate::line::marks::{self, Capacity, Claim};
-use crate::line::ticket_name;
+use crate::line::permit_order::{Share, share};
 use crate::mutant::mistake;
 
 /// What a ticket does next.
@@ -40,17 +38,13 @@ pub(crate) struct Entry {
 /// The tickets of a view, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Queue {
-    entries: Vec<Entry>,
+    pub(super) entries: Vec<Entry>,
     /// How many permits there are, if a node says so.
     posted: Option<u32>,
 }
 
 /// The prefix of the name of the node that says how many permits there are.
 pub(crate) const POSTED: &str = "limit-";
-
-/// What a writer writes to its ticket, in front of its label, when it downgrades. A ticket that contains this since
-/// it was created is still a writer's.
-pub(crate) const SHARES: &[u8] = b"__READ__";
 
 impl Queue {
     pub(crate) fn of(view: &View) -> Self {
@@ -62,10 +56,6 @@ impl Queue {
         // There is only one. If there were two, the lower number would harm less.
         let posted = limits.filter_map(|limit| limit.parse().ok()).min();
         Self { entries, posted }
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
@@ -84,33 +74,6 @@ impl Queue {
     /// What a ticket that is created now does next.
     pub(crate) fn turn_behind(&self, claim: Claim, capacity: Capacity) -> Turn {
         self.turn_of(&self.entries, claim, capacity)
-    }
-
-    /// Marks these tickets as shared: they were downgraded.
-    pub(crate) fn sharing(mut self, paths: &[Path]) -> Self {
-        for one in self.entries.iter_mut().filter(|one| paths.contains(&one.path)) {
-            one.claim = Claim::Shared;
-        }
-        self
-    }
-
-    /// Removes these paths, which are no tickets.
-    pub(crate) fn without(mut self, paths: &[Path]) -> Self {
-        if !paths.is_empty() {
-            self.entries.retain(|one| !paths.contains(&one.path));
-        }
-        self
-    }
-
-    /// Whether any of the tickets may be a container: a listing of names does not always show that.
-    pub(crate) fn is_unsure(&self) -> bool {
-        self.entries.iter().any(|one| one.created.is_none())
-    }
-
-    /// Whether any of those has a name that no ticket of this library was given lately. A check of the other names,
-    /// too, would cost a request for each lock that is held.
-    pub(crate) fn has_suspects(&self, now: SystemTime) -> bool {
-        self.entries.iter().any(|one| one.is_suspect(now))
     }
 
     /// Keeps the entry at this path only if its sequence is `place`: another node may have been created there since.
@@ -137,46 +100,17 @@ impl Queue {
             });
             return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
         };
-        let weight = |claim| match claim {
-            Claim::Permits(permits) => u64::from(permits),
-            // An exclusive claim takes all permits that there are, and at least one.
-            Claim::Alone | Claim::Shared => u64::from(permits).max(1),
-        };
-        let taken: u64 = ahead.iter().map(|other| weight(other.claim)).sum();
-        mistake!(PermitsMiscounted: let taken = ahead.len() as u64);
-        mistake!(PermitsBarge: let taken = {
-            crate::mutant::line::fitting(ahead.iter().map(|other| weight(other.claim)), permits)
-        });
-        if taken + weight(claim) <= permits.into() {
-            Turn::Now
-        } else if taken <= permits.into() {
-            // All earlier tickets are granted.
-            Turn::Next
-        } else {
-            ahead.last().map_or(Turn::Next, |other| Turn::After(other.path.clone()))
+        match share(ahead.iter().map(|other| other.claim), claim, permits) {
+            Share::Granted => Turn::Now,
+            Share::Next => Turn::Next,
+            Share::Later => {
+                ahead.last().map_or(Turn::Next, |other| Turn::After(other.path.clone()))
+            }
         }
     }
 }
 
-/// A query that shows which names are those of containers: they have no stat.
-pub(crate) fn with_stats(dir: &Path) -> Query {
-    Query::children(dir.clone())
-}
-
-/// The containers in a listing with stats.
-pub(crate) fn containers(view: &View) -> impl Iterator<Item = Path> + '_ {
-    let nodes = view.nodes.as_slice();
-    mistake!(ContainerIsTicket: let nodes = &nodes[..0]);
-    nodes.iter().filter(|node| node.stat.is_none()).map(|node| node.path.clone())
-}
-
 impl Entry {
-    /// Whether it may be a container, and its name is not one that this library gave to a ticket lately. A name that
-    /// it gave longer ago may be a container's: somebody wrote below the path of a ticket that was gone.
-    fn is_suspect(&self, now: SystemTime) -> bool {
-        self.created.is_none() && !ticket_name::is_recent(self.path.name(), now)
-    }
-
     /// The ticket that a node is, if it is one.
     pub(crate) fn of(node: &Node) -> Option<Self> {
         let sequence = node.sequence?;
@@ -213,16 +147,6 @@ pub(crate) fn turn(queue: &Queue, me: &Path, capacity: Capacity) -> Turn {
         return Turn::After(queue.entries[0].path.clone());
     });
     turn
-}
-
-/// Whether this is the ticket of a writer that downgraded.
-pub(crate) fn shares(node: &Node) -> bool {
-    // On any other ticket the data is a label, and a label may be anything.
-    let is_writers = node.path.name().contains("__WRIT__");
-    let written = node.stat.is_some_and(|stat| stat.modified != stat.created);
-    let says_so = node.data.starts_with(SHARES);
-    mistake!(LabelIsMode: return says_so);
-    is_writers && written && says_so
 }
 
 #[cfg(test)]

@@ -10,12 +10,14 @@ use synod_core::path::Path;
 use synod_core::store::{Event, Node, Query, View, Watch};
 use tracing::Instrument;
 
+use crate::line::downgrade::shares;
+use crate::line::form::Form;
 use crate::line::hold::Hold;
-use crate::line::marks::{Capacity, Claim};
+use crate::line::marks::Capacity;
 use crate::line::meter;
-use crate::line::order::{Queue, Turn, shares, turn};
+use crate::line::order::{Queue, Turn, turn};
 use crate::line::ticket_node::TicketNode;
-use crate::line::{Form, Line, SIGHT};
+use crate::line::{Line, SIGHT};
 use crate::mutant::mistake;
 
 /// A ticket in a line. Dropping it removes it.
@@ -287,7 +289,7 @@ impl Ticket {
             self.unless_lost(crate::mutant::line::next_event_if_there(self.node.session(), ahead)).await?;
         });
         // The data of the predecessor matters if this ticket can be granted while the predecessor exists.
-        let wants_data = self.form().capacity != Capacity::One || self.may_share();
+        let wants_data = self.form().capacity != Capacity::One || self.form().may_share();
         let mut query = Query::node(ahead.clone());
         if !wants_data {
             query = query.names_only();
@@ -308,7 +310,7 @@ impl Ticket {
             // According to the listing it is earlier, so the next look has the same result.
             return Ok(Waited::Nothing);
         }
-        if self.may_share() && shares(node) {
+        if self.form().may_share() && shares(node) {
             self.sharing.push(ahead.clone());
             return Ok(Waited::Change(Some(watch)));
         }
@@ -326,12 +328,6 @@ impl Ticket {
     /// the node, the create is repeated under the same name: then the ticket is later in the line, and waits itself.
     fn is_ahead(&self, node: &Node) -> bool {
         node.stat.is_none_or(|stat| self.node.created().is_none_or(|own| stat.created < own))
-    }
-
-    /// Whether it matters that the predecessor may downgrade.
-    fn may_share(&self) -> bool {
-        let form = self.form();
-        form.capacity == Capacity::One && Claim::of_mark(&form.mark) == Claim::Shared
     }
 
     pub(super) async fn observe(&mut self, query: Query) -> Result<(View, Watch), WaitError> {

@@ -4,7 +4,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use futures_util::future::{pending, select};
 use synod_core::clock::{self, Instant, sleep};
 use synod_core::error::{Error, ErrorKind, Result};
@@ -12,9 +11,7 @@ use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
-use synod_core::store::{
-    Commit, Done, Expect, Outcome, Query, Revision, Sequence, Stat, Txn, View, Watch, Why,
-};
+use synod_core::store::{Done, Query, Revision, Sequence, Txn, View, Watch};
 
 use crate::line::names::Names;
 use crate::line::seen_version::SeenVersion;
@@ -23,8 +20,8 @@ use crate::mutant::mistake;
 /// The node of a ticket. Dropping this removes the node.
 #[derive(Debug)]
 pub(crate) struct TicketNode {
-    session: Session,
-    node: Done,
+    pub(super) session: Session,
+    pub(super) node: Done,
     token: Token,
     sequence: Sequence,
     /// Whether the ticket was released or handed over already.
@@ -34,7 +31,7 @@ pub(crate) struct TicketNode {
     /// Whether the next ticket may reuse its name.
     renewable: AtomicBool,
     /// The version that writes and checks expect; `None` if the path alone identifies the ticket.
-    seen_version: Option<SeenVersion>,
+    pub(super) seen_version: Option<SeenVersion>,
     drawn: Instant,
     /// The watch of the node, while no call uses it.
     watch: Mutex<Option<Watch>>,
@@ -74,16 +71,6 @@ impl TicketNode {
     pub(super) fn renewable(self) -> Self {
         self.renewable.store(true, Ordering::Relaxed);
         self
-    }
-
-    /// From now on writes and checks expect the last version that was seen: see [`SeenVersion`].
-    pub(super) fn counting_by_version(mut self) -> Self {
-        self.seen_version = self.node.stat.map(SeenVersion::of);
-        self
-    }
-
-    pub(super) fn counts_by_version(&self) -> bool {
-        self.seen_version.is_some()
     }
 
     pub(crate) fn session(&self) -> &Session {
@@ -136,44 +123,6 @@ impl TicketNode {
     pub(crate) fn check(&self, txn: Txn) -> Txn {
         mistake!(TxnUnguarded: return txn);
         txn.check(self.told_path().clone(), self.expected())
-    }
-
-    /// The version that a write to the node, or a transaction under it, expects.
-    pub(crate) fn expected(&self) -> Expect {
-        self.seen_version.as_ref().map_or(Expect::Any, SeenVersion::expected)
-    }
-
-    /// Records what is at its path. Returns whether that is this ticket.
-    pub(crate) fn learn(&self, stat: Stat) -> bool {
-        self.seen_version.as_ref().is_none_or(|seen| seen.learn(stat))
-    }
-
-    /// Replaces the data of the ticket, if it exists: [`Session::commit`] of one operation. If writes expect the
-    /// version that was seen last, and another client wrote to the ticket meanwhile, this reads the version and writes
-    /// again.
-    pub(crate) async fn write(&self, data: Bytes) -> Result<Outcome> {
-        loop {
-            let set = Txn::new().set(self.path().clone(), data.clone(), self.expected());
-            let outcome = self.session.commit(set).await?;
-            match &outcome {
-                Outcome::Rejected(no) if no.why == Why::OtherVersion && self.look().await? => {}
-                Outcome::Committed(Commit { done, .. }) => {
-                    let _own = done.first().and_then(|it| it.stat).is_none_or(|it| self.learn(it));
-                    return Ok(outcome);
-                }
-                Outcome::Rejected(_) => return Ok(outcome),
-            }
-        }
-    }
-
-    /// Reads the version of the ticket if writes expect it. Returns whether the ticket exists, as far as that shows.
-    pub(crate) async fn look(&self) -> Result<bool> {
-        if !self.counts_by_version() {
-            return Ok(true);
-        }
-        let node = Query::node(self.path().clone()).names_only();
-        let stat = self.session.read(node).await?.into_node().and_then(|node| node.stat);
-        Ok(stat.is_some_and(|stat| self.learn(stat)))
     }
 
     pub(crate) fn is_gone(&self) -> bool {
