@@ -19,6 +19,12 @@ use crate::effects::{
     a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,
     what_a_server_does_not_know_is_unsupported,
 };
+use crate::endings::{
+    a_close_that_was_dropped_remembers_how_long_the_session_was_certain,
+    a_session_that_ended_long_ago_is_not_closed_by_its_client,
+    a_session_that_its_client_gave_up_ends_at_its_servers,
+    a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root,
+};
 use crate::ends::a_lock_whose_numbers_end_is_held_by_one;
 use crate::harness::OverPeer;
 use crate::leaderless::{
@@ -41,6 +47,7 @@ use crate::watching::{
 
 mod connection;
 mod effects;
+mod endings;
 mod ends;
 mod harness;
 mod judge;
@@ -90,6 +97,10 @@ scenes![
     what_is_read_is_no_older_than_an_event,
     a_session_outlives_whatever_ends_its_connection,
     a_session_that_ended_meanwhile_is_lost,
+    a_session_that_its_client_gave_up_ends_at_its_servers,
+    a_session_that_ended_long_ago_is_not_closed_by_its_client,
+    a_close_that_was_dropped_remembers_how_long_the_session_was_certain,
+    a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root,
     a_change_around_the_read_is_reported,
     a_change_while_disconnected_is_reported,
     a_server_without_lasting_watches_is_not_asked_for_ever,

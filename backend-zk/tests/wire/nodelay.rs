@@ -9,7 +9,7 @@ use synod_core::store::{Backend as _, SessionOptions};
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{sleep, timeout};
 
-use crate::scene::{LONG, PATIENCE, peer};
+use crate::scene::{LONG, PATIENCE, peer, recovers};
 
 /// The option is set for a backend that asks for it. The connection of another backend, which was
 /// made before, is left alone.
@@ -23,15 +23,19 @@ pub(crate) async fn connections_are_left_alone_where_that_is_asked_for() {
         backend.open(&SessionOptions::new(LONG)).await.expect("the peer runs")
     };
     let _without = session(&left_alone, false).await;
-    let _with = session(&quick, true).await;
+    let with = session(&quick, true).await;
 
-    let set = async {
+    let set = async || {
         while nodelay(quick.addresses()[0]) != [true] {
             sleep(std::time::Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, set).await.expect("the option is set soon");
+    timeout(PATIENCE, set()).await.expect("the option is set soon");
     assert_eq!(nodelay(left_alone.addresses()[0]), [false]);
+
+    quick.change(|world| world.servers[0].close_all());
+    recovers(&*with).await;
+    timeout(PATIENCE, set()).await.expect("the option is set on the next connection, too");
 }
 
 /// Whether each connection of this process to this server has the option.

@@ -1,0 +1,89 @@
+//! What the servers are told of a session that ends, and what its client learns: C-SES-5 and the laws of `close`.
+
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use synod_core::error::Effect;
+use synod_core::store::{Backend as _, SessionId, SessionOptions, Status, Store};
+use synod_zk::{Heartbeat, ZkBackend};
+use tokio::time::timeout;
+
+use crate::peer::Peer;
+use crate::protocol::{code, op};
+use crate::scene::{LONG, PATIENCE, open, peer, recovers};
+use crate::script::{Deed, Rule};
+
+/// Longer than any scene: no request of this kind is treated in another way.
+const ALWAYS: usize = usize::MAX;
+
+const SHORT: Duration = Duration::from_secs(1);
+
+fn id(store: &dyn Store) -> SessionId {
+    store.session().id
+}
+
+async fn is_lost(store: &dyn Store) {
+    let mut status = store.status();
+    let lost = timeout(PATIENCE, status.wait_for(Status::is_lost)).await;
+    lost.expect("it is given up in time").expect("that is reported");
+}
+
+async fn ends_at_its_servers(peer: &Peer, session: SessionId) {
+    let ended = peer.until(|world| world.ended.contains_key(&session.get().cast_signed()));
+    timeout(PATIENCE, ended).await.expect("the servers end the session");
+}
+
+/// The connection is well, so the servers would let the session live for ever: only its heartbeats fail. Its
+/// nodes must not stay because its owner keeps the lost session.
+pub(crate) async fn a_session_that_its_client_gave_up_ends_at_its_servers() {
+    let peer = peer(1);
+    let store = open(&peer, SHORT).await;
+    let refused = Rule::new(Deed::Refuse(code::THROTTLED)).op(op::SYNC).times(ALWAYS);
+    peer.when(refused.of(id(&*store).get()));
+
+    is_lost(&*store).await;
+    ends_at_its_servers(&peer, id(&*store)).await;
+}
+
+/// The servers ended it at a time that its client does not know, after it was certain: its nodes may have been
+/// there for longer than the client believes.
+pub(crate) async fn a_session_that_ended_long_ago_is_not_closed_by_its_client() {
+    let peer = peer(1);
+    let store = open(&peer, SHORT).await;
+    peer.stop(0);
+    is_lost(&*store).await;
+    peer.expire(id(&*store));
+    peer.resume(0);
+
+    let closed = timeout(PATIENCE, store.close()).await.expect("it ends");
+    let error = closed.expect_err("no server answered a close");
+    assert_eq!(error.effect(), Effect::Unknown, "{error}");
+}
+
+/// The session is refused while it was certain when the first call began, so its servers ended it in between: that is
+/// what both calls are for.
+pub(crate) async fn a_close_that_was_dropped_remembers_how_long_the_session_was_certain() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    peer.stop(0);
+    assert!(store.close().now_or_never().is_none(), "no server answers yet");
+    peer.expire(id(&*store));
+    peer.resume(0);
+
+    let closed = timeout(PATIENCE, store.close()).await.expect("it ends");
+    closed.expect("the servers ended the session while it was certain");
+}
+
+/// A write is refused where its client has no right, and that answer needs a quorum as any other.
+pub(crate) async fn a_session_whose_heartbeats_are_writes_needs_no_right_to_the_root() {
+    let peer = peer(1);
+    let backend = ZkBackend::new(peer.options().heartbeat(Heartbeat::Write)).expect("valid");
+    let store = backend.open(&SessionOptions::new(SHORT)).await.expect("the peer runs");
+    let refused = Rule::new(Deed::Refuse(code::NO_AUTH)).op(op::MULTI).times(ALWAYS);
+    peer.when(refused.of(id(&*store).get()));
+
+    let enough = peer.until(|world| world.script.played(id(&*store).get()) > 40);
+    timeout(PATIENCE, enough).await.expect("each heartbeat is a write");
+    recovers(&*store).await;
+    assert!(!store.status().borrow().is_lost(), "each heartbeat was answered");
+}
