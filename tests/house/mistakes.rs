@@ -78,10 +78,6 @@ fn a_function_has_one_mistake_at_most() {
 #[test]
 fn the_number_of_mistakes_only_falls() {
     let planted = planted(&files());
-    let is_recipe = |path: &str| {
-        let module = path.strip_prefix("recipes/src/").and_then(|it| it.split(['/', '.']).next());
-        module.is_some_and(|module| !STAIRS.contains(&module))
-    };
     let in_recipes = planted.iter().filter(|((path, _), _)| is_recipe(path));
     let counted = (planted.values().sum::<usize>(), in_recipes.map(|(_, count)| count).sum());
     assert_eq!(
@@ -89,6 +85,48 @@ fn the_number_of_mistakes_only_falls() {
         (PLANTED, IN_RECIPES),
         "plant none, or set the constants to the smaller numbers"
     );
+}
+
+/// A mistake in a recipe is there because nothing else makes one of its cases fail.
+#[test]
+fn a_recipe_has_no_mistake_that_a_stair_or_a_store_shows_as_well() {
+    let table = r#""L-MX-1 L-MX-2" catches [A] breaks [B] => two, "L-MX-3" breaks [C] => one,"#;
+    assert_eq!(only_ones(table), BTreeSet::from(["C".to_owned()]));
+
+    let files = files();
+    let cases = files.iter().filter(|file| file.path.starts_with("conformance/src/"));
+    let needed: BTreeSet<String> = cases.flat_map(|file| only_ones(&file.text)).collect();
+    let planted = files.iter().filter(|file| is_production(file) && is_recipe(&file.path));
+    let planted = planted.flat_map(|file| {
+        let code = code(&file.text);
+        let names = code.split("mistake!(").skip(1).filter_map(|it| it.split_once(':'));
+        names.map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    });
+    let idle: Vec<_> = planted.filter(|name| !needed.contains(name)).collect();
+    assert!(idle.is_empty(), "each case that finds these finds others, too: {idle:?}");
+}
+
+/// The mistakes of the cases in this text that find no other.
+fn only_ones(text: &str) -> BTreeSet<String> {
+    let entries = text.split("=>").filter_map(|entry| Some(entry.rsplit_once('"')?.1));
+    let found = entries.filter_map(|entry| {
+        let lists = entry.split(['[', ']']).collect::<Vec<_>>();
+        let named = lists.chunks(2).filter_map(|pair| match pair {
+            [kind, names] if kind.contains("catches") || kind.contains("breaks") => Some(*names),
+            _ => None,
+        });
+        let named: Vec<_> = named.flat_map(|names| names.split(',')).map(str::trim).collect();
+        match named[..] {
+            [only] => Some(only.to_owned()),
+            _ => None,
+        }
+    });
+    found.collect()
+}
+
+fn is_recipe(path: &str) -> bool {
+    let module = path.strip_prefix("recipes/src/").and_then(|it| it.split(['/', '.']).next());
+    module.is_some_and(|module| !STAIRS.contains(&module))
 }
 
 /// How many mistakes each function has, by its file and name.
