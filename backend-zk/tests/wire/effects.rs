@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use crate::peer::Peer;
 use crate::protocol::{code, op};
-use crate::scene::{LONG, PATIENCE, create, done, open, panics, path, peer, recovers};
+use crate::scene::{LONG, PATIENCE, create, done, make, open, panics, path, peer, recovers};
 use crate::script::{Deed, Rule};
 use crate::tree::Write;
 
@@ -118,6 +118,22 @@ pub(crate) async fn what_a_server_does_not_know_is_unsupported() {
     let error = said.expect_err("there can be no directory");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Unsupported, Effect::None));
     done(&*store, create("/plain", "")).await;
+}
+
+/// Another client creates the missing directory after it was found missing, and before the transaction arrives.
+pub(crate) async fn a_directory_that_is_created_meanwhile_is_used() {
+    let peer = peer(1);
+    let store = open(&peer, LONG).await;
+    let session = store.session().id.get();
+    // The first request is refused, because the directory is missing.
+    peer.when(Rule::new(Deed::Proceed).op(op::MULTI).of(session));
+    let meanwhile = Deed::Meanwhile(vec![make("/dir"), make("/dir/below")]);
+    peer.when(Rule::new(meanwhile).op(op::MULTI).of(session));
+
+    done(&*store, create("/dir/below/a", "x").create(path("/dir/b"), "x", Lifetime::Persistent))
+        .await;
+
+    assert_eq!((times(&peer, "/dir"), peer.world().script.played(session)), (1, 1));
 }
 
 /// A malformed answer is an error of its call, and the next call is answered.

@@ -16,8 +16,8 @@ use synod_testkit::server::required;
 use synod_testkit::server::zookeeper::Ensemble;
 
 use crate::effects::{
-    a_malformed_answer_is_an_error, nothing_is_said_of_a_write_that_is_not_so,
-    what_a_server_does_not_know_is_unsupported,
+    a_directory_that_is_created_meanwhile_is_used, a_malformed_answer_is_an_error,
+    nothing_is_said_of_a_write_that_is_not_so, what_a_server_does_not_know_is_unsupported,
 };
 use crate::endings::{
     a_close_that_was_dropped_remembers_how_long_the_session_was_certain,
@@ -88,6 +88,7 @@ scenes![
     nothing_is_said_of_a_write_that_is_not_so,
     what_a_server_does_not_know_is_unsupported,
     a_malformed_answer_is_an_error,
+    a_directory_that_is_created_meanwhile_is_used,
     a_follower_without_its_leader_proves_nothing,
     a_follower_that_stops_right_after_its_answer_proves_no_more,
     a_look_that_fails_says_nothing_of_the_commit,
