@@ -15,7 +15,7 @@ use metrics::{
 };
 use synod::recipe::{
     self, AtomicValue, Election, Ids, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner,
-    PassingMutex, ReentrantMutex, RwLock, Semaphore, UnfairLock,
+    PassingMutex, ReentrantMutex, RwLock, Semaphore, SharedCount, SharedValue, UnfairLock,
 };
 use synod::{Client, Expect, Path};
 use tokio::time::sleep;
@@ -133,12 +133,17 @@ async fn change_each(client: &Client) -> synod::Result<()> {
     counter.increment().await?;
     counter.increment().await?;
     AtomicValue::new(client, path("value")).set(&1).await?;
+    // They store a first value.
+    SharedValue::open(client, path("shared"), &1).await?.set(&2).await?;
+    SharedCount::open(client, path("count"), 1).await?.set(2).await?;
     Ids::new(client, path("ids"), NonZeroU64::MIN).next().await.map(drop)
 }
 
 /// Each change is measured.
 fn changes_are_measured(measured: &Measured) {
-    for (recipe, changes) in [("counter", 2), ("atomic_value", 1), ("ids", 1)] {
+    let recipes =
+        [("counter", 2), ("atomic_value", 1), ("ids", 1), ("shared_value", 2), ("shared_count", 2)];
+    for (recipe, changes) in recipes {
         for metric in ["synod_change_tries", "synod_change_batch"] {
             assert_eq!(measured.of(metric, recipe), vec![1.0; changes], "{metric} of {recipe}");
         }
@@ -226,6 +231,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     for span in [
         waits,
         "changing{recipe=\"counter\" path=/counter took=",
+        "following{recipe=\"shared_value\" path=/shared",
         "leading{path=/selector ticket=/selector/",
         "holding{recipe=\"semaphore\" path=/semaphore ticket=/semaphore/",
     ] {

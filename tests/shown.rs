@@ -6,7 +6,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 use synod::Path;
 use synod::recipe::{
     AtomicValue, Barrier, CountDown, Counter, Election, Ids, LeaderLatch, LeaderSelector,
-    MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex, RwLock, Semaphore, UnfairLock,
+    MultiLock, Mutex, Owner, PassingMutex, ReentrantMutex, RwLock, Semaphore, SharedCount,
+    SharedValue, UnfairLock,
 };
 
 fn path(name: &str) -> Path {
@@ -54,6 +55,11 @@ async fn a_recipe_is_shown_by_its_path_and_without_its_label() {
     let counter = Counter::new(client, path("counter"));
     let value = AtomicValue::<String>::new(client, path("value"));
     value.set(&SAID.to_owned()).await.expect("memory answers");
+    let shared = SharedValue::open(client, path("shared"), &SAID.to_owned()).await;
+    let count = SharedCount::open(client, path("count"), 7).await.expect("memory answers");
+    let shared = shared.expect("memory answers");
+    assert_eq!(format!("{shared:?}"), "SharedValue { cell: /shared, .. }");
+    assert_eq!(format!("{count:?}"), "SharedCount { cell: /count, .. }");
     let ids = Ids::new(client, path("ids"), NonZeroU64::MIN);
     assert_eq!(format!("{counter:?}"), "Counter { cell: /counter, .. }");
     assert_eq!(format!("{value:?}"), "AtomicValue { cell: /value, .. }");

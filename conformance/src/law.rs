@@ -214,6 +214,15 @@ pub const LAWS: &[Law] = &[
     law("L-CNT-4", "a sum that does not fit is an error and changes nothing"),
     law("L-CNT-5", "bytes that are no number are an error, and not zero"),
     law("L-CNT-6", "contenders that change one value all come to their end"),
+    law("L-SV-1", "a copy of a shared value never goes back, and is the last value in the end"),
+    law(
+        "L-SV-2",
+        "a conditional write of a shared value fails if, and only if, the value was written since",
+    ),
+    law(
+        "L-SV-3",
+        "a copy that may be out of date says so, and keeps the last value that could be read",
+    ),
     law(
         "L-ID-1",
         "numbers are unique over all clients, restarts and lost answers, and rise for each client",

@@ -24,6 +24,8 @@ mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
 mod session_loss;
+mod shared_count;
+mod shared_value;
 mod ticket;
 mod waiting;
 
@@ -49,6 +51,8 @@ pub(crate) const ALL: &[&[Case]] = &[
     passing_mutex::CASES,
     counter::CASES,
     atomic_value::CASES,
+    shared_value::CASES,
+    shared_count::CASES,
     barrier::CASES,
     count_down::CASES,
     ids::CASES,

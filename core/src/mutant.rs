@@ -211,6 +211,13 @@ mistakes! {
         SumWraps = "lets a number go on at the other end when it does not fit",
         CorruptIsZero = "takes bytes that are no number for zero",
 
+        NewerByVersion = "takes a version with a higher number for the newer one",
+        OvertakenReadCounts =
+            "takes what a read found for the latest, although its own write was answered meanwhile",
+        CopyIsNeverStale = "says that a copy is current, whatever is known of the store",
+        OutageUnread = "does not read a value again after an outage in which it may have changed",
+        NumberIsVersion = "replaces another version that has the same number",
+
         BlockByGuess = "hands out the numbers of a block whose reservation is in doubt",
         CountsEachTry = "counts a party again each time that it counts down",
         WakeIsLift = "passes a barrier because of an event, and does not look at it",

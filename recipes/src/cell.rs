@@ -5,6 +5,8 @@
 //! - [`Cell::read`]: the node as it is now;
 //! - [`Cell::change`]: a decision, which is a function of the value, applied to the value exactly once.
 //!
+//! A value with a copy in each client is a [`Followed`](followed::Followed) cell.
+//!
 //! What only waits for a state of the store, such as a barrier, needs no cell, and calls [`until`](until::until) and
 //! [`repeat`](repeat::repeat).
 //!
@@ -44,12 +46,16 @@ use synod_core::store::Node;
 use tokio::sync::oneshot;
 use tracing::Instrument;
 
-use crate::cell::batch::{Decided, Pending};
+use crate::cell::batch::{CellState, Decided, Pending};
 use crate::cell::mark::DOING;
 use crate::cell::writer::Writer;
 
 mod batch;
+pub(crate) mod copy;
+pub(crate) mod followed;
+mod follower;
 mod mark;
+mod page;
 pub(crate) mod repeat;
 mod replace;
 pub(crate) mod until;
@@ -88,7 +94,15 @@ impl Cell {
     /// `decide` may be called several times. The last call counts, and its error is the error of the change.
     pub(crate) async fn change(
         &self,
-        decide: impl FnMut(Option<&Bytes>) -> Result<Option<Bytes>> + Send + 'static,
+        mut decide: impl FnMut(Option<&Bytes>) -> Result<Option<Bytes>> + Send + 'static,
+    ) -> Result<Decided> {
+        self.decide(move |found| decide(found.data.as_ref())).await
+    }
+
+    /// [`Cell::change`] by a decision that also depends on the version of the node.
+    pub(crate) async fn decide(
+        &self,
+        decide: impl FnMut(&CellState) -> Result<Option<Bytes>> + Send + 'static,
     ) -> Result<Decided> {
         let (tell, decided) = oneshot::channel();
         let recipe = self.writer.recipe();

@@ -17,6 +17,8 @@
 //! | [`MultiLock`] | several locks at once, all or none |
 //! | [`Counter`] | a number that each change alters exactly once |
 //! | [`AtomicValue`] | a value of any type that each change alters exactly once |
+//! | [`SharedValue`] | a value of any type, with a copy in each client |
+//! | [`SharedCount`] | a number, with a copy in each client |
 //! | [`Barrier`] | all that wait for it wait while it is set |
 //! | [`CountDown`] | a latch that opens when all parties have counted, each once |
 //! | [`Ids`] | unique numbers from blocks, most of them without a request |
@@ -37,7 +39,8 @@
 //! (`waited`) and the number of its calls to the store (`calls`). Every hold is a span, too. It has the recipe, the
 //! path, the ticket and the token, and at its end its duration (`held`). `path` is the path of the recipe, and `ticket`
 //! is the node of the waiter or holder there. A latch logs in a span with its label, within the span of the caller of
-//! `join`. With the feature `metrics` there are histograms in addition to those of [`trace`](synod_core::layer::trace), each
+//! `join`. A value with copies is followed in a span with the recipe and the path; what cannot be read is
+//! logged there. With the feature `metrics` there are histograms in addition to those of [`trace`](synod_core::layer::trace), each
 //! with the recipe as its label:
 //!
 //! | metric | what |
@@ -68,11 +71,14 @@ mod passing_mutex;
 mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
+mod shared_count;
+mod shared_value;
 mod unfair_lock;
 
 pub use crate::ask_back::ask_back;
 pub use crate::atomic_value::AtomicValue;
 pub use crate::barrier::Barrier;
+pub use crate::cell::copy::{CopyState, LocalCopy};
 pub use crate::cell::update::{Cost, Update};
 pub use crate::count_down::CountDown;
 pub use crate::counter::{Counter, Number};
@@ -91,5 +97,7 @@ pub use crate::passing_mutex::{PassingGuard, PassingMutex};
 pub use crate::reentrant_mutex::{Owner, ReentrantGuard, ReentrantMutex};
 pub use crate::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
 pub use crate::semaphore::{Permit, Permits, Semaphore};
+pub use crate::shared_count::SharedCount;
+pub use crate::shared_value::SharedValue;
 pub use crate::unfair_lock::{UnfairGuard, UnfairLock};
 pub use synod_core::held::{Held, Token};

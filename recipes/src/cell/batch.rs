@@ -3,13 +3,24 @@
 use bytes::Bytes;
 use synod_core::clock::{self, Instant};
 use synod_core::error::{Error, Result};
+use synod_core::store::Stat;
 use tokio::sync::oneshot;
 
+use crate::cell::mark::CellValue;
 use crate::cell::update::Cost;
 use crate::mutant::mistake;
 
+/// What a change decides on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CellState {
+    /// `None` if there is no node.
+    pub(crate) data: Option<Bytes>,
+    /// Which version of the node has it. `None` if there is no node, or if an earlier change of the same write replaces it.
+    pub(crate) stat: Option<Stat>,
+}
+
 /// A decision on a value: the bytes to write, or `None` to keep what is there.
-pub(super) type Decide = Box<dyn FnMut(Option<&Bytes>) -> Result<Option<Bytes>> + Send>;
+pub(super) type Decide = Box<dyn FnMut(&CellState) -> Result<Option<Bytes>> + Send>;
 
 /// A change that a task waits for.
 pub(super) struct Pending {
@@ -27,6 +38,8 @@ pub(crate) struct Decided {
     pub(crate) after: Option<Bytes>,
     /// Whether it wrote anything.
     pub(crate) written: bool,
+    /// What the node has after the write that contains this change, or when the decision was confirmed; if that is known.
+    pub(crate) last: Option<CellValue>,
     pub(crate) cost: Cost,
 }
 
@@ -43,28 +56,26 @@ impl Pending {
     }
 
     /// Decides on a value, and returns the next one.
-    fn decide(&mut self, before: Option<Bytes>) -> Option<Bytes> {
-        let decided = (self.decide)(before.as_ref());
+    fn decide(&mut self, found: CellState) -> CellState {
+        let decided = (self.decide)(&found);
         let next = decided.as_ref().ok().cloned().flatten();
-        let written = next.is_some();
-        let after = next.or_else(|| before.clone());
-        self.decided = Some(decided.map(|_next| Decided {
-            before,
-            after: after.clone(),
-            written,
-            cost: Cost::default(),
-        }));
-        after
+        let (before, written) = (found.data.clone(), next.is_some());
+        let next = if written { CellState { data: next, stat: None } } else { found };
+        let after = next.data.clone();
+        let (last, cost) = (None, Cost::default());
+        self.decided = Some(decided.map(|_next| Decided { before, after, written, last, cost }));
+        next
     }
 
     fn writes(&self) -> bool {
         matches!(&self.decided, Some(Ok(decided)) if decided.written)
     }
 
-    fn tell(self) {
+    fn tell(self, last: Option<CellValue>) {
         let cost = Cost { tries: self.tries, time: clock::elapsed(self.since) };
         if let Some(decided) = self.decided {
-            let _heard = self.tell.send(decided.map(|decided| Decided { cost, ..decided })).is_ok();
+            let decided = decided.map(|decided| Decided { last, cost, ..decided });
+            let _heard = self.tell.send(decided).is_ok();
         }
     }
 }
@@ -89,14 +100,17 @@ impl Batch {
     }
 
     /// Decides all of them, each on the result of the one before. `None` if nothing is to be written.
-    pub(super) fn decide(&mut self, value: Option<&Bytes>) -> Option<Bytes> {
-        let first = value.cloned();
-        let last = self.0.iter_mut().fold(first.clone(), |value, change| {
-            mistake!(SharesOneAnswer: let value = first.clone());
-            change.decide(value)
+    pub(super) fn decide(&mut self, value: Option<&CellValue>) -> Option<Bytes> {
+        let first = value.map_or_else(CellState::default, |value| CellState {
+            data: Some(value.data.clone()),
+            stat: Some(value.stat),
+        });
+        let last = self.0.iter_mut().fold(first.clone(), |found, change| {
+            mistake!(SharesOneAnswer: let found = first.clone());
+            change.decide(found)
         });
         let writes = self.0.iter().any(Pending::writes);
-        last.filter(|_| writes)
+        last.data.filter(|_| writes)
     }
 
     /// Counts a try to write.
@@ -106,9 +120,11 @@ impl Batch {
         }
     }
 
-    /// Answers each as it was decided.
-    pub(super) fn answer(self) {
-        self.0.into_iter().for_each(Pending::tell);
+    /// Answers each as it was decided, with what the node has now.
+    pub(super) fn answer(self, last: Option<&CellValue>) {
+        for change in self.0 {
+            change.tell(last.cloned());
+        }
     }
 
     /// Fails all of them.

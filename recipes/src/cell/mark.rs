@@ -34,9 +34,9 @@ pub(super) struct Place {
 
 /// A value, and the version of the node that has it.
 #[derive(Clone, Debug)]
-pub(super) struct CellValue {
-    pub(super) data: Bytes,
-    pub(super) stat: Stat,
+pub(crate) struct CellValue {
+    pub(crate) data: Bytes,
+    pub(crate) stat: Stat,
 }
 
 /// What a write starts from.
@@ -160,9 +160,9 @@ impl CellValue {
 }
 
 impl Basis {
-    pub(super) fn data(&self) -> Option<&Bytes> {
+    pub(super) fn value(&self) -> Option<&CellValue> {
         match self {
-            Self::Present(value) => Some(&value.data),
+            Self::Present(value) => Some(value),
             Self::Missing(_) => None,
         }
     }

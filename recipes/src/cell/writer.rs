@@ -97,14 +97,14 @@ impl Writer {
                 Ok(basis) => basis,
                 Err(error) => return batch.fail(&error),
             };
-            let Some(data) = batch.decide(basis.data()) else {
+            let Some(data) = batch.decide(basis.value()) else {
                 if doubt.is_some() {
                     return batch.fail(&self.unknown());
                 }
                 let confirmed = !remembered;
                 mistake!(MemoryTrusted: let confirmed = true);
                 if confirmed {
-                    return batch.answer();
+                    return batch.answer(basis.value());
                 }
                 forget(place);
                 continue;
@@ -113,7 +113,7 @@ impl Writer {
             match self.send(place, &basis, data).await {
                 Ok(Written::Applied) => {
                     meter::written(self.recipe, batch.len());
-                    return batch.answer();
+                    return batch.answer(place.as_ref().and_then(|place| place.value.as_ref()));
                 }
                 Ok(Written::Lost) => self.pause(&mut lost).await,
                 Ok(Written::InDoubt) => doubt = Some(basis.id()),

@@ -1,0 +1,126 @@
+//! [`SharedCount`]: a number, with a copy in each client.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+
+use crate::cell::copy::LocalCopy;
+use crate::cell::followed::Followed;
+use crate::cell::update::Cost;
+
+/// A number that all clients of the same path share, with a copy in the memory of each.
+///
+/// It is to a number of 32 bits what a [`SharedValue`](crate::SharedValue) is to any value, with the same promises and costs: a
+/// limit, or how many workers there shall be. To add to a number that is changed often, use a
+/// [`Counter`](crate::Counter).
+///
+/// # Others on the same path
+///
+/// On ZooKeeper, Curator's `SharedCount`, and a [`Counter::of_i32`](crate::Counter::of_i32).
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path::Path;
+/// use futures_util::StreamExt as _;
+/// use synod_recipes::SharedCount;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let workers = SharedCount::open(&client, Path::new("/config/workers")?, 4).await?;
+/// let mut changes = std::pin::pin!(workers.changes());
+/// while let Some(copy) = changes.next().await {
+///     println!("{} workers, {:?}", copy.value, copy.state);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct SharedCount {
+    followed: Followed<i32>,
+}
+
+impl SharedCount {
+    /// Opens the number at `path`: stores `first` if there is none, and follows it from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if what is stored is no number of four bytes, [`ErrorKind::Refused`] if the path is a
+    /// directory, and as every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call may have stored the first number. It follows nothing.
+    pub async fn open(client: &Client, path: impl Into<Path>, first: i32) -> Result<Self> {
+        let open = Followed::open(client, path.into(), "shared_count", read, write(first));
+        // On the heap, so that the future of a caller stays small.
+        Ok(Self { followed: Box::pin(open).await? })
+    }
+
+    /// The copy. Asks no server.
+    pub fn get(&self) -> LocalCopy<i32> {
+        self.followed.get()
+    }
+
+    /// As [`SharedValue::changes`](crate::SharedValue::changes).
+    pub fn changes(&self) -> impl Stream<Item = LocalCopy<i32>> + Send + use<> {
+        self.followed.changes()
+    }
+
+    /// Replaces what is stored, whatever it is. Returns what it took.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`]. [`Effect::None`](synod_core::error::Effect::None) means that nothing was changed, and
+    /// never will be.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has changed the number or has not. A request that was sent is driven to its end.
+    pub async fn set(&self, number: i32) -> Result<Cost> {
+        self.followed.set(write(number)).await
+    }
+
+    /// Replaces exactly the version that a copy is of. If the number was written or removed since, it changes nothing, and
+    /// returns the copy of what there is now.
+    ///
+    /// # Errors
+    ///
+    /// As [`SharedCount::set`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`SharedCount::set`].
+    pub async fn try_set(
+        &self,
+        seen: &LocalCopy<i32>,
+        number: i32,
+    ) -> Result<Result<Cost, LocalCopy<i32>>> {
+        self.followed.try_set(seen.stat, write(number)).await
+    }
+}
+
+/// The bytes of a number, as Curator stores it: the most significant first.
+fn write(number: i32) -> Bytes {
+    Bytes::copy_from_slice(&number.to_be_bytes())
+}
+
+fn read(path: &Path, bytes: &[u8]) -> Result<i32> {
+    bytes.try_into().map(i32::from_be_bytes).map_err(|_other_length| {
+        Error::new(ErrorKind::Corrupt, "reading a number")
+            .at(path)
+            .because(format!("{} bytes are stored, and the number has 4", bytes.len()))
+    })
+}
+
+/// Shows the path only.
+impl fmt::Debug for SharedCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedCount").field("cell", &self.followed).finish_non_exhaustive()
+    }
+}
