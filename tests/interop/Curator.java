@@ -1,10 +1,12 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
 // `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`,
-// `count PATH TIMES`, `count4 PATH TIMES`, `wait PATH`, `set PATH`, `lift PATH`. It answers `in` and `out`, or a number, each with
+// `count PATH TIMES`, `count4 PATH TIMES`, `wait PATH`, `set PATH`, `lift PATH`, `share PATH FIRST`, `give NUMBER`, `see`,
+// `try NUMBER`, `value PATH FIRST`, `text TEXT`. It answers `in` and `out`, a number or a text, each with
 // the time (`in @NANOSECONDS`) by the clock that the processes of a machine share, and ends with its input.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.CountDownLatch;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
@@ -21,6 +23,14 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.framework.recipes.shared.SharedCount;
+import org.apache.curator.framework.recipes.shared.SharedCountListener;
+import org.apache.curator.framework.recipes.shared.SharedCountReader;
+import org.apache.curator.framework.recipes.shared.SharedValue;
+import org.apache.curator.framework.recipes.shared.SharedValueListener;
+import org.apache.curator.framework.recipes.shared.SharedValueReader;
+import org.apache.curator.framework.recipes.shared.VersionedValue;
+import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryForever;
 
 public final class Curator {
@@ -35,6 +45,9 @@ public final class Curator {
         Lease lease = null;
         LeaderLatch latch = null;
         LeaderSelector selector = null;
+        SharedCount count = null;
+        SharedValue value = null;
+        VersionedValue<Integer> seen = null;
         CountDownLatch enough = new CountDownLatch(1);
         for (String line = input.readLine(); line != null; line = input.readLine()) {
             String[] words = line.split(" ");
@@ -108,6 +121,45 @@ public final class Curator {
                     new DistributedBarrier(client, words[1]).removeBarrier();
                     say("in");
                 }
+                case "share" -> {
+                    count = new SharedCount(client, words[1], Integer.parseInt(words[2]));
+                    count.addListener(new SharedCountListener() {
+                        @Override
+                        public void countHasChanged(SharedCountReader reader, int number) {
+                            say("" + number);
+                        }
+
+                        @Override
+                        public void stateChanged(CuratorFramework same, ConnectionState state) {}
+                    });
+                    count.start();
+                    say("" + count.getCount());
+                }
+                case "give" -> count.setCount(Integer.parseInt(words[1]));
+                case "see" -> {
+                    seen = count.getVersionedValue();
+                    say("" + seen.getValue());
+                }
+                case "try" -> {
+                    if (!count.trySetCount(seen, Integer.parseInt(words[1]))) {
+                        say("out");
+                    }
+                }
+                case "value" -> {
+                    value = new SharedValue(client, words[1], words[2].getBytes(StandardCharsets.UTF_8));
+                    value.getListenable().addListener(new SharedValueListener() {
+                        @Override
+                        public void valueHasChanged(SharedValueReader reader, byte[] bytes) {
+                            say(new String(bytes, StandardCharsets.UTF_8));
+                        }
+
+                        @Override
+                        public void stateChanged(CuratorFramework same, ConnectionState state) {}
+                    });
+                    value.start();
+                    say(new String(value.getValue(), StandardCharsets.UTF_8));
+                }
+                case "text" -> value.setValue(words[1].getBytes(StandardCharsets.UTF_8));
                 case "leave" -> {
                     latch.close();
                     say("out");

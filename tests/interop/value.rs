@@ -1,15 +1,22 @@
-//! Numbers of Curator's, and barriers of Curator's and kazoo's.
+//! Numbers and shared values of Curator's, and barriers of Curator's and kazoo's.
 
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use synod::Path;
-use synod::recipe::{Barrier, Counter, within};
+use synod::recipe::{Barrier, Counter, LocalCopy, SharedCount, SharedValue, within};
 
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene};
 
-pub(crate) const SCENES: [(&str, &[Kind], Scene); 2] = [
+pub(crate) const SCENES: [(&str, &[Kind], Scene); 4] = [
     ("a_number_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_number_is_shared(kind, path))),
+    ("a_count_is_followed", &[Kind::Curator], |kind, path| {
+        Box::pin(a_count_is_followed(kind, path))
+    }),
+    ("a_value_is_followed", &[Kind::Curator], |kind, path| {
+        Box::pin(a_value_is_followed(kind, path))
+    }),
     ("a_barrier_is_shared", &[Kind::Curator, Kind::Kazoo], |kind, path| {
         Box::pin(a_barrier_is_shared(kind, path))
     }),
@@ -39,6 +46,69 @@ async fn a_number_is_shared(kind: Kind, path: Path) {
     assert_eq!(number.subtract(5).await.expect("reachable").after, -2);
     peer.write_line(&format!("count4 {int} 1"));
     peer.says("-1").await;
+}
+
+async fn a_count_is_followed(kind: Kind, path: Path) {
+    let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
+    let (one, two) = (path.join("one").expect("valid"), path.join("two").expect("valid"));
+
+    // A number that synod made.
+    let count = SharedCount::open(&client, &one, -3).await.expect("reachable");
+    peer.write_line(&format!("share {one} 99"));
+    peer.says("-3").await;
+    for number in [7, i32::MIN, i32::MAX] {
+        count.set(number).await.expect("reachable");
+        peer.says(&number.to_string()).await;
+    }
+    for number in [5, -1] {
+        peer.write_line(&format!("give {number}"));
+        peer.says(&number.to_string()).await;
+        shows(count.changes(), number).await;
+    }
+
+    // Conditional writes of both, each once too late.
+    peer.write_line("see");
+    peer.says("-1").await;
+    let seen = count.get();
+    assert!(count.try_set(&seen, 10).await.expect("reachable").is_ok());
+    peer.says("10").await;
+    peer.write_line("try 11");
+    peer.says("out").await;
+    peer.write_line("see");
+    peer.says("10").await;
+    let seen = count.get();
+    peer.write_line("try 12");
+    peer.says("12").await;
+    let newer = count.try_set(&seen, 13).await.expect("reachable").expect_err("it is too late");
+    assert_eq!(newer.value, 12);
+
+    // A number that Curator made.
+    peer.write_line(&format!("share {two} 4"));
+    peer.says("4").await;
+    let count = SharedCount::open(&client, &two, 99).await.expect("reachable");
+    assert_eq!(count.get().value, 4);
+}
+
+async fn a_value_is_followed(kind: Kind, path: Path) {
+    let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
+    peer.write_line(&format!("value {path} [1]"));
+    peer.says("[1]").await;
+    let value = SharedValue::<Vec<u8>>::open(&client, &path, &vec![9]).await.expect("reachable");
+    assert_eq!(value.get().value, [1]);
+
+    value.set(&vec![1, 2]).await.expect("reachable");
+    peer.says("[1,2]").await;
+    peer.write_line("text [3]");
+    peer.says("[3]").await;
+    shows(value.changes(), vec![3]).await;
+}
+
+/// Waits until a copy is current, and of this value.
+async fn shows<T: PartialEq>(changes: impl futures_util::Stream<Item = LocalCopy<T>>, value: T) {
+    let is_it = |copy: &LocalCopy<T>| copy.is_current() && copy.value == value;
+    let shown = changes.any(|copy| std::future::ready(is_it(&copy)));
+    let shown = tokio::time::timeout(PATIENCE, shown).await;
+    assert_eq!(shown, Ok(true), "it is shown in time");
 }
 
 async fn a_barrier_is_shared(kind: Kind, path: Path) {
