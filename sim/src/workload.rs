@@ -22,6 +22,7 @@ mod rwlock;
 mod selector;
 mod semaphore;
 mod session;
+mod shared;
 mod ticket;
 mod transfer;
 mod value;

@@ -5,7 +5,7 @@ use synod_mem::cluster::Site;
 use crate::setup::Sim;
 use crate::workload::{
     Workload, barrier, count_down, election, ids, latch, multi, mutex, mutex_variants, register,
-    revocable, rwlock, selector, semaphore, session, ticket, transfer, value, watcher,
+    revocable, rwlock, selector, semaphore, session, shared, ticket, transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -28,6 +28,7 @@ pub const ALL: &[&dyn Workload] = &[
     &revocable::Revocables,
     &value::COUNTER,
     &value::ATOMIC,
+    &shared::SharedValues,
     &barrier::Barriers,
     &count_down::CountDowns,
     &ids::Numbers,
@@ -50,6 +51,7 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&revocable::Revocables),
     &Small(&value::COUNTER),
     &Small(&value::ATOMIC),
+    &Small(&shared::SharedValues),
     &Small(&barrier::Barriers),
     &Small(&count_down::CountDowns),
     &Small(&ids::Numbers),

@@ -100,7 +100,7 @@ impl Workload for Values {
         })
         .processes(3, move |me| work(me, recipe, made.clone()))
         .must_end("L-CNT-6")
-        .eventually("L-X-5", no_mark_is_left)
+        .eventually("L-X-5", |me| no_mark_is_left(me, path()))
         .check(self.law, move |truth| calls.explain(first, last(recipe, truth)))
     }
 }
@@ -237,8 +237,8 @@ fn last(recipe: Recipe, truth: &Truth) -> State {
 }
 
 /// The marks of all writers are gone with their sessions.
-async fn no_mark_is_left(me: Process) -> Result<(), String> {
-    let marks = Query::children(path()).names_only();
+pub(super) async fn no_mark_is_left(me: Process, value: Path) -> Result<(), String> {
+    let marks = Query::children(value).names_only();
     let mut left = None;
     for _ in 0..100 {
         // A part of the servers may be out of reach for ever.

@@ -1,0 +1,399 @@
+//! A value with a copy in three processes, which write it, remove it, and replace it by bytes that are no value.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::{Effect, Error};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Kind, Revision, Stat};
+use synod_mem::cluster::{By, Site};
+use synod_recipes::{CopyState, LocalCopy, SharedValue};
+
+use crate::findings::Truth;
+use crate::process::{DROPPED, Process};
+use crate::setup::Sim;
+use crate::workload::Workload;
+use crate::workload::value::no_mark_is_left;
+
+/// Three processes follow one value, and write it with conditions and without.
+pub(super) struct SharedValues;
+
+const ROUNDS: u64 = 4;
+
+const REFUSED: &str = "a conditional write failed";
+const REPLACED: &str = "a conditional write succeeded";
+const UNKNOWN: &str = "a write had an unknown effect";
+const STALE: &str = "a copy was stale";
+const REMOVED: &str = "a copy was of a removed value";
+const UNREADABLE: &str = "a copy was of an earlier value than the bytes that are none";
+const COMPARED: &str = "a copy was compared with the store";
+
+/// What a write returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Done,
+    /// The value was written since.
+    Refused,
+    /// It certainly never happens.
+    Failed,
+    /// It happens at most once.
+    Unknown,
+}
+
+/// A write of data that no other call writes.
+#[derive(Clone, Debug)]
+struct Write {
+    /// The process.
+    by: u64,
+    data: String,
+    /// The version that it replaces, if it has that condition.
+    seen: Option<Stat>,
+    /// The numbers of commits when it was called, and when it returned.
+    called: usize,
+    returned: usize,
+    told: Told,
+}
+
+/// What a copy showed.
+#[derive(Clone, Debug)]
+struct Shown {
+    /// The process, and its life.
+    by: (u64, u32),
+    copy: LocalCopy<String>,
+    /// The number of commits then.
+    at: usize,
+    /// The data that the process has written right before.
+    own: Option<String>,
+}
+
+/// All writes and all that was shown. Clones share it.
+#[derive(Clone, Debug, Default)]
+struct Book(Arc<Mutex<(Vec<Write>, Vec<Shown>)>>);
+
+impl Workload for SharedValues {
+    fn name(&self) -> &'static str {
+        "shared_value"
+    }
+
+    fn about(&self) -> &'static str {
+        "three processes follow one value, write it with conditions and without, and remove it"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &["L-SV-1", "L-SV-2", "L-CNT-3", "L-CNT-6", "L-X-5"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, REFUSED, REPLACED, UNKNOWN, STALE, REMOVED, UNREADABLE, COMPARED]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        vec![Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let book = Book::default();
+        let [written, conditional, shown] = [(); 3].map(|()| book.clone());
+        // What strangers write to a mark is no part of the promises. The processes remove the value themselves.
+        sim.rates(|rates| {
+            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
+            faults.fold(rates, crate::Rates::without)
+        })
+        .processes(3, move |me| work(me, book.clone()))
+        .must_end("L-CNT-6")
+        .eventually("L-X-5", |me| no_mark_is_left(me, path()))
+        .check("L-CNT-3", move |truth| written.check_writes(&History::of(truth)))
+        .check("L-SV-2", move |truth| conditional.check_conditions(&History::of(truth)))
+        .check("L-SV-1", move |truth| shown.check_copies(&History::of(truth)))
+    }
+}
+
+async fn work(me: Process, book: Book) {
+    // Some have a short deadline: then their requests fail without an answer.
+    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
+    let options = me.options().deadline(patience);
+    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let worker = Worker { me, client, book };
+    for _ in 0..3 {
+        let first = worker.data("first", 0);
+        let opened = SharedValue::open(&worker.client, path(), &first);
+        if let Some(Ok(value)) = worker.me.perhaps(opened).await {
+            return Box::pin(worker.follows(value)).await;
+        }
+    }
+}
+
+struct Worker {
+    me: Process,
+    client: Client,
+    book: Book,
+}
+
+impl Worker {
+    fn data(&self, what: &str, round: u64) -> String {
+        format!("{}.{}.{what}{round}", self.me.name(), self.me.life())
+    }
+
+    async fn follows(&self, value: SharedValue<String>) {
+        let (writes, reads) = (pin!(self.writes(&value)), pin!(self.reads(&value)));
+        if let Either::Left(((), _reading)) = select(writes, reads).await {
+            self.compares(&value).await;
+        }
+    }
+
+    async fn reads(&self, value: &SharedValue<String>) {
+        let mut changes = pin!(value.changes());
+        while let Some(copy) = changes.next().await {
+            self.show(copy, None);
+            self.me.dawdle().await;
+        }
+    }
+
+    async fn writes(&self, value: &SharedValue<String>) {
+        for round in 0..self.me.rounds(ROUNDS) {
+            self.show(value.get(), None);
+            match self.me.pick(8) {
+                0 => drop(self.me.perhaps(self.removes()).await),
+                1 => drop(self.me.perhaps(self.client.put(&path(), "no JSON")).await),
+                2 | 3 => self.sets(value, round).await,
+                _ => self.tries(value, round).await,
+            }
+            self.me.rest(self.me.ttl() / 6).await;
+        }
+    }
+
+    /// Removes the value, and the marks below it.
+    async fn removes(&self) -> Result<(), Error> {
+        for mark in self.client.children(&path()).await? {
+            let _removed = self.client.delete(&mark.path, Expect::Any).await?;
+        }
+        self.client.delete(&path(), Expect::Any).await.map(drop)
+    }
+
+    async fn sets(&self, value: &SharedValue<String>, round: u64) {
+        let (data, called) = (self.data("set", round), self.me.committed());
+        let told = match self.me.perhaps(value.set(&data)).await {
+            Some(Ok(_)) => Told::Done,
+            Some(Err(error)) => failed(&error),
+            None => Told::Unknown,
+        };
+        self.note(value, data, None, called, told);
+    }
+
+    async fn tries(&self, value: &SharedValue<String>, round: u64) {
+        let (data, seen) = (self.data("try", round), value.get());
+        if self.me.pick(2) == 0 {
+            self.me.rest(self.me.ttl() / 6).await;
+        }
+        let called = self.me.committed();
+        let told = match self.me.perhaps(value.try_set(&seen, &data)).await {
+            Some(Ok(Ok(_))) => Told::Done,
+            Some(Ok(Err(_newer))) => Told::Refused,
+            Some(Err(error)) => failed(&error),
+            None => Told::Unknown,
+        };
+        self.me.sometimes(REFUSED, told == Told::Refused);
+        self.me.sometimes(REPLACED, told == Told::Done);
+        self.note(value, data, Some(seen.stat), called, told);
+    }
+
+    fn note(
+        &self,
+        value: &SharedValue<String>,
+        data: String,
+        seen: Option<Stat>,
+        called: usize,
+        told: Told,
+    ) {
+        self.me.sometimes(UNKNOWN, told == Told::Unknown);
+        if told == Told::Done {
+            self.show(value.get(), Some(data.clone()));
+        }
+        let (by, returned) = (self.me.number(), self.me.committed());
+        let write = Write { by, data, seen, called, returned, told };
+        self.book.0.lock().unwrap_or_else(PoisonError::into_inner).0.push(write);
+    }
+
+    fn show(&self, copy: LocalCopy<String>, own: Option<String>) {
+        self.me.sometimes(STALE, matches!(copy.state, CopyState::Stale));
+        self.me.sometimes(REMOVED, matches!(copy.state, CopyState::Removed));
+        self.me.sometimes(UNREADABLE, matches!(copy.state, CopyState::Unreadable(_)));
+        let (by, at) = ((self.me.number(), self.me.life()), self.me.committed());
+        let shown = Shown { by, copy, at, own };
+        self.book.0.lock().unwrap_or_else(PoisonError::into_inner).1.push(shown);
+    }
+
+    /// L-SV-1: in the end the copy is what the store has.
+    async fn compares(&self, value: &SharedValue<String>) {
+        const TIMES: u32 = 100;
+        self.me.mended().await;
+        let mut different = None;
+        for _ in 0..TIMES {
+            if let Ok(node) = self.client.get(&path()).await {
+                let copy = value.get();
+                let same = match (&copy.state, &node) {
+                    (CopyState::Current, Some(node)) => node.stat == Some(copy.stat),
+                    (CopyState::Removed, None) => true,
+                    (CopyState::Unreadable(_), Some(node)) => &node.data[..] == b"no JSON",
+                    _ => false,
+                };
+                if same {
+                    self.me.sometimes(COMPARED, true);
+                    return self.show(copy, None);
+                }
+                different = Some((copy, node));
+            }
+            if self.client.is_closed() {
+                return;
+            }
+            clock::sleep(self.me.ttl() / 4).await;
+        }
+        if let Some((copy, node)) = different {
+            self.me.wrong("L-SV-1", || format!("there is {node:?}, and the copy is {copy:?}"));
+        }
+    }
+}
+
+fn failed(error: &Error) -> Told {
+    if error.effect() == Effect::None { Told::Failed } else { Told::Unknown }
+}
+
+/// A version that the node had, or its absence.
+#[derive(Clone, Debug)]
+struct Version {
+    /// The number of commits before the one that made it.
+    at: usize,
+    revision: Revision,
+    /// `None` after a deletion.
+    node: Option<(String, Stat)>,
+}
+
+/// All versions of the value, in order; and when a node at its path or below it was removed, and by which process.
+struct History(Vec<Version>, Vec<(usize, By)>);
+
+impl History {
+    fn of(truth: &Truth) -> Self {
+        let (mut versions, mut removed) = (Vec::new(), Vec::new());
+        for (at, entry) in truth.log.iter().enumerate() {
+            if entry.changes.iter().any(|change| change.kind == Kind::Deleted) {
+                removed.push((at, entry.by));
+            }
+            for change in entry.changes.iter().filter(|change| change.path == path()) {
+                let node = change.node.as_ref().and_then(|node| {
+                    Some((String::from_utf8_lossy(&node.data).into_owned(), node.stat?))
+                });
+                let Some(revision) = change.revision else { continue };
+                versions.push(Version { at, revision, node });
+            }
+        }
+        Self(versions, removed)
+    }
+
+    /// The places of the versions with this data.
+    fn places(&self, data: &str) -> Vec<usize> {
+        let data = format!("\"{data}\"");
+        let is_it = |version: &Version| version.node.as_ref().is_some_and(|node| node.0 == data);
+        (0..self.0.len()).filter(|place| is_it(&self.0[*place])).collect()
+    }
+
+    fn version(&self, stat: &Stat) -> Option<&(String, Stat)> {
+        let mut nodes = self.0.iter().filter_map(|version| version.node.as_ref());
+        nodes.find(|(_, of)| of == stat)
+    }
+
+    /// Whether a write created the node, and another process removed its mark before the answer: then the library may take
+    /// the create for one that was never applied, and repeat it. The promises assume that no client removes marks.
+    fn is_undone(&self, place: usize, write: &Write) -> bool {
+        let version = &self.0[place];
+        let created = version.node.as_ref().is_some_and(|(_, stat)| stat.created == stat.modified);
+        let unmarked = |(at, by): &(usize, By)| {
+            (version.at..write.returned).contains(at) && *by != By::Process(write.by)
+        };
+        created && self.1.iter().any(unmarked)
+    }
+
+    /// Whether there was such a version after a revision, and before so many commits.
+    fn had(&self, after: Revision, before: usize, is_it: impl Fn(&Version) -> bool) -> bool {
+        let mut versions = self.0.iter();
+        versions.any(|version| version.revision > after && version.at < before && is_it(version))
+    }
+}
+
+impl Book {
+    /// L-CNT-3: each write happened once and during the call, or as its answer says.
+    fn check_writes(&self, history: &History) -> Result<(), String> {
+        for write in &self.0.lock().unwrap_or_else(PoisonError::into_inner).0 {
+            let places = history.places(&write.data);
+            let during =
+                |place: &usize| (write.called..write.returned).contains(&history.0[*place].at);
+            let stayed = places.iter().filter(|place| !history.is_undone(**place, write)).count();
+            let fits = match write.told {
+                Told::Done => !places.is_empty() && stayed <= 1 && places.iter().all(during),
+                Told::Refused => places.is_empty(),
+                Told::Failed => stayed == 0,
+                Told::Unknown => stayed <= 1,
+            };
+            if !fits {
+                return Err(format!("{write:?} is version {places:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// L-SV-2: a write with a condition replaced exactly that version; one that failed found another.
+    fn check_conditions(&self, history: &History) -> Result<(), String> {
+        for write in &self.0.lock().unwrap_or_else(PoisonError::into_inner).0 {
+            let Some(seen) = write.seen else { continue };
+            for place in history.places(&write.data) {
+                let before = place.checked_sub(1).and_then(|place| history.0[place].node.as_ref());
+                if before.map(|(_, stat)| *stat) != Some(seen) {
+                    return Err(format!("{write:?} replaced {before:?}"));
+                }
+            }
+            let written = history.had(seen.modified, write.returned, |_| true);
+            if write.told == Told::Refused && !written {
+                return Err(format!("{write:?}, and no client wrote it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// L-SV-1: a copy shows what there was, in order, and no less than what its client has written.
+    fn check_copies(&self, history: &History) -> Result<(), String> {
+        let mut last: BTreeMap<(u64, u32), Revision> = BTreeMap::new();
+        for shown in &self.0.lock().unwrap_or_else(PoisonError::into_inner).1 {
+            let Shown { by, copy, at, own } = shown;
+            let modified = copy.stat.modified;
+            let there = history.version(&copy.stat);
+            if there.is_none_or(|(data, _)| *data != format!("\"{}\"", copy.value)) {
+                return Err(format!("{shown:?} is none of its versions"));
+            }
+            let before = last.insert(*by, modified);
+            if before > Some(modified) {
+                return Err(format!("{shown:?} comes after {before:?}"));
+            }
+            let is_so = match &copy.state {
+                CopyState::Removed => history.had(modified, *at, |it| it.node.is_none()),
+                CopyState::Unreadable(_) => history.had(modified, *at, |it| {
+                    it.node.as_ref().is_some_and(|(data, _)| data == "no JSON")
+                }),
+                _ => true,
+            };
+            let own = own.as_ref().and_then(|own| history.places(own).first().copied());
+            let shows_own = own.is_none_or(|own| history.0[own].revision <= modified);
+            if !is_so || copy.is_current() && !shows_own {
+                return Err(format!("{shown:?} was never so"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn path() -> Path {
+    Path::new("/shared").expect("it is one")
+}
