@@ -1,4 +1,4 @@
-//! What the servers are told of a session that ends, and what its client learns: C-SES-5 and the laws of `close`.
+//! How a session ends at its servers, and what its client learns of that: C-SES-5 and the laws of `close`.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ pub(crate) async fn a_session_that_its_client_gave_up_ends_at_its_servers() {
     ends_at_its_servers(&peer, id(&*store)).await;
 }
 
-/// The servers ended it at a time that its client does not know, after it was certain: its nodes may have been
+/// The servers ended the session at a time that its client does not know, after it was certain: its nodes may have been
 /// there for longer than the client believes.
 pub(crate) async fn a_session_that_ended_long_ago_is_not_closed_by_its_client() {
     let peer = peer(1);
