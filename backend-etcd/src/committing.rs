@@ -39,17 +39,17 @@ impl Committing<'_> {
         let beside = if look.len() <= first.room() { look.as_slice() } else { &[] };
         let asking = |link: Arc<Link>| {
             let parts = parts.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let request = parts.unwrap_or_else(again).request(beside.iter().map(Get::look));
+            let request = parts
+                .unwrap_or_else(again)
+                .request(beside.iter().map(Get::look), !self.txn.look_if_rejected);
             async move { link.txn(request).await }
         };
         let answer = self.reader.endpoints.call(self.call, asking).await;
         let answer = answer.map_err(|error| self.explain(error))?.0;
         self.reader.saw(revision(answer.header.as_ref()));
         if !answer.succeeded {
-            let told: Vec<Vec<PbKeyValue>> =
-                ranges(answer).into_iter().map(|range| range.kvs).collect();
-            let rejected = first.rejected(&self.txn.ops, &told)?;
-            return Ok(rejected.map(Outcome::Rejected));
+            // Boxed: most transactions are applied.
+            return Box::pin(self.refused(&first, beside, answer)).await;
         }
         let commit = self.committed(&first, beside, answer).await.map_err(unsure)?;
         Ok(Some(Outcome::Committed(commit)))
@@ -63,6 +63,23 @@ impl Committing<'_> {
                 .caused_by(error);
         }
         error
+    }
+
+    /// The rejection, with its look, which was answered at the same revision; `None` as in [`Self::attempt`].
+    async fn refused(
+        &self,
+        plan: &Plan<'_>,
+        look: &[Get],
+        answer: PbTxnResponse,
+    ) -> Result<Option<Outcome>> {
+        let revision = revision(answer.header.as_ref());
+        let mut told = ranges(answer);
+        let ranges = told.split_off(plan.questions().min(told.len()));
+        let told: Vec<Vec<PbKeyValue>> = told.into_iter().map(|range| range.kvs).collect();
+        let Some(rejected) = plan.rejected(&self.txn.ops, &told)? else { return Ok(None) };
+        let seen = self.look(look, Answer { revision, ranges }).await;
+        // The transaction was refused, whatever becomes of the look.
+        Ok(Some(Outcome::Rejected(rejected.with_look(seen.unwrap_or_default()))))
     }
 
     async fn committed(
@@ -81,7 +98,9 @@ impl Committing<'_> {
             .collect();
         let answer = Answer { revision: at, ranges: look_ranges };
         let mut commit = self.commit_of(&written, at).await?;
-        commit.look = self.look(look, answer).await?;
+        if self.txn.look_of_commit().is_some() {
+            commit.look = self.look(look, answer).await?;
+        }
         Ok(commit)
     }
 

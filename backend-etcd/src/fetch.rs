@@ -115,7 +115,9 @@ pub(crate) fn gets(query: &Query) -> Vec<Get> {
     let names = query.detail == Detail::Names;
     let path = &query.path;
     match (query.scope, query.window) {
-        (Scope::Node, _) => vec![Get::new(key::only(path), names)],
+        (Scope::Node, _) => {
+            query.nodes_asked().map(|path| Get::new(key::only(path), names)).collect()
+        }
         (Scope::Children, Some(window)) => {
             let range = key::children(path, &query.prefix);
             vec![Get { window: Some(window), ..Get::new(range, names) }]
@@ -139,6 +141,9 @@ pub(crate) fn gets(query: &Query) -> Vec<Get> {
 pub(crate) fn view(query: &Query, revision: i64, answers: Vec<Vec<PbKeyValue>>) -> View {
     let kvs = answers.into_iter().flatten();
     let mut nodes: Vec<Node> = match (query.scope, query.window) {
+        (Scope::Node, _) if !query.more.is_empty() => {
+            kvs.filter_map(|kv| asked(query, kv)).collect()
+        }
         // The root has no key, and a key of another program at its place is no node.
         (Scope::Node, _) if query.path.is_root() => Vec::new(),
         (Scope::Node, _) => kvs.take(1).map(|kv| as_node(query.path.clone(), kv)).collect(),
@@ -167,6 +172,12 @@ fn through(window: Window, line: impl Iterator<Item = Node>) -> Vec<Node> {
             newest
         }
     }
+}
+
+/// One of several nodes that were asked for by their paths.
+fn asked(query: &Query, kv: PbKeyValue) -> Option<Node> {
+    let path = key::known(&kv.key).filter(|path| !path.is_root())?;
+    query.nodes_asked().any(|asked| *asked == path).then(|| as_node(path, kv))
 }
 
 fn child_or_container(query: &Query, kv: PbKeyValue) -> Option<Node> {

@@ -215,14 +215,19 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// How many operations remain for a look.
+    /// How many operations remain for a look, which is added to the writes and to the reads.
     pub(crate) fn room(&self) -> usize {
-        MOST - self.writes
+        MOST - self.writes.max(self.asked.len())
     }
 
-    /// How many answers precede those to the look.
+    /// How many answers precede those to the look of a transaction that was applied.
     pub(crate) fn writes(&self) -> usize {
         self.writes
+    }
+
+    /// How many answers precede those to the look of a transaction that was refused.
+    pub(crate) fn questions(&self) -> usize {
+        self.asked.len()
     }
 
     /// For each operation, the index of the answer that contains its node, if there is one.
@@ -268,9 +273,16 @@ impl About<'_> {
 }
 
 impl Parts {
-    /// The request, with a look at the end.
-    pub(crate) fn request(mut self, look: impl IntoIterator<Item = TxnOp>) -> Request {
-        self.writes.extend(look);
+    /// The request, with a look at the end of the reads; and at the end of the writes, if it is `always` wanted.
+    pub(crate) fn request(
+        mut self,
+        look: impl Iterator<Item = TxnOp> + Clone,
+        always: bool,
+    ) -> Request {
+        if always {
+            self.writes.extend(look.clone());
+        }
+        self.questions.extend(look);
         Request::new().when(self.conditions).and_then(self.writes).or_else(self.questions)
     }
 }

@@ -137,7 +137,7 @@ impl Store for EtcdStore {
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        query.validate()?;
+        query.validate_observed()?;
         let path = query.path.clone();
         let observed = self.alive("observe", false, self.watch(query)).await;
         observed.map_err(|error| error.or_at(&path))

@@ -15,7 +15,8 @@ pub(crate) fn look(
 ) -> View {
     let nodes = match (query.scope, query.window) {
         (Scope::Node, _) => {
-            tree.body(&query.path).map(|body| body.to_node(&query.path)).into_iter().collect()
+            let asked = query.nodes_asked();
+            asked.filter_map(|path| Some(tree.body(path)?.to_node(path))).collect()
         }
         (Scope::Children, None) => tree
             .children(&query.path)

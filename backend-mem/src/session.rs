@@ -124,7 +124,7 @@ impl Store for MemStore {
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        query.validate()?;
+        query.validate_observed()?;
         let path = query.path.clone();
         let (feed, watch) =
             if query.once { Feed::once() } else { Feed::new(self.shared.buffers.events) };

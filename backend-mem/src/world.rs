@@ -9,8 +9,8 @@ use synod_core::chance::mix;
 use synod_core::clock::Instant;
 use synod_core::path::Path;
 use synod_core::store::{
-    Change, Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, SessionId, Txn, View,
-    judge,
+    Change, Commit, Feed, Freshness, Op, Outcome, Query, Rejected, Revision, Sequence, SessionId,
+    Txn, View, judge,
 };
 
 use crate::apply::{self, Applied, Effect, Naming};
@@ -275,13 +275,17 @@ impl World {
             return Err(SessionOver);
         }
         let at = Revision::new(self.revision.get() + 1);
+        let look = txn.look_of_commit().cloned();
         Ok(match self.judged(txn.ops, at) {
-            Err(rejected) => Outcome::Rejected(rejected),
+            Err(rejected) => {
+                let view = self.shown(id, txn.look.as_ref(), None);
+                Outcome::Rejected(rejected.with_look(view))
+            }
             Ok(ops) => {
                 let applied = apply::apply(&mut self.tree, ops, at, id, self.habits.naming);
                 self.settle(&applied.effects, now);
                 self.record(at, &applied.effects);
-                Outcome::Committed(self.answer(id, txn.look.as_ref(), applied))
+                Outcome::Committed(self.answer(id, look.as_ref(), applied))
             }
         })
     }
@@ -293,11 +297,25 @@ impl World {
 
     fn answer(&mut self, id: SessionId, query: Option<&Query>, applied: Applied) -> Commit {
         let own = applied.own.as_ref().map(|(path, sequence)| (path, *sequence));
-        let view = query.map(|query| look(&self.tree, query, self.revision, own));
+        let view = self.shown(id, query, own);
         if let Some(session) = self.sessions.get_mut(&id) {
             session.seen = session.seen.max(self.revision);
         }
         Commit::new(Some(self.revision), applied.done, view)
+    }
+
+    /// The answer to the look of a transaction, of which `own` is the sequential node that it created.
+    fn shown(
+        &mut self,
+        id: SessionId,
+        query: Option<&Query>,
+        own: Option<(&Path, Sequence)>,
+    ) -> Option<View> {
+        let view = look(&self.tree, query?, self.revision, own);
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.seen = session.seen.max(view.revision);
+        }
+        Some(view)
     }
 
     /// Updates the owners of nodes and the times of expiry.

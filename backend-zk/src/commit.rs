@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::{OptionFuture, join_all, join3};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Rejected, Txn};
+use synod_core::store::{Commit, Done, Lifetime, Op, Outcome, Rejected, Txn, View};
 use tokio::time::Instant;
 use zookeeper_client::{Error as ZkError, MultiWriteError, MultiWriteResult};
 
@@ -19,7 +19,8 @@ use crate::plan::{Act, Facts, Plan, Role, Step};
 use crate::refusal::{Writing, unsent};
 use crate::selection::{LAST, sequence};
 use crate::single_operation::{
-    Got, definite, exhausted, lone, ran_out, remember, request, send_lone, take_back, take_result,
+    Got, Refusal, definite, exhausted, lone, ran_out, remember, request, send_lone, take_back,
+    take_result,
 };
 use crate::stat::translate;
 
@@ -36,12 +37,12 @@ pub(crate) async fn commit(hub: &Arc<Hub>, txn: &Txn) -> Result<Outcome> {
     if let Some(op) = lone(txn, &vacated) {
         match send_lone(hub, &client, op, Look::of(hub, &client, txn)).await? {
             Ok(commit) => return Ok(Outcome::Committed(commit)),
-            Err(said) => refused = Some(said),
+            Err((said, seen)) => refused = Some((said, seen)),
         }
     }
     let facts = Facts { vacated, ..Facts::default() };
     // Boxed: most transactions do not need this future, and should not carry its state.
-    Box::pin(Writing { hub, wire, client: &client, txn, facts }.commit(refused)).await
+    Box::pin(Writing { hub, wire, client: &client, txn, facts, seen: None }.commit(refused)).await
 }
 
 /// The operations that create a lasting node where the session has just removed a container.
@@ -59,7 +60,8 @@ fn vacated(wire: &Connection, txn: &Txn) -> BTreeSet<usize> {
 /// The result of sending a plan.
 enum Sent<'a> {
     Done(Commit),
-    Refused(&'a Step, ZkError),
+    /// With the answer to the look, if one was sent along.
+    Refused(&'a Step, ZkError, Option<View>),
 }
 
 /// The answer to a request: everything was applied, or the step at this index was refused.
@@ -68,31 +70,48 @@ type Answer = Result<Vec<Got>, (usize, ZkError)>;
 impl<'a> Writing<'a> {
     /// Plans and sends until the transaction is done or finally refused. `refused` is the answer if
     /// it was already sent without a plan.
-    async fn commit(mut self, mut refused: Option<ZkError>) -> Result<Outcome> {
+    async fn commit(mut self, mut refused: Option<Refusal>) -> Result<Outcome> {
         if self.may_meet_ghosts() {
             Box::pin(self.find_ghosts()).await.map_err(unsent)?;
         }
         for _ in 0..ATTEMPTS + self.txn.ops.len() {
             let plan = Plan::new(&self.txn.ops, &self.facts, self.wire.access)?;
             let sent = match (refused.take(), plan.steps.last()) {
-                (Some(said), Some(own)) => Sent::Refused(own, said),
+                (Some((said, seen)), Some(own)) => Sent::Refused(own, said, seen),
                 _ => match Box::pin(self.without_sequence(&plan)).await? {
-                    Some(step) => Sent::Refused(step, ZkError::NodeExists),
+                    Some(step) => Sent::Refused(step, ZkError::NodeExists, None),
                     None => self.send(&plan).await?,
                 },
             };
             match sent {
                 Sent::Done(commit) => return Ok(Outcome::Committed(commit)),
-                Sent::Refused(step, said) => {
+                Sent::Refused(step, said, seen) => {
+                    self.seen = seen;
                     if let Some(why) = Box::pin(self.mend(step, said)).await? {
                         let path = self.txn.ops[step.index].path().clone();
-                        return Ok(Outcome::Rejected(Rejected::new(step.index, path, why)));
+                        let no = Rejected::new(step.index, path, why);
+                        return Ok(Outcome::Rejected(no.with_look(self.look_of_refusal().await)));
                     }
                 }
             }
         }
         Err(Error::new(ErrorKind::Unreachable, "commit")
             .because("the nodes that the transaction depends on kept changing"))
+    }
+
+    /// The answer to the look of a transaction that was refused. If nothing was read since it was sent, the one that was
+    /// sent along shows what led to the refusal. Otherwise the reads found the reason, and it may be newer.
+    async fn look_of_refusal(&mut self) -> Option<View> {
+        if self.txn.look_if_rejected {
+            self.wire.races.lost();
+        }
+        if self.seen.is_some() {
+            return self.seen.take();
+        }
+        match Look::of(self.hub, self.client, self.txn) {
+            Some(look) => Box::pin(look.view_now()).await,
+            None => None,
+        }
     }
 
     /// The sequential create, in a transaction of several operations, whose directory has no number
@@ -123,7 +142,7 @@ impl<'a> Writing<'a> {
         for container in self.facts.hollow.values().flat_map(|hollow| &hollow.containers) {
             self.wire.vacated.add(container, Instant::now());
         }
-        let mut look = Look::of(self.hub, self.client, self.txn);
+        let mut look = Look::of(self.hub, self.client, self.txn).filter(Look::is_sent_along);
         let request = async {
             let answer = if is_plain(self.txn, plan) {
                 self.send_plain(&plan.steps).await
@@ -146,7 +165,13 @@ impl<'a> Writing<'a> {
         let (answer, witness, seen) = join3(request, witness, asked).await;
         let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
             Ok(got) => got,
-            Err((step, said)) => return Ok(Sent::Refused(&plan.steps[step], said)),
+            Err((step, said)) => {
+                let seen = match (look, seen) {
+                    (Some(look), Some(seen)) => Box::pin(look.view_of_refusal(seen)).await,
+                    _ => None,
+                };
+                return Ok(Sent::Refused(&plan.steps[step], said, seen));
+            }
         };
         let alone = is_plain(self.txn, plan);
         for (step, got) in plan.steps.iter().zip(&got).filter(|(step, _)| step.role == Role::Own) {
@@ -158,7 +183,7 @@ impl<'a> Writing<'a> {
             };
             let said = take_back(self.wire, self.client, made).await?;
             // The other operations cannot be undone.
-            return if alone { Ok(Sent::Refused(step, said)) } else { Err(exhausted()) };
+            return if alone { Ok(Sent::Refused(step, said, None)) } else { Err(exhausted()) };
         }
         let mut commit = self.done(&plan.steps, got)?;
         if let (None, Some(stat)) = (commit.revision, witness)

@@ -19,6 +19,7 @@ use crate::error::Trouble;
 use crate::guard::{Guards, Vacated};
 use crate::nodelay;
 use crate::options::{Access, Heartbeat, ZkOptions};
+use crate::races::Races;
 
 /// The crate's client, the session's life, and the revision up to which the session has seen
 /// changes.
@@ -30,6 +31,7 @@ pub(crate) struct Connection {
     pub(crate) heartbeat: Heartbeat,
     pub(crate) guards: Guards,
     pub(crate) vacated: Vacated,
+    pub(crate) races: Races,
     options: Arc<ZkOptions>,
     seen: AtomicU64,
     mine: Mutex<BTreeSet<Path>>,
@@ -65,6 +67,7 @@ impl Connection {
             heartbeat: options.heartbeat,
             guards: Guards::default(),
             vacated: Vacated::default(),
+            races: Races::default(),
             options,
             seen: AtomicU64::new(0),
             mine: Mutex::default(),

@@ -27,6 +27,7 @@ mod nodelay;
 mod notification;
 mod options;
 mod plan;
+mod races;
 mod read;
 mod refusal;
 mod selection;

@@ -13,11 +13,15 @@ use crate::read::{listed, named, read};
 use crate::selection::sequence;
 use crate::sole_contender::Draw;
 
+/// The answer to a look, with the containers that it found.
+pub(crate) type Seen = Result<(View, Vec<Path>), Trouble>;
+
 /// The query of a transaction in flight.
 pub(crate) struct Look<'a> {
     hub: &'a Arc<Hub>,
     client: &'a Arc<Client>,
     query: Query,
+    if_rejected: bool,
     /// The sequence above which no child is shown: that of the transaction's own ticket, known from
     /// its answer.
     own: OnceLock<Sequence>,
@@ -31,7 +35,13 @@ impl<'a> Look<'a> {
     pub(crate) fn of(hub: &'a Arc<Hub>, client: &'a Arc<Client>, txn: &Txn) -> Option<Self> {
         // On the same connection, after the transaction, it needs no sync.
         let query = txn.look.clone()?.local();
-        Some(Self { hub, client, query, own: OnceLock::new(), draw: None, only: OnceLock::new() })
+        let (own, only, if_rejected) = (OnceLock::new(), OnceLock::new(), txn.look_if_rejected);
+        Some(Self { hub, client, query, if_rejected, own, draw: None, only })
+    }
+
+    /// Whether it is sent along, and not only after a rejection.
+    pub(crate) fn is_sent_along(&self) -> bool {
+        !self.if_rejected || self.hub.wire.races.is_lost_lately()
     }
 
     /// Whether the transaction, which is this one operation and is sent next, needs no look, unless
@@ -61,6 +71,9 @@ impl<'a> Look<'a> {
     /// The answer to the query of a transaction that was sent without a look: known, or queried
     /// now. `None` as in [`Self::view_after`].
     pub(crate) async fn late(mut self, commit: &Commit) -> Option<View> {
+        if self.if_rejected {
+            return None;
+        }
         if let Some(view) = self.known(commit) {
             return Some(view);
         }
@@ -82,7 +95,7 @@ impl<'a> Look<'a> {
     }
 
     /// Sends the query; to be polled after the transaction.
-    pub(crate) async fn ask(&self) -> Result<(View, Vec<Path>), Trouble> {
+    pub(crate) async fn ask(&self) -> Seen {
         let wire = &self.hub.wire;
         if self.draw.is_none() {
             return read(wire, self.client, &self.query, &self.own).await;
@@ -102,23 +115,11 @@ impl<'a> Look<'a> {
     /// The view to return, after the transaction was applied. `None` if the look was refused or
     /// lost: an error here would be taken for an error of the transaction, as if it had done
     /// nothing.
-    pub(crate) async fn view_after(
-        &mut self,
-        mut answer: Result<(View, Vec<Path>), Trouble>,
-        commit: &Commit,
-    ) -> Option<View> {
-        if answer.is_err() {
-            // It was lost with its connection.
-            self.query.freshness = Freshness::Latest;
-            answer = Box::pin(self.ask()).await;
+    pub(crate) async fn view_after(&mut self, answer: Seen, commit: &Commit) -> Option<View> {
+        if self.if_rejected {
+            return None;
         }
-        let mut view = match answer {
-            Ok((view, _)) => view,
-            Err(trouble) => {
-                tracing::debug!(path = %self.query.path, ?trouble, "a look after a commit failed");
-                return None;
-            }
-        };
+        let mut view = self.view(answer).await?;
         // A read after the commit reflects it.
         view.revision = view.revision.max(commit.revision.unwrap_or_default());
         if let (Some(draw), [done]) = (&self.draw, &commit.done[..]) {
@@ -126,5 +127,34 @@ impl<'a> Look<'a> {
             self.hub.looked(&self.query.path, draw, done, only.map(|(_, birth)| *birth));
         }
         Some(view)
+    }
+
+    /// The view to return, after the transaction was refused. The server answers the requests of a
+    /// connection in their order, so it has applied all that led to the refusal. `None` as in
+    /// [`Self::view_after`].
+    pub(crate) async fn view_of_refusal(mut self, answer: Seen) -> Option<View> {
+        self.view(answer).await
+    }
+
+    /// A view that was not sent together with the transaction.
+    pub(crate) async fn view_now(mut self) -> Option<View> {
+        self.query.freshness = Freshness::Latest;
+        let seen = self.ask().await;
+        self.view(seen).await
+    }
+
+    async fn view(&mut self, mut answer: Seen) -> Option<View> {
+        if answer.is_err() && self.query.freshness == Freshness::Local {
+            // It was lost with its connection.
+            self.query.freshness = Freshness::Latest;
+            answer = Box::pin(self.ask()).await;
+        }
+        match answer {
+            Ok((view, _)) => Some(view),
+            Err(trouble) => {
+                tracing::debug!(path = %self.query.path, ?trouble, "a look after a commit failed");
+                None
+            }
+        }
     }
 }

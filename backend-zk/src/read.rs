@@ -130,6 +130,10 @@ pub(crate) async fn read(
     let seen = wire.seen();
     let sync = query.freshness == Freshness::Latest;
     match (query.scope, query.detail) {
+        (Scope::Node, _) if !query.more.is_empty() => {
+            let snapshot = Box::pin(Snapshot::nodes(wire, client, query, sync)).await?;
+            Ok(snapshot.tree(query, seen))
+        }
         (Scope::Node, _) => node(wire, client, query, sync, seen).await,
         (Scope::Children, Detail::Names) => names(wire, client, query, sync, own).await,
         // Boxed: most queries need neither branch, and should not carry their state.

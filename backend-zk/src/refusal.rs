@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use synod_core::error::{Error, Result};
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Op, Txn, Why};
+use synod_core::store::{Expect, Lifetime, Op, Txn, View, Why};
 use zookeeper_client::{Client, Error as ZkError};
 
 use crate::connection::Connection;
@@ -23,6 +23,8 @@ pub(crate) struct Writing<'a> {
     pub(crate) client: &'a Arc<Client>,
     pub(crate) txn: &'a Txn,
     pub(crate) facts: Facts,
+    /// The answer to the look that was sent with the last refused request. Taken when something is read after it.
+    pub(crate) seen: Option<View>,
 }
 
 impl<'a> Writing<'a> {
@@ -156,6 +158,10 @@ impl<'a> Writing<'a> {
         if self.makes_below(index, path) {
             return Ok(Some(Why::Exists));
         }
+        if self.is_seen(path) {
+            return Ok(Some(Why::Exists));
+        }
+        self.seen = None;
         let found = standing(self.wire, self.client, path, &self.gone(index)).await;
         Ok(match found.map_err(unsent)? {
             Standing::Nothing => None,
@@ -170,6 +176,7 @@ impl<'a> Writing<'a> {
     /// A node to be deleted has children: empty containers are deleted with it.
     async fn clear_below(&mut self, index: usize) -> Result<Option<Why>> {
         let path = self.txn.ops[index].path();
+        self.seen = None;
         let hollow = if self.makes_below(index, path) {
             Standing::Something
         } else {
@@ -188,8 +195,9 @@ impl<'a> Writing<'a> {
     }
 
     /// The version differs; or it was the version of a container, which is no node.
-    async fn other_version(&self, index: usize) -> Result<Why> {
-        let op = &self.txn.ops[index];
+    async fn other_version(&mut self, index: usize) -> Result<Why> {
+        let txn = self.txn;
+        let op = &txn.ops[index];
         if !self.is_no_node(op.path()).await? {
             return Ok(Why::OtherVersion);
         }
@@ -205,10 +213,14 @@ impl<'a> Writing<'a> {
 
     /// Whether the path has no node: nothing at all, or a container. A container that caused the
     /// refusal may have been collected since.
-    async fn is_no_node(&self, path: &Path) -> Result<bool> {
+    async fn is_no_node(&mut self, path: &Path) -> Result<bool> {
         if self.facts.missing.contains(path) {
             return Ok(true);
         }
+        if self.is_seen(path) {
+            return Ok(false);
+        }
+        self.seen = None;
         let (sync, data) = (self.client.sync("/"), self.client.get_data(path.as_str()));
         let answer = self.wire.answer(async { Ok((sync.await?, data.await).1) }).await;
         match answer.map_err(unsent)? {
@@ -216,6 +228,12 @@ impl<'a> Writing<'a> {
             Err(ZkError::NoNode) => Ok(true),
             Err(said) => Err(unsent(Trouble::Said(said))),
         }
+    }
+
+    /// Whether the look that was sent after the refused request found a node at the path.
+    fn is_seen(&self, path: &Path) -> bool {
+        let nodes = self.seen.iter().flat_map(|view| &view.nodes);
+        nodes.into_iter().any(|node| node.path == *path && node.stat.is_some())
     }
 
     /// Finds the missing ancestors of all paths of the transaction: where one is missing, others

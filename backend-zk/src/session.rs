@@ -75,7 +75,7 @@ impl Store for ZkStore {
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        query.validate()?;
+        query.validate_observed()?;
         let path = query.path.clone();
         self.hub.observe(query).await.map_err(|error| error.or_at(&path))
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures_util::future::join;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn};
+use synod_core::store::{Commit, Done, Lifetime, Op, Revision, Txn, View};
 use zookeeper_client::{Client, Error as ZkError, Stat as ZkStat};
 
 use crate::connection::Connection;
@@ -36,6 +36,9 @@ pub(crate) fn lone<'t>(txn: &'t Txn, vacated: &BTreeSet<usize>) -> Option<&'t Op
     }
 }
 
+/// The refusal of an operation, and the answer to the look that was sent with it.
+pub(crate) type Refusal = (ZkError, Option<View>);
+
 /// Sends one operation, followed by its look if one is needed. A validated operation fits into a
 /// request.
 ///
@@ -47,18 +50,18 @@ pub(crate) async fn send_lone(
     client: &Arc<Client>,
     op: &Op,
     mut look: Option<Look<'_>>,
-) -> Result<Result<Commit, ZkError>> {
+) -> Result<Result<Commit, Refusal>> {
     let wire = &*hub.wire;
-    let behind = look.take_if(|look| !look.may_be_known(op));
+    let behind = look.take_if(|look| look.is_sent_along() && !look.may_be_known(op));
     let request = async { definite(request(wire, client, op).await) };
     let Some(mut behind) = behind else {
         let answer = wire.answer(request).await;
         let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
             Ok(got) => got,
-            Err(said) => return Ok(Err(said)),
+            Err(said) => return Ok(Err((said, None))),
         };
         if let Some(made) = ran_out(op, &got) {
-            return take_back(wire, client, made).await.map(Err);
+            return take_back(wire, client, made).await.map(|said| Err((said, None)));
         }
         let mut commit = done(hub, op, got)?;
         if let Some(look) = look {
@@ -81,10 +84,10 @@ pub(crate) async fn send_lone(
     let (answer, seen) = both.await;
     let got = match answer.map_err(|trouble| trouble.translate("commit", Sort::Write))? {
         Ok(got) => got,
-        Err(said) => return Ok(Err(said)),
+        Err(said) => return Ok(Err((said, behind.view_of_refusal(seen).await))),
     };
     if let Some(made) = ran_out(op, &got) {
-        return take_back(wire, client, made).await.map(Err);
+        return take_back(wire, client, made).await.map(|said| Err((said, None)));
     }
     let mut commit = done(hub, op, got)?;
     commit.look = behind.view_after(seen, &commit).await;

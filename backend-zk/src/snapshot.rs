@@ -45,6 +45,8 @@ pub(crate) struct Found {
 enum Aim<'a> {
     /// A node and all nodes below it.
     Tree(&'a Path),
+    /// The nodes that a query names.
+    Nodes(&'a Query),
     /// A node and those of its children that a query asks for, up to a sequence that may become
     /// known late.
     Children(&'a Query, &'a OnceLock<Sequence>),
@@ -59,6 +61,16 @@ impl Snapshot {
         sync: bool,
     ) -> Result<Self, Trouble> {
         Self::settle(wire, client, Aim::Tree(path), sync).await
+    }
+
+    /// Several nodes.
+    pub(crate) async fn nodes(
+        wire: &Connection,
+        client: &Client,
+        query: &Query,
+        sync: bool,
+    ) -> Result<Self, Trouble> {
+        Self::settle(wire, client, Aim::Nodes(query), sync).await
     }
 
     /// The children that a query asks for.
@@ -232,7 +244,7 @@ impl Snapshot {
                 continue;
             }
             containers.push(path.clone());
-            if path != query.path && named.contains(&path) {
+            if query.more.is_empty() && path != query.path && named.contains(&path) {
                 nodes.push(Node::new(path));
             }
         }
@@ -263,6 +275,9 @@ impl Aim<'_> {
     fn reached(self, names: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
         match self {
             Self::Tree(path) => reach(path, names),
+            Self::Nodes(query) => {
+                query.nodes_asked().map(|path| path.as_str().to_owned()).collect()
+            }
             Self::Children(query, own) => {
                 let dir = query.path.as_str();
                 let names = names.get(dir).cloned().unwrap_or_default();
@@ -276,6 +291,7 @@ impl Aim<'_> {
     fn asks(self, path: &str) -> impl Iterator<Item = Ask<'_>> {
         let names = match self {
             Self::Tree(_) => true,
+            Self::Nodes(_) => false,
             Self::Children(query, _) => path == query.path.as_str(),
         };
         names.then_some(Ask::Children(path)).into_iter().chain([Ask::Data(path)])

@@ -62,6 +62,8 @@ pub const LAWS: &[Law] = &[
     law("L-KV-14", "bytes come out as they went in, and none is not absent"),
     law("L-KV-15", "a sequential program has the same outcomes on every store"),
     law("L-KV-16", "a create never fails for a parent that is missing, or that goes just then"),
+    law("L-KV-17", "a look shows at least what the commit left, or what led to the rejection"),
+    law("L-KV-18", "several nodes are read as of one moment"),
     law("L-SEQ-1", "among siblings, names are unique"),
     law("L-SEQ-2", "the order of sequences is the order of creation"),
     law("L-SEQ-3", "once a sequence was seen, no lower one appears"),
@@ -258,6 +260,7 @@ pub const LAWS: &[Law] = &[
     law("C-WRITE-5", "a repeated sequential create makes no second node"),
     law("C-WRITE-6", "writing to an ephemeral node leaves it with its owner"),
     law("C-WRITE-7", "what validation refuses is refused before anything is sent"),
+    law("C-WRITE-8", "a look is answered as of the commit, or of the rejection"),
     law("C-OBS-1", "to observe is to read and to watch as one step"),
     law("C-OBS-2", "events may join and come late; none is invented"),
     law("C-OBS-3", "revisions of one path do not fall, and no change is reported twice"),
@@ -334,7 +337,7 @@ mod tests {
 
     #[test]
     fn no_law_about_stores_or_locks_is_left_out() {
-        let stores = [("OUT", 8), ("KV", 16), ("SEQ", 10), ("WAT", 16), ("SES", 17)];
+        let stores = [("OUT", 8), ("KV", 18), ("SEQ", 10), ("WAT", 16), ("SES", 17)];
         let recipes = [
             ("MX", 18),
             ("RW", 8),

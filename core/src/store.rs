@@ -36,6 +36,8 @@
 //!   nothing: if its [`Commit`] has a revision, the checks hold there, and every later change has a higher one.
 //! - [`Outcome::Rejected`] names the *first* operation that could not be done, and why; nothing
 //!   was changed. A sequential create whose final name is taken is rejected as [`Why::Exists`].
+//! - **A look** is answered as of the commit, or of the rejection: its view reflects at least the state that
+//!   the commit left, or the state that rejected it. One of several nodes is of one moment, as a read of them is.
 //! - An error with [`Effect::None`](crate::error::Effect::None) means that the write never happens,
 //!   [`Effect::Unknown`](crate::error::Effect::Unknown) that it happens at most once, now or later. An error of a
 //!   read or an observation names the path of its query, one of a transaction the path of its first operation,

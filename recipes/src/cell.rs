@@ -28,7 +28,7 @@
 //!   and the change is made on that version: the old request and the new one exclude each other. Otherwise the effect is
 //!   unknown, and the error says so.
 //! - **One round trip.** A cell remembers the value that it wrote last, and writes again without a read. A write that
-//!   another client was faster than costs two more: a read, and the write.
+//!   another client was faster than costs one more: the rejection shows the value, and the write is sent again.
 //! - **Changes of one process travel together.** While a write is on its way, the changes of other tasks wait. They are
 //!   decided one after the other, and written at once. Each gets the value before and after its own.
 //! - **A decision counts only on the latest value.** One that writes nothing, or that fails, is confirmed by a read or by

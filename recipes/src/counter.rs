@@ -33,7 +33,7 @@ pub use number::Number;
 ///
 /// # What it costs
 ///
-/// A change of a client that made the last change is one request. One that another client was faster than is two more.
+/// A change of a client that made the last change is one request. One that another client was faster than is one more.
 /// The first change of a client reads the number, so it is two. Changes that tasks of one process make at the same time
 /// are written together: clones of a counter share their requests, so make one and clone it.
 ///

@@ -169,7 +169,7 @@ impl Shown {
     fn covers(&self, path: &Path) -> bool {
         let query = &self.query;
         match query.scope {
-            Scope::Node => *path == query.path,
+            Scope::Node => query.nodes_asked().any(|asked| asked == path),
             Scope::Children => {
                 path.parent_str() == Some(query.path.as_str())
                     && path.name().starts_with(&query.prefix)

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use synod_core::error::Result;
 use synod_core::store::{
-    Backend, Event, Kind, Outcome, Query, Revision, SessionId, SessionInfo, SessionOptions, Status,
-    Store, Txn, View, Watch,
+    Backend, Event, Kind, Outcome, Query, Rejected, Revision, SessionId, SessionInfo,
+    SessionOptions, Status, Store, Txn, View, Watch,
 };
 use synod_mem::cluster::Cluster;
 use tokio::sync::watch;
@@ -148,6 +148,11 @@ impl Store for WatchedStore {
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         let look = txn.look.clone();
         let outcome = self.inner.commit(txn).await?;
+        if let (Outcome::Rejected(Rejected { look: Some(view), .. }), Some(query)) =
+            (&outcome, &look)
+        {
+            self.shown(query, view);
+        }
         if let Outcome::Committed(commit) = &outcome
             && let Some(at) = commit.revision
         {

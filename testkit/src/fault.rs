@@ -206,7 +206,7 @@ impl Store for Faulty {
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        query.validate()?;
+        query.validate_observed()?;
         let course = self.course(&Asked::query(Verb::Observe, &query));
         let request = self.request("observe", Some(&query.path));
         let call = course.carry(&request, async {

@@ -113,7 +113,10 @@ impl std::fmt::Display for Ask {
             Self::Observe(query, _) => write!(f, "watch {}", Asked(query)),
             Self::Commit(txn) => {
                 let ops = txn.ops.iter().map(said).collect::<Vec<_>>().join(", ");
-                let look = txn.look.as_ref().map(|look| format!(", look at {}", Asked(look)));
+                let look = txn.look.as_ref().map(|look| {
+                    let when = if txn.look_if_rejected { ", if rejected" } else { "" };
+                    format!(", look at {}{when}", Asked(look))
+                });
                 write!(f, "{ops}{}", look.unwrap_or_default())
             }
             Self::Close => f.write_str("close the session"),

@@ -134,7 +134,7 @@ impl Store for ClusterStore {
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        query.validate()?;
+        query.validate_observed()?;
         let small = self.way.cluster.with_decisions(|decisions| {
             let room = decisions.fires(Site::SmallBuffer, self.way.actor, 2)?;
             usize::try_from(room).ok()

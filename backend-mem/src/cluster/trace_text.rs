@@ -9,14 +9,16 @@ pub(super) struct Asked<'a>(pub(super) &'a Query);
 
 impl fmt::Display for Asked<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Query { path, scope, freshness, .. } = self.0;
+        let Query { path, more, scope, freshness, .. } = self.0;
         f.write_str(match scope {
             Scope::Node => "",
             Scope::Children => "the children of ",
             Scope::Subtree => "all below ",
         })?;
         let local = if *freshness == Freshness::Local { ", from the server at hand" } else { "" };
-        write!(f, "{path}{local}")
+        write!(f, "{path}")?;
+        more.iter().try_for_each(|path| write!(f, " and {path}"))?;
+        f.write_str(local)
     }
 }
 

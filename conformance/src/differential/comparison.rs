@@ -192,8 +192,8 @@ pub(crate) fn plain(a: &Told, b: &Told) -> Result<(), String> {
             Told::Failed { kind: other_kind, effect: other_effect, .. },
         ) => (kind, effect) == (other_kind, other_effect),
         (
-            Told::Rejected { index, place, why },
-            Told::Rejected { index: other_index, place: other_place, why: other_why },
+            Told::Rejected { index, place, why, .. },
+            Told::Rejected { index: other_index, place: other_place, why: other_why, .. },
         ) => (index, place, why) == (other_index, other_place, other_why),
         (Told::Over(why), Told::Over(other)) => why == other,
         (Told::Committed { .. }, Told::Committed { .. }) | (Told::Viewed(_), Told::Viewed(_)) => {

@@ -208,7 +208,7 @@ impl Course {
     fn looks(&mut self, look: Option<&Ask>, answers: &[Told]) -> Result<(), String> {
         let mut looks = Vec::new();
         for told in answers {
-            if let Told::Committed { look: seen, .. } = told {
+            if let Told::Committed { look: seen, .. } | Told::Rejected { look: seen, .. } = told {
                 if seen.is_some() != look.is_some() {
                     return Err("a look that was not asked for, or none that was".into());
                 }

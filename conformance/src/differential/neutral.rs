@@ -26,6 +26,7 @@ pub(crate) enum Told {
         index: usize,
         place: String,
         why: Why,
+        look: Option<Vec<Entry>>,
     },
     Committed {
         revision: Option<Revision>,
@@ -110,7 +111,8 @@ impl Translate {
             Ok(Outcome::Committed(commit)) => commit,
             Ok(Outcome::Rejected(no)) => {
                 let place = self.place(&no.path);
-                return Told::Rejected { index: no.index, place, why: no.why };
+                let look = no.look.map(|view| self.entries(&view));
+                return Told::Rejected { index: no.index, place, why: no.why, look };
             }
             Err(error) => return Told::failed(&error),
         };
@@ -182,8 +184,9 @@ impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed { words, .. } => write!(f, "an error: {words}"),
-            Self::Rejected { index, place, why } => {
-                write!(f, "rejected: operation {}, /{place}: {why}", index + 1)
+            Self::Rejected { index, place, why, look } => {
+                write!(f, "rejected: operation {}, /{place}: {why}", index + 1)?;
+                look.as_ref().map_or(Ok(()), |look| write!(f, ", looking at {}", listed(look)))
             }
             Self::Committed { done, look, .. } => {
                 write!(f, "committed: {}", listed(done))?;

@@ -297,12 +297,17 @@ impl Store for Gated {
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         let look = txn.look.clone();
         let outcome = self.shared.pass(Verb::Commit, self.store.commit(txn)).await?;
-        let outcome = outcome.map(|mut commit| {
-            if let (Some(query), Some(view)) = (look, commit.look.take()) {
-                commit.look = Some(self.shared.name(&query, view));
+        let name = |view| look.as_ref().map(|query| self.shared.name(query, view));
+        let outcome = match outcome {
+            Outcome::Committed(mut commit) => {
+                commit.look = commit.look.take().and_then(name);
+                Outcome::Committed(commit)
             }
-            commit
-        });
+            Outcome::Rejected(mut no) => {
+                no.look = no.look.take().and_then(name);
+                Outcome::Rejected(no)
+            }
+        };
         Ok(if self.shared.garbles.load(Ordering::Relaxed) {
             outcome.map(|_told| Commit::new(None, Vec::new(), None))
         } else {

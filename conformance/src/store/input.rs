@@ -14,6 +14,7 @@ cases![
     "L-KV-11 C-WRITE-7 B-PATH" catches [ValidateSkipped] => a_transaction_that_no_store_could_do_is_refused,
     "C-WRITE-7 B-PATH" catches [ValidateSkipped] => a_lifetime_that_no_store_could_keep_is_refused,
     "C-WRITE-7 B-PATH" catches [QueryNotValidated] => a_query_that_no_store_could_answer_is_refused,
+    "L-KV-18 C-WRITE-7" catches [SeveralObservedAsOne] => several_nodes_are_read_up_to_a_limit_and_not_observed,
     "C-WRITE-7" catches [LookNotValidated] => a_look_that_no_store_could_answer_is_refused,
     "B-SIZE" catches [SizeUnchecked] => what_is_too_large_is_refused_and_the_session_lives_on,
     "B-SIZE L-KV-14" catches [LimitsOffByOne] => what_just_fits_is_taken,
@@ -88,13 +89,15 @@ fn impossible(path: &Path) -> Vec<Query> {
             .concat()
     });
     let many = [Query::subtree(path), Query::children(path)].map(Query::once);
-    [all.concat(), many.to_vec()].concat()
+    let mut several = [Query::children(path), Query::subtree(path), Query::node(path).once()];
+    several.iter_mut().for_each(|query| query.more.push(path.clone()));
+    [all.concat(), many.to_vec(), several.to_vec()].concat()
 }
 
 async fn a_query_that_no_store_could_answer_is_refused(world: World) {
     let ann = world.ann().await;
     for query in impossible(&world.dir) {
-        assert!(query.once || query.scope != Scope::Children);
+        assert!(query.once || !query.more.is_empty() || query.scope != Scope::Children);
         let error = ann.ask(query.clone()).await.expect_err("it has no answer");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{query:?}: {error}");
         let observing = world.in_time("observe", ann.store.observe(query.clone())).await;
@@ -102,6 +105,28 @@ async fn a_query_that_no_store_could_answer_is_refused(world: World) {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{query:?}: {error}");
     }
     ann.create(&world.at("n"), "").await;
+}
+
+async fn several_nodes_are_read_up_to_a_limit_and_not_observed(world: World) {
+    let ann = world.ann().await;
+    let several = |count: usize| {
+        let mut paths = (0..count).map(|number| world.at(&format!("n{number}")));
+        Query::nodes(paths.next().expect("at least one"), paths)
+    };
+    ann.create(&world.at("n0"), "").await;
+    let draw = || Txn::new().create_sequential(world.at("t-"), "", Lifetime::Session);
+
+    let most = Query::MOST_NODES;
+    assert_eq!(ann.read(several(most)).await.nodes.len(), 1);
+    let error = ann.ask(several(most + 1)).await.expect_err("too many");
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    refuses(&ann, draw().look(several(most + 1)), ErrorKind::TooLarge).await;
+    let looked = draw().look(several(most));
+    assert_eq!(ann.commit(looked).await.look.expect("it was asked for").nodes.len(), 1);
+
+    let observing = world.in_time("observe", ann.store.observe(several(2))).await;
+    let error = observing.expect_err("several nodes are not observed");
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
 async fn a_look_that_no_store_could_answer_is_refused(world: World) {

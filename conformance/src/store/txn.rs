@@ -1,8 +1,10 @@
 //! Several operations as one transaction, and their results.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::{join, join_all};
 use synod_core::path::Path;
-use synod_core::store::{Done, Expect, Lifetime, Query, Rejected, Txn, Why};
+use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Rejected, Txn, Why};
 
 use crate::actor::{Actor, names, text};
 use crate::world::World;
@@ -10,6 +12,7 @@ use crate::world::World;
 cases![
     "L-KV-9 C-WRITE-1" catches [AppliesOneByOne] => a_transaction_happens_at_one_revision,
     "L-KV-9 C-READ-3" catches [ListingMixesRevisions] => no_reader_sees_half_of_a_transaction,
+    "L-KV-18 C-READ-3 C-WRITE-8" catches [NodesReadOneByOne] => several_nodes_are_read_as_of_one_moment,
     "L-KV-9 C-WRITE-1" catches [ChecksCountAsChange] => a_transaction_of_checks_is_no_change,
     "L-KV-10 L-OUT-1 C-WRITE-1" catches [AppliesHalf] => a_rejected_transaction_changes_nothing,
     "L-KV-10 C-WRITE-2" catches [RejectedNamesLast] => the_first_operation_that_fails_is_named,
@@ -21,6 +24,8 @@ cases![
     "C-WRITE-1" catches [StatOfBefore] => a_write_is_answered_with_what_the_node_is_now,
     "C-WRITE-1" catches [LookBeforeCommit] => a_look_reflects_its_own_commit,
     "C-WRITE-1" catches [LookShowsLater] => a_look_shows_nothing_above_its_own_ticket,
+    "L-KV-17 C-WRITE-8" catches [RejectionNotLooked] => a_look_of_a_rejected_transaction_shows_the_reason,
+    "L-KV-17 C-WRITE-8" catches [RejectionLookedBefore] => the_loser_of_a_race_sees_the_winner,
     "C-WRITE-1" catches [LookIgnoresPrefix] => a_look_is_narrowed_as_a_read_is,
     "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_tickets_created_since_the_last_one,
     "C-WRITE-1" catches [LookTakenAsRead] => a_look_shows_tickets_of_a_directory_that_was_created_again,
@@ -49,6 +54,46 @@ async fn a_transaction_happens_at_one_revision(world: World) {
     revisions.extend(commit.done.iter().filter_map(|done| done.stat).map(|stat| stat.modified));
     assert!(revisions.iter().all(|revision| *revision == revisions[0]), "{revisions:?}");
     assert!(!ann.exists(&d).await);
+}
+
+async fn several_nodes_are_read_as_of_one_moment(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [a, b, d, far] = ["a", "b", "d", "c/c"].map(|name| world.at(name));
+    for node in [&a, &b, &d, &far] {
+        ann.create(node, "0").await;
+    }
+    // It is the container of a node, and not listed for it.
+    let dir = world.at("c");
+    let several = || Query::nodes(&far, [&b, &a, &b, &world.at("absent"), &dir].map(Clone::clone));
+
+    let writing = async {
+        for round in 1..=40 {
+            let [a, b] = [&a, &b].map(Clone::clone);
+            let set = |txn: Txn, path| txn.set(path, round.to_string(), Expect::Any);
+            let _commit = ann.commit(set(set(set(Txn::new(), b), a), far.clone())).await;
+            world.think().await;
+        }
+    };
+    let reading = async {
+        for round in 0..40 {
+            let view = match round % 3 {
+                0 => bob.read(several()).await,
+                1 => bob.read(several().local()).await,
+                _ => {
+                    let check = Txn::new().check(&d, Expect::Any).look(several());
+                    bob.commit(check).await.look.expect("a look was asked for")
+                }
+            };
+            let paths: Vec<_> = view.nodes.iter().map(|node| &node.path).collect();
+            assert_eq!(paths, [&a, &b, &far], "those that exist, sorted");
+            let texts: BTreeSet<_> = view.nodes.iter().map(text).collect();
+            assert_eq!(texts.len(), 1, "{view:?}");
+            world.think().await;
+        }
+    };
+    join(writing, reading).await;
+    let names = bob.read(several().names_only()).await;
+    assert!(names.nodes.iter().all(|node| node.data.is_empty() && node.stat.is_some()));
 }
 
 async fn a_transaction_of_checks_is_no_change(world: World) {
@@ -264,6 +309,68 @@ async fn a_look_reflects_its_own_commit(world: World) {
 
     let without = ann.commit(writes(&node)).await;
     assert_eq!(without.look, None, "no look was asked for");
+}
+
+async fn a_look_of_a_rejected_transaction_shows_the_reason(world: World) {
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let [node, other, absent] = ["n", "o", "absent"].map(|name| world.at(name));
+    ann.create(&other, "other").await;
+    let looks = || {
+        let all = Query::nodes(&node, [other.clone(), absent.clone()]);
+        [Query::node(&node), all, Query::children(&world.dir), Query::subtree(&world.dir).local()]
+    };
+    let mut old = ann.create(&node, "0").await;
+    for (round, query) in looks().into_iter().enumerate() {
+        let now = bob.set(&node, format!("{}", round + 1)).await;
+        let shows = |no: Rejected| {
+            let view = no.look.unwrap_or_else(|| panic!("{query:?} was not answered"));
+            let seen = view.nodes.iter().find(|seen| seen.path == node).expect("it exists");
+            assert_eq!((seen.stat, text(seen)), (Some(now), (round + 1).to_string()), "{query:?}");
+            assert!(view.nodes.iter().all(|seen| seen.path != absent), "{view:?}");
+        };
+
+        let stale = Txn::new().set(&node, "x", Expect::Version(old.version));
+        shows(ann.rejected(stale.look(query.clone())).await);
+        shows(ann.rejected(writes(&node).look(query.clone())).await);
+        let checked = writes(&absent).check(&node, Expect::Version(old.version));
+        shows(ann.rejected(checked.look(query.clone())).await);
+        let missing = Txn::new().set(&other, "x", Expect::Any).delete(&absent, Expect::Any);
+        shows(ann.rejected(missing.look(query.clone())).await);
+        old = now;
+    }
+    let without = ann.rejected(writes(&node)).await;
+    assert_eq!(without.look, None, "no look was asked for");
+    // One that is wanted for a rejection only: also of the second of two, and not for a commit.
+    for round in 0..3 {
+        let query = || Query::nodes(&node, [absent.clone()]);
+        let no = ann.rejected(writes(&node).look_if_rejected(query())).await;
+        let seen = no.look.expect("a look was asked for");
+        assert_eq!(seen.nodes.iter().map(|seen| &seen.path).collect::<Vec<_>>(), [&node]);
+        let set = Txn::new().set(&node, format!("set {round}"), Expect::Any);
+        assert_eq!(ann.commit(set.look_if_rejected(query())).await.look, None);
+    }
+}
+
+async fn the_loser_of_a_race_sees_the_winner(world: World) {
+    let actors = join_all((0..3).map(|_| world.ann())).await;
+    for round in 0..10 {
+        let [node, twin] = ["n", "t"].map(|name| world.at(&format!("{name}-{round}")));
+        let racing = actors.iter().map(|actor| async {
+            world.think().await;
+            let both = writes(&node).create(&twin, "", Lifetime::Persistent);
+            let racing = both.look(Query::nodes(&node, [twin.clone()]));
+            match actor.attempt(racing).await.expect("it is answered") {
+                Outcome::Committed(_) => 1,
+                Outcome::Rejected(no) => {
+                    let view = no.look.expect("a look was asked for");
+                    let seen: Vec<_> = view.nodes.iter().map(|node| &node.path).collect();
+                    assert_eq!(seen, [&node, &twin], "the loser sees what the winner created");
+                    0
+                }
+            }
+        });
+        assert_eq!(join_all(racing).await.iter().sum::<u32>(), 1, "one wins");
+    }
 }
 
 async fn a_look_shows_nothing_above_its_own_ticket(world: World) {

@@ -76,7 +76,7 @@ impl Store for WrongStore {
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
-        let query = validation::query(self, query)?;
+        let query = validation::observed(self, query)?;
         let observing = Box::pin(watching::observe(self, &query));
         session::call(self, outage::wait(&self.shared, &self.inner, observing)).await
     }
@@ -91,10 +91,16 @@ impl Store for WrongStore {
         let committing = Box::pin(commit(self, txn));
         let outcome =
             session::call(self, outage::wait(&self.shared, &self.inner, committing)).await?;
-        Ok(outcome.map(|mut commit| {
-            self.node_view.commit(&mut commit);
-            commit
-        }))
+        Ok(match outcome {
+            Outcome::Committed(mut commit) => {
+                self.node_view.commit(&mut commit);
+                Outcome::Committed(commit)
+            }
+            Outcome::Rejected(mut rejected) => {
+                self.node_view.rejected(&mut rejected);
+                Outcome::Rejected(rejected)
+            }
+        })
     }
 
     async fn close(&self) -> Result<()> {

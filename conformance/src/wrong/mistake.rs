@@ -40,6 +40,8 @@ synod_core::mistakes! {
         AnswerLeavesOutChecks = "answers the writes of a transaction only",
         LookBeforeCommit = "looks before it commits",
         LookShowsLater = "looks in another call than it commits in",
+        RejectionLookedBefore = "looks first, and returns that look with the rejection",
+        RejectionNotLooked = "looks only at what it committed",
         LookIgnoresPrefix = "looks at all children whatever prefix was asked for",
         LookTakenAsRead = "leaves all others out of a look that was empty the last time",
         CheckWrites = "checks a node by writing it",
@@ -50,6 +52,7 @@ synod_core::mistakes! {
 
         ValidateSkipped = "does what it can of a transaction that makes no sense",
         QueryNotValidated = "leaves out of a query what makes no sense",
+        SeveralObservedAsOne = "observes the first of several nodes, and leaves out the others",
         LookNotValidated = "leaves out of a look what makes no sense",
         SizeUnchecked = "sends what is too large, and the server hangs up",
         LimitsOffByOne = "refuses what is as large as the limit",
@@ -83,6 +86,7 @@ synod_core::mistakes! {
         WindowIgnoresBefore = "takes the newest of all where the newest before one were asked for",
         ListingTruncated = "lists one page",
         ListingMixesRevisions = "lists page by page, each page at another revision",
+        NodesReadOneByOne = "reads several nodes, each at another revision",
         ListingTellsOtherSequence = "returns the place in the listing as the sequence",
         OwnerUntold = "lists ephemeral nodes without their owner",
 

@@ -1,6 +1,6 @@
 //! [`NodeView`]: mistakes in the representation of a node, in every kind of answer.
 
-use synod_core::store::{Change, Commit, Node, Revision, Sequence, Stat, View};
+use synod_core::store::{Change, Commit, Node, Rejected, Revision, Sequence, Stat, View};
 
 use crate::wrong::mistake::Mistake;
 
@@ -23,6 +23,12 @@ impl NodeView {
             done.sequence = done.sequence.map(|sequence| self.sequence(sequence));
         }
         if let Some(view) = &mut commit.look {
+            self.view(view);
+        }
+    }
+
+    pub(super) fn rejected(self, rejected: &mut Rejected) {
+        if let Some(view) = &mut rejected.look {
             self.view(view);
         }
     }

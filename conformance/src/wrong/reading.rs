@@ -18,6 +18,9 @@ pub(super) async fn read(store: &WrongStore, query: &Query) -> Result<Option<Vie
         Some(
             Mistake::LocalLagsOwnWrites | Mistake::LocalBehindLatest | Mistake::LocalBehindEvents,
         ) => cached(store, query).await,
+        Some(Mistake::NodesReadOneByOne) if !query.more.is_empty() => {
+            one_by_one(store, query).await
+        }
         Some(Mistake::LocalGoesBack) => turned_back(store, query).await,
         Some(Mistake::LocalGoesBackAfterOutage) => forgetful(store, query).await,
         Some(Mistake::RevisionAhead) => {
@@ -58,6 +61,20 @@ async fn cached(store: &WrongStore, query: &Query) -> Result<View> {
     let view = store.honest_read(query.clone()).await?;
     store.past.lock().views.insert(key, vec![view.clone()]);
     Ok(view)
+}
+
+/// Reads each of several nodes in a call of its own.
+async fn one_by_one(store: &WrongStore, query: &Query) -> Result<View> {
+    let mut all = View::default();
+    for path in query.nodes_asked() {
+        let mut one = query.clone();
+        (one.path, one.more) = (path.clone(), Vec::new());
+        let view = store.honest_read(one).await?;
+        all.revision = view.revision;
+        all.nodes.extend(view.nodes);
+        pause().await;
+    }
+    Ok(all)
 }
 
 /// Every third local answer is the first one again.

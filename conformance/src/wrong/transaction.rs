@@ -52,6 +52,18 @@ pub(super) async fn commit(store: &WrongStore, mut txn: Txn) -> Result<ControlFl
         Some(Mistake::LookTakenAsRead) => {
             Ok(store.honest_commit(txn).await?.map(|commit| taken_as_read(store, commit)))
         }
+        Some(Mistake::RejectionLookedBefore) if txn.look.is_some() => {
+            let early = looked(store, txn.look.clone()).await?;
+            pause().await;
+            Ok(match store.honest_commit(txn).await? {
+                Outcome::Rejected(no) => Outcome::Rejected(no.with_look(early)),
+                done @ Outcome::Committed(_) => done,
+            })
+        }
+        Some(Mistake::RejectionNotLooked) => Ok(match store.honest_commit(txn).await? {
+            Outcome::Rejected(no) => Outcome::Rejected(no.with_look(None)),
+            done @ Outcome::Committed(_) => done,
+        }),
         Some(Mistake::LookBeforeCommit) => {
             let look = looked(store, txn.look.take()).await?;
             Ok(store.honest_commit(txn).await?.map(|commit| with_look(commit, look)))

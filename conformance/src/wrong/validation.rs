@@ -14,10 +14,19 @@ pub(super) fn query(store: &WrongStore, mut query: Query) -> Result<Query> {
     Ok(query)
 }
 
+/// A query that is observed.
+pub(super) fn observed(store: &WrongStore, mut query: Query) -> Result<Query> {
+    if store.makes(Mistake::SeveralObservedAsOne) {
+        query.more.clear();
+    }
+    self::query(store, query)
+}
+
 fn made_answerable(query: &mut Query) {
     query.prefix.clear();
     query.window = None;
     query.once = false;
+    query.more.clear();
 }
 
 pub(super) async fn txn(store: &WrongStore, mut txn: Txn) -> Result<Txn> {

@@ -123,7 +123,7 @@ impl Store for Fake {
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {
         let done = txn.ops.iter().map(|op| Done::new(op.path().clone())).collect();
-        let look = txn.look.as_ref().map(|_| View::default());
+        let look = txn.look_of_commit().map(|_| View::default());
         self.heard.lock().unwrap().txns.push(txn);
         let scripted = self.outcomes.lock().unwrap().pop_front();
         match scripted {

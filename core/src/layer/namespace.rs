@@ -81,6 +81,7 @@ impl Store for Namespaced {
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        query.validate_observed()?;
         let query = self.root.add_to_query(query, "observe")?;
         let (view, watch) =
             self.store.observe(query).await.map_err(|error| self.root.strip_error(error))?;
@@ -121,6 +122,9 @@ impl Root {
     fn add_to_query(&self, mut query: Query, doing: &'static str) -> Result<Query> {
         query.validate()?;
         query.path = self.add(&query.path, doing)?;
+        for path in &mut query.more {
+            *path = self.add(path, doing)?;
+        }
         Ok(query)
     }
 
@@ -171,9 +175,10 @@ impl Root {
     fn strip_outcome(&self, outcome: Outcome, asked: &[Path]) -> Outcome {
         match outcome {
             Outcome::Committed(commit) => Outcome::Committed(self.strip_commit(commit, asked)),
-            Outcome::Rejected(Rejected { index, path, why }) => {
+            Outcome::Rejected(Rejected { index, path, why, look }) => {
                 let path = self.strip_answered(&path, asked.get(index));
-                Outcome::Rejected(Rejected::new(index, path, why))
+                let look = look.map(|view| self.strip_view(view));
+                Outcome::Rejected(Rejected::new(index, path, why).with_look(look))
             }
         }
     }

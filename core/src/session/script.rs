@@ -184,7 +184,8 @@ impl ScriptState {
 
     fn apply(&mut self, number: u64, txn: &Txn) -> Outcome {
         if let Err(rejected) = judge(&txn.ops, &self.tree) {
-            return Outcome::Rejected(rejected);
+            let view = txn.look.as_ref().map(|query| self.view(query));
+            return Outcome::Rejected(rejected.with_look(view));
         }
         self.revision += 1;
         let done = txn.ops.iter().map(|op| self.apply_op(number, op)).collect();
@@ -230,7 +231,7 @@ impl ScriptState {
         self.catch_up();
         let blind = self.blind && query.freshness == Freshness::Local;
         let found = self.tree.0.values().filter(|node| match query.scope {
-            Scope::Node => node.path == query.path,
+            Scope::Node => query.nodes_asked().any(|path| *path == node.path),
             Scope::Children => {
                 node.path.parent().as_ref() == Some(&query.path)
                     && node.path.name().starts_with(&query.prefix)

@@ -23,6 +23,8 @@ use crate::store::watching::Kind;
 pub struct Query {
     /// Where to look.
     pub path: Path,
+    /// More nodes, in a query about [several](Query::nodes).
+    pub more: Vec<Path>,
     /// How far below the path to look.
     pub scope: Scope,
     /// Whether data is wanted.
@@ -92,9 +94,22 @@ pub enum Window {
 }
 
 impl Query {
+    /// About how many nodes a query may be.
+    pub const MOST_NODES: usize = 100;
+
     /// About one node, with its data, as it is now.
     pub fn node(path: impl Into<Path>) -> Self {
         Self::about(path.into(), Scope::Node)
+    }
+
+    /// About several nodes, with their data, all as of one moment. The view has those that exist, sorted by path. Such
+    /// a query is read, or the look of a transaction; it is not observed.
+    pub fn nodes(first: impl Into<Path>, more: impl IntoIterator<Item = Path>) -> Self {
+        let mut all: Vec<Path> = std::iter::once(first.into()).chain(more).collect();
+        all.sort();
+        all.dedup();
+        let first = all.remove(0);
+        Self { more: all, ..Self::node(first) }
     }
 
     /// About the children of a node, with their data, as they are now.
@@ -115,7 +130,8 @@ impl Query {
 
     fn about(path: Path, scope: Scope) -> Self {
         let (detail, freshness) = (Detail::Data, Freshness::Latest);
-        Self { path, scope, detail, freshness, prefix: String::new(), window: None, once: false }
+        let (more, prefix, window, once) = (Vec::new(), String::new(), None, false);
+        Self { path, more, scope, detail, freshness, prefix, window, once }
     }
 
     /// Names are enough.
@@ -162,6 +178,11 @@ impl Query {
         self
     }
 
+    /// The path, and those of [more nodes](Query::more).
+    pub fn nodes_asked(&self) -> impl Iterator<Item = &Path> {
+        std::iter::once(&self.path).chain(&self.more)
+    }
+
     /// Whether the only event that is asked for is that a node goes: see [`Query::until_gone`].
     pub fn is_until_gone(&self) -> bool {
         self.once && self.detail == Detail::Names
@@ -171,7 +192,7 @@ impl Query {
     /// themselves which of their watches a change concerns. A window does not narrow it, a prefix does, and
     /// [`Detail::Names`] leaves out writes of children.
     pub fn covers(&self, path: &Path, kind: Kind) -> bool {
-        let own = *path == self.path;
+        let own = self.nodes_asked().any(|asked| asked == path);
         match self.scope {
             Scope::Node => own && (kind == Kind::Deleted || !self.is_until_gone()),
             Scope::Children => {
@@ -187,8 +208,9 @@ impl Query {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Invalid`] if a prefix or a window is asked of anything but children, or one event of anything
-    /// but a node.
+    /// [`ErrorKind::Invalid`] if a prefix or a window is asked of anything but children, one event of anything
+    /// but a node, or more nodes are named with anything else; [`ErrorKind::TooLarge`] if they are more than
+    /// [`Query::MOST_NODES`].
     pub fn validate(&self) -> Result<()> {
         let narrowed = !self.prefix.is_empty() || self.window.is_some();
         if narrowed && self.scope != Scope::Children {
@@ -201,7 +223,32 @@ impl Query {
                 .at(&self.path)
                 .because("only a query about one node is observed for one event"));
         }
+        if !self.more.is_empty() && (self.scope != Scope::Node || self.once) {
+            return Err(Error::new(ErrorKind::Invalid, "query")
+                .at(&self.path)
+                .because("only a query about nodes names more than one, and it is not observed"));
+        }
+        if self.more.len() >= Self::MOST_NODES {
+            return Err(Error::new(ErrorKind::TooLarge, "query")
+                .at(&self.path)
+                .because(format!("a query is about {} nodes at most", Self::MOST_NODES)));
+        }
         Ok(())
+    }
+
+    /// Refuses what no store can observe. Every store calls this before it sends anything.
+    ///
+    /// # Errors
+    ///
+    /// As [`Query::validate`], and [`ErrorKind::Invalid`] if it is about several nodes.
+    pub fn validate_observed(&self) -> Result<()> {
+        self.validate()?;
+        if self.more.is_empty() {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Invalid, "query")
+            .at(&self.path)
+            .because("several nodes are read, and not observed"))
     }
 }
 
@@ -211,7 +258,7 @@ impl Query {
 pub struct View {
     /// The view reflects every commit up to this revision, and may reflect later ones.
     pub revision: Revision,
-    /// What was found: at most one for a node query; sorted by path, or by sequence if a window
+    /// What was found: at most one for a query about one node; sorted by path, or by sequence if a window
     /// was asked for.
     pub nodes: Vec<Node>,
 }

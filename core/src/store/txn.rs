@@ -34,9 +34,12 @@ pub const SEQUENCE_ROOM: usize = 20;
 pub struct Txn {
     /// What to do, in order.
     pub ops: Vec<Op>,
-    /// A query that is answered as of the commit, in the same round trip: not older than the
-    /// commit, and perhaps a little newer. Its freshness does not matter.
+    /// A query that is answered in the same round trip: as of the commit, or, if the transaction is
+    /// rejected, as of the rejection. The view is not older than that, and perhaps a little newer. Its
+    /// freshness does not matter.
     pub look: Option<Query>,
+    /// Whether the look is answered only if the transaction is rejected.
+    pub look_if_rejected: bool,
 }
 
 /// One operation of a [`Txn`].
@@ -150,10 +153,22 @@ impl Txn {
         self
     }
 
-    /// Asks for a view as of the commit.
+    /// Asks for a view as of the commit, or of the rejection.
     pub fn look(mut self, query: Query) -> Self {
-        self.look = Some(query);
+        (self.look, self.look_if_rejected) = (Some(query), false);
         self
+    }
+
+    /// Asks for a view as of the rejection, if the transaction is rejected. It costs a store little or nothing
+    /// otherwise, and the commit has no view.
+    pub fn look_if_rejected(mut self, query: Query) -> Self {
+        (self.look, self.look_if_rejected) = (Some(query), true);
+        self
+    }
+
+    /// The look, if it is answered for a commit.
+    pub fn look_of_commit(&self) -> Option<&Query> {
+        self.look.as_ref().filter(|_| !self.look_if_rejected)
     }
 
     /// Refuses what some store could not do. Every store calls this before it sends anything, so
@@ -326,6 +341,10 @@ pub struct Rejected {
     pub path: Path,
     /// Why.
     pub why: Why,
+    /// The answer to the transaction's look: not older than the state that rejected it, and perhaps newer, so
+    /// that it may show no reason any more. `None` if it had none, or if the look failed: the transaction is
+    /// rejected all the same.
+    pub look: Option<View>,
 }
 
 /// Why an operation could not be done.
@@ -354,8 +373,8 @@ pub struct Commit {
     pub revision: Option<Revision>,
     /// What each operation did, in order.
     pub done: Vec<Done>,
-    /// The answer to the transaction's look. `None` if it had none, or if the look failed: the commit is done all
-    /// the same.
+    /// The answer to the transaction's look. `None` if it had none, or one for a rejection only, or if the look
+    /// failed: the commit is done all the same.
     pub look: Option<View>,
 }
 
@@ -415,7 +434,13 @@ impl<T> Outcome<T> {
 impl Rejected {
     /// The operation at `index`, about `path`, could not be done.
     pub fn new(index: usize, path: Path, why: Why) -> Self {
-        Self { index, path, why }
+        Self { index, path, why, look: None }
+    }
+
+    /// Adds the answer to the look.
+    pub fn with_look(mut self, look: Option<View>) -> Self {
+        self.look = look;
+        self
     }
 }
 

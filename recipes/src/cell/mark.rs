@@ -121,6 +121,7 @@ impl Mark {
             data.clone(),
             Expect::Version(from.version),
         );
+        let txn = txn.look_if_rejected(Query::node(cell));
         mistake!(WritesWithoutMark: let txn = {
             Txn::new().set(cell, data.clone(), Expect::Version(from.version))
         });

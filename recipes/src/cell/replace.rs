@@ -5,7 +5,7 @@ use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::{Commit, Outcome};
+use synod_core::store::{Commit, Outcome, Rejected, View};
 
 use crate::cell::mark::{CellValue, DOING, Place};
 use crate::mutant::mistake;
@@ -38,8 +38,8 @@ pub(super) async fn replace(
                 learn(place, &commit, data);
                 return Ok(Written::Applied);
             }
-            Ok(Outcome::Rejected(no)) if no.index > 0 => {
-                forget(place);
+            Ok(Outcome::Rejected(Rejected { index, look, .. })) if index > 0 => {
+                catch_up(place, cell, look);
                 return Ok(Written::Lost);
             }
             Ok(Outcome::Rejected(_)) => return by_mark(place, cell, &number, in_doubt).await,
@@ -103,6 +103,15 @@ fn learn(place: &mut Option<Place>, commit: &Commit, data: Bytes) {
     if let Some(place) = place {
         place.mark.learn(marked);
         place.value = written.map(|stat| CellValue { data, stat });
+    }
+}
+
+/// Remembers the value that another client was faster with, as the look of the rejection shows it, with the mark in
+/// place. Without one the value is read.
+fn catch_up(place: &mut Option<Place>, cell: &Path, look: Option<View>) {
+    if let Some(place) = place {
+        let nodes = look.into_iter().flat_map(|view| view.nodes);
+        place.value = nodes.into_iter().find(|node| node.path == *cell).and_then(CellValue::of);
     }
 }
 
