@@ -229,6 +229,13 @@ pub const LAWS: &[Law] = &[
         "L-ID-1",
         "numbers are unique over all clients, restarts and lost answers, and rise for each client",
     ),
+    law("L-STM-1", "what transactions commit is as if one had run after the other"),
+    law("L-STM-2", "no run goes on with a mixture of two moments, at the levels that promise it"),
+    law("L-STM-3", "a transaction is committed once, or fails with an unknown effect"),
+    law("L-STM-4", "each level of isolation checks what it promises to, and no more"),
+    law("L-STM-5", "a transaction that only reads writes nothing"),
+    law("L-STM-6", "what is never taken is an error, and a failed transaction writes nothing"),
+    law("L-STM-7", "transactions leave nothing in the store but what they write"),
     law("L-X-1", "a call may be dropped at any await, and no law is broken"),
     law("L-X-2", "a process may end at any call to the store, and no law is broken"),
     law("L-X-3", "several locks are taken all or none, and no two orders wait for each other"),
@@ -347,6 +354,7 @@ mod tests {
             ("CD", 3),
             ("CNT", 6),
             ("ID", 1),
+            ("STM", 7),
             ("X", 10),
         ];
         for (family, last) in stores.into_iter().chain(recipes) {

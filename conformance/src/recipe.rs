@@ -27,6 +27,7 @@ mod session_loss;
 mod shared_count;
 mod shared_value;
 mod ticket;
+mod transaction;
 mod waiting;
 
 pub(crate) use waiting::{Waiting, line, many};
@@ -37,6 +38,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     container::CASES,
     doubt::CASES,
     ticket::CASES,
+    transaction::CASES,
     session_loss::CASES,
     handover::CASES,
     guard::CASES,

@@ -217,6 +217,10 @@ mistakes! {
         CopyIsNeverStale = "says that a copy is current, whatever is known of the store",
         OutageUnread = "does not read a value again after an outage in which it may have changed",
         NumberIsVersion = "replaces another version that has the same number",
+        TransactionMixesMoments =
+            "goes on with a transaction although what it has read has changed",
+        TransactionRunsAgain = "runs a transaction again when the answer to its commit was lost",
+        TransactionMarkStays = "leaves the mark of its transactions when its last user goes",
 
         BlockByGuess = "hands out the numbers of a block whose reservation is in doubt",
         CountsEachTry = "counts a party again each time that it counts down",

@@ -19,6 +19,7 @@
 //! | [`AtomicValue`] | a value of any type that each change alters exactly once |
 //! | [`SharedValue`] | a value of any type, with a copy in each client |
 //! | [`SharedCount`] | a number, with a copy in each client |
+//! | [`Transaction`] | a function that reads and writes any number of nodes, as if it were alone |
 //! | [`Barrier`] | all that wait for it wait while it is set |
 //! | [`CountDown`] | a latch that opens when all parties have counted, each once |
 //! | [`Ids`] | unique numbers from blocks, most of them without a request |
@@ -73,6 +74,7 @@ mod rwlock;
 mod semaphore;
 mod shared_count;
 mod shared_value;
+mod transaction;
 mod unfair_lock;
 
 pub use crate::ask_back::ask_back;
@@ -99,5 +101,6 @@ pub use crate::rwlock::{ReadGuard, Reading, RwLock, WriteGuard, Writing};
 pub use crate::semaphore::{Permit, Permits, Semaphore};
 pub use crate::shared_count::SharedCount;
 pub use crate::shared_value::SharedValue;
+pub use crate::transaction::{Attempt, Isolation, Transaction};
 pub use crate::unfair_lock::{UnfairGuard, UnfairLock};
 pub use synod_core::held::{Held, Token};

@@ -151,7 +151,7 @@ impl Store for WatchedStore {
         if let (Outcome::Rejected(Rejected { look: Some(view), .. }), Some(query)) =
             (&outcome, &look)
         {
-            self.shown(query, view);
+            self.shown(query.clone(), view);
         }
         if let Outcome::Committed(commit) = &outcome
             && let Some(at) = commit.revision

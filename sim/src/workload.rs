@@ -24,6 +24,7 @@ mod semaphore;
 mod session;
 mod shared;
 mod ticket;
+mod transaction;
 mod transfer;
 mod value;
 mod watcher;

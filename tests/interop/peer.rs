@@ -128,6 +128,19 @@ impl Peer {
         Self::shell(ELECT, server, arguments)
     }
 
+    /// `etcdctl ARGUMENTS`, run to its end with this input. Returns what it prints.
+    pub(crate) fn etcdctl_once(server: &str, arguments: &[&str], input: &str) -> String {
+        let mut etcdctl = Command::new("etcdctl");
+        etcdctl.env("ETCDCTL_API", "3").args(["--endpoints", server]).args(arguments);
+        etcdctl.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = etcdctl.spawn().expect("it is installed");
+        let sent = process.stdin.take().expect("piped").write_all(input.as_bytes());
+        sent.expect("it reads its input");
+        let output = process.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "etcdctl {arguments:?} fails");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     fn shell(script: &str, server: &str, arguments: &[&str]) -> Self {
         let mut sh = Command::new("sh");
         sh.args(["-c", script, "etcdctl", server]).args(arguments);

@@ -1,15 +1,18 @@
-//! Numbers and shared values of Curator's, and barriers of Curator's and kazoo's.
+//! Numbers and shared values of Curator's, barriers of Curator's and kazoo's, and keys that etcdctl writes.
 
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use synod::Path;
-use synod::recipe::{Barrier, Counter, LocalCopy, SharedCount, SharedValue, within};
+use synod::recipe::{Barrier, Counter, LocalCopy, SharedCount, SharedValue, Transaction, within};
 
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene};
 
-pub(crate) const SCENES: [(&str, &[Kind], Scene); 4] = [
+pub(crate) const SCENES: [(&str, &[Kind], Scene); 5] = [
+    ("a_transaction_is_shared", &[Kind::Etcdctl], |kind, path| {
+        Box::pin(a_transaction_is_shared(kind, path))
+    }),
     ("a_number_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_number_is_shared(kind, path))),
     ("a_count_is_followed", &[Kind::Curator], |kind, path| {
         Box::pin(a_count_is_followed(kind, path))
@@ -133,4 +136,45 @@ async fn a_barrier_is_shared(kind: Kind, path: Path) {
     peer.says("in").await;
     let passed = within(PATIENCE, barrier.wait()).await.expect("reachable");
     assert!(passed.is_some(), "it is lifted");
+}
+
+/// A write of etcdctl's, by `put` or by `txn`, to a key that a transaction has read makes it run again; and `txn` compares
+/// what a transaction has written.
+async fn a_transaction_is_shared(kind: Kind, path: Path) {
+    let (client, server) = (kind.client().await, kind.server());
+    let [a, b, marks] = ["a", "b", "marks"].map(|name| path.join(name).expect("valid"));
+    let (key, ours) = (&format!("{path}//a"), Transaction::new(&client, marks));
+    let write = |round: usize, data: &str| {
+        if round == 0 {
+            return Peer::etcdctl_once(&server, &["put", key, data], "");
+        }
+        // Conditions, what to do then, and otherwise, each with an empty line behind it.
+        let txn = format!("value(\"{key}\") = \"0\"\n\nput {key} {data}\n\n\n");
+        Peer::etcdctl_once(&server, &["txn"], &txn)
+    };
+    for round in 0..2 {
+        client.put(&a, "0").await.expect("reachable");
+        let (a, b, write, mut runs) = (&a, &b, &write, 0);
+
+        let read = ours.run(|run| {
+            runs += 1;
+            let is_first = runs == 1;
+            async move {
+                let read = run.get(a).await?.unwrap_or_default();
+                if is_first {
+                    write(round, "7");
+                }
+                run.put(b, read.clone())?;
+                Ok::<_, synod::Error>(read)
+            }
+        });
+        let read = read.await.expect("reachable");
+
+        assert_eq!((&read[..], runs), (&b"7"[..], 2), "round {round}");
+        // etcdctl finds what the transaction has written.
+        let found = Peer::etcdctl_once(&server, &["get", &format!("{path}//b")], "");
+        assert_eq!(found.lines().last(), Some("7"), "{found}");
+    }
+    let refused = write(1, "8");
+    assert!(refused.starts_with("FAILURE"), "{refused}");
 }

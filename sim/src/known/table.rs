@@ -180,6 +180,8 @@ pub const TABLE: &[Row] = &[
     door(Mutant::CopyIsNeverStale, "shared_value", "L-SV-1"),
     door(Mutant::OutageUnread, "shared_value", "L-SV-1"),
     door(Mutant::NumberIsVersion, "shared_value", "L-SV-2"),
+    door(Mutant::TransactionMixesMoments, "transaction", "L-STM-2"),
+    door(Mutant::TransactionRunsAgain, "transaction", "L-OUT-2"),
     door(Mutant::BlockByGuess, "ids", "L-ID-1"),
     door(Mutant::CountsEachTry, "count_down", "L-CD-3"),
     door(Mutant::WakeIsLift, "barrier", "L-BAR-1"),

@@ -5,7 +5,7 @@ use synod_mem::cluster::Site;
 use crate::setup::Sim;
 use crate::workload::{
     Workload, barrier, count_down, election, ids, latch, multi, mutex, mutex_variants, register,
-    revocable, rwlock, selector, semaphore, session, shared, ticket, transfer, value, watcher,
+    revocable, rwlock, selector, semaphore, session, shared, ticket, transaction, transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -32,6 +32,7 @@ pub const ALL: &[&dyn Workload] = &[
     &barrier::Barriers,
     &count_down::CountDowns,
     &ids::Numbers,
+    &transaction::Transactions,
 ];
 
 /// Worlds of two processes that are so small that every place in them can be reached: see
@@ -55,6 +56,7 @@ pub const SMALL: &[&dyn Workload] = &[
     &Small(&barrier::Barriers),
     &Small(&count_down::CountDowns),
     &Small(&ids::Numbers),
+    &Small(&transaction::Transactions),
 ];
 
 /// A workload with two processes and one round.

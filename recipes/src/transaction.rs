@@ -1,0 +1,282 @@
+//! [`Transaction`]: a function that reads and writes any number of nodes, and is run again until nothing interferes.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_core::clock::{self, sleep};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::retry::{Delays, Retry};
+use synod_core::session::Session;
+use tracing::Instrument;
+
+use crate::transaction::attempt::Run;
+use crate::transaction::commit::{Committer, Fate};
+use crate::transaction::draft::Draft;
+use crate::transaction::mark::Marks;
+
+mod attempt;
+mod commit;
+mod draft;
+mod isolation;
+mod mark;
+
+#[cfg(feature = "metrics")]
+mod meter;
+#[cfg(not(feature = "metrics"))]
+mod unmetered;
+#[cfg(not(feature = "metrics"))]
+use unmetered as meter;
+
+pub use attempt::Attempt;
+pub use isolation::Isolation;
+
+/// What a transaction fails while doing.
+const DOING: &str = "running a transaction";
+
+/// Software transactional memory: a function that reads and writes any number of nodes, as etcd's `concurrency.NewSTM`.
+///
+/// The function is run, its writes are collected, and all of them are committed at once if nothing that the function
+/// relied on has changed: see [`Isolation`]. Otherwise it is run again. So it should have no effect but by its
+/// [`Attempt`]; and it may be dropped at any `await`, when what it has read turns out to have changed. If it returns an
+/// error, nothing is written.
+///
+/// A commit is applied exactly once, also if the answer of the store is lost. If that cannot be known, it fails with an
+/// [unknown effect](synod_core::error::Effect::Unknown): only when the session was lost before the answer, and no node
+/// that was to be replaced is as it was. A transaction that fails with any other effect wrote nothing.
+///
+/// At the levels [`SerializableSnapshot`](Isolation::SerializableSnapshot) and [`Serializable`](Isolation::Serializable)
+/// no run ever sees a mixture of two moments, so what always holds in the store holds in every run.
+///
+/// # What it costs
+///
+/// Each read of a node that is not known yet is one request, which also proves that what was read before is unchanged. All
+/// nodes that are [prefetched](Transaction::prefetch) are one request. A commit is one request; one of a function that only
+/// read is none. If another client was faster, the rejection contains all that the next run reads: one more request.
+/// The first commit of a recipe value makes its mark, with one more.
+///
+/// # What it needs in the store
+///
+/// A *mark*, an ephemeral node in the directory of the recipe, for each transaction that is committed at the same time. Every
+/// commit writes the number of the transaction there, so that it is recognized. Marks are used again, and removed with the
+/// last clone of the recipe value and with the session. The clients that use the same nodes may have any directories.
+///
+/// # What it does not promise
+///
+/// That a node which is deleted and created again is noticed at the commit: on ZooKeeper its versions start again, so a node
+/// that was read and is only checked, or replaced, may be another one with as many writes. Reads notice it. Leave nodes, with no data in
+/// them, where that matters; etcd has no such versions. A path that has nodes below it and none at it reads as missing, and
+/// what relies on that is refused.
+///
+/// # Others on the same nodes
+///
+/// Every client of the store: a transaction needs no cooperation of other writers. On etcd, `NewSTM` of the Go client on the
+/// same keys, and `etcdctl txn`.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::client::Client;
+/// # use synod_core::error::Result;
+/// # use synod_core::path;
+/// use synod_recipes::Transaction;
+///
+/// # async fn example(client: Client) -> Result<()> {
+/// let (ann, bob) = (&path!("/accounts/ann"), &path!("/accounts/bob"));
+/// let transfers = Transaction::new(&client, path!("/accounts/transactions"))
+///     .prefetch([ann, bob].map(Clone::clone));
+/// let left: i64 = transfers
+///     .run(|accounts| async move {
+///         let from = accounts.get_value::<i64>(ann).await?.unwrap_or(100);
+///         let to = accounts.get_value::<i64>(bob).await?.unwrap_or_default();
+///         accounts.put_value(ann, &(from - 10))?;
+///         accounts.put_value(bob, &(to + 10))?;
+///         Ok::<_, synod_core::error::Error>(from - 10)
+///     })
+///     .await?;
+/// println!("{left} are left");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Transaction {
+    client: Client,
+    marks: Arc<Marks>,
+    isolation: Isolation,
+    prefetch: Arc<BTreeSet<Path>>,
+    retry: Retry,
+}
+
+/// How one run ended.
+enum Ran<T, E> {
+    Returned(T, Draft),
+    Failed(E),
+    /// What it relied on has changed.
+    GivenUp(Option<Draft>),
+}
+
+impl Transaction {
+    /// Transactions of this client. Its marks are in the directory at `marks`.
+    pub fn new(client: &Client, marks: impl Into<Path>) -> Self {
+        Self {
+            client: client.clone(),
+            marks: Arc::new(Marks::new(marks.into())),
+            isolation: Isolation::default(),
+            prefetch: Arc::default(),
+            retry: Retry::contended(),
+        }
+    }
+
+    /// How transactions may interfere: [`SerializableSnapshot`](Isolation::SerializableSnapshot), if nothing else is said.
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.isolation = isolation;
+        self
+    }
+
+    /// Nodes that the function is going to read or to write: the first read reads all of them, in one request.
+    pub fn prefetch(mut self, paths: impl IntoIterator<Item = Path>) -> Self {
+        self.prefetch = Arc::new(paths.into_iter().collect());
+        self
+    }
+
+    /// How often the function is run again while other clients are faster, and the delays in between:
+    /// [`Retry::contended`], if nothing else is said. The second run is at once.
+    pub fn retry(mut self, retry: Retry) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Runs the function until what it did is committed, and returns its last result.
+    ///
+    /// # Errors
+    ///
+    /// What the function returns. [`ErrorKind::Refused`] if the store never takes the writes, such as one below an ephemeral
+    /// node, or if other clients were faster as often as the [retries](Transaction::retry) allow;
+    /// [`ErrorKind::TooLarge`] if it reads or writes more than the store takes in one transaction, before anything is sent;
+    /// and as every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has committed its writes or has not. A request that was sent is driven to its end.
+    pub async fn run<T, E, F>(&self, mut function: impl FnMut(Attempt) -> F) -> Result<T, E>
+    where
+        E: From<Error>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let span = tracing::debug_span!(
+            "transaction",
+            recipe = "transaction",
+            path = %self.marks.dir(),
+            isolation = ?self.isolation,
+            took = tracing::field::Empty,
+            tries = tracing::field::Empty,
+        );
+        let (since, mut tries) = (clock::now(), 0);
+        let ended = self.repeat(&mut function, &mut tries).instrument(span.clone()).await;
+        let took = clock::elapsed(since);
+        meter::ended(took, tries);
+        span.record("took", tracing::field::debug(took)).record("tries", tries);
+        ended
+    }
+
+    async fn repeat<T, E, F>(
+        &self,
+        function: &mut impl FnMut(Attempt) -> F,
+        tries: &mut u32,
+    ) -> Result<T, E>
+    where
+        E: From<Error>,
+        F: Future<Output = Result<T, E>>,
+    {
+        let (mut known, mut delays): (Option<(Session, Draft)>, _) = (None, None);
+        loop {
+            *tries += 1;
+            let session = self.client.session().await?;
+            let draft = known.take().filter(|(of, _)| of.info().id == session.info().id);
+            let draft = draft.map_or_else(|| Draft::new(self.isolation), |(_, draft)| draft);
+            let next = match self.run_once(&session, draft, function).await {
+                Ran::Failed(error) => return Err(error),
+                Ran::GivenUp(next) => next,
+                Ran::Returned(value, draft) => {
+                    match Box::pin(self.commit(&session, draft)).await? {
+                        Fate::Committed => return Ok(value),
+                        Fate::Lost(next) => next,
+                    }
+                }
+            };
+            known = next.map(|draft| (session, draft));
+            self.pause(&mut delays).await?;
+        }
+    }
+
+    async fn run_once<T, E, F>(
+        &self,
+        session: &Session,
+        draft: Draft,
+        function: &mut impl FnMut(Attempt) -> F,
+    ) -> Ran<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        let one_moment = self.isolation.is_of_one_moment();
+        let run = Arc::new(Run::new(session, draft, one_moment, &self.prefetch));
+        let result = {
+            let running = pin!(function(Attempt::new(run.clone())));
+            match select(pin!(run.given_up()), running).await {
+                Either::Left(_) => None,
+                Either::Right((result, _)) => Some(result),
+            }
+        };
+        match (result, run.end()) {
+            (Some(Ok(value)), (Some(draft), true)) => Ran::Returned(value, draft),
+            (Some(Err(error)), (_, true)) => Ran::Failed(error),
+            (_, (draft, _)) => Ran::GivenUp(draft),
+        }
+    }
+
+    async fn commit(&self, session: &Session, draft: Draft) -> Result<Fate> {
+        let (client, marks) = (&self.client, &*self.marks);
+        let one_moment = self.isolation.is_of_one_moment();
+        match (Committer { client, marks, session, one_moment }).commit(draft).await {
+            // Nothing was applied, and the client goes on in its next session.
+            Err(error) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => {
+                Ok(Fate::Lost(None))
+            }
+            fate => fate,
+        }
+    }
+
+    /// Waits before another run, but for the second.
+    async fn pause(&self, delays: &mut Option<Delays>) -> Result<()> {
+        let Some(more) = delays else {
+            let mut first = self.retry.delays(self.client.chance());
+            if first.next().is_none() {
+                return Err(exhausted());
+            }
+            *delays = Some(first);
+            return Ok(());
+        };
+        let delay = more.next().ok_or_else(exhausted)?;
+        sleep(delay).await;
+        Ok(())
+    }
+}
+
+fn exhausted() -> Error {
+    Error::new(ErrorKind::Refused, DOING)
+        .because("other clients changed what it relies on, as often as it was to be tried")
+}
+
+/// Shows no data.
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("marks", self.marks.dir())
+            .field("isolation", &self.isolation)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,276 @@
+//! [`Committer`]: commits what a run has read and written, until it is known whether it was applied.
+
+use std::collections::BTreeSet;
+
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::retry::{Delays, Retry};
+use synod_core::session::Session;
+use synod_core::store::{Expect, Node, Op, Outcome, Query, Rejected, Stat, Txn, View};
+
+use crate::mutant::mistake;
+use crate::transaction::DOING;
+use crate::transaction::draft::{Draft, Verdict};
+use crate::transaction::mark::{Mark, Marks};
+
+/// How often a transaction is sent again although the store shows no reason for its rejection.
+const UNEXPLAINED: u32 = 3;
+
+/// The data of a mark with which no transaction is applied any more.
+const VOID: &str = "void";
+
+/// What became of a run.
+pub(super) enum Fate {
+    /// It is committed.
+    Committed,
+    /// It is not, and never will be. With what the next run knows already, if its session is the same.
+    Lost(Option<Draft>),
+}
+
+/// The result of sending a transaction.
+enum Sent {
+    Applied,
+    Rejected(Rejected),
+    /// It was not applied, and never will be. The session is lost, or the mark.
+    Lost,
+}
+
+/// What commits need.
+pub(super) struct Committer<'a> {
+    pub(super) client: &'a Client,
+    pub(super) marks: &'a Marks,
+    pub(super) session: &'a Session,
+    pub(super) one_moment: bool,
+}
+
+impl Committer<'_> {
+    pub(super) async fn commit(&self, mut draft: Draft) -> Result<Fate> {
+        let unknown = draft.unknown();
+        if !unknown.is_empty() && !self.find(&mut draft, &unknown).await? {
+            return Ok(Fate::Lost(Some(draft.next())));
+        }
+        let (mut unexplained, mut delays) = (0, Retry::contended().delays(self.session.chance()));
+        loop {
+            let ops = draft.ops();
+            if !ops.iter().any(Op::is_write) {
+                return self.confirm(draft).await;
+            }
+            let no = match Box::pin(self.write(&draft, ops)).await? {
+                Sent::Applied => return Ok(Fate::Committed),
+                Sent::Lost => return Ok(Fate::Lost(None)),
+                Sent::Rejected(no) => no,
+            };
+            match self.judge(&mut draft, &no).await? {
+                Verdict::RunAgain => return Ok(Fate::Lost(Some(draft.next()))),
+                Verdict::SendAgain => {}
+                Verdict::Unexplained if unexplained < UNEXPLAINED => {
+                    unexplained += 1;
+                    sleep(delays.next().unwrap_or_default()).await;
+                }
+                Verdict::Unexplained | Verdict::Refused => return Err(refused(&no)),
+            }
+        }
+    }
+
+    /// Reads what is written without having been read. Returns whether it is unchanged since the first read, and so is what
+    /// was read.
+    async fn find(&self, draft: &mut Draft, unknown: &BTreeSet<Path>) -> Result<bool> {
+        let Some(query) = draft.query(unknown) else { return Ok(true) };
+        let view = self.session.read(query.clone().local()).await?;
+        Ok(draft.learn(&query, view)? == Some(true) && !draft.is_later(unknown))
+    }
+
+    /// Commits a run that has only read. What is of one moment is committed already.
+    async fn confirm(&self, mut draft: Draft) -> Result<Fate> {
+        let checked = draft.ops().len();
+        if self.one_moment || checked < 2 {
+            return Ok(Fate::Committed);
+        }
+        let Some(query) = draft.whole() else { return Ok(Fate::Committed) };
+        let view = self.session.read(query.clone()).await?;
+        Ok(match draft.learn(&query, view)? {
+            Some(true) => Fate::Committed,
+            _ => Fate::Lost(Some(draft.next())),
+        })
+    }
+
+    async fn judge(&self, draft: &mut Draft, no: &Rejected) -> Result<Verdict> {
+        let Some(query) = draft.whole() else { return Ok(Verdict::Refused) };
+        let view = match &no.look {
+            Some(view) => view.clone(),
+            None => self.session.read(query.clone()).await?,
+        };
+        draft.judge(no, &query, view)
+    }
+
+    /// Sends a transaction until it is answered.
+    async fn write(&self, draft: &Draft, ops: Vec<Op>) -> Result<Sent> {
+        let mut mark = self.marks.take(self.session).await.map_err(harmless)?;
+        let (mut txn, number) = mark.stamp(ops);
+        if let Some(query) = draft.whole() {
+            txn = txn.look_if_rejected(query);
+        }
+        let mut delays = Retry::forever().delays(self.session.chance());
+        let mut doubt = false;
+        let cause = loop {
+            match Answer::of(self.session.commit(txn.clone()).await, doubt) {
+                Answer::Applied(stat) => {
+                    mark.learn(stat).into_iter().for_each(|mark| self.marks.give_back(mark));
+                    return Ok(Sent::Applied);
+                }
+                Answer::Unapplied(end) => {
+                    self.marks.give_back(mark);
+                    return end;
+                }
+                Answer::MarkGone => return Ok(Sent::Lost),
+                Answer::Failed(error) => return Err(error),
+                Answer::Doubtful(cause) => break cause,
+                Answer::Unanswered => doubt = true,
+            }
+            mistake!(TransactionRunsAgain: return Ok(Sent::Lost));
+            sleep(delays.next().unwrap_or_default()).await;
+        };
+        let settled = Settling { client: self.client, mark: &mark, number: &number, draft };
+        settled.settle(cause).await
+    }
+}
+
+/// What one sending of a transaction says.
+enum Answer {
+    Applied(Option<Stat>),
+    /// It was not applied, and no request is on its way.
+    Unapplied(Result<Sent>),
+    /// It was not applied, and the mark is of no more use.
+    MarkGone,
+    Failed(Error),
+    /// It has to be sent again.
+    Unanswered,
+    /// An earlier request was applied, or may still be.
+    Doubtful(Option<Error>),
+}
+
+impl Answer {
+    /// `doubt` says whether an earlier sending was not answered.
+    fn of(answer: Result<Outcome>, doubt: bool) -> Self {
+        let error = match answer {
+            Ok(Outcome::Committed(commit)) => {
+                return Self::Applied(commit.done.first().and_then(|done| done.stat));
+            }
+            Ok(Outcome::Rejected(_)) if doubt => return Self::Doubtful(None),
+            // Another client removed the mark.
+            Ok(Outcome::Rejected(no)) if no.index == 0 => return Self::MarkGone,
+            Ok(Outcome::Rejected(no)) => return Self::Unapplied(Ok(rejected(no))),
+            Err(error) => error,
+        };
+        let doubt = doubt || error.is_ambiguous();
+        match error.kind() {
+            ErrorKind::Unreachable if doubt => Self::Unanswered,
+            ErrorKind::SessionLost if doubt => Self::Doubtful(Some(error)),
+            ErrorKind::SessionLost => Self::MarkGone,
+            _ if doubt => Self::Failed(error.with_unknown_effect()),
+            _ => Self::Unapplied(Err(error)),
+        }
+    }
+}
+
+/// A transaction that may have been applied.
+struct Settling<'a> {
+    client: &'a Client,
+    mark: &'a Mark,
+    number: &'a [u8],
+    draft: &'a Draft,
+}
+
+impl Settling<'_> {
+    /// Finds out by the mark whether the transaction was applied, in whatever session. If not, the mark is made void, so
+    /// that it never will be.
+    async fn settle(&self, cause: Option<Error>) -> Result<Sent> {
+        let mut delays = Retry::forever().delays(self.client.chance());
+        loop {
+            let view = match self.look().await {
+                Ok(view) => view,
+                Err(error) => {
+                    self.rest(error, &mut delays).await?;
+                    continue;
+                }
+            };
+            let Some(mark) = view.nodes.iter().find(|node| node.path == *self.mark.path()) else {
+                return if self.draft.is_untouched(&view) {
+                    Ok(Sent::Lost)
+                } else {
+                    Err(unknown(cause))
+                };
+            };
+            if mark.data == self.number {
+                return Ok(Sent::Applied);
+            }
+            if mark.data == VOID {
+                return Ok(Sent::Lost);
+            }
+            if let Err(error) = self.void(mark).await {
+                self.rest(error, &mut delays).await?;
+            }
+        }
+    }
+
+    /// The mark, and what the transaction was to write.
+    async fn look(&self) -> Result<View> {
+        let session = self.client.session().await?;
+        let whole = self.draft.whole();
+        let more = whole.iter().flat_map(Query::nodes_asked).take(Query::MOST_NODES - 1).cloned();
+        session.read(Query::nodes(self.mark.path(), more)).await
+    }
+
+    /// Makes the mark void if no transaction has changed it yet.
+    async fn void(&self, mark: &Node) -> Result<()> {
+        let Some(stat) = mark.stat else { return Ok(()) };
+        let session = self.client.session().await?;
+        let txn = Txn::new().set(self.mark.path(), VOID, Expect::Version(stat.version));
+        session.commit(txn).await.map(drop)
+    }
+
+    /// Waits before another look, if one may succeed.
+    async fn rest(&self, error: Error, delays: &mut Delays) -> Result<()> {
+        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
+        if !passes || self.client.is_closed() {
+            return Err(error.with_unknown_effect());
+        }
+        sleep(delays.next().unwrap_or_default()).await;
+        Ok(())
+    }
+}
+
+/// A rejection of the operations of a run: without the mark.
+fn rejected(no: Rejected) -> Sent {
+    let Rejected { index, path, why, look, .. } = no;
+    Sent::Rejected(Rejected::new(index - 1, path, why).with_look(look))
+}
+
+fn refused(no: &Rejected) -> Error {
+    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string())
+}
+
+/// The error of a transaction whose mark is gone, while nothing proves that it was not applied.
+fn unknown(cause: Option<Error>) -> Error {
+    let Some(cause) = cause else {
+        return Error::new(ErrorKind::Corrupt, DOING)
+            .because("another client removed the node that says whether it was applied")
+            .with_unknown_effect();
+    };
+    Error::new(ErrorKind::SessionLost, DOING)
+        .because("the session was lost before the answer, and what it writes was written since")
+        .with_unknown_effect()
+        .caused_by(cause)
+}
+
+/// The error of a preparation, which has no effect on what the transaction writes.
+fn harmless(error: Error) -> Error {
+    if !error.is_ambiguous() {
+        return error;
+    }
+    Error::new(error.kind(), DOING)
+        .because("the node by which it is recognized could not be made")
+        .caused_by(error)
+}

@@ -1,0 +1,417 @@
+//! [`Draft`]: what one run has read and is going to write. Decides, and asks the store for nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Node, Op, Query, Rejected, Revision, Stat, View, Why};
+
+use crate::mutant::mistake;
+use crate::transaction::isolation::Isolation;
+
+/// What one run has read and is going to write.
+#[derive(Clone, Debug)]
+pub(super) struct Draft {
+    isolation: Isolation,
+    /// The nodes that are known, and the paths that are known to have none. At the levels that promise it, all are of one
+    /// moment.
+    known: BTreeMap<Path, Option<Known>>,
+    /// The paths that the run has read.
+    read: BTreeSet<Path>,
+    writes: BTreeMap<Path, Write>,
+    /// The first answer reflected everything up to this revision.
+    base: Option<Revision>,
+    /// The last one.
+    moment: Revision,
+}
+
+/// A node as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Known {
+    data: Bytes,
+    stat: Stat,
+}
+
+/// A write of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Write {
+    Put(Bytes),
+    /// Of a node that the run found missing.
+    Create(Bytes),
+    Delete,
+}
+
+/// What to do after a rejection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// What the run relied on has changed.
+    RunAgain,
+    /// What the run relied on is unchanged.
+    SendAgain,
+    /// What was sent should have been applied, as far as the store shows: it changed in between, or never will.
+    Unexplained,
+    /// The store does not take these writes, whatever other clients do.
+    Refused,
+}
+
+impl Draft {
+    pub(super) fn new(isolation: Isolation) -> Self {
+        let (known, read, writes) = <(BTreeMap<_, _>, BTreeSet<_>, BTreeMap<_, _>)>::default();
+        Self { isolation, known, read, writes, base: None, moment: Revision::ZERO }
+    }
+
+    /// The draft of the next run, which knows already what the rejection of this one has shown.
+    pub(super) fn next(self) -> Self {
+        let Self { isolation, known, moment, .. } = self;
+        Self { known, base: Some(moment), moment, ..Self::new(isolation) }
+    }
+
+    /// What a read returns without asking the store: the run's own write, or what is known.
+    pub(super) fn read(&mut self, path: &Path) -> Option<Option<Bytes>> {
+        match self.writes.get(path) {
+            Some(Write::Put(data) | Write::Create(data)) => return Some(Some(data.clone())),
+            Some(Write::Delete) => return Some(None),
+            None => {}
+        }
+        let known = self.known.get(path)?;
+        self.read.insert(path.clone());
+        Some(known.as_ref().map(|known| known.data.clone()))
+    }
+
+    /// The question whose answer adds `more` to what is known, all as of one moment.
+    pub(super) fn query(&self, more: &BTreeSet<Path>) -> Option<Query> {
+        let mut all = self.known.keys().chain(more).cloned();
+        Some(Query::nodes(all.next()?, all))
+    }
+
+    /// The question for the next run: all that this one relies on, and what else is known, as far as there is room.
+    pub(super) fn whole(&self) -> Option<Query> {
+        let relied: BTreeSet<&Path> = self.read.iter().chain(self.writes.keys()).collect();
+        let others = self.known.keys().filter(|path| !relied.contains(path));
+        let mut all = relied.iter().copied().chain(others).take(Query::MOST_NODES).cloned();
+        Some(Query::nodes(all.next()?, all))
+    }
+
+    /// Replaces what is known by the answer to a query, which is of one moment. Returns whether what the run has read is
+    /// unchanged; `None` if not all of that was asked for.
+    pub(super) fn learn(&mut self, query: &Query, view: View) -> Result<Option<bool>> {
+        let asked: BTreeSet<&Path> = query.nodes_asked().collect();
+        if !self.read.iter().all(|path| asked.contains(path)) {
+            return Ok(None);
+        }
+        let mut known: BTreeMap<Path, Option<Known>> =
+            asked.into_iter().map(|path| (path.clone(), None)).collect();
+        for node in view.nodes {
+            known.insert(node.path.clone(), Some(Known::of(node)?));
+        }
+        let same = self.read.iter().all(|path| is_same(self.known.get(path), known.get(path)));
+        mistake!(TransactionMixesMoments: let same = true);
+        self.base.get_or_insert(view.revision);
+        (self.known, self.moment) = (known, view.revision);
+        Ok(Some(same))
+    }
+
+    /// Adds one node, which may be of another moment.
+    pub(super) fn note(&mut self, path: &Path, node: Option<Node>) -> Result<()> {
+        let known = node.map(Known::of).transpose()?;
+        self.known.entry(path.clone()).or_insert(known);
+        Ok(())
+    }
+
+    /// Writes data, whether or not there is a node.
+    pub(super) fn put(&mut self, path: &Path, data: Bytes) {
+        let write = match self.writes.get(path) {
+            Some(Write::Create(_)) => Write::Create(data),
+            _ => Write::Put(data),
+        };
+        self.writes.insert(path.clone(), write);
+    }
+
+    /// Creates a node that was read as missing.
+    pub(super) fn create(&mut self, path: &Path, data: Bytes) {
+        // A node that this run deletes is replaced.
+        let write = match self.known.get(path) {
+            Some(Some(_)) => Write::Put(data),
+            _ => Write::Create(data),
+        };
+        self.writes.insert(path.clone(), write);
+    }
+
+    pub(super) fn delete(&mut self, path: &Path) {
+        self.writes.insert(path.clone(), Write::Delete);
+    }
+
+    pub(super) fn has_read(&self) -> bool {
+        !self.read.is_empty()
+    }
+
+    /// Whether something is known, or was before this run.
+    pub(super) fn has_base(&self) -> bool {
+        self.base.is_some()
+    }
+
+    /// The paths that are written and not known, if a commit has to know them: they must not have changed since the first
+    /// read.
+    pub(super) fn unknown(&self) -> BTreeSet<Path> {
+        if self.isolation != Isolation::SerializableSnapshot || self.base.is_none() {
+            return BTreeSet::new();
+        }
+        let unknown = self.writes.keys().filter(|path| !self.known.contains_key(*path));
+        unknown.cloned().collect()
+    }
+
+    /// Whether one of these paths was written after the first read, or may have been.
+    pub(super) fn is_later(&self, paths: &BTreeSet<Path>) -> bool {
+        let base = self.base.unwrap_or_default();
+        let known = paths.iter().filter_map(|path| self.known.get(path)?.as_ref());
+        known.into_iter().any(|known| known.stat.modified > base)
+    }
+
+    /// The operations that commit the run, in an order in which the store takes them: children go before their parents, and
+    /// parents come before their children.
+    pub(super) fn ops(&self) -> Vec<Op> {
+        let paths: BTreeSet<&Path> = self.read.iter().chain(self.writes.keys()).collect();
+        let ops = paths.into_iter().filter_map(|path| self.op(path));
+        let (checks, writes): (Vec<Op>, Vec<Op>) = ops.partition(|op| !op.is_write());
+        let (deletes, writes): (Vec<Op>, Vec<Op>) =
+            writes.into_iter().partition(|op| matches!(op, Op::Delete { .. }));
+        checks.into_iter().chain(deletes.into_iter().rev()).chain(writes).collect()
+    }
+
+    fn op(&self, path: &Path) -> Option<Op> {
+        let known = self.known.get(path);
+        let bound = self.is_bound(path);
+        let path = path.clone();
+        let expected = |known: &Known| {
+            if bound { Expect::Version(known.stat.version) } else { Expect::Any }
+        };
+        Some(match (self.writes.get(&path), known) {
+            (None | Some(Write::Delete), Some(None)) if bound => {
+                Op::Check { path, expect: Expect::Absent }
+            }
+            (None, Some(Some(known))) if bound => Op::Check { path, expect: expected(known) },
+            (None, _) | (Some(Write::Delete), Some(None)) => return None,
+            (Some(Write::Put(data)), Some(Some(known))) => {
+                Op::Set { path, data: data.clone(), expect: expected(known) }
+            }
+            // Most nodes that are written are there.
+            (Some(Write::Put(data)), None) => {
+                Op::Set { path, data: data.clone(), expect: Expect::Any }
+            }
+            (Some(Write::Put(data) | Write::Create(data)), _) => {
+                let (data, lifetime) = (data.clone(), Lifetime::Persistent);
+                Op::Create { path, data, lifetime, sequential: false }
+            }
+            (Some(Write::Delete), Some(Some(known))) => {
+                Op::Delete { path, expect: expected(known) }
+            }
+            (Some(Write::Delete), None) => Op::Delete { path, expect: Expect::Any },
+        })
+    }
+
+    /// Whether a commit needs this path to be as it is known.
+    fn is_bound(&self, path: &Path) -> bool {
+        match self.isolation {
+            Isolation::SerializableSnapshot => true,
+            isolation => isolation.checks_reads() && self.read.contains(path),
+        }
+    }
+
+    /// Decides what to do after a rejection, and learns what the store holds now.
+    pub(super) fn judge(&mut self, no: &Rejected, query: &Query, view: View) -> Result<Verdict> {
+        let (ops, before) = (self.ops(), self.known.clone());
+        let same = self.learn(query, view)? == Some(true);
+        let bound = self.writes.keys().filter(|path| self.is_bound(path));
+        let mut bound = bound.filter(|path| before.contains_key(*path));
+        let kept = bound.all(|path| is_same(before.get(path), self.known.get(path)));
+        let created = self.writes.iter().filter(|(_, write)| matches!(write, Write::Create(_)));
+        let mut created = created.map(|(path, _)| self.known.get(path));
+        if !same || !kept || created.any(|known| matches!(known, Some(Some(_)))) {
+            return Ok(Verdict::RunAgain);
+        }
+        let race = matches!(no.why, Why::Exists | Why::Missing | Why::OtherVersion);
+        Ok(match race {
+            false => Verdict::Refused,
+            true if ops == self.ops() => Verdict::Unexplained,
+            true => Verdict::SendAgain,
+        })
+    }
+
+    /// Whether the store still holds one of the nodes that a transaction was to replace or to delete, each at its version.
+    /// Then it was not applied: versions do not come back.
+    pub(super) fn is_untouched(&self, view: &View) -> bool {
+        let bound = self.writes.keys().filter(|path| self.is_bound(path));
+        let mut known = bound.filter_map(|path| Some((path, self.known.get(path)?.as_ref()?)));
+        known.any(|(path, known)| {
+            let now = view.nodes.iter().find(|node| node.path == *path).and_then(|node| node.stat);
+            now.is_some_and(|now| is_same_node(&now, &known.stat))
+        })
+    }
+}
+
+impl Known {
+    fn of(node: Node) -> Result<Self> {
+        let stat = node.stat.ok_or_else(|| {
+            Error::new(ErrorKind::Backend, super::DOING)
+                .at(&node.path)
+                .because("the store returned no version of it")
+        })?;
+        Ok(Self { data: node.data, stat })
+    }
+}
+
+/// Whether a path is as it was. A node that was deleted and created again is another one.
+fn is_same(before: Option<&Option<Known>>, now: Option<&Option<Known>>) -> bool {
+    match (before, now) {
+        (Some(Some(before)), Some(Some(now))) => is_same_node(&before.stat, &now.stat),
+        (Some(None), Some(None)) => true,
+        _ => false,
+    }
+}
+
+fn is_same_node(before: &Stat, now: &Stat) -> bool {
+    (before.created, before.version) == (now.created, now.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::store::Version;
+
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        Path::new(text).expect("valid")
+    }
+
+    fn node(text: &str, created: u64, version: u64) -> Node {
+        let (created, modified) = (Revision::new(created), Revision::new(created + version));
+        let stat = Stat::new(created, modified, Version::new(version), None);
+        Node::new(path(text)).with(Bytes::from("data"), stat)
+    }
+
+    /// A draft that has read these paths, and found these nodes.
+    fn read(isolation: Isolation, paths: &[&str], nodes: &[Node]) -> (Draft, Query) {
+        let mut draft = Draft::new(isolation);
+        let more = paths.iter().map(|text| path(text)).collect();
+        let query = draft.query(&more).expect("there are some");
+        let view = View::new(Revision::new(9), nodes.to_vec());
+        assert_eq!(draft.learn(&query, view).expect("stats"), Some(true));
+        for text in paths {
+            assert!(draft.read(&path(text)).is_some());
+        }
+        (draft, query)
+    }
+
+    fn expected(draft: &Draft) -> Vec<(String, Option<Expect>)> {
+        let expect = |op: &Op| match op {
+            Op::Check { expect, .. } | Op::Set { expect, .. } | Op::Delete { expect, .. } => {
+                Some(*expect)
+            }
+            Op::Create { .. } => None,
+        };
+        draft.ops().iter().map(|op| (op.path().to_string(), expect(op))).collect()
+    }
+
+    const ONE: Option<Expect> = Some(Expect::Version(Version::new(1)));
+
+    #[test]
+    fn what_was_read_is_expected_unchanged() {
+        let (nodes, levels) = (
+            [node("/a", 3, 1), node("/b", 4, 1)],
+            [Isolation::SerializableSnapshot, Isolation::Serializable, Isolation::RepeatableReads],
+        );
+        for level in levels {
+            let (mut draft, _) = read(level, &["/a", "/b", "/c", "/d"], &nodes);
+            draft.put(&path("/b"), Bytes::new());
+            draft.put(&path("/d"), Bytes::new());
+            let absent = Some(Expect::Absent);
+            let ops = [("/a", ONE), ("/c", absent), ("/b", ONE), ("/d", None)];
+            assert_eq!(expected(&draft), ops.map(|(text, expect)| (text.to_owned(), expect)));
+        }
+        let (mut draft, _) = read(Isolation::ReadCommitted, &["/a", "/b", "/c"], &nodes);
+        draft.put(&path("/b"), Bytes::new());
+        assert_eq!(expected(&draft), [("/b".to_owned(), Some(Expect::Any))]);
+    }
+
+    #[test]
+    fn what_is_written_blindly_is_bound_in_a_snapshot_only() {
+        for (level, expect) in
+            [(Isolation::SerializableSnapshot, ONE), (Isolation::Serializable, Some(Expect::Any))]
+        {
+            let (mut draft, _) = read(level, &["/a"], &[node("/a", 3, 1)]);
+            draft.put(&path("/b"), Bytes::new());
+            let unknown = draft.unknown();
+            let query = draft.query(&unknown).expect("there are some");
+            let view = View::new(Revision::new(9), vec![node("/a", 3, 1), node("/b", 4, 1)]);
+            assert_eq!(draft.learn(&query, view).expect("stats"), Some(true));
+            let ops = [("/a".to_owned(), ONE), ("/b".to_owned(), expect)];
+            assert_eq!(
+                (expected(&draft), unknown.len()),
+                (ops.to_vec(), usize::from(expect == ONE))
+            );
+        }
+    }
+
+    #[test]
+    fn parents_come_first_and_go_last() {
+        let (mut draft, _) = read(
+            Isolation::Serializable,
+            &["/a", "/a/b", "/c", "/c/d"],
+            &[node("/a", 1, 1), node("/a/b", 2, 1)],
+        );
+        draft.delete(&path("/a"));
+        draft.delete(&path("/a/b"));
+        draft.create(&path("/c/d"), Bytes::new());
+        draft.put(&path("/c"), Bytes::new());
+        let order: Vec<_> = draft.ops().iter().map(|op| op.path().to_string()).collect();
+        assert_eq!(order, ["/a/b", "/a", "/c", "/c/d"]);
+    }
+
+    #[test]
+    fn another_incarnation_is_another_node() {
+        let (mut draft, query) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
+        let later = View::new(Revision::new(12), vec![node("/a", 7, 1)]);
+        assert_eq!(draft.learn(&query, later).expect("stats"), Some(false));
+    }
+
+    #[test]
+    fn a_rejection_is_a_lost_race_or_a_refusal() {
+        let no = |why| Rejected::new(0, path("/a"), why);
+        let view = |nodes: &[Node]| View::new(Revision::new(12), nodes.to_vec());
+        let drafted = || {
+            let (mut draft, _) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
+            draft.put(&path("/b"), Bytes::new());
+            let query = draft.whole().expect("two");
+            (draft, query)
+        };
+
+        let (mut draft, query) = drafted();
+        let verdict = draft.judge(&no(Why::OtherVersion), &query, view(&[node("/a", 3, 2)]));
+        assert_eq!(verdict.expect("stats"), Verdict::RunAgain);
+        let (mut draft, query) = drafted();
+        let verdict = draft.judge(&no(Why::Missing), &query, view(&[node("/a", 3, 1)]));
+        assert_eq!(verdict.expect("stats"), Verdict::SendAgain, "/b is to be created");
+        let verdict = draft.judge(&no(Why::Exists), &query, view(&[node("/a", 3, 1)]));
+        assert_eq!(
+            verdict.expect("stats"),
+            Verdict::Unexplained,
+            "/b is a directory, or was there"
+        );
+        let (mut draft, query) = drafted();
+        let verdict = draft.judge(&no(Why::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
+        assert_eq!(verdict.expect("stats"), Verdict::Refused);
+    }
+
+    #[test]
+    fn a_run_reads_what_it_has_written() {
+        let (mut draft, _) = read(Isolation::Serializable, &["/a", "/b"], &[node("/a", 3, 1)]);
+        assert_eq!(draft.read(&path("/a")), Some(Some(Bytes::from("data"))));
+        draft.put(&path("/a"), Bytes::from("mine"));
+        assert_eq!(draft.read(&path("/a")), Some(Some(Bytes::from("mine"))));
+        draft.delete(&path("/a"));
+        assert_eq!(draft.read(&path("/a")), Some(None));
+        assert_eq!(draft.read(&path("/b")), Some(None));
+        assert_eq!(draft.read(&path("/c")), None, "it has to be asked for");
+    }
+}
