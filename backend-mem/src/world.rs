@@ -304,7 +304,7 @@ impl World {
         Commit::new(Some(self.revision), applied.done, view)
     }
 
-    /// The answer to the look of a transaction, of which `own` is the sequential node that it created.
+    /// The answer to the look of a transaction. `own` is the sequential node that the transaction created.
     fn shown(
         &mut self,
         id: SessionId,

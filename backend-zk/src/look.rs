@@ -136,9 +136,9 @@ impl<'a> Look<'a> {
         self.view(answer).await
     }
 
-    /// A view that was not sent together with the transaction.
+    /// A view that is asked for only now, after the refusal was received: also without a sync, as a session's reads reflect
+    /// what it was answered before.
     pub(crate) async fn view_now(mut self) -> Option<View> {
-        self.query.freshness = Freshness::Latest;
         let seen = self.ask().await;
         self.view(seen).await
     }

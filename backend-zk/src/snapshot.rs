@@ -149,7 +149,7 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// Leaves the known containers out of a listing of which only a window is wanted: a window counts
+    /// Leaves the known containers out of a listing where only a window is wanted: a window counts
     /// nodes, and a container may have the name of a ticket.
     fn narrow(&mut self, aim: Aim<'_>) {
         let Aim::Children(query, _) = aim else { return };

@@ -16,12 +16,12 @@ use tracing::Instrument;
 
 use crate::transaction::attempt::Run;
 use crate::transaction::commit::{Committer, Fate};
-use crate::transaction::draft::Draft;
+use crate::transaction::footprint::{DOING, Footprint};
 use crate::transaction::mark::Marks;
 
 mod attempt;
 mod commit;
-mod draft;
+mod footprint;
 mod isolation;
 mod mark;
 
@@ -34,9 +34,6 @@ use unmetered as meter;
 
 pub use attempt::Attempt;
 pub use isolation::Isolation;
-
-/// What a transaction fails while doing.
-const DOING: &str = "running a transaction";
 
 /// Software transactional memory: a function that reads and writes any number of nodes, as etcd's `concurrency.NewSTM`.
 ///
@@ -113,10 +110,10 @@ pub struct Transaction {
 
 /// How one run ended.
 enum Ran<T, E> {
-    Returned(T, Draft),
+    Returned(T, Footprint),
     Failed(E),
     /// What it relied on has changed.
-    GivenUp(Option<Draft>),
+    GivenUp(Option<Footprint>),
 }
 
 impl Transaction {
@@ -192,23 +189,24 @@ impl Transaction {
         E: From<Error>,
         F: Future<Output = Result<T, E>>,
     {
-        let (mut known, mut delays): (Option<(Session, Draft)>, _) = (None, None);
+        let (mut known, mut delays): (Option<(Session, Footprint)>, _) = (None, None);
         loop {
             *tries += 1;
             let session = self.client.session().await?;
-            let draft = known.take().filter(|(of, _)| of.info().id == session.info().id);
-            let draft = draft.map_or_else(|| Draft::new(self.isolation), |(_, draft)| draft);
-            let next = match self.run_once(&session, draft, function).await {
+            let footprint = known.take().filter(|(of, _)| of.info().id == session.info().id);
+            let footprint = footprint
+                .map_or_else(|| Footprint::new(self.isolation), |(_, footprint)| footprint);
+            let next = match self.run_once(&session, footprint, function).await {
                 Ran::Failed(error) => return Err(error),
                 Ran::GivenUp(next) => next,
-                Ran::Returned(value, draft) => {
-                    match Box::pin(self.commit(&session, draft)).await? {
+                Ran::Returned(value, footprint) => {
+                    match Box::pin(self.commit(&session, footprint)).await? {
                         Fate::Committed => return Ok(value),
                         Fate::Lost(next) => next,
                     }
                 }
             };
-            known = next.map(|draft| (session, draft));
+            known = next.map(|footprint| (session, footprint));
             self.pause(&mut delays).await?;
         }
     }
@@ -216,14 +214,14 @@ impl Transaction {
     async fn run_once<T, E, F>(
         &self,
         session: &Session,
-        draft: Draft,
+        footprint: Footprint,
         function: &mut impl FnMut(Attempt) -> F,
     ) -> Ran<T, E>
     where
         F: Future<Output = Result<T, E>>,
     {
         let one_moment = self.isolation.is_of_one_moment();
-        let run = Arc::new(Run::new(session, draft, one_moment, &self.prefetch));
+        let run = Arc::new(Run::new(session, footprint, one_moment, &self.prefetch));
         let result = {
             let running = pin!(function(Attempt::new(run.clone())));
             match select(pin!(run.given_up()), running).await {
@@ -232,16 +230,16 @@ impl Transaction {
             }
         };
         match (result, run.end()) {
-            (Some(Ok(value)), (Some(draft), true)) => Ran::Returned(value, draft),
+            (Some(Ok(value)), (Some(footprint), true)) => Ran::Returned(value, footprint),
             (Some(Err(error)), (_, true)) => Ran::Failed(error),
-            (_, (draft, _)) => Ran::GivenUp(draft),
+            (_, (footprint, _)) => Ran::GivenUp(footprint),
         }
     }
 
-    async fn commit(&self, session: &Session, draft: Draft) -> Result<Fate> {
+    async fn commit(&self, session: &Session, footprint: Footprint) -> Result<Fate> {
         let (client, marks) = (&self.client, &*self.marks);
         let one_moment = self.isolation.is_of_one_moment();
-        match (Committer { client, marks, session, one_moment }).commit(draft).await {
+        match (Committer { client, marks, session, one_moment }).commit(footprint).await {
             // Nothing was applied, and the client goes on in its next session.
             Err(error) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => {
                 Ok(Fate::Lost(None))

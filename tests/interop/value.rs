@@ -148,7 +148,7 @@ async fn a_transaction_is_shared(kind: Kind, path: Path) {
         if round == 0 {
             return Peer::etcdctl_once(&server, &["put", key, data], "");
         }
-        // Conditions, what to do then, and otherwise, each with an empty line behind it.
+        // Conditions, what to do then, and otherwise, each with an empty line after it.
         let txn = format!("value(\"{key}\") = \"0\"\n\nput {key} {data}\n\n\n");
         Peer::etcdctl_once(&server, &["txn"], &txn)
     };

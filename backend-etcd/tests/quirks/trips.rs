@@ -49,6 +49,11 @@ pub(crate) async fn every_call_is_one_request() {
         ticket.look(Query::children(path("/q")).newest(2).names_only()),
         family.look(Query::children(path("/d"))),
         Txn::new().create(path("/p"), "", Lifetime::Persistent),
+        // Rejected, with what is there.
+        Txn::new().create(path("/p"), "", Lifetime::Persistent).look(Query::node(path("/p"))),
+        Txn::new()
+            .check(path("/p"), Expect::Absent)
+            .look_if_rejected(Query::nodes(path("/p"), [path("/p/c")])),
         Txn::new().set(path("/p"), "y", Expect::Any).look(Query::subtree(path("/"))),
         Txn::new().delete(path("/p"), Expect::Any),
         Txn::new().delete(path("/p/c"), Expect::Any).delete(path("/p"), Expect::Any),

@@ -8,7 +8,7 @@ use futures_util::future::{Either, join, join_all, select};
 use synod_conformance::harness::Link;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::store::{
-    Backend as _, Event, Expect, Lifetime, Query, SessionId, SessionOptions, Txn,
+    Backend as _, Event, Expect, Lifetime, Query, SessionId, SessionOptions, Txn, Version,
 };
 use synod_recipes::{Election, LeaderLatch, Mutex, Semaphore};
 use synod_testkit::server::links::Links;
@@ -85,6 +85,22 @@ pub(super) async fn a_call_asks_for_all_it_needs_at_once() {
     counted(asks(&links, id, 1, done(store, create("/trips/new", ""))).await, &[Verb::Create], &[]);
     let set = Txn::new().set(&node, "x", Expect::Any);
     counted(asks(&links, id, 1, done(store, set)).await, &[Verb::Set], &[]);
+    // A look is sent along, whatever becomes of its transaction; one for a rejection where that is likely.
+    let stale = || Txn::new().set(&node, "y", Expect::Version(Version::new(77)));
+    let several = || Query::nodes(&node, [path("/trips/none")]);
+    let rejected = async |txn: Txn| {
+        let no = store.commit(txn).await.expect("answers");
+        assert_eq!(
+            no.rejected().and_then(|no| no.look.as_ref()).map(|view| view.nodes.len()),
+            Some(1)
+        );
+    };
+    let along = asks(&links, id, 2, rejected(stale().look(several()))).await;
+    counted(along, &[Verb::Set, Verb::MultiRead], &[]);
+    let late = asks(&links, id, 1, rejected(stale().look_if_rejected(several()))).await;
+    counted(late, &[Verb::Set], &[Verb::MultiRead]);
+    let again = asks(&links, id, 2, rejected(stale().look_if_rejected(several()))).await;
+    counted(again, &[Verb::Set, Verb::MultiRead], &[]);
     let delete = Txn::new().delete(path("/trips/new"), Expect::Any);
     counted(asks(&links, id, 1, done(store, delete)).await, &[Verb::Delete], &[]);
     // Several are one request, too.

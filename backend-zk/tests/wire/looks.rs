@@ -1,5 +1,6 @@
 //! A failed look says nothing about the commit before it: L-OUT-1, L-OUT-4.
 
+use synod_core::store::{Expect, Query, Txn, Version, Why};
 use synod_recipes::Mutex;
 use tokio::time::timeout;
 
@@ -24,6 +25,23 @@ pub(crate) async fn a_look_that_fails_says_nothing_of_the_commit() {
             let times = times(&peer, &dir);
             assert!(times == 1 && agrees(&said, times), "{error}: {times} times, and {said:?}");
         }
+    }
+}
+
+/// The transaction was rejected, and its look was not answered, for various reasons.
+pub(crate) async fn a_look_that_fails_says_nothing_of_the_rejection() {
+    for error in [code::NO_AUTH, code::THROTTLED, -9_999] {
+        let (peer, node) = (peer(1), path("/look/node"));
+        let store = open(&peer, LONG).await;
+        done(&*store, create("/look/node", "")).await;
+        peer.when(Rule::new(Deed::Refuse(error)).op(op::GET_DATA).at("/look/node").times(100));
+
+        let stale = Txn::new().set(&node, "", Expect::Version(Version::new(9)));
+        let looking = store.commit(stale.look(Query::node(&node)));
+        let said = timeout(PATIENCE, looking).await.expect("it ends").expect("it is answered");
+
+        let no = said.rejected().expect("it has another version");
+        assert_eq!((no.why, no.look.as_ref()), (Why::OtherVersion, None), "{error}");
     }
 }
 

@@ -36,6 +36,7 @@ use crate::lives::{
 };
 use crate::looks::{
     a_lock_whose_looks_are_refused_leaves_no_ticket, a_look_that_fails_says_nothing_of_the_commit,
+    a_look_that_fails_says_nothing_of_the_rejection,
 };
 use crate::older::what_is_read_is_no_older_than_an_event;
 use crate::refused::a_client_outlives_that_it_is_not_accepted_for_a_while;
@@ -92,6 +93,7 @@ scenes![
     a_follower_without_its_leader_proves_nothing,
     a_follower_that_stops_right_after_its_answer_proves_no_more,
     a_look_that_fails_says_nothing_of_the_commit,
+    a_look_that_fails_says_nothing_of_the_rejection,
     a_lock_whose_looks_are_refused_leaves_no_ticket,
     a_lock_whose_numbers_end_is_held_by_one,
     a_client_outlives_that_it_is_not_accepted_for_a_while,

@@ -15,7 +15,7 @@ use synod_core::value::{decode, encode};
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 
-use crate::transaction::draft::Draft;
+use crate::transaction::footprint::{DOING, Footprint};
 
 /// One run of the function of a [`Transaction`](crate::Transaction): reads, and collects writes.
 ///
@@ -31,14 +31,14 @@ pub(super) struct Run {
     session: Session,
     one_moment: bool,
     prefetch: Arc<BTreeSet<Path>>,
-    state: Mutex<State>,
+    state: Mutex<RunState>,
     given_up: Notify,
 }
 
-enum State {
-    Running(Draft),
+enum RunState {
+    Running(Footprint),
     /// What it relied on has changed. With what is known now; without it, the session was lost.
-    GivenUp(Option<Draft>),
+    GivenUp(Option<Footprint>),
     Ended,
 }
 
@@ -61,11 +61,11 @@ impl Attempt {
         loop {
             let query = {
                 let mut state = self.run.state();
-                let draft = running(&mut state)?;
-                if let Some(data) = draft.read(path) {
+                let footprint = running(&mut state)?;
+                if let Some(data) = footprint.read(path) {
                     return Ok(data);
                 }
-                self.run.question(draft, path)
+                self.run.question(footprint, path)
             };
             self.run.ask(path, query).await?;
         }
@@ -110,7 +110,7 @@ impl Attempt {
         if self.exists(path).await? {
             return Ok(false);
         }
-        self.write(|draft| draft.create(path, data.into()))?;
+        self.write(|footprint| footprint.create(path, data.into()))?;
         Ok(true)
     }
 
@@ -122,12 +122,12 @@ impl Attempt {
     pub fn put(&self, path: &Path, data: impl Into<Bytes>) -> Result<()> {
         let (data, most) = (data.into(), self.run.session.info().limits.data);
         if data.len() > most {
-            return Err(Error::new(ErrorKind::TooLarge, super::DOING).at(path).because(format!(
+            return Err(Error::new(ErrorKind::TooLarge, DOING).at(path).because(format!(
                 "{} bytes of data, and this store takes {most} a node",
                 data.len()
             )));
         }
-        self.write(|draft| draft.put(path, data))
+        self.write(|footprint| footprint.put(path, data))
     }
 
     /// [`Attempt::put`] of a value as JSON.
@@ -146,10 +146,10 @@ impl Attempt {
     ///
     /// [`ErrorKind::Invalid`] if the run is over.
     pub fn delete(&self, path: &Path) -> Result<()> {
-        self.write(|draft| draft.delete(path))
+        self.write(|footprint| footprint.delete(path))
     }
 
-    fn write(&self, write: impl FnOnce(&mut Draft)) -> Result<()> {
+    fn write(&self, write: impl FnOnce(&mut Footprint)) -> Result<()> {
         running(&mut self.run.state()).map(write)
     }
 }
@@ -157,20 +157,20 @@ impl Attempt {
 impl Run {
     pub(super) fn new(
         session: &Session,
-        draft: Draft,
+        footprint: Footprint,
         one_moment: bool,
         prefetch: &Arc<BTreeSet<Path>>,
     ) -> Self {
-        let (state, given_up) = (Mutex::new(State::Running(draft)), Notify::new());
+        let (state, given_up) = (Mutex::new(RunState::Running(footprint)), Notify::new());
         Self { session: session.clone(), one_moment, prefetch: prefetch.clone(), state, given_up }
     }
 
     /// Ends the run. Returns what it has read and is going to write, and whether it is not given up.
-    pub(super) fn end(&self) -> (Option<Draft>, bool) {
-        match std::mem::replace(&mut *self.state(), State::Ended) {
-            State::Running(draft) => (Some(draft), true),
-            State::GivenUp(draft) => (draft, false),
-            State::Ended => (None, false),
+    pub(super) fn end(&self) -> (Option<Footprint>, bool) {
+        match std::mem::replace(&mut *self.state(), RunState::Ended) {
+            RunState::Running(footprint) => (Some(footprint), true),
+            RunState::GivenUp(footprint) => (footprint, false),
+            RunState::Ended => (None, false),
         }
     }
 
@@ -180,18 +180,18 @@ impl Run {
     }
 
     /// The question for a path that is not known. At the levels that promise it, all that is known is asked for again.
-    fn question(&self, draft: &Draft, path: &Path) -> Query {
+    fn question(&self, footprint: &Footprint, path: &Path) -> Query {
         let alone = || Query::node(path).local();
         if !self.one_moment {
             return alone();
         }
         let mut more = BTreeSet::from([path.clone()]);
-        if !draft.has_read() {
+        if !footprint.has_read() {
             more.extend(self.prefetch.iter().cloned());
         }
-        let query = draft.query(&more).unwrap_or_else(alone);
+        let query = footprint.query(&more).unwrap_or_else(alone);
         // The first answer is not older than the call, and no later one is older than that.
-        if draft.has_base() { query.local() } else { query }
+        if footprint.has_base() { query.local() } else { query }
     }
 
     /// Asks for a path that is not known. If what the run has read is not unchanged, the run is given up.
@@ -209,34 +209,34 @@ impl Run {
     /// Adds an answer to what is known. Returns whether the run goes on.
     fn take(&self, path: &Path, query: &Query, answer: Result<View>) -> Result<bool> {
         let mut state = self.state();
-        let draft = running(&mut state)?;
+        let footprint = running(&mut state)?;
         let next = match answer {
-            Ok(view) if self.one_moment => match draft.learn(query, view)? {
-                Some(false) => Some(draft.clone().next()),
+            Ok(view) if self.one_moment => match footprint.learn(query, view)? {
+                Some(false) => Some(footprint.clone().next()),
                 _ => return Ok(true),
             },
-            Ok(view) => return draft.note(path, view.into_node()).map(|()| true),
+            Ok(view) => return footprint.note(path, view.into_node()).map(|()| true),
             Err(error) if error.kind() == ErrorKind::SessionLost => None,
             Err(error) => return Err(error),
         };
-        *state = State::GivenUp(next);
+        *state = RunState::GivenUp(next);
         Ok(false)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RunState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn running(state: &mut State) -> Result<&mut Draft> {
+fn running(state: &mut RunState) -> Result<&mut Footprint> {
     match state {
-        State::Running(draft) => Ok(draft),
-        State::GivenUp(_) | State::Ended => Err(over()),
+        RunState::Running(footprint) => Ok(footprint),
+        RunState::GivenUp(_) | RunState::Ended => Err(over()),
     }
 }
 
 fn over() -> Error {
-    Error::new(ErrorKind::Invalid, super::DOING).because("this run of the function is over")
+    Error::new(ErrorKind::Invalid, DOING).because("this run of the function is over")
 }
 
 /// Shows nothing: what it has read is the application's.

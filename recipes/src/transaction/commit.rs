@@ -11,9 +11,8 @@ use synod_core::session::Session;
 use synod_core::store::{Expect, Node, Op, Outcome, Query, Rejected, Stat, Txn, View};
 
 use crate::mutant::mistake;
-use crate::transaction::DOING;
-use crate::transaction::draft::{Draft, Verdict};
-use crate::transaction::mark::{Mark, Marks};
+use crate::transaction::footprint::{AfterRejection, DOING, Footprint};
+use crate::transaction::mark::{CommitMark, Marks};
 
 /// How often a transaction is sent again although the store shows no reason for its rejection.
 const UNEXPLAINED: u32 = 3;
@@ -26,7 +25,7 @@ pub(super) enum Fate {
     /// It is committed.
     Committed,
     /// It is not, and never will be. With what the next run knows already, if its session is the same.
-    Lost(Option<Draft>),
+    Lost(Option<Footprint>),
 }
 
 /// The result of sending a transaction.
@@ -46,70 +45,70 @@ pub(super) struct Committer<'a> {
 }
 
 impl Committer<'_> {
-    pub(super) async fn commit(&self, mut draft: Draft) -> Result<Fate> {
-        let unknown = draft.unknown();
-        if !unknown.is_empty() && !self.find(&mut draft, &unknown).await? {
-            return Ok(Fate::Lost(Some(draft.next())));
+    pub(super) async fn commit(&self, mut footprint: Footprint) -> Result<Fate> {
+        let unknown = footprint.unknown();
+        if !unknown.is_empty() && !self.find(&mut footprint, &unknown).await? {
+            return Ok(Fate::Lost(Some(footprint.next())));
         }
         let (mut unexplained, mut delays) = (0, Retry::contended().delays(self.session.chance()));
         loop {
-            let ops = draft.ops();
+            let ops = footprint.ops();
             if !ops.iter().any(Op::is_write) {
-                return self.confirm(draft).await;
+                return self.confirm(footprint).await;
             }
-            let no = match Box::pin(self.write(&draft, ops)).await? {
+            let no = match Box::pin(self.write(&footprint, ops)).await? {
                 Sent::Applied => return Ok(Fate::Committed),
                 Sent::Lost => return Ok(Fate::Lost(None)),
                 Sent::Rejected(no) => no,
             };
-            match self.judge(&mut draft, &no).await? {
-                Verdict::RunAgain => return Ok(Fate::Lost(Some(draft.next()))),
-                Verdict::SendAgain => {}
-                Verdict::Unexplained if unexplained < UNEXPLAINED => {
+            match self.judge(&mut footprint, &no).await? {
+                AfterRejection::RunAgain => return Ok(Fate::Lost(Some(footprint.next()))),
+                AfterRejection::SendAgain => {}
+                AfterRejection::Unexplained if unexplained < UNEXPLAINED => {
                     unexplained += 1;
                     sleep(delays.next().unwrap_or_default()).await;
                 }
-                Verdict::Unexplained | Verdict::Refused => return Err(refused(&no)),
+                AfterRejection::Unexplained | AfterRejection::Refused => return Err(refused(&no)),
             }
         }
     }
 
     /// Reads what is written without having been read. Returns whether it is unchanged since the first read, and so is what
     /// was read.
-    async fn find(&self, draft: &mut Draft, unknown: &BTreeSet<Path>) -> Result<bool> {
-        let Some(query) = draft.query(unknown) else { return Ok(true) };
+    async fn find(&self, footprint: &mut Footprint, unknown: &BTreeSet<Path>) -> Result<bool> {
+        let Some(query) = footprint.query(unknown) else { return Ok(true) };
         let view = self.session.read(query.clone().local()).await?;
-        Ok(draft.learn(&query, view)? == Some(true) && !draft.is_later(unknown))
+        Ok(footprint.learn(&query, view)? == Some(true) && !footprint.is_later(unknown))
     }
 
     /// Commits a run that has only read. What is of one moment is committed already.
-    async fn confirm(&self, mut draft: Draft) -> Result<Fate> {
-        let checked = draft.ops().len();
+    async fn confirm(&self, mut footprint: Footprint) -> Result<Fate> {
+        let checked = footprint.ops().len();
         if self.one_moment || checked < 2 {
             return Ok(Fate::Committed);
         }
-        let Some(query) = draft.whole() else { return Ok(Fate::Committed) };
+        let Some(query) = footprint.whole() else { return Ok(Fate::Committed) };
         let view = self.session.read(query.clone()).await?;
-        Ok(match draft.learn(&query, view)? {
+        Ok(match footprint.learn(&query, view)? {
             Some(true) => Fate::Committed,
-            _ => Fate::Lost(Some(draft.next())),
+            _ => Fate::Lost(Some(footprint.next())),
         })
     }
 
-    async fn judge(&self, draft: &mut Draft, no: &Rejected) -> Result<Verdict> {
-        let Some(query) = draft.whole() else { return Ok(Verdict::Refused) };
+    async fn judge(&self, footprint: &mut Footprint, no: &Rejected) -> Result<AfterRejection> {
+        let Some(query) = footprint.whole() else { return Ok(AfterRejection::Refused) };
         let view = match &no.look {
             Some(view) => view.clone(),
             None => self.session.read(query.clone()).await?,
         };
-        draft.judge(no, &query, view)
+        footprint.judge(no, &query, view)
     }
 
     /// Sends a transaction until it is answered.
-    async fn write(&self, draft: &Draft, ops: Vec<Op>) -> Result<Sent> {
+    async fn write(&self, footprint: &Footprint, ops: Vec<Op>) -> Result<Sent> {
         let mut mark = self.marks.take(self.session).await.map_err(harmless)?;
         let (mut txn, number) = mark.stamp(ops);
-        if let Some(query) = draft.whole() {
+        if let Some(query) = footprint.whole() {
             txn = txn.look_if_rejected(query);
         }
         let mut delays = Retry::forever().delays(self.session.chance());
@@ -132,7 +131,7 @@ impl Committer<'_> {
             mistake!(TransactionRunsAgain: return Ok(Sent::Lost));
             sleep(delays.next().unwrap_or_default()).await;
         };
-        let settled = Settling { client: self.client, mark: &mark, number: &number, draft };
+        let settled = Settling { client: self.client, mark: &mark, number: &number, footprint };
         settled.settle(cause).await
     }
 }
@@ -178,9 +177,9 @@ impl Answer {
 /// A transaction that may have been applied.
 struct Settling<'a> {
     client: &'a Client,
-    mark: &'a Mark,
+    mark: &'a CommitMark,
     number: &'a [u8],
-    draft: &'a Draft,
+    footprint: &'a Footprint,
 }
 
 impl Settling<'_> {
@@ -197,7 +196,7 @@ impl Settling<'_> {
                 }
             };
             let Some(mark) = view.nodes.iter().find(|node| node.path == *self.mark.path()) else {
-                return if self.draft.is_untouched(&view) {
+                return if self.footprint.is_untouched(&view) {
                     Ok(Sent::Lost)
                 } else {
                     Err(unknown(cause))
@@ -218,7 +217,7 @@ impl Settling<'_> {
     /// The mark, and what the transaction was to write.
     async fn look(&self) -> Result<View> {
         let session = self.client.session().await?;
-        let whole = self.draft.whole();
+        let whole = self.footprint.whole();
         let more = whole.iter().flat_map(Query::nodes_asked).take(Query::MOST_NODES - 1).cloned();
         session.read(Query::nodes(self.mark.path(), more)).await
     }

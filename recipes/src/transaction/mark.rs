@@ -1,4 +1,4 @@
-//! [`Mark`]: the ephemeral node by which a transaction is recognized when its answer was lost; [`Marks`]: those of one
+//! [`CommitMark`]: the ephemeral node by which a transaction is recognized when its answer was lost; [`Marks`]: those of one
 //! recipe value.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,7 @@ const IDLE: usize = 8;
 const NAME: &str = "transaction-";
 
 /// An ephemeral node. Its data is the number of the last transaction that was committed with it. Removed when dropped.
-pub(super) struct Mark {
+pub(super) struct CommitMark {
     session: Session,
     node: Done,
     /// `None` if the store did not return it.
@@ -30,7 +30,7 @@ pub(super) struct Mark {
 /// The marks of one recipe value that no transaction uses at the moment.
 pub(super) struct Marks {
     dir: Path,
-    idle: Mutex<Vec<Mark>>,
+    idle: Mutex<Vec<CommitMark>>,
 }
 
 impl Marks {
@@ -43,20 +43,20 @@ impl Marks {
     }
 
     /// A mark of this session that no other transaction uses.
-    pub(super) async fn take(&self, session: &Session) -> Result<Mark> {
+    pub(super) async fn take(&self, session: &Session) -> Result<CommitMark> {
         if let Some(mark) = self.idle_of(session) {
             return Ok(mark);
         }
         let name = session.unique(&self.dir.join(NAME)?)?;
         let node = session.create_sequential(&name, "0", Lifetime::Session).await?.required()?;
         let version = node.stat.map(|stat| stat.version);
-        Ok(Mark { session: session.clone(), node, version, number: 0 })
+        Ok(CommitMark { session: session.clone(), node, version, number: 0 })
     }
 
-    fn idle_of(&self, session: &Session) -> Option<Mark> {
+    fn idle_of(&self, session: &Session) -> Option<CommitMark> {
         let (mark, _old) = {
             let mut idle = self.idle();
-            let (mut own, other): (Vec<Mark>, Vec<Mark>) =
+            let (mut own, other): (Vec<CommitMark>, Vec<CommitMark>) =
                 idle.drain(..).partition(|mark| mark.session.info().id == session.info().id);
             let mark = own.pop();
             *idle = own;
@@ -67,7 +67,7 @@ impl Marks {
     }
 
     /// Takes back a mark. No request that was sent with it is on its way.
-    pub(super) fn give_back(&self, mark: Mark) {
+    pub(super) fn give_back(&self, mark: CommitMark) {
         let mut idle = self.idle();
         if idle.len() < IDLE {
             idle.push(mark);
@@ -77,12 +77,12 @@ impl Marks {
         drop(mark);
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Mark>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<CommitMark>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Mark {
+impl CommitMark {
     pub(super) fn path(&self) -> &Path {
         &self.node.path
     }
@@ -104,7 +104,7 @@ impl Mark {
     }
 }
 
-impl Drop for Mark {
+impl Drop for CommitMark {
     fn drop(&mut self) {
         mistake!(TransactionMarkStays: return);
         self.session.abandon(&self.node);

@@ -1,4 +1,4 @@
-//! [`Draft`]: what one run has read and is going to write. Decides, and asks the store for nothing.
+//! [`Footprint`]: what one run has read and is going to write. Decides, and asks the store for nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,19 @@ use synod_core::store::{Expect, Lifetime, Node, Op, Query, Rejected, Revision, S
 use crate::mutant::mistake;
 use crate::transaction::isolation::Isolation;
 
+/// What a transaction fails while doing.
+pub(super) const DOING: &str = "running a transaction";
+
 /// What one run has read and is going to write.
 #[derive(Clone, Debug)]
-pub(super) struct Draft {
+pub(super) struct Footprint {
     isolation: Isolation,
     /// The nodes that are known, and the paths that are known to have none. At the levels that promise it, all are of one
     /// moment.
     known: BTreeMap<Path, Option<Known>>,
     /// The paths that the run has read.
     read: BTreeSet<Path>,
-    writes: BTreeMap<Path, Write>,
+    writes: BTreeMap<Path, BufferedWrite>,
     /// The first answer reflected everything up to this revision.
     base: Option<Revision>,
     /// The last one.
@@ -35,7 +38,7 @@ struct Known {
 
 /// A write of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Write {
+enum BufferedWrite {
     Put(Bytes),
     /// Of a node that the run found missing.
     Create(Bytes),
@@ -44,7 +47,7 @@ enum Write {
 
 /// What to do after a rejection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum AfterRejection {
     /// What the run relied on has changed.
     RunAgain,
     /// What the run relied on is unchanged.
@@ -55,13 +58,13 @@ pub(super) enum Verdict {
     Refused,
 }
 
-impl Draft {
+impl Footprint {
     pub(super) fn new(isolation: Isolation) -> Self {
         let (known, read, writes) = <(BTreeMap<_, _>, BTreeSet<_>, BTreeMap<_, _>)>::default();
         Self { isolation, known, read, writes, base: None, moment: Revision::ZERO }
     }
 
-    /// The draft of the next run, which knows already what the rejection of this one has shown.
+    /// The footprint of the next run, which knows already what the rejection of this one has shown.
     pub(super) fn next(self) -> Self {
         let Self { isolation, known, moment, .. } = self;
         Self { known, base: Some(moment), moment, ..Self::new(isolation) }
@@ -70,8 +73,10 @@ impl Draft {
     /// What a read returns without asking the store: the run's own write, or what is known.
     pub(super) fn read(&mut self, path: &Path) -> Option<Option<Bytes>> {
         match self.writes.get(path) {
-            Some(Write::Put(data) | Write::Create(data)) => return Some(Some(data.clone())),
-            Some(Write::Delete) => return Some(None),
+            Some(BufferedWrite::Put(data) | BufferedWrite::Create(data)) => {
+                return Some(Some(data.clone()));
+            }
+            Some(BufferedWrite::Delete) => return Some(None),
             None => {}
         }
         let known = self.known.get(path)?;
@@ -122,8 +127,8 @@ impl Draft {
     /// Writes data, whether or not there is a node.
     pub(super) fn put(&mut self, path: &Path, data: Bytes) {
         let write = match self.writes.get(path) {
-            Some(Write::Create(_)) => Write::Create(data),
-            _ => Write::Put(data),
+            Some(BufferedWrite::Create(_)) => BufferedWrite::Create(data),
+            _ => BufferedWrite::Put(data),
         };
         self.writes.insert(path.clone(), write);
     }
@@ -132,14 +137,14 @@ impl Draft {
     pub(super) fn create(&mut self, path: &Path, data: Bytes) {
         // A node that this run deletes is replaced.
         let write = match self.known.get(path) {
-            Some(Some(_)) => Write::Put(data),
-            _ => Write::Create(data),
+            Some(Some(_)) => BufferedWrite::Put(data),
+            _ => BufferedWrite::Create(data),
         };
         self.writes.insert(path.clone(), write);
     }
 
     pub(super) fn delete(&mut self, path: &Path) {
-        self.writes.insert(path.clone(), Write::Delete);
+        self.writes.insert(path.clone(), BufferedWrite::Delete);
     }
 
     pub(super) fn has_read(&self) -> bool {
@@ -187,26 +192,26 @@ impl Draft {
             if bound { Expect::Version(known.stat.version) } else { Expect::Any }
         };
         Some(match (self.writes.get(&path), known) {
-            (None | Some(Write::Delete), Some(None)) if bound => {
+            (None | Some(BufferedWrite::Delete), Some(None)) if bound => {
                 Op::Check { path, expect: Expect::Absent }
             }
             (None, Some(Some(known))) if bound => Op::Check { path, expect: expected(known) },
-            (None, _) | (Some(Write::Delete), Some(None)) => return None,
-            (Some(Write::Put(data)), Some(Some(known))) => {
+            (None, _) | (Some(BufferedWrite::Delete), Some(None)) => return None,
+            (Some(BufferedWrite::Put(data)), Some(Some(known))) => {
                 Op::Set { path, data: data.clone(), expect: expected(known) }
             }
             // Most nodes that are written are there.
-            (Some(Write::Put(data)), None) => {
+            (Some(BufferedWrite::Put(data)), None) => {
                 Op::Set { path, data: data.clone(), expect: Expect::Any }
             }
-            (Some(Write::Put(data) | Write::Create(data)), _) => {
+            (Some(BufferedWrite::Put(data) | BufferedWrite::Create(data)), _) => {
                 let (data, lifetime) = (data.clone(), Lifetime::Persistent);
                 Op::Create { path, data, lifetime, sequential: false }
             }
-            (Some(Write::Delete), Some(Some(known))) => {
+            (Some(BufferedWrite::Delete), Some(Some(known))) => {
                 Op::Delete { path, expect: expected(known) }
             }
-            (Some(Write::Delete), None) => Op::Delete { path, expect: Expect::Any },
+            (Some(BufferedWrite::Delete), None) => Op::Delete { path, expect: Expect::Any },
         })
     }
 
@@ -219,22 +224,28 @@ impl Draft {
     }
 
     /// Decides what to do after a rejection, and learns what the store holds now.
-    pub(super) fn judge(&mut self, no: &Rejected, query: &Query, view: View) -> Result<Verdict> {
+    pub(super) fn judge(
+        &mut self,
+        no: &Rejected,
+        query: &Query,
+        view: View,
+    ) -> Result<AfterRejection> {
         let (ops, before) = (self.ops(), self.known.clone());
         let same = self.learn(query, view)? == Some(true);
         let bound = self.writes.keys().filter(|path| self.is_bound(path));
         let mut bound = bound.filter(|path| before.contains_key(*path));
         let kept = bound.all(|path| is_same(before.get(path), self.known.get(path)));
-        let created = self.writes.iter().filter(|(_, write)| matches!(write, Write::Create(_)));
+        let created =
+            self.writes.iter().filter(|(_, write)| matches!(write, BufferedWrite::Create(_)));
         let mut created = created.map(|(path, _)| self.known.get(path));
         if !same || !kept || created.any(|known| matches!(known, Some(Some(_)))) {
-            return Ok(Verdict::RunAgain);
+            return Ok(AfterRejection::RunAgain);
         }
         let race = matches!(no.why, Why::Exists | Why::Missing | Why::OtherVersion);
         Ok(match race {
-            false => Verdict::Refused,
-            true if ops == self.ops() => Verdict::Unexplained,
-            true => Verdict::SendAgain,
+            false => AfterRejection::Refused,
+            true if ops == self.ops() => AfterRejection::Unexplained,
+            true => AfterRejection::SendAgain,
         })
     }
 
@@ -253,7 +264,7 @@ impl Draft {
 impl Known {
     fn of(node: Node) -> Result<Self> {
         let stat = node.stat.ok_or_else(|| {
-            Error::new(ErrorKind::Backend, super::DOING)
+            Error::new(ErrorKind::Backend, DOING)
                 .at(&node.path)
                 .because("the store returned no version of it")
         })?;
@@ -290,27 +301,27 @@ mod tests {
         Node::new(path(text)).with(Bytes::from("data"), stat)
     }
 
-    /// A draft that has read these paths, and found these nodes.
-    fn read(isolation: Isolation, paths: &[&str], nodes: &[Node]) -> (Draft, Query) {
-        let mut draft = Draft::new(isolation);
+    /// A footprint that has read these paths, and found these nodes.
+    fn read(isolation: Isolation, paths: &[&str], nodes: &[Node]) -> (Footprint, Query) {
+        let mut footprint = Footprint::new(isolation);
         let more = paths.iter().map(|text| path(text)).collect();
-        let query = draft.query(&more).expect("there are some");
+        let query = footprint.query(&more).expect("there are some");
         let view = View::new(Revision::new(9), nodes.to_vec());
-        assert_eq!(draft.learn(&query, view).expect("stats"), Some(true));
+        assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
         for text in paths {
-            assert!(draft.read(&path(text)).is_some());
+            assert!(footprint.read(&path(text)).is_some());
         }
-        (draft, query)
+        (footprint, query)
     }
 
-    fn expected(draft: &Draft) -> Vec<(String, Option<Expect>)> {
+    fn expected(footprint: &Footprint) -> Vec<(String, Option<Expect>)> {
         let expect = |op: &Op| match op {
             Op::Check { expect, .. } | Op::Set { expect, .. } | Op::Delete { expect, .. } => {
                 Some(*expect)
             }
             Op::Create { .. } => None,
         };
-        draft.ops().iter().map(|op| (op.path().to_string(), expect(op))).collect()
+        footprint.ops().iter().map(|op| (op.path().to_string(), expect(op))).collect()
     }
 
     const ONE: Option<Expect> = Some(Expect::Version(Version::new(1)));
@@ -322,16 +333,16 @@ mod tests {
             [Isolation::SerializableSnapshot, Isolation::Serializable, Isolation::RepeatableReads],
         );
         for level in levels {
-            let (mut draft, _) = read(level, &["/a", "/b", "/c", "/d"], &nodes);
-            draft.put(&path("/b"), Bytes::new());
-            draft.put(&path("/d"), Bytes::new());
+            let (mut footprint, _) = read(level, &["/a", "/b", "/c", "/d"], &nodes);
+            footprint.put(&path("/b"), Bytes::new());
+            footprint.put(&path("/d"), Bytes::new());
             let absent = Some(Expect::Absent);
             let ops = [("/a", ONE), ("/c", absent), ("/b", ONE), ("/d", None)];
-            assert_eq!(expected(&draft), ops.map(|(text, expect)| (text.to_owned(), expect)));
+            assert_eq!(expected(&footprint), ops.map(|(text, expect)| (text.to_owned(), expect)));
         }
-        let (mut draft, _) = read(Isolation::ReadCommitted, &["/a", "/b", "/c"], &nodes);
-        draft.put(&path("/b"), Bytes::new());
-        assert_eq!(expected(&draft), [("/b".to_owned(), Some(Expect::Any))]);
+        let (mut footprint, _) = read(Isolation::ReadCommitted, &["/a", "/b", "/c"], &nodes);
+        footprint.put(&path("/b"), Bytes::new());
+        assert_eq!(expected(&footprint), [("/b".to_owned(), Some(Expect::Any))]);
     }
 
     #[test]
@@ -339,15 +350,15 @@ mod tests {
         for (level, expect) in
             [(Isolation::SerializableSnapshot, ONE), (Isolation::Serializable, Some(Expect::Any))]
         {
-            let (mut draft, _) = read(level, &["/a"], &[node("/a", 3, 1)]);
-            draft.put(&path("/b"), Bytes::new());
-            let unknown = draft.unknown();
-            let query = draft.query(&unknown).expect("there are some");
+            let (mut footprint, _) = read(level, &["/a"], &[node("/a", 3, 1)]);
+            footprint.put(&path("/b"), Bytes::new());
+            let unknown = footprint.unknown();
+            let query = footprint.query(&unknown).expect("there are some");
             let view = View::new(Revision::new(9), vec![node("/a", 3, 1), node("/b", 4, 1)]);
-            assert_eq!(draft.learn(&query, view).expect("stats"), Some(true));
+            assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
             let ops = [("/a".to_owned(), ONE), ("/b".to_owned(), expect)];
             assert_eq!(
-                (expected(&draft), unknown.len()),
+                (expected(&footprint), unknown.len()),
                 (ops.to_vec(), usize::from(expect == ONE))
             );
         }
@@ -355,63 +366,63 @@ mod tests {
 
     #[test]
     fn parents_come_first_and_go_last() {
-        let (mut draft, _) = read(
+        let (mut footprint, _) = read(
             Isolation::Serializable,
             &["/a", "/a/b", "/c", "/c/d"],
             &[node("/a", 1, 1), node("/a/b", 2, 1)],
         );
-        draft.delete(&path("/a"));
-        draft.delete(&path("/a/b"));
-        draft.create(&path("/c/d"), Bytes::new());
-        draft.put(&path("/c"), Bytes::new());
-        let order: Vec<_> = draft.ops().iter().map(|op| op.path().to_string()).collect();
+        footprint.delete(&path("/a"));
+        footprint.delete(&path("/a/b"));
+        footprint.create(&path("/c/d"), Bytes::new());
+        footprint.put(&path("/c"), Bytes::new());
+        let order: Vec<_> = footprint.ops().iter().map(|op| op.path().to_string()).collect();
         assert_eq!(order, ["/a/b", "/a", "/c", "/c/d"]);
     }
 
     #[test]
     fn another_incarnation_is_another_node() {
-        let (mut draft, query) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
+        let (mut footprint, query) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
         let later = View::new(Revision::new(12), vec![node("/a", 7, 1)]);
-        assert_eq!(draft.learn(&query, later).expect("stats"), Some(false));
+        assert_eq!(footprint.learn(&query, later).expect("stats"), Some(false));
     }
 
     #[test]
     fn a_rejection_is_a_lost_race_or_a_refusal() {
         let no = |why| Rejected::new(0, path("/a"), why);
         let view = |nodes: &[Node]| View::new(Revision::new(12), nodes.to_vec());
-        let drafted = || {
-            let (mut draft, _) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
-            draft.put(&path("/b"), Bytes::new());
-            let query = draft.whole().expect("two");
-            (draft, query)
+        let blind = || {
+            let (mut footprint, _) = read(Isolation::Serializable, &["/a"], &[node("/a", 3, 1)]);
+            footprint.put(&path("/b"), Bytes::new());
+            let query = footprint.whole().expect("two");
+            (footprint, query)
         };
 
-        let (mut draft, query) = drafted();
-        let verdict = draft.judge(&no(Why::OtherVersion), &query, view(&[node("/a", 3, 2)]));
-        assert_eq!(verdict.expect("stats"), Verdict::RunAgain);
-        let (mut draft, query) = drafted();
-        let verdict = draft.judge(&no(Why::Missing), &query, view(&[node("/a", 3, 1)]));
-        assert_eq!(verdict.expect("stats"), Verdict::SendAgain, "/b is to be created");
-        let verdict = draft.judge(&no(Why::Exists), &query, view(&[node("/a", 3, 1)]));
+        let (mut footprint, query) = blind();
+        let verdict = footprint.judge(&no(Why::OtherVersion), &query, view(&[node("/a", 3, 2)]));
+        assert_eq!(verdict.expect("stats"), AfterRejection::RunAgain);
+        let (mut footprint, query) = blind();
+        let verdict = footprint.judge(&no(Why::Missing), &query, view(&[node("/a", 3, 1)]));
+        assert_eq!(verdict.expect("stats"), AfterRejection::SendAgain, "/b is to be created");
+        let verdict = footprint.judge(&no(Why::Exists), &query, view(&[node("/a", 3, 1)]));
         assert_eq!(
             verdict.expect("stats"),
-            Verdict::Unexplained,
+            AfterRejection::Unexplained,
             "/b is a directory, or was there"
         );
-        let (mut draft, query) = drafted();
-        let verdict = draft.judge(&no(Why::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
-        assert_eq!(verdict.expect("stats"), Verdict::Refused);
+        let (mut footprint, query) = blind();
+        let verdict = footprint.judge(&no(Why::BelowEphemeral), &query, view(&[node("/a", 3, 1)]));
+        assert_eq!(verdict.expect("stats"), AfterRejection::Refused);
     }
 
     #[test]
     fn a_run_reads_what_it_has_written() {
-        let (mut draft, _) = read(Isolation::Serializable, &["/a", "/b"], &[node("/a", 3, 1)]);
-        assert_eq!(draft.read(&path("/a")), Some(Some(Bytes::from("data"))));
-        draft.put(&path("/a"), Bytes::from("mine"));
-        assert_eq!(draft.read(&path("/a")), Some(Some(Bytes::from("mine"))));
-        draft.delete(&path("/a"));
-        assert_eq!(draft.read(&path("/a")), Some(None));
-        assert_eq!(draft.read(&path("/b")), Some(None));
-        assert_eq!(draft.read(&path("/c")), None, "it has to be asked for");
+        let (mut footprint, _) = read(Isolation::Serializable, &["/a", "/b"], &[node("/a", 3, 1)]);
+        assert_eq!(footprint.read(&path("/a")), Some(Some(Bytes::from("data"))));
+        footprint.put(&path("/a"), Bytes::from("mine"));
+        assert_eq!(footprint.read(&path("/a")), Some(Some(Bytes::from("mine"))));
+        footprint.delete(&path("/a"));
+        assert_eq!(footprint.read(&path("/a")), Some(None));
+        assert_eq!(footprint.read(&path("/b")), Some(None));
+        assert_eq!(footprint.read(&path("/c")), None, "it has to be asked for");
     }
 }
