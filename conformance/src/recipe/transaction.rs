@@ -261,7 +261,9 @@ async fn a_transaction_that_was_not_sent_is_committed_in_the_next_session(world:
     let (gate, bob) = (world.gate(), world.client().await);
     gate.may_lose();
     let client = world.client_on(gate.clone(), world.options()).await;
-    let (one, both) = (transaction(&world, &client), pair(&world));
+    // At this level nothing is read between the function and the commit.
+    let one = transaction(&world, &client).isolation(Isolation::Serializable);
+    let both = pair(&world);
     for path in &both {
         store(&bob, path, 0).await;
     }
@@ -456,8 +458,8 @@ async fn what_the_store_never_takes_is_an_error(world: World) {
         Err::<(), _>(Error::new(ErrorKind::Invalid, "thinking again"))
     });
     assert_eq!(failure(own.await, "its own error").kind(), ErrorKind::Invalid);
-    let once = one.clone().retry(synod_core::retry::Retry::Never);
-    let disturbed = once.run(|run| async move {
+    let hasty = one.clone().retry(synod_core::retry::Retry::Never);
+    let disturbed = hasty.run(|run| async move {
         let number = read(&run, a).await?;
         store(client, a, 1).await;
         run.put_value(a, &(number + 1))
@@ -491,7 +493,7 @@ async fn what_is_too_large_is_refused_before_it_is_sent(world: World) {
     assert!(gate.count(Verb::Commit) <= sent + 1);
     let session = answer(client.session().await);
     assert!(!session.is_lost(), "it was not sent");
-    assert_eq!(answer(client.exists(&place(1)).await), false);
+    assert!(!answer(client.exists(&place(1)).await));
     answer(one.run(|run| async move { run.put(&place(1), "") }).await);
 }
 

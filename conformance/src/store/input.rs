@@ -90,7 +90,9 @@ fn impossible(path: &Path) -> Vec<Query> {
     });
     let many = [Query::subtree(path), Query::children(path)].map(Query::once);
     let mut several = [Query::children(path), Query::subtree(path), Query::node(path).once()];
-    several.iter_mut().for_each(|query| query.more.push(path.clone()));
+    for query in &mut several {
+        query.more.push(path.clone());
+    }
     [all.concat(), many.to_vec(), several.to_vec()].concat()
 }
 

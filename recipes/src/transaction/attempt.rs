@@ -62,7 +62,7 @@ impl Attempt {
             let query = {
                 let mut state = self.run.state();
                 let footprint = running(&mut state)?;
-                if let Some(data) = footprint.read(path) {
+                if let Ok(data) = footprint.read(path) {
                     return Ok(data);
                 }
                 self.run.question(footprint, path)

@@ -29,6 +29,10 @@ pub(super) struct Footprint {
     moment: Revision,
 }
 
+/// A path has to be asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotKnown;
+
 /// A node as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
@@ -71,17 +75,17 @@ impl Footprint {
     }
 
     /// What a read returns without asking the store: the run's own write, or what is known.
-    pub(super) fn read(&mut self, path: &Path) -> Option<Option<Bytes>> {
+    pub(super) fn read(&mut self, path: &Path) -> Result<Option<Bytes>, NotKnown> {
         match self.writes.get(path) {
             Some(BufferedWrite::Put(data) | BufferedWrite::Create(data)) => {
-                return Some(Some(data.clone()));
+                return Ok(Some(data.clone()));
             }
-            Some(BufferedWrite::Delete) => return Some(None),
+            Some(BufferedWrite::Delete) => return Ok(None),
             None => {}
         }
-        let known = self.known.get(path)?;
+        let known = self.known.get(path).ok_or(NotKnown)?;
         self.read.insert(path.clone());
-        Some(known.as_ref().map(|known| known.data.clone()))
+        Ok(known.as_ref().map(|known| known.data.clone()))
     }
 
     /// The question whose answer adds `more` to what is known, all as of one moment.
@@ -309,7 +313,7 @@ mod tests {
         let view = View::new(Revision::new(9), nodes.to_vec());
         assert_eq!(footprint.learn(&query, view).expect("stats"), Some(true));
         for text in paths {
-            assert!(footprint.read(&path(text)).is_some());
+            assert!(footprint.read(&path(text)).is_ok());
         }
         (footprint, query)
     }
@@ -417,12 +421,12 @@ mod tests {
     #[test]
     fn a_run_reads_what_it_has_written() {
         let (mut footprint, _) = read(Isolation::Serializable, &["/a", "/b"], &[node("/a", 3, 1)]);
-        assert_eq!(footprint.read(&path("/a")), Some(Some(Bytes::from("data"))));
+        assert_eq!(footprint.read(&path("/a")), Ok(Some(Bytes::from("data"))));
         footprint.put(&path("/a"), Bytes::from("mine"));
-        assert_eq!(footprint.read(&path("/a")), Some(Some(Bytes::from("mine"))));
+        assert_eq!(footprint.read(&path("/a")), Ok(Some(Bytes::from("mine"))));
         footprint.delete(&path("/a"));
-        assert_eq!(footprint.read(&path("/a")), Some(None));
-        assert_eq!(footprint.read(&path("/b")), Some(None));
-        assert_eq!(footprint.read(&path("/c")), None, "it has to be asked for");
+        assert_eq!(footprint.read(&path("/a")), Ok(None));
+        assert_eq!(footprint.read(&path("/b")), Ok(None));
+        assert_eq!(footprint.read(&path("/c")), Err(NotKnown), "it has to be asked for");
     }
 }
