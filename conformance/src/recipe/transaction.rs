@@ -24,7 +24,7 @@ cases![
     "L-STM-3" breaks [TransactionRunsAgain] => a_transaction_whose_answer_is_lost_is_committed_once,
     "L-STM-3" breaks [TransactionRunsAgain] => a_transaction_that_was_replaced_before_its_answer_is_committed_once,
     "L-STM-3 L-OUT-3" needs [Expiry] breaks [TransactionRunsAgain] => a_transaction_in_doubt_when_its_session_is_lost_has_an_unknown_effect,
-    "L-STM-3 D-NEXT" catches [CasIgnoresVersion] => a_transaction_that_was_not_sent_is_committed_in_the_next_session,
+    "L-STM-3 D-NEXT" breaks [LossEndsChange] => a_transaction_that_was_not_sent_is_committed_in_the_next_session,
     "L-STM-4" catches [CheckIgnoresVersion] => a_mixture_is_committed_only_where_nothing_is_checked,
     "L-STM-4" catches [CasIgnoresVersion] => what_is_written_blindly_is_unchanged_in_a_snapshot_only,
     "L-STM-5 L-X-7" catches [RejectionNotLooked] => a_transaction_is_a_read_and_a_write,
@@ -311,6 +311,7 @@ async fn a_mixture_is_committed_only_where_nothing_is_checked(world: World) {
     for (level, runs, result) in
         [(Isolation::RepeatableReads, 2, 100), (Isolation::ReadCommitted, 1, 120)]
     {
+        store(&ann, sum, 0).await;
         store(&ann, a, 70).await;
         store(&ann, b, 30).await;
         let one = transaction(&world, &ann).isolation(level);

@@ -128,7 +128,6 @@ impl Committer<'_> {
                 Answer::Doubtful(cause) => break cause,
                 Answer::Unanswered => doubt = true,
             }
-            mistake!(TransactionRunsAgain: return Ok(Sent::Lost));
             sleep(delays.next().unwrap_or_default()).await;
         };
         let settled = Settling { client: self.client, mark: &mark, number: &number, footprint };
@@ -164,6 +163,9 @@ impl Answer {
             Err(error) => error,
         };
         let doubt = doubt || error.is_ambiguous();
+        mistake!(TransactionRunsAgain: if doubt {
+            return Self::MarkGone;
+        });
         match error.kind() {
             ErrorKind::Unreachable if doubt => Self::Unanswered,
             ErrorKind::SessionLost if doubt => Self::Doubtful(Some(error)),
@@ -187,6 +189,7 @@ impl Settling<'_> {
     /// that it never will be.
     async fn settle(&self, cause: Option<Error>) -> Result<Sent> {
         let mut delays = Retry::forever().delays(self.client.chance());
+        mistake!(LossEndsChange: return Err(unknown(cause)));
         loop {
             let view = match self.look().await {
                 Ok(view) => view,
