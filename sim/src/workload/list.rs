@@ -5,7 +5,8 @@ use synod_mem::cluster::Site;
 use crate::setup::Sim;
 use crate::workload::{
     Workload, barrier, count_down, election, ids, latch, multi, mutex, mutex_variants, register,
-    revocable, rwlock, selector, semaphore, session, shared, ticket, transaction, transfer, value, watcher,
+    revocable, rwlock, selector, semaphore, session, shared, ticket, transaction, transfer, value,
+    watcher,
 };
 
 /// Every workload that comes with the simulator.
