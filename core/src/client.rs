@@ -3,6 +3,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tokio::sync::{mpsc, watch};
@@ -186,8 +187,14 @@ impl Client {
         &self.tuning.chance
     }
 
+    /// How long a call may take, with its repetitions: [`ClientOptions::deadline`]. A recipe that repeats what it asked
+    /// for begins no repetition later.
+    pub fn time_limit(&self) -> Duration {
+        self.tuning.deadline
+    }
+
     fn deadline(&self) -> Deadline {
-        Deadline::within(self.tuning.deadline)
+        Deadline::within(self.time_limit())
     }
 
     async fn session_by(&self, deadline: Deadline) -> Result<Session> {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::{Either, select};
@@ -352,6 +353,12 @@ impl Session {
     /// exactly by a simulator that repeats the seed.
     pub fn chance(&self) -> &Chance {
         &self.context.tuning.chance
+    }
+
+    /// How long a call may take, with its repetitions: [`ClientOptions::deadline`](crate::client::ClientOptions::deadline).
+    /// A recipe that repeats what it asked for begins no repetition later.
+    pub fn time_limit(&self) -> Duration {
+        self.context.tuning.deadline
     }
 
     /// The deadline of a call that starts now.

@@ -37,7 +37,7 @@
 //! # What can be measured
 //!
 //! Every wait is a `tracing` span at the level of debug. It has the recipe and the path, and at its end its duration
-//! (`waited`) and the number of its calls to the store (`calls`). Every hold is a span, too. It has the recipe, the
+//! (`waited`) and, but for an unfair lock, the number of its calls to the store (`calls`). Every hold is a span, too. It has the recipe, the
 //! path, the ticket and the token, and at its end its duration (`held`). `path` is the path of the recipe, and `ticket`
 //! is the node of the waiter or holder there. A latch logs in a span with its label, within the span of the caller of
 //! `join`. A value with copies is followed in a span with the recipe and the path; what cannot be read is

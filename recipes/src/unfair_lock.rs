@@ -2,11 +2,12 @@
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::clock::sleep;
+use synod_core::clock::{self, sleep};
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::store::Query;
+use tracing::Instrument as _;
 
 use crate::line::Line;
 use crate::line::form::Form;
@@ -65,6 +66,17 @@ impl UnfairLock {
     ///
     /// Cancel safe: a dropped call leaves nothing in the store.
     pub async fn lock(&self) -> Result<UnfairGuard> {
+        let path = self.line.dir();
+        let waited = tracing::field::Empty;
+        let span = tracing::debug_span!("waiting", recipe = "unfair_lock", %path, waited);
+        let since = clock::now();
+        // On the heap, so that the future of a caller with many waits stays small.
+        let guard = Box::pin(self.wait()).instrument(span.clone()).await?;
+        span.record("waited", tracing::field::debug(clock::elapsed(since)));
+        Ok(guard)
+    }
+
+    async fn wait(&self) -> Result<UnfairGuard> {
         let (mut delays, mut seen, mut misled) = (None, None, false);
         loop {
             let ahead = match seen.take() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::clock::sleep;
+use crate::clock::{self, sleep};
 use crate::session::Session;
 use crate::session::script::Fault;
 use crate::session::tests::{LONG, draw, idle, opened, path};
@@ -82,6 +82,18 @@ async fn a_value_is_kept_for_one_session() {
     let value = Arc::downgrade(&session.local::<Counter>());
     drop(session);
     assert!(value.upgrade().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_limit_is_that_of_a_call() {
+    let (script, session) = opened().await;
+    script.commits([Fault::Silence]);
+    let start = clock::now();
+
+    let failed = session.commit(Txn::new().create(path("/a"), "", Lifetime::Session)).await;
+
+    assert!(failed.is_err_and(|error| error.is_ambiguous()));
+    assert_eq!(clock::elapsed(start), session.time_limit());
 }
 
 #[tokio::test(start_paused = true)]

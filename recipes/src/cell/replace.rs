@@ -20,7 +20,7 @@ pub(super) enum Written {
     InDoubt,
 }
 
-/// Replaces a value by `data`. On every result but an applied write the place forgets what is out of date.
+/// Replaces a value by `data`, or fails when a call would have failed. On every result but an applied write the place forgets what is out of date.
 pub(super) async fn replace(
     place: &mut Option<Place>,
     cell: &Path,
@@ -31,7 +31,7 @@ pub(super) async fn replace(
     let session = mark.session().clone();
     let (txn, number) = mark.txn(cell, &from.stat, &data);
     let mut delays = Retry::forever().delays(session.chance());
-    let mut in_doubt = false;
+    let (mut in_doubt, start) = (false, clock::now());
     loop {
         match session.commit(txn.clone()).await {
             Ok(Outcome::Committed(commit)) => {
@@ -43,7 +43,11 @@ pub(super) async fn replace(
                 return Ok(Written::Lost);
             }
             Ok(Outcome::Rejected(_)) => return by_mark(place, cell, &number, in_doubt).await,
-            Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => {
+            Err(error)
+                if error.is_ambiguous()
+                    && error.kind() == ErrorKind::Unreachable
+                    && clock::elapsed(start) < session.time_limit() =>
+            {
                 mistake!(LostAnswerIsLostRace: {
                     forget(place);
                     return Ok(Written::Lost);
