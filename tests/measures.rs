@@ -4,8 +4,6 @@
 //! which would disable it.
 
 use std::collections::BTreeMap;
-use std::num::{NonZeroU32, NonZeroU64};
-use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex as Plain};
 use std::time::Duration;
 
@@ -13,11 +11,9 @@ use futures_util::future::join;
 use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
-use synod::recipe::{
-    self, AtomicValue, Election, Ids, LeaderLatch, LeaderSelector, MultiLock, Mutex, Owner,
-    PassingMutex, ReentrantMutex, RwLock, Semaphore, SharedCount, SharedValue, UnfairLock,
-};
+use synod::recipe::{LeaderLatch, Mutex};
 use synod::{Client, Expect, Path};
+use synod_testkit::recipe::{Act, ROWS, Use};
 use tokio::time::sleep;
 use tracing::Instrument as _;
 use tracing_subscriber::fmt::MakeWriter;
@@ -94,60 +90,45 @@ fn path(name: &str) -> Path {
     Path::new(&format!("/{name}")).expect("valid")
 }
 
-/// Each recipe is held once.
-async fn hold_each(client: &Client) -> synod::Result<()> {
-    let one = NonZeroU32::MIN;
-    let rwlock = RwLock::new(client, path("rwlock"));
-    rwlock.read().await?.release().await?;
-    rwlock.write().await?.release().await?;
-    Semaphore::new(client, path("semaphore"), one).acquire().await?.release().await?;
-    UnfairLock::new(client, path("unfair")).lock().await?.release().await?;
-    PassingMutex::new(client, path("passing"), one).lock().await?.release().await?;
-    let reentrant = ReentrantMutex::new(client, path("reentrant"));
-    reentrant.lock(&Owner::new()).await?.release().await?;
-    MultiLock::new(client, [path("multi")])?.lock().await?.release().await?;
-    Election::new(client, path("election")).campaign("").await?.resign().await?;
-    let candidacy = LeaderLatch::new(client, path("latch")).join().await?;
-    drop(candidacy.leading().await?);
-    candidacy.close().await?;
-    let work = |_lead| async { ControlFlow::Break(()) };
-    LeaderSelector::new(client, path("selector")).keep_leading(work).await
+/// Each recipe is used once in each way that is measured.
+async fn use_each(client: &Client) -> synod::Result<()> {
+    for it in measured_uses() {
+        it.whole(client, &path(it.name)).await?;
+    }
+    Ok(())
 }
 
-const RECIPES: [&str; 10] = [
-    "rwlock_read",
-    "rwlock_write",
-    "semaphore",
-    "unfair_lock",
-    "passing_mutex",
-    "reentrant_mutex",
-    "multi_lock",
-    "election",
-    "leader_latch",
-    "leader_selector",
-];
-
-/// Each value is changed: the number twice, as it makes its mark the first time.
-async fn change_each(client: &Client) -> synod::Result<()> {
-    let counter = recipe::Counter::new(client, path("counter"));
-    counter.increment().await?;
-    counter.increment().await?;
-    AtomicValue::new(client, path("value")).set(&1).await?;
-    // They store a first value.
-    SharedValue::open(client, path("shared"), &1).await?.set(&2).await?;
-    SharedCount::open(client, path("count"), 1).await?.set(2).await?;
-    Ids::new(client, path("ids"), NonZeroU64::MIN).next().await.map(drop)
+fn measured_uses() -> impl Iterator<Item = &'static Use> {
+    // The test itself holds a mutex, and waits for it.
+    ROWS.iter().flat_map(|row| row.uses).filter(|it| it.name != "mutex").filter(|it| {
+        matches!(it.act, Act::Hold { measured: true, .. } | Act::Change { measured: true, .. })
+    })
 }
 
-/// Each change is measured.
-fn changes_are_measured(measured: &Measured) {
-    let recipes =
-        [("counter", 2), ("atomic_value", 1), ("ids", 1), ("shared_value", 2), ("shared_count", 2)];
-    for (recipe, changes) in recipes {
-        for metric in ["synod_change_tries", "synod_change_batch"] {
-            assert_eq!(measured.of(metric, recipe), vec![1.0; changes], "{metric} of {recipe}");
+/// Each wait, each hold and each change is measured, and is a span.
+fn each_is_measured(measured: &Measured, log: &Log) {
+    let log = log.text();
+    for it in measured_uses() {
+        let name = it.name;
+        let spans = if it.waits() {
+            assert_eq!(measured.of("synod_wait_calls", name)[0], 1.0, "{name} was free");
+            for metric in ["synod_wait_seconds", "synod_hold_seconds"] {
+                let once = measured.of(metric, name).len();
+                assert_eq!(once, measured.of("synod_wait_calls", name).len(), "{metric} of {name}");
+            }
+            ["waiting", "holding"].as_slice()
+        } else {
+            // The first change makes a mark, the second one finds it.
+            for metric in ["synod_change_tries", "synod_change_batch"] {
+                assert_eq!(measured.of(metric, name), [1.0; 2], "{metric} of {name}");
+            }
+            assert_eq!(measured.of("synod_change_seconds", name).len(), 2, "{name}");
+            &["changing"]
+        };
+        for span in spans {
+            let shown = format!("{span}{{recipe=\"{name}\" path=/{name}");
+            assert!(log.contains(&shown), "no {shown} in\n{log}");
         }
-        assert_eq!(measured.of("synod_change_seconds", recipe).len(), changes, "{recipe}");
     }
 }
 
@@ -195,7 +176,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     let _recording = metrics::set_default_local_recorder(&measured);
     let _logging = listen(&log);
     let client = synod::connect("mem://measures").await.expect("memory is always there");
-    let mutex = Mutex::new(&client, path("mutex"));
+    let mutex = Mutex::new(&client, path("long"));
 
     // One client holds the lock for this time, and another waits meanwhile.
     let held = mutex.lock().await.expect("free");
@@ -205,8 +186,7 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     };
     let (next, ()) = join(mutex.lock(), holds).await;
     drop(next.expect("given back"));
-    hold_each(&client).await.expect("there is no other contender");
-    change_each(&client).await.expect("there is no other client");
+    use_each(&client).await.expect("there is no other client");
     client.close().await.expect("memory answers");
 
     let waits = measured.of("synod_wait_seconds", "mutex");
@@ -218,21 +198,14 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     let calls = measured.of("synod_wait_calls", "mutex");
     assert_eq!((calls[0], calls.len()), (1.0, 2));
     assert!(calls[1] >= 3.0, "{calls:?}");
-    for recipe in RECIPES {
-        let calls = measured.of("synod_wait_calls", recipe);
-        assert_eq!(calls, [1.0], "{recipe} was free");
-        for metric in ["synod_wait_seconds", "synod_hold_seconds"] {
-            assert_eq!(measured.of(metric, recipe).len(), 1, "{metric} of {recipe}");
-        }
-    }
-    changes_are_measured(&measured);
+    each_is_measured(&measured, &log);
     let told = log.text();
-    let waits = "waiting{recipe=\"mutex\" path=/mutex waited=";
+    let waits = "waiting{recipe=\"mutex\" path=/long waited=";
     for span in [
         waits,
         "changing{recipe=\"counter\" path=/counter took=",
-        "following{recipe=\"shared_value\" path=/shared",
-        "leading{path=/selector ticket=/selector/",
+        "following{recipe=\"shared_value\" path=/shared_value",
+        "leading{path=/leader_selector ticket=/leader_selector/",
         "holding{recipe=\"semaphore\" path=/semaphore ticket=/semaphore/",
     ] {
         assert!(told.contains(span), "no {span} in\n{told}");
@@ -244,6 +217,6 @@ async fn waits_and_holds_are_measured_and_are_spans() {
     assert!(told.contains(&second), "no {second} in\n{told}");
     let mut holds = told
         .lines()
-        .filter(|line| line.contains("holding{recipe=\"mutex\" path=/mutex ticket=/mutex/"));
+        .filter(|line| line.contains("holding{recipe=\"mutex\" path=/long ticket=/long/"));
     assert!(holds.any(|hold| hold.contains(&format!("held={LONG:?}}}"))), "{told}");
 }

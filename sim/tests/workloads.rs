@@ -4,6 +4,7 @@ use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Lifetime;
 use synod_sim::{Mending, Personality, Process, Sim, Site, sweep, workload};
+use synod_testkit::recipe::ROWS;
 
 const SEEDS: u64 = 60;
 
@@ -30,6 +31,22 @@ fn whatever_goes_wrong_the_laws_hold() {
         let told = workload.marks();
         let untold: Vec<_> = marks.keys().filter(|mark| !told.contains(mark)).collect();
         assert!(untold.is_empty(), "{} does not list {untold:?}", workload.name());
+    }
+}
+
+#[test]
+fn every_recipe_has_a_workload_and_a_small_world_of_it() {
+    for row in ROWS {
+        for name in row.workloads.names() {
+            for list in [workload::ALL, workload::SMALL] {
+                let there = list.iter().any(|workload| workload.name() == *name);
+                assert!(there, "{} has no workload {name}, or no small world of it", row.name);
+            }
+        }
+    }
+    for workload in workload::SMALL.iter().filter(|it| it.name() != "tickets") {
+        let named = ROWS.iter().any(|row| row.workloads.names().contains(&workload.name()));
+        assert!(named, "no row of the table names the workload {}", workload.name());
     }
 }
 

@@ -10,6 +10,8 @@
 //! | [`limit`] | a limit of real time for a test, and what the test waited for when it was reached |
 //! | [`link`] | what goes through between a session and its server |
 //!
+//! With the feature `recipes`: `recipe`, the table of the recipes, a row each.
+//!
 //! With the feature `servers`:
 //!
 //! | module | what it does |
@@ -27,6 +29,8 @@ pub mod hesitant;
 pub mod history;
 pub mod limit;
 pub mod link;
+#[cfg(feature = "recipes")]
+pub mod recipe;
 #[cfg(feature = "servers")]
 pub mod server;
 

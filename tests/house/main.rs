@@ -11,6 +11,7 @@ mod manners;
 mod mistakes;
 mod names;
 mod promises;
+mod recipes;
 mod traps;
 mod tree;
 mod words;

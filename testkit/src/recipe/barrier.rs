@@ -1,0 +1,81 @@
+//! The rows of what is waited for without being held.
+
+use std::num::NonZeroU32;
+
+use synod_core::client::Client;
+use synod_core::path::Path;
+use synod_recipes::{Barrier, CountDown};
+
+use crate::recipe::row::made;
+use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::usage::{Act, Call, Use, done};
+
+const fn change(name: &'static str, change: Call<()>) -> Use {
+    Use { name, act: Act::Change { change, measured: false }, outlasts: false }
+}
+
+const LIFT: Call<()> = |client, path| done(async move { Barrier::new(&client, path).lift().await });
+const COUNT: Call<()> =
+    |client, path| done(async move { latch(&client, &path).count_down("a").await });
+
+pub(super) const BARRIER: Row = Row {
+    name: "Barrier",
+    module: "barrier",
+    cases: "barrier",
+    stair: Some("cell"),
+    make: |client, path| made(Barrier::new(&client, path)),
+    shown: "path: /shown",
+    leaves: Leaves::Nothing,
+    // What has nodes below is a directory, and no barrier.
+    dirs: &[],
+    uses: &[
+        Use {
+            name: "barrier",
+            act: Act::Pass {
+                wait: |client, path| done(async move { Barrier::new(&client, path).wait().await }),
+                bar: |client, path| done(async move { Barrier::new(&client, path).set().await }),
+                lift: LIFT,
+            },
+            outlasts: true,
+        },
+        change("barrier/lift", LIFT),
+    ],
+    workloads: Part::Has(&["barrier"]),
+    faults: Part::None("its waiters hold nothing; the simulator has the same faults"),
+    interop: Part::Has(&["a_barrier_is_shared"]),
+    bench: Part::None("a wait is one watch, which is measured"),
+    promised: "Barriers: L-BAR",
+    example: "Barrier",
+};
+
+pub(super) const COUNT_DOWN: Row = Row {
+    name: "CountDown",
+    module: "count_down",
+    cases: "count_down",
+    make: |client, path| made(latch(&client, &path)),
+    shown: "path: /shown, parties: 1",
+    leaves: Leaves::Nodes,
+    dirs: &[""],
+    uses: &[
+        Use {
+            name: "count_down",
+            act: Act::Pass {
+                wait: |client, path| done(async move { latch(&client, &path).wait().await }),
+                // A party is missing as long as it has not counted.
+                bar: |_, _| done(async { Ok(()) }),
+                lift: COUNT,
+            },
+            outlasts: true,
+        },
+        change("count_down/count", COUNT),
+    ],
+    workloads: Part::Has(&["count_down"]),
+    interop: Part::None("kazoo and Curator have no count-down whose parties count once"),
+    promised: "Count-down: L-CD",
+    example: "Count-down",
+    ..BARRIER
+};
+
+fn latch(client: &Client, path: &Path) -> CountDown {
+    CountDown::new(client, path, NonZeroU32::MIN)
+}

@@ -1,0 +1,228 @@
+//! The rows of the elections.
+
+use std::fmt;
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::{Mutex, PoisonError};
+
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Either, select};
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::held::Token;
+use synod_core::path::Path;
+use synod_core::store::Txn;
+use synod_recipes::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
+use tokio::sync::oneshot;
+
+use crate::recipe::proof::{Proof, held};
+use crate::recipe::row::made;
+use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::usage::{Act, Call, LABEL, Use};
+
+/// What holds for a recipe with candidates in one directory.
+const LINE: Row = Row {
+    name: "",
+    module: "",
+    cases: "",
+    stair: Some("line"),
+    make: |_, _| made(()),
+    shown: "",
+    leaves: Leaves::Nothing,
+    dirs: &[""],
+    uses: &[],
+    workloads: Part::Has(&[]),
+    faults: Part::None("its tickets are those of `LeaderLatch`"),
+    interop: Part::Has(&[]),
+    bench: Part::None("its calls are those of `Election`"),
+    promised: "Elections: L-EL",
+    example: "",
+};
+
+const fn exclusive(name: &'static str, take: Call<Box<dyn Proof>>, outlasts: bool) -> Use {
+    Use { name, act: Act::Hold { take, rival: take, measured: true }, outlasts }
+}
+
+pub(super) const ELECTION: Row = Row {
+    name: "Election",
+    module: "election",
+    cases: "election",
+    make: |client, path| made(Election::new(&client, path)),
+    shown: "Election { line: /shown }",
+    uses: &[exclusive(
+        "election",
+        |client, path| held(async move { Election::new(&client, path).campaign(LABEL).await }),
+        false,
+    )],
+    workloads: Part::Has(&["election"]),
+    interop: Part::Has(&[
+        "an_election_is_shared_in_order",
+        "a_leader_that_dies_is_succeeded",
+        "a_leader_of_ours_that_is_gone_is_succeeded",
+    ]),
+    bench: Part::Has(&["Resign", "ResignLate", "Lead"]),
+    example: "Election",
+    ..LINE
+};
+
+pub(super) const LEADER_LATCH: Row = Row {
+    name: "LeaderLatch",
+    module: "leader_latch",
+    cases: "leader_latch",
+    make: |client, path| made(latch(&client, &path)),
+    shown: "LeaderLatch { line: /shown }",
+    uses: &[exclusive(
+        "leader_latch",
+        |client, path| {
+            async move {
+                let candidacy = latch(&client, &path).join().await?;
+                let lead = candidacy.leading().await?;
+                Ok(Box::new(Latched { candidacy, lead }) as Box<dyn Proof>)
+            }
+            .boxed()
+        },
+        true,
+    )],
+    workloads: Part::Has(&["latch"]),
+    faults: Part::Has(&["Latch"]),
+    interop: Part::Has(&["a_latch_is_shared"]),
+    example: "Leader latch",
+    ..LINE
+};
+
+fn latch(client: &Client, path: &Path) -> LeaderLatch {
+    LeaderLatch::new(client, path).label(LABEL)
+}
+
+/// The lead of a candidate.
+#[derive(Debug)]
+struct Latched {
+    candidacy: Candidacy,
+    lead: Leadership,
+}
+
+impl Proof for Latched {
+    fn token(&self) -> Token {
+        self.lead.token()
+    }
+
+    fn path(&self) -> Path {
+        self.lead.path().clone()
+    }
+
+    fn is_held(&self) -> bool {
+        self.lead.is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        self.lead.lost().boxed()
+    }
+
+    fn txn(&self) -> Txn {
+        self.lead.txn()
+    }
+
+    fn work(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.lead.run(pending()).boxed()
+    }
+
+    fn release(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        self.candidacy.close().boxed()
+    }
+}
+
+pub(super) const LEADER_SELECTOR: Row = Row {
+    name: "LeaderSelector",
+    module: "leader_selector",
+    cases: "leader_selector",
+    make: |client, path| made(selector(&client, &path)),
+    shown: "LeaderSelector { line: /shown, interrupts: 0 }",
+    uses: &[exclusive("leader_selector", |client, path| lead(client, path).boxed(), false)],
+    workloads: Part::Has(&["selector"]),
+    interop: Part::Has(&["a_selector_is_shared"]),
+    example: "Leader selector",
+    ..LINE
+};
+
+fn selector(client: &Client, path: &Path) -> LeaderSelector {
+    LeaderSelector::new(client, path).label(LABEL)
+}
+
+/// Leads, with work that goes on until it is stopped.
+async fn lead(client: Client, path: Path) -> Result<Box<dyn Proof>> {
+    let ((tell, told), (stop, stopped)) = (oneshot::channel(), oneshot::channel::<()>());
+    let selector = selector(&client, &path);
+    let leading: Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move {
+        let work = async |lead| {
+            let _heard = tell.send(lead).is_ok();
+            let _stops = stopped.await;
+        };
+        selector.lead(work).await
+    });
+    match select(told, leading).await {
+        Either::Left((lead, leading)) => {
+            let lead = lead.expect("the work begins before it ends");
+            Ok(Box::new(Selected { lead, stop, leading: Mutex::new(Some(leading)) }))
+        }
+        Either::Right((term, _)) => panic!("it ended before it began: {:?}", term?),
+    }
+}
+
+/// The lead of a selector, whose work goes on while this is asked for something.
+struct Selected {
+    lead: Leadership,
+    stop: oneshot::Sender<()>,
+    /// Until it has ended. The mutex is never locked: it only lets threads share this.
+    leading: Mutex<Option<BoxFuture<'static, Result<Term<()>>>>>,
+}
+
+impl fmt::Debug for Selected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Selected").field("lead", &self.lead).finish_non_exhaustive()
+    }
+}
+
+impl Proof for Selected {
+    fn token(&self) -> Token {
+        self.lead.token()
+    }
+
+    fn path(&self) -> Path {
+        self.lead.path().clone()
+    }
+
+    fn is_held(&self) -> bool {
+        self.lead.is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        self.lead.lost().boxed()
+    }
+
+    fn txn(&self) -> Txn {
+        self.lead.txn()
+    }
+
+    fn work(&mut self) -> BoxFuture<'_, Result<()>> {
+        let leading = self.leading.get_mut().unwrap_or_else(PoisonError::into_inner);
+        async {
+            let term = leading.as_mut().expect("its term ends once").await?;
+            *leading = None;
+            assert_eq!(term, Term::Lost, "the work was not stopped");
+            self.lead.run(pending()).await
+        }
+        .boxed()
+    }
+
+    fn release(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let leading = self.leading.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let _stops = self.stop.send(()).is_ok();
+        async {
+            match leading {
+                Some(leading) => leading.await.map(drop),
+                None => Ok(()),
+            }
+        }
+        .boxed()
+    }
+}

@@ -1,0 +1,76 @@
+//! [`Proof`]: what a use of a recipe holds, of any recipe.
+
+use std::fmt::Debug;
+use std::future::pending;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use synod_core::error::Result;
+use synod_core::held::{Held, Token};
+use synod_core::path::Path;
+use synod_core::store::Txn;
+
+/// What a use of a recipe holds. Dropping it gives it back.
+pub trait Proof: Debug + Send + Sync {
+    /// The fencing token.
+    fn token(&self) -> Token;
+
+    /// The path of the ticket, or of the last of several.
+    fn path(&self) -> Path;
+
+    /// Whether it is certainly held at this moment.
+    fn is_held(&self) -> bool;
+
+    /// Waits until it is lost.
+    fn lost(&self) -> BoxFuture<'_, ()>;
+
+    /// A transaction that is applied only while it is held.
+    fn txn(&self) -> Txn;
+
+    /// The result of work under it that never ends by itself.
+    fn work(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Releases it.
+    fn release(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+}
+
+/// A guard that is all that is held.
+#[derive(Debug)]
+struct Single<G>(G);
+
+/// The proof of a guard that is asked for.
+pub(super) fn held<G: Held + 'static>(
+    asked: impl Future<Output = Result<G>> + Send + 'static,
+) -> BoxFuture<'static, Result<Box<dyn Proof>>> {
+    async move { Ok(Box::new(Single(asked.await?)) as Box<dyn Proof>) }.boxed()
+}
+
+impl<G: Held + 'static> Proof for Single<G> {
+    fn token(&self) -> Token {
+        self.0.token()
+    }
+
+    fn path(&self) -> Path {
+        self.0.path().clone()
+    }
+
+    fn is_held(&self) -> bool {
+        self.0.is_held()
+    }
+
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        self.0.lost()
+    }
+
+    fn txn(&self) -> Txn {
+        self.0.txn()
+    }
+
+    fn work(&mut self) -> BoxFuture<'_, Result<()>> {
+        self.0.run(pending()).boxed()
+    }
+
+    fn release(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        async { self.0.release().await }.boxed()
+    }
+}

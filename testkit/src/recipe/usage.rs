@@ -1,0 +1,191 @@
+//! [`Use`]: a way to use a recipe, from its beginning to its end.
+
+use std::fmt::{self, Debug};
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+
+use crate::recipe::proof::Proof;
+
+/// The label of everything that is held through the table.
+pub const LABEL: &str = "ann";
+
+/// A way to use a recipe.
+#[derive(Clone, Copy)]
+#[expect(clippy::exhaustive_structs, reason = "each part must be given: that is what it is for")]
+pub struct Use {
+    /// Its name, which is that in metrics and spans if it has them.
+    pub name: &'static str,
+    /// What is done.
+    pub act: Act,
+    /// Whether it goes on when the store does not answer for longer than a call may take.
+    pub outlasts: bool,
+}
+
+/// A call of a recipe at a path.
+pub type Call<T> = fn(Client, Path) -> BoxFuture<'static, Result<T>>;
+
+/// What a use does.
+#[derive(Clone, Copy)]
+#[expect(clippy::exhaustive_enums, reason = "checks must know each of them")]
+pub enum Act {
+    /// It waits, and holds what it was granted until it releases it.
+    Hold {
+        /// Waits until it is granted.
+        take: Call<Box<dyn Proof>>,
+        /// Takes what excludes it.
+        rival: Call<Box<dyn Proof>>,
+        /// Whether waits and holds of this name are measured, and are spans.
+        measured: bool,
+    },
+    /// It changes a value twice, or reserves two parts of it, and does not wait for other clients.
+    Change {
+        /// Makes the changes.
+        change: Call<()>,
+        /// Whether changes of this name are measured, and are spans.
+        measured: bool,
+    },
+    /// It waits until other clients let it pass, and holds nothing.
+    Pass {
+        /// Waits.
+        wait: Call<()>,
+        /// Makes others wait.
+        bar: Call<()>,
+        /// Lets them pass.
+        lift: Call<()>,
+    },
+}
+
+/// What keeps a use waiting until it is removed.
+#[must_use = "it is removed by `remove`"]
+pub struct Obstacle(Box<dyn FnOnce() -> BoxFuture<'static, Result<()>> + Send>);
+
+impl Use {
+    /// The use from its beginning to its end where nothing is in its way: what was granted is released, and what
+    /// is waited for is lifted before.
+    ///
+    /// # Errors
+    ///
+    /// Those of the recipe.
+    ///
+    /// # Cancel safety
+    ///
+    /// As the calls of the recipe.
+    pub async fn whole(&self, client: &Client, path: &Path) -> Result<()> {
+        if let Act::Pass { lift, .. } = self.act {
+            lift(client.clone(), path.clone()).await?;
+        }
+        self.waiting(client, path).await
+    }
+
+    /// The use from its beginning to its end. It waits for what is in its way.
+    ///
+    /// # Errors
+    ///
+    /// Those of the recipe.
+    ///
+    /// # Cancel safety
+    ///
+    /// As the calls of the recipe.
+    pub async fn waiting(&self, client: &Client, path: &Path) -> Result<()> {
+        match self.begin(client, path).await? {
+            Some(proof) => proof.release().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The use up to what it is granted, if that is to be released.
+    ///
+    /// # Errors
+    ///
+    /// Those of the recipe.
+    ///
+    /// # Cancel safety
+    ///
+    /// As the calls of the recipe.
+    pub async fn begin(&self, client: &Client, path: &Path) -> Result<Option<Box<dyn Proof>>> {
+        let (client, path) = (client.clone(), path.clone());
+        match self.act {
+            Act::Hold { take, .. } => take(client, path).await.map(Some),
+            Act::Change { change: call, .. } | Act::Pass { wait: call, .. } => {
+                call(client, path).await.map(|()| None)
+            }
+        }
+    }
+
+    /// Makes this use wait, if it ever waits for others.
+    ///
+    /// # Errors
+    ///
+    /// Those of the recipe.
+    ///
+    /// # Cancel safety
+    ///
+    /// As the calls of the recipe.
+    pub async fn obstruct(&self, client: &Client, path: &Path) -> Result<Option<Obstacle>> {
+        let (client, path) = (client.clone(), path.clone());
+        match self.act {
+            Act::Hold { rival, .. } => {
+                let proof = rival(client, path).await?;
+                Ok(Some(Obstacle(Box::new(|| proof.release()))))
+            }
+            Act::Change { .. } => Ok(None),
+            Act::Pass { bar, lift, .. } => {
+                bar(client.clone(), path.clone()).await?;
+                Ok(Some(Obstacle(Box::new(move || lift(client, path)))))
+            }
+        }
+    }
+
+    /// Whether it waits for others.
+    pub fn waits(&self) -> bool {
+        !matches!(self.act, Act::Change { .. })
+    }
+}
+
+impl Obstacle {
+    /// Lets the use go on.
+    ///
+    /// # Errors
+    ///
+    /// Those of the recipe.
+    ///
+    /// # Cancel safety
+    ///
+    /// As the calls of the recipe.
+    pub async fn remove(self) -> Result<()> {
+        (self.0)().await
+    }
+}
+
+impl Debug for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Use").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Debug for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Hold { .. } => "Hold",
+            Self::Change { .. } => "Change",
+            Self::Pass { .. } => "Pass",
+        })
+    }
+}
+
+impl Debug for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Obstacle")
+    }
+}
+
+/// A call whose result is a value that does not matter.
+pub(super) fn done<T>(
+    call: impl Future<Output = Result<T>> + Send + 'static,
+) -> BoxFuture<'static, Result<()>> {
+    async move { call.await.map(drop) }.boxed()
+}

@@ -1,0 +1,133 @@
+//! The rows of the values.
+
+use std::fmt::Debug;
+use std::num::NonZeroU64;
+
+use synod_core::client::Client;
+use synod_core::path::Path;
+use synod_recipes::{AtomicValue, Counter, Ids, SharedCount, SharedValue};
+
+use crate::recipe::row::made;
+use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::usage::{Act, Call, Use, done};
+
+/// What holds for a recipe with one node.
+const CELL: Row = Row {
+    name: "",
+    module: "",
+    cases: "",
+    stair: Some("cell"),
+    make: |_, _| made(()),
+    shown: "",
+    leaves: Leaves::Value,
+    dirs: &[""],
+    uses: &[],
+    workloads: Part::Has(&[]),
+    faults: Part::None("its processes hold nothing; the simulator has the same faults"),
+    interop: Part::None("no other library stores the same bytes"),
+    bench: Part::None("a change is one set, which is measured"),
+    promised: "Single values: L-CNT",
+    example: "",
+};
+
+const fn change(name: &'static str, change: Call<()>) -> Use {
+    Use { name, act: Act::Change { change, measured: true }, outlasts: false }
+}
+
+pub(super) const COUNTER: Row = Row {
+    name: "Counter",
+    module: "counter",
+    cases: "counter",
+    make: |client, path| made(Counter::new(&client, path)),
+    shown: "Counter { cell: /shown, .. }",
+    uses: &[change("counter", |client, path| {
+        done(async move {
+            let counter = Counter::new(&client, path);
+            counter.increment().await?;
+            counter.increment().await
+        })
+    })],
+    workloads: Part::Has(&["counter"]),
+    interop: Part::Has(&["a_number_is_shared"]),
+    example: "Counter",
+    ..CELL
+};
+
+pub(super) const ATOMIC_VALUE: Row = Row {
+    name: "AtomicValue",
+    module: "atomic_value",
+    cases: "atomic_value",
+    make: |client, path| made(value(&client, &path)),
+    shown: "AtomicValue { cell: /shown, .. }",
+    uses: &[change("atomic_value", |client, path| {
+        done(async move {
+            let value = value(&client, &path);
+            value.update(|text| text.unwrap_or_default() + "x").await?;
+            value.set(&"x".to_owned()).await
+        })
+    })],
+    workloads: Part::Has(&["atomic_value"]),
+    example: "Atomic value",
+    ..CELL
+};
+
+fn value(client: &Client, path: &Path) -> AtomicValue<String> {
+    AtomicValue::new(client, path)
+}
+
+pub(super) const IDS: Row = Row {
+    name: "Ids",
+    module: "ids",
+    cases: "ids",
+    make: |client, path| made(Ids::new(&client, path, NonZeroU64::MIN)),
+    shown: "Ids { cell: /shown, block: 1, .. }",
+    uses: &[change("ids", |client, path| {
+        done(async move {
+            let ids = Ids::new(&client, path, NonZeroU64::MIN);
+            ids.next().await?;
+            ids.next().await
+        })
+    })],
+    workloads: Part::Has(&["ids"]),
+    example: "Unique numbers",
+    ..CELL
+};
+
+pub(super) const SHARED_VALUE: Row = Row {
+    name: "SharedValue",
+    module: "shared_value",
+    cases: "shared_value",
+    make: |client, path| {
+        Box::pin(async move {
+            let value = SharedValue::open(&client, path, &1).await?;
+            Ok(Box::new(value) as Box<dyn Debug + Send>)
+        })
+    },
+    shown: "SharedValue { cell: /shown, .. }",
+    uses: &[change("shared_value", |client, path| {
+        done(async move { SharedValue::open(&client, path, &1).await?.set(&2).await })
+    })],
+    workloads: Part::Has(&["shared_value"]),
+    interop: Part::Has(&["a_value_is_followed"]),
+    promised: "Shared values: L-SV",
+    example: "Shared value",
+    ..CELL
+};
+
+pub(super) const SHARED_COUNT: Row = Row {
+    name: "SharedCount",
+    module: "shared_count",
+    cases: "shared_count",
+    make: |client, path| {
+        Box::pin(async move {
+            let count = SharedCount::open(&client, path, 1).await?;
+            Ok(Box::new(count) as Box<dyn Debug + Send>)
+        })
+    },
+    shown: "SharedCount { cell: /shown, .. }",
+    uses: &[change("shared_count", |client, path| {
+        done(async move { SharedCount::open(&client, path, 1).await?.set(2).await })
+    })],
+    interop: Part::Has(&["a_count_is_followed"]),
+    ..SHARED_VALUE
+};

@@ -1,0 +1,137 @@
+//! No recipe lacks a part: each has a row in the table of the recipes (`testkit/src/recipe.rs`), and what the row
+//! names exists.
+
+use std::collections::BTreeSet;
+
+use synod_testkit::clients::holding::Room;
+use synod_testkit::recipe::{Part, ROWS, Row};
+
+use crate::arrows::STAIRS;
+use crate::tree::{File, files};
+
+/// Modules that users see, of functions on any line.
+const TOOLS: [&str; 2] = ["ask_back", "inspect"];
+
+/// The parts of a section of `docs/promises.md`.
+const PROMISES: [&str; 5] =
+    ["*Assumes*", "*Not promised:*", "*Laws:*", "**Cost**", "**Other libraries on the same path**"];
+
+/// The files of the tree, to look for the parts of a recipe.
+struct Tree(Vec<File>);
+
+impl Tree {
+    fn text(&self, path: &str) -> &str {
+        self.0.iter().find(|file| file.path == path).map_or("", |file| &file.text)
+    }
+
+    /// All that is in a folder, or in a file of this path.
+    fn within(&self, path: &str) -> String {
+        self.0.iter().filter(|file| file.path.starts_with(path)).map(|file| &*file.text).collect()
+    }
+
+    /// A section of a page, up to the next one of its level.
+    fn section(&self, page: &str, title: &str) -> &str {
+        let heading = format!("\n## {title}\n");
+        let text = self.text(page).split_once(&heading).map_or("", |(_, rest)| rest);
+        text.split("\n## ").next().unwrap_or_default()
+    }
+}
+
+#[test]
+fn every_recipe_has_a_row() {
+    let tree = Tree(files());
+    let public = tree.text("recipes/src/lib.rs").lines().filter_map(|line| {
+        let module = line.strip_prefix("pub use crate::")?.split("::").next()?;
+        (!STAIRS.contains(&module) && !TOOLS.contains(&module)).then_some(module)
+    });
+    let public: BTreeSet<_> = public.collect();
+    let rows: BTreeSet<_> = ROWS.iter().map(|row| row.module).collect();
+    assert_eq!(public, rows, "the modules of recipes/src/lib.rs, and the rows of the table");
+    assert_eq!(rows.len(), ROWS.len(), "one row each");
+}
+
+#[test]
+fn no_recipe_lacks_a_part() {
+    let tree = Tree(files());
+    let whole = ROWS[0];
+    assert_eq!(lacking(&tree, &whole), [""; 0]);
+    for (row, part) in [
+        (Row { name: "Mutexes", ..whole }, "example"),
+        (Row { module: "mutexes", ..whole }, "stair"),
+        (Row { cases: "mutexes", ..whole }, "cases"),
+        (Row { promised: "Locks", ..whole }, "promises"),
+        (Row { uses: &[], ..whole }, "way to use it"),
+        (Row { interop: Part::Has(&["a_mutex_is_sh"]), ..whole }, "interop"),
+        (Row { bench: Part::Has(&["Loc"]), ..whole }, "bench"),
+        (Row { faults: Part::Has(&["Mute"]), ..whole }, "faults"),
+        (Row { interop: Part::None(""), ..whole }, "reason"),
+    ] {
+        let found = lacking(&tree, &row);
+        assert!(found.iter().any(|it| it.contains(part)), "blind for {part}: {found:?}");
+    }
+
+    let found: Vec<_> = ROWS.iter().flat_map(|row| lacking(&tree, row)).collect();
+    assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+/// What a recipe lacks, a line each.
+fn lacking(tree: &Tree, row: &Row) -> Vec<String> {
+    let Row { name, module, .. } = row;
+    let code = tree.within(&format!("recipes/src/{module}"));
+    let stair = |stair| code.contains(&format!("use crate::{stair}::"));
+    let cases = tree.text(&format!("conformance/src/recipe/{}.rs", row.cases));
+    let quoted = format!("`{name}`");
+    let promises = tree.section("docs/promises.md", row.promised);
+    let mut parts = vec![
+        ("its file on its stair", row.stair.map_or(!code.is_empty(), stair)),
+        ("a way to use it", !row.uses.is_empty()),
+        ("cases of its own", cases.contains("cases![") && cases.contains(name)),
+        (
+            "a row in recipes/src/lib.rs",
+            tree.text("recipes/src/lib.rs").contains(&format!("| [{quoted}] |")),
+        ),
+        (
+            "an example in docs/recipes.md",
+            tree.section("docs/recipes.md", row.example).contains(name),
+        ),
+        ("promises in docs/promises.md", promises.contains(&quoted)),
+        ("a workload", !row.workloads.names().is_empty()),
+        ("a reason for the parts that it has not", has_reasons(row)),
+    ];
+    parts.extend(PROMISES.map(|part| (part, promises.contains(part))));
+    let rooms = Room::ALL.map(|room| format!("{room:?}"));
+    let is_room = |room: &&str| rooms.iter().any(|it| it == room);
+    parts.push(("the rooms that its row names in faults", row.faults.names().iter().all(is_room)));
+    let scenes = tree.within("tests/interop/");
+    let is_scene = |scene: &&str| scenes.contains(&format!("async fn {scene}("));
+    parts.push((
+        "the scenes that its row names in interop",
+        row.interop.names().iter().all(is_scene),
+    ));
+    let works = tree.text("bench/src/task.rs");
+    let is_work = |work: &&str| works.contains(&format!("\n    {work},\n"));
+    parts.push(("the work that its row names in bench", row.bench.names().iter().all(is_work)));
+    let lacks = parts.into_iter().filter(|(_, there)| !there);
+    lacks.map(|(part, _)| format!("{name} lacks {part}")).collect()
+}
+
+fn has_reasons(row: &Row) -> bool {
+    [row.workloads, row.faults, row.interop, row.bench].into_iter().all(|part| match part {
+        Part::Has(names) => !names.is_empty(),
+        Part::None(why) => !why.is_empty(),
+    })
+}
+
+#[test]
+fn whatever_is_tested_with_other_programs_or_faults_is_in_a_row() {
+    let tree = Tree(files());
+    let scenes = tree.within("tests/interop/");
+    let scenes = scenes.split("async fn a").skip(1).filter_map(|rest| rest.split('(').next());
+    let of_a_kind = |rest: &&str| rest.starts_with("_") || rest.starts_with("n_");
+    let scenes: BTreeSet<_> = scenes.filter(of_a_kind).map(|rest| format!("a{rest}")).collect();
+    let named = |part: fn(&Row) -> Part| -> BTreeSet<String> {
+        ROWS.iter().flat_map(|row| part(row).names()).map(|&name| name.to_owned()).collect()
+    };
+    assert_eq!(scenes, named(|row| row.interop));
+    assert_eq!(BTreeSet::from(Room::ALL.map(|room| format!("{room:?}"))), named(|row| row.faults));
+}
