@@ -317,7 +317,6 @@ pub const UNCHECKED: &[(&str, &str)] = &[
     ("L-SES-8", "needs processes that can be killed: tests/faults does that"),
     ("L-SES-14", "no session can be shared through the floor"),
     ("L-MX-17", "needs the other programs: tests/interop has them"),
-    ("L-X-2", "needs processes that end at any call: `synod sim sweep` has them, for every recipe"),
     ("C-OBS-5", "it allows, and forbids nothing"),
 ];
 

@@ -52,8 +52,8 @@
 //! [`wrong`] has stores that make one mistake each, to prove that the cases notice it; the mistakes
 //! of the client and of the recipes are in `synod_core::mutant`.
 //!
-//! Start reading with [`harness`], then any file of `src/store`, then any of `src/door` and of
-//! `src/recipe`.
+//! Start reading with [`harness`], then any file of `src/store`, then any of `src/door`, of `src/every`
+//! and of `src/recipe`.
 
 #[macro_use]
 pub mod case;
@@ -67,6 +67,7 @@ pub mod wrong;
 mod actor;
 mod cases;
 mod door;
+mod every;
 mod panics;
 mod recipe;
 mod store;

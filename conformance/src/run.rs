@@ -226,7 +226,12 @@ impl Suite {
         match (ended, said.first()) {
             (Ended::With(Verdict::Skipped { why }), _) => Verdict::Skipped { why },
             (Ended::With(verdict), None) => with_seed(verdict, seed),
-            (_, Some(message)) => with_seed(Verdict::Failed { why: message.clone() }, seed),
+            (_, Some(first)) => {
+                // The last one may sum up what others said.
+                let last = said.last().filter(|last| *last != first);
+                let why = last.map_or_else(|| first.clone(), |last| format!("{first}; {last}"));
+                with_seed(Verdict::Failed { why }, seed)
+            }
             (Ended::ByPanic, None) => {
                 with_seed(Verdict::Failed { why: "it panicked without a word".into() }, seed)
             }

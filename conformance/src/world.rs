@@ -145,14 +145,27 @@ impl World {
         panic!("this machine is too busy for a verdict: this process stood still for {stalls:?}");
     }
 
+    /// Waits for some random times, without borrowing the world.
+    pub(crate) fn think_for(&self, times: usize) -> impl Future<Output = ()> + Send + 'static {
+        let micros: Vec<_> = (0..times).map(|_| self.chance.below(2_000)).collect();
+        async move {
+            for micros in micros {
+                pause(micros).await;
+            }
+        }
+    }
+
     /// Waits for a random time, so that calls of several actors overlap in many ways.
     pub(crate) async fn think(&self) {
-        let micros = self.chance.below(2_000);
-        if micros > 500 {
-            sleep(Duration::from_micros(micros)).await;
-        } else {
-            tokio::task::yield_now().await;
-        }
+        pause(self.chance.below(2_000)).await;
+    }
+}
+
+async fn pause(micros: u64) {
+    if micros > 500 {
+        sleep(Duration::from_micros(micros)).await;
+    } else {
+        tokio::task::yield_now().await;
     }
 }
 

@@ -42,6 +42,9 @@ struct Shared {
     garbles: AtomicBool,
     /// Whether sessions opened from now on can be reported as lost: [`Gate::lose`].
     losing: AtomicBool,
+    /// How many more calls pass before the process ends, if it is to end.
+    passing: Mutex<Option<usize>>,
+    dead: watch::Sender<bool>,
     told: Mutex<Vec<watch::Sender<Status>>>,
 }
 
@@ -81,6 +84,8 @@ impl Gate {
             starved: AtomicBool::new(false),
             garbles: AtomicBool::new(false),
             losing: AtomicBool::new(false),
+            passing: Mutex::default(),
+            dead: watch::Sender::new(false),
             told: Mutex::default(),
         };
         Self { backend, shared: Arc::new(shared) }
@@ -155,6 +160,23 @@ impl Gate {
 }
 
 impl Gate {
+    /// After so many more calls nothing is sent any more, not even a close, as if the process had ended.
+    pub(crate) fn die_after(&self, calls: usize) {
+        let mut passing = self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        *passing = Some(calls);
+    }
+
+    /// Calls are sent again. Those that were not sent are never answered.
+    pub(crate) fn revive(&self) {
+        *self.shared.passing.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Waits until a call was made that the process did not live to send.
+    pub(crate) async fn died(&self) {
+        let died = self.shared.dead.subscribe().wait_for(|dead| *dead).await.is_ok();
+        assert!(died, "the gate stands as long as this one");
+    }
+
     /// Sessions that are opened from now on can be reported as lost, and stay alive at the server:
     /// [`Gate::lose`].
     pub(crate) fn may_lose(&self) {
@@ -182,7 +204,19 @@ fn count(calls: &BTreeMap<Verb, usize>, verb: Verb) -> usize {
 }
 
 impl Shared {
+    /// Whether the process still lives when it makes this call.
+    fn lives(&self) -> bool {
+        let mut passing = self.passing.lock().unwrap_or_else(PoisonError::into_inner);
+        let lives = *passing != Some(0);
+        *passing = passing.map(|calls| calls.saturating_sub(1));
+        lives
+    }
+
     async fn pass<T>(&self, verb: Verb, call: impl Future<Output = Result<T>>) -> Result<T> {
+        if !self.lives() {
+            self.dead.send_replace(true);
+            return pending().await;
+        }
         let mut nth = 0;
         self.calls.send_modify(|calls| {
             let count = calls.entry(verb).or_default();

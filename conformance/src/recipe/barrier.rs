@@ -7,16 +7,12 @@ use synod_recipes::Barrier;
 use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
-use crate::door::gate::Way;
 use crate::door::{answer, failure};
 use crate::recipe::Waiting;
 use crate::world::{World, dropped_enough};
 
 cases![
     "L-BAR-1 L-BAR-2" catches [WatchMissesDelete] => waiters_pass_when_it_is_lifted_and_not_before,
-    "L-BAR-1 L-SES-10" needs [Expiry] breaks [WakeIsLift] => a_waiter_whose_session_is_lost_does_not_pass,
-    "L-BAR-2 L-WAT-7" needs [Expiry] breaks [LiftIsAnEvent] => a_lift_that_a_waiter_could_not_see_lets_it_pass,
-    "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => waits_that_were_given_up_leave_no_watch,
     "L-X-1 D-PUT" breaks [PutTakenBack] => a_set_that_is_dropped_does_not_undo_that_of_another_client,
 ];
 
@@ -59,58 +55,6 @@ async fn waiters_pass_when_it_is_lifted_and_not_before(world: World) {
     answer(answer(ann.create(&world.at("barrier/x"), "", Lifetime::Persistent).await).required());
     assert_eq!(failure(anns.set().await, "a directory").kind(), ErrorKind::Refused);
     answer(world.in_time("a directory is no barrier", bobs.wait()).await);
-}
-
-async fn a_waiter_whose_session_is_lost_does_not_pass(world: World) {
-    let (ann, gate) = (world.client().await, world.gate());
-    let bob = world.client_on(gate.clone(), world.options()).await;
-    answer(barrier(&world, &ann).set().await);
-    let mut waiting = waits(&world, &bob);
-    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
-    for _ in 0..2 {
-        let session = answer(bob.session().await);
-        let looked = gate.answers(Verb::Observe);
-
-        world.expire(session.info().id).await;
-        world.in_time("the loss", session.lost()).await;
-
-        world.in_time("it looks again", gate.answered(Verb::Observe, looked + 1)).await;
-        waiting.waits_for(world.brief(), "it is set").await;
-    }
-    answer(barrier(&world, &ann).lift().await);
-    waiting.gets(&world, "a barrier that was lifted").await;
-}
-
-async fn a_lift_that_a_waiter_could_not_see_lets_it_pass(world: World) {
-    let (ann, gate) = (world.client().await, world.gate());
-    let bob = world.client_on(gate.clone(), world.options()).await;
-    answer(barrier(&world, &ann).set().await);
-    let waiting = waits(&world, &bob);
-    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
-
-    // Its session is lost, and it gets no other before the barrier is lifted.
-    let session = answer(bob.session().await);
-    gate.set(Way::Shut);
-    world.expire(session.info().id).await;
-    world.in_time("the loss", session.lost()).await;
-    answer(barrier(&world, &ann).lift().await);
-    gate.set(Way::Open);
-
-    waiting.gets(&world, "a barrier that was lifted").await;
-}
-
-async fn waits_that_were_given_up_leave_no_watch(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    answer(barrier(&world, &ann).set().await);
-    let before = world.harness.watches().await;
-    for _ in 0..5 {
-        let waiting = waits(&world, &bob);
-        let watching = async || world.harness.watches().await > before;
-        world.eventually("the waiter watches", watching).await;
-        drop(waiting);
-        let quiet = async || world.harness.watches().await <= before;
-        world.eventually("no watch is left", quiet).await;
-    }
 }
 
 async fn a_set_that_is_dropped_does_not_undo_that_of_another_client(world: World) {

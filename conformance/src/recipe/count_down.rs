@@ -9,7 +9,6 @@ use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::answer;
-use crate::door::gate::Way;
 use crate::recipe::{Waiting, many};
 use crate::world::{World, dropped_enough};
 
@@ -17,8 +16,6 @@ cases![
     "L-CD-1 L-CD-2" breaks [StrangersCount] => waiters_pass_when_all_parties_have_counted,
     "L-CD-3" breaks [CountsEachTry] => a_party_counts_once_however_often_it_tries,
     "L-CD-3 L-X-1 D-PUT" breaks [PutTakenBack] => a_party_that_was_counted_stays_counted,
-    "L-CD-1 L-SES-10" needs [Expiry] breaks [WakeIsLift] => a_waiter_whose_session_is_lost_waits_on,
-    "L-CD-2 L-WAT-7" needs [Expiry] breaks [LiftIsAnEvent] => a_count_that_a_waiter_could_not_see_lets_it_pass,
 ];
 
 fn latch(world: &World, client: &Client, parties: NonZeroU32) -> CountDown {
@@ -87,37 +84,4 @@ async fn a_party_that_was_counted_stays_counted(world: World) {
             return;
         }
     }
-}
-
-async fn a_waiter_whose_session_is_lost_waits_on(world: World) {
-    let (ann, gate) = (world.client().await, world.gate());
-    let bob = world.client_on(gate.clone(), world.options()).await;
-    let mut waiting = waits(&world, &bob, 1);
-    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
-    let session = answer(bob.session().await);
-
-    world.expire(session.info().id).await;
-    world.in_time("the loss", session.lost()).await;
-
-    world.in_time("it looks again", gate.answered(Verb::Observe, 2)).await;
-    waiting.waits_for(world.brief(), "a party is missing").await;
-    answer(latch(&world, &ann, many(1)).count_down("a").await);
-    waiting.gets(&world, "the latch").await;
-}
-
-async fn a_count_that_a_waiter_could_not_see_lets_it_pass(world: World) {
-    let (ann, gate) = (world.client().await, world.gate());
-    let bob = world.client_on(gate.clone(), world.options()).await;
-    let waiting = waits(&world, &bob, 1);
-    world.in_time("it looks", gate.answered(Verb::Observe, 1)).await;
-
-    // It has no session when the party counts.
-    let session = answer(bob.session().await);
-    gate.set(Way::Shut);
-    world.expire(session.info().id).await;
-    world.in_time("the loss", session.lost()).await;
-    answer(latch(&world, &ann, many(1)).count_down("a").await);
-    gate.set(Way::Open);
-
-    waiting.gets(&world, "the latch").await;
 }

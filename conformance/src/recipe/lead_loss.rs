@@ -15,7 +15,6 @@ cases![
     "L-EL-2" breaks [CertainUntilTold] => a_candidate_without_news_of_its_session_does_not_lead,
     "L-EL-1 L-EL-2 L-EL-3" needs [Links] catches [ExpiryUntoldToWatchers] => a_leader_that_is_cut_off_stops_before_another_leads,
     "L-EL-1 L-SES-10" needs [Expiry] breaks [OldTicketTrusted] => the_ticket_of_a_lost_session_gives_no_lead,
-    "L-EL-5 L-EL-1" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_session_passes_the_lead_on,
     "L-EL-5 L-EL-2" breaks [RemovalUnnoticed] => an_election_that_was_swept_away_has_a_leader_again,
     "L-EL-10 L-MX-5" breaks [TxnUnguarded] => a_former_leader_writes_nothing_in_the_name_of_the_lead,
 ];
@@ -85,24 +84,6 @@ async fn the_ticket_of_a_lost_session_gives_no_lead(world: World) {
     let next = answer(world.in_time("the lead", second.leading()).await);
     assert!(!first.is_leader() && next.token() > old.token());
     assert!(second.is_leader());
-}
-
-async fn an_expired_session_passes_the_lead_on(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    let first = joined(&world, &ann, "ann").await;
-    let old = answer(world.in_time("the lead", first.leading()).await);
-    let second = joined(&world, &bob, "bob").await;
-
-    world.expire(answer(ann.session().await).info().id).await;
-
-    let next = answer(world.in_time("the lead", second.leading()).await);
-    world.in_time("word of the loss", old.lost()).await;
-    assert!(!old.is_held() && next.token() > old.token());
-    // Ann is a candidate again, and leads when bob leaves.
-    world.stand(&bob, &world.at("latch"), 2).await;
-    answer(second.close().await);
-    let again = answer(world.in_time("the lead", first.leading()).await);
-    assert!(again.token() > next.token());
 }
 
 async fn an_election_that_was_swept_away_has_a_leader_again(world: World) {

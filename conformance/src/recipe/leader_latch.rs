@@ -8,13 +8,12 @@ use synod_core::client::{Client, Connection};
 use synod_core::error::ErrorKind;
 use synod_core::store::Expect;
 use synod_recipes::{Candidacy, LeaderLatch, LeadershipChange, Token};
-use synod_testkit::cancel::{cancel_at_every_await, stop_at};
 use synod_testkit::fault::{Cue, Site, Verb};
 
 use crate::door::{answer, failure};
 use crate::harness::Link;
 use crate::recipe::{Waiting, line};
-use crate::world::{World, dropped_enough};
+use crate::world::World;
 
 cases![
     "L-EL-1 L-X-7" breaks [LookIgnored] => a_candidate_of_an_empty_election_leads_after_one_call,
@@ -24,7 +23,6 @@ cases![
     "L-EL-4" breaks [LossUntoldToLatch] => terms_are_reported_gained_and_lost_in_turn,
     "L-EL-6" breaks [CloseForgetsDraw] => a_candidate_that_leaves_during_its_draw_leaves_no_ticket,
     "L-EL-6 L-X-1" breaks [CloseForgetsDraw] => leaving_at_any_moment_leaves_nothing,
-    "L-EL-6 L-X-1" breaks [DroppedTicketStays] => joining_dropped_at_any_await_leaves_nothing,
     "L-EL-5 L-OUT-7" breaks [RefusalSwallowed] => a_failure_is_reported_and_the_candidate_campaigns_again,
     "L-EL-11 L-EL-3" needs [Links] breaks [ReconnectResets] => a_candidate_that_reconnects_keeps_its_place,
 ];
@@ -188,33 +186,6 @@ async fn leaving_at_any_moment_leaves_nothing(world: World) {
 
         drop(other);
         world.left_alone(&bob, &world.at("latch")).await;
-    }
-}
-
-async fn joining_dropped_at_any_await_leaves_nothing(world: World) {
-    let (ann, bob) = (world.hesitant().await, world.client().await);
-    let other = joined(&world, &bob, "bob").await;
-    let drops = cancel_at_every_await(async || {
-        let candidacy = joined(&world, &ann, "ann").await;
-        drop(candidacy);
-    });
-    dropped_enough(drops.await, 2);
-    world.stand(&bob, &world.at("latch"), 1).await;
-    assert!(other.is_leader());
-    answer(other.close().await);
-
-    for waits in 1.. {
-        let leading = async {
-            let candidacy = joined(&world, &ann, "ann").await;
-            let _lead = world.leads(&candidacy, "the lead").await;
-            answer(candidacy.close().await);
-        };
-        let ended = stop_at(waits, leading).await;
-        world.left_alone(&bob, &world.at("latch")).await;
-        if ended.is_some() {
-            dropped_enough(waits, 2);
-            break;
-        }
     }
 }
 

@@ -9,7 +9,6 @@ use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::store::Expect;
 use synod_recipes::{LeaderSelector, Term};
-use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::{Notify, mpsc};
 
@@ -28,7 +27,6 @@ cases![
     "L-EL-7" breaks [InterruptByOldLook] => an_interruption_meets_a_leader_whose_draw_is_not_answered_yet,
     "L-EL-5" breaks [OutageEndsIt] => leading_goes_on_after_an_outage_that_is_longer_than_a_call_may_take,
     "L-EL-7 L-OUT-7" breaks [LeadKeptAfterWork] => an_error_of_the_work_is_returned_and_the_lead_released,
-    "L-EL-6 L-X-1" breaks [DroppedTicketStays] => leading_dropped_at_any_await_leaves_nothing,
 ];
 
 fn selector(world: &World, client: &Client, label: &'static str) -> LeaderSelector {
@@ -260,18 +258,4 @@ async fn an_error_of_the_work_is_returned_and_the_lead_released(world: World) {
 
     assert_eq!(term, Term::Done(Err("the disk is full")));
     world.left_alone(&bob, &world.at("select")).await;
-}
-
-async fn leading_dropped_at_any_await_leaves_nothing(world: World) {
-    let (ann, bob) = (world.hesitant().await, world.client().await);
-    let selector = selector(&world, &ann, "ann");
-    for waits in 1.. {
-        let ended = stop_at(waits, selector.lead(|_lead| tokio::task::yield_now())).await;
-        world.left_alone(&bob, &world.at("select")).await;
-        if let Some(term) = ended {
-            assert_eq!(answer(term), Term::Done(()));
-            assert!(waits > 3, "dropped {waits} times only");
-            break;
-        }
-    }
 }

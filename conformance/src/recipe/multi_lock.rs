@@ -4,18 +4,16 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::{MultiLock, Mutex};
-use synod_testkit::cancel::cancel_at_every_await;
 use synod_testkit::fault::{Cue, Site, Verb};
 use tokio::time::timeout;
 
 use crate::door::{answer, failure};
 use crate::recipe::{Waiting, line};
-use crate::world::{World, dropped_enough};
+use crate::world::World;
 
 cases![
     "L-X-3 L-MX-7" breaks [LocksInAnyOrder] => two_orders_do_not_wait_for_each_other,
     "L-X-3" breaks [DroppedTicketStays] => a_client_that_does_not_get_all_locks_gets_none,
-    "L-X-3 L-X-1 L-MX-9" breaks [DroppedTicketStays] => several_locks_dropped_at_any_await_leave_nothing,
     "L-X-3 L-OUT-5" breaks [RemovalUnnoticed] => a_client_that_loses_one_lock_waits_for_no_other,
     "L-X-3 L-MX-5" breaks [TxnUnguarded] => a_transaction_under_several_locks_needs_all,
 ];
@@ -88,18 +86,6 @@ async fn a_client_that_does_not_get_all_locks_gets_none(world: World) {
     for names in [&["a", "b", "a"][..], &[]] {
         let named = MultiLock::new(&ann, names.iter().map(|name| world.at(name)));
         assert_eq!(failure(named, "what cannot be meant").kind(), ErrorKind::Invalid);
-    }
-}
-
-async fn several_locks_dropped_at_any_await_leave_nothing(world: World) {
-    let client = world.hesitant().await;
-    let several = locks(&world, &client, &["a", "b"]);
-    let drops = cancel_at_every_await(async || {
-        answer(answer(several.lock().await).release().await);
-    });
-    dropped_enough(drops.await, 6);
-    for name in ["a", "b"] {
-        world.left_alone(&client, &world.at(name)).await;
     }
 }
 

@@ -8,19 +8,17 @@ use futures_util::future::join_all;
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::{Mutex, PassingMutex, UnfairLock};
-use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::Verb;
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
 
 use crate::door::answer;
 use crate::recipe::{Waiting, line};
-use crate::world::{World, dropped_enough, has_workers};
+use crate::world::World;
 
 cases![
     "L-MX-1 L-MX-3" breaks [UnfairUnlooked] => an_unfair_lock_excludes_like_any,
     "L-X-7 L-MX-9" breaks [LookIgnored] => an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket,
-    "L-MX-9 L-X-1" breaks [DroppedCreateStays] => an_unfair_lock_dropped_at_any_await_leaves_nothing,
     "L-MX-12 L-MX-3 L-X-7" breaks [TurnUncounted] => tasks_of_one_process_pass_a_lock_on,
     "L-MX-7" breaks [TurnUncounted] => a_waiter_of_another_process_gets_its_turn,
     "L-MX-5" breaks [TxnUnguarded] => a_guard_that_made_a_transaction_is_not_passed_on,
@@ -80,35 +78,6 @@ async fn an_unfair_lock_is_one_call_and_its_waiters_have_no_ticket(world: World)
     assert_eq!(counts(), [4, 1, 1], "a waiter sends no request");
     answer(held.release().await);
     let _guard = waits.gets(&world, "the lock").await;
-}
-
-async fn an_unfair_lock_dropped_at_any_await_leaves_nothing(world: World) {
-    let (ann, bob) = (world.client().await, world.hesitant().await);
-    let lock = UnfairLock::new(&bob, world.at("lock"));
-    let drops = cancel_at_every_await(async || {
-        answer(answer(lock.lock().await).release().await);
-    });
-    dropped_enough(drops.await, 2);
-    world.left_alone(&ann, &world.at("lock")).await;
-    let held = answer(Mutex::new(&ann, world.at("lock")).lock().await);
-    let (mut waits, mut limit) = (1, world.brief());
-    loop {
-        let ended = stop_at(waits, timeout(limit, lock.lock())).await;
-        world.stand(&ann, &world.at("lock"), 1).await;
-        let Some(late) = ended else {
-            waits += 1;
-            continue;
-        };
-        assert!(late.is_err(), "ann has it");
-        if waits > 6 || has_workers() && limit >= world.profile.patience {
-            break;
-        }
-        // It stopped earlier than it could: the machine is busy.
-        assert!(limit < world.profile.patience, "dropped {waits} times only");
-        limit *= 2;
-    }
-    answer(held.release().await);
-    world.left_alone(&ann, &world.at("lock")).await;
 }
 
 async fn tasks_of_one_process_pass_a_lock_on(world: World) {

@@ -7,14 +7,13 @@ use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::Query;
 use synod_recipes::{Claim, Permit, Semaphore};
-use synod_testkit::cancel::{cancel_at_every_await, stop_at};
+use synod_testkit::cancel::stop_at;
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
-use tokio::time::timeout;
 
 use crate::door::gate::{Gate, Way};
 use crate::door::{answer, failure};
 use crate::recipe::{Waiting, line, many};
-use crate::world::{World, dropped_enough};
+use crate::world::World;
 
 cases![
     "L-SEM-1 L-SEM-3" breaks [PermitsMiscounted] => no_more_enter_than_there_are_permits,
@@ -26,8 +25,6 @@ cases![
     "L-SEM-2" breaks [LimitRemembered] => more_permits_let_more_in,
     "L-SEM-2 L-SEM-1" breaks [LimitChangeIgnored] => fewer_permits_let_fewer_in,
     "L-SEM-4 L-MX-9" breaks [DroppedTicketStays] => an_acquire_that_failed_holds_no_permit,
-    "L-SEM-5" needs [Expiry] catches [ExpiryUntoldToWatchers] => the_permits_of_an_expired_session_are_free,
-    "L-X-1 L-MX-9" breaks [DroppedTicketStays] => an_acquire_dropped_at_any_await_leaves_nothing,
     "L-X-7" breaks [LookIgnored] => a_free_permit_is_one_call_and_so_is_its_release,
     "L-MX-14 L-X-7" breaks [WatchesFirst] => a_released_permit_wakes_the_waiter_that_it_serves,
 ];
@@ -268,54 +265,6 @@ async fn an_acquire_that_failed_holds_no_permit(world: World) {
     assert_eq!(plan.pending(), 0);
     answer(held.release().await);
     let _permit = answer(world.in_time("the permit", theirs.acquire()).await);
-}
-
-async fn the_permits_of_an_expired_session_are_free(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    let stale = answer(semaphore(&world, &ann, 2).acquire_many(2).await);
-    let first = queued(&world, &bob, (semaphore(&world, &bob, 2), 1), 2).await;
-    let second = queued(&world, &bob, (semaphore(&world, &bob, 2), 1), 3).await;
-
-    world.expire(answer(ann.session().await).info().id).await;
-
-    let _first = first.gets(&world, "a permit of a session that expired").await;
-    let _second = second.gets(&world, "a permit of a session that expired").await;
-    world.in_time("word of the loss", stale.lost()).await;
-    assert!(!stale.is_held());
-}
-
-async fn an_acquire_dropped_at_any_await_leaves_nothing(world: World) {
-    let (ann, bob) = (world.client().await, world.hesitant().await);
-    let pool = semaphore(&world, &ann, 2);
-    for waits in 1.. {
-        let held = [pool.acquire().await, pool.acquire().await].map(answer);
-        let leaving = async {
-            for permit in held {
-                for _ in 0..waits.min(8) {
-                    world.think().await;
-                }
-                answer(permit.release().await);
-            }
-        };
-        let theirs = semaphore(&world, &bob, 2);
-        let acquiring = async {
-            let acquired = timeout(world.profile.patience, theirs.acquire_many(2));
-            stop_at(waits, acquired).await
-        };
-        let (ended, ()) = futures_util::future::join(acquiring, leaving).await;
-        if let Some(entered) = ended {
-            answer(answer(entered.map_err(|_late| ()).expect("in time")).release().await);
-            assert!(waits > 8, "dropped {waits} times only");
-            break;
-        }
-        world.left_alone(&ann, &world.at("pool")).await;
-    }
-    let theirs = semaphore(&world, &bob, 2);
-    let drops = cancel_at_every_await(async || {
-        answer(answer(theirs.acquire_many(2).await).release().await);
-    });
-    dropped_enough(drops.await, 2);
-    world.left_alone(&ann, &world.at("pool")).await;
 }
 
 async fn a_free_permit_is_one_call_and_so_is_its_release(world: World) {

@@ -6,72 +6,21 @@ use synod_core::store::{Expect, Lifetime};
 use synod_recipes::{Mutex, Token};
 use tokio::time::{sleep, timeout};
 
-use crate::door::gate::Way;
 use crate::door::{answer, failure};
 use crate::harness::Link;
 use crate::recipe::{Waiting, line};
 use crate::world::{MILLISECOND, World};
 
 cases![
-    "L-MX-6 L-MX-3" needs [Expiry] catches [ExpiryUntoldToWatchers] => an_expired_session_passes_the_lock_on,
-    "L-MX-2 L-MX-7" needs [Expiry] breaks [WaitsInOneSession] => a_waiter_whose_session_is_lost_requests_again,
     "L-MX-1 L-MX-2 L-SES-10" needs [Expiry] breaks [OldTicketTrusted] => the_ticket_of_a_lost_session_gives_no_lock,
     "L-MX-1 L-SES-2" needs [Links] catches [LeaseExtendedByHope] => a_holder_that_is_cut_off_stops_before_another_is_granted,
     "L-MX-2 L-MX-1" breaks [GrantsUncertain] => no_waiter_is_granted_while_its_session_is_in_doubt,
     "L-MX-4 L-MX-3" breaks [TokenIsSequence] => a_system_that_refuses_lower_tokens_hears_each_holder_in_turn,
     "L-MX-1 L-MX-15" breaks [RemovalUnnoticed] => a_holder_whose_ticket_is_deleted_is_notified,
-    "L-MX-10 L-OUT-5" breaks [DeadlineIgnored] => a_lock_that_cannot_be_asked_for_fails_in_time,
 ];
 
 fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
-}
-
-async fn an_expired_session_passes_the_lock_on(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    let stale = answer(mutex(&world, &ann).lock().await);
-    let lock = mutex(&world, &bob);
-    let waits = Waiting::new(async move { lock.lock().await });
-    world.stand(&bob, &world.at("lock"), 2).await;
-
-    world.expire(answer(ann.session().await).info().id).await;
-
-    let next = waits.gets(&world, "the lock of a session that expired").await;
-    world.in_time("word of the loss", stale.lost()).await;
-    assert!(!stale.is_held());
-    assert!(next.is_held() && next.token() > stale.token());
-    let write = stale.txn().create(world.at("late"), "", Lifetime::Persistent);
-    assert!(answer(bob.transaction(write).await).rejected().is_some(), "it was lost");
-    let stopped = stale.run(sleep(world.profile.patience)).await;
-    assert_eq!(failure(stopped, "work under a lost lock").kind(), ErrorKind::SessionLost);
-    let released = stale.release().await;
-    assert_eq!(failure(released, "the release of a lost lock").kind(), ErrorKind::SessionLost);
-    assert!(next.is_held(), "what was lost took nothing with it");
-}
-
-async fn a_waiter_whose_session_is_lost_requests_again(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    let held = answer(mutex(&world, &ann).lock().await);
-    let lock = mutex(&world, &bob);
-    let mut waits = Waiting::new(async move { lock.lock().await });
-    world.stand(&ann, &world.at("lock"), 2).await;
-    let first = answer(bob.session().await);
-
-    world.expire(first.info().id).await;
-    world.in_time("the loss", first.lost()).await;
-
-    let again = async || {
-        let all = line(&ann, &world.at("lock")).await;
-        all.len() == 2 && all[1].owner != Some(first.info().id)
-    };
-    world.eventually("a ticket of the next session is in the line", again).await;
-    waits.waits_for(world.brief(), "ann holds it").await;
-    answer(held.release().await);
-    let guard = waits.gets(&world, "the lock").await;
-    let all = line(&ann, &world.at("lock")).await;
-    assert_eq!(all.len(), 1, "nothing of the lost session is left");
-    assert_eq!(all[0].token, guard.token());
-    assert_eq!(all[0].owner, Some(answer(bob.session().await).info().id));
 }
 
 async fn the_ticket_of_a_lost_session_gives_no_lock(world: World) {
@@ -194,16 +143,4 @@ async fn a_holder_whose_ticket_is_deleted_is_notified(world: World) {
     assert!(!answer(ann.session().await).is_lost());
     let stopped = guard.run(sleep(world.profile.patience)).await;
     assert_eq!(failure(stopped, "work under a lost lock").kind(), ErrorKind::SessionLost);
-}
-
-async fn a_lock_that_cannot_be_asked_for_fails_in_time(world: World) {
-    let (gate, limit) = (world.gate(), world.brief());
-    let client = world.client_on(gate.clone(), world.options().deadline(limit)).await;
-    gate.set(Way::Silent);
-    let lock = mutex(&world, &client);
-
-    let failed = world.in_time("the failure of a lock", lock.lock()).await;
-
-    assert_eq!(failure(failed, "a lock that cannot be asked for").kind(), ErrorKind::Unreachable);
-    gate.set(Way::Open);
 }

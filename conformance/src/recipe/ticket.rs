@@ -2,23 +2,18 @@
 
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::join;
 use synod_core::client::Client;
 use synod_core::store::{Expect, Lifetime};
 use synod_recipes::Mutex;
-use synod_testkit::cancel::{cancel_at_every_await, stop_at};
 use synod_testkit::fault::{Actor, Cue, FaultyBackend, Plan, Site, Verb};
 use tokio::time::timeout;
 
 use crate::door::answer;
 use crate::recipe::{Waiting, line};
-use crate::world::{World, dropped_enough};
+use crate::world::World;
 
 cases![
-    "L-MX-9 L-X-1" breaks [DroppedTicketStays] => a_lock_dropped_at_any_await_leaves_nothing,
-    "L-MX-9 L-X-1" breaks [DroppedTicketStays] => a_wait_dropped_at_any_await_leaves_nothing,
     "L-MX-10 L-MX-9" breaks [DroppedTicketStays] => a_waiter_that_timed_out_is_not_granted_later,
-    "L-MX-10 L-WAT-14" needs [WatchCount] catches [DropLeavesWatch] => waits_that_were_given_up_leave_no_watch,
     "L-MX-8 L-MX-9" breaks [DroppedTicketStays] => a_place_that_is_dropped_is_given_up,
     "L-SEQ-8 L-MX-7" breaks [BlindRepeat] => a_lost_answer_makes_no_second_ticket,
     "L-SEQ-8 L-MX-7" breaks [LooksWithoutSync] => a_ticket_whose_answer_was_lost_is_looked_for_as_of_now,
@@ -31,45 +26,6 @@ cases![
 
 fn mutex(world: &World, client: &Client) -> Mutex {
     Mutex::new(client, world.at("lock"))
-}
-
-async fn a_lock_dropped_at_any_await_leaves_nothing(world: World) {
-    let client = world.hesitant().await;
-    let lock = mutex(&world, &client);
-
-    let drops = cancel_at_every_await(async || {
-        let guard = answer(lock.lock().await);
-        answer(guard.release().await);
-    });
-
-    dropped_enough(drops.await, 2);
-    world.left_alone(&client, &world.at("lock")).await;
-}
-
-async fn a_wait_dropped_at_any_await_leaves_nothing(world: World) {
-    let (ann, bob) = (world.client().await, world.hesitant().await);
-    let lock = mutex(&world, &bob);
-    for waits in 1.. {
-        let held = answer(mutex(&world, &ann).lock().await);
-        // The holder keeps the lock for a while, so that there is something to wait for.
-        let leaving = async {
-            for _ in 0..waits.min(12) {
-                world.think().await;
-            }
-            answer(held.release().await);
-        };
-        let waiting = async { stop_at(waits, timeout(world.profile.patience, lock.lock())).await };
-
-        let (ended, ()) = join(waiting, leaving).await;
-
-        if let Some(entered) = ended {
-            answer(answer(entered.map_err(|_late| ()).expect("in time")).release().await);
-            assert!(waits > 8, "dropped {waits} times only");
-            break;
-        }
-        world.left_alone(&ann, &world.at("lock")).await;
-    }
-    world.left_alone(&ann, &world.at("lock")).await;
 }
 
 async fn a_waiter_that_timed_out_is_not_granted_later(world: World) {
@@ -88,21 +44,6 @@ async fn a_waiter_that_timed_out_is_not_granted_later(world: World) {
     answer(guard.release().await);
     let guard = answer(mutex(&world, &bob).lock_within(world.profile.patience).await);
     assert!(guard.is_some_and(|guard| guard.is_held()), "it is free");
-}
-
-async fn waits_that_were_given_up_leave_no_watch(world: World) {
-    let (ann, bob) = (world.client().await, world.client().await);
-    let _held = answer(mutex(&world, &ann).lock().await);
-    let before = world.harness.watches().await;
-    for _ in 0..5 {
-        let lock = mutex(&world, &bob);
-        let waits = Waiting::new(async move { lock.lock().await });
-        let watching = async || world.harness.watches().await > before;
-        world.eventually("the waiter watches", watching).await;
-        drop(waits);
-        let quiet = async || world.harness.watches().await <= before;
-        world.eventually("no watch is left", quiet).await;
-    }
 }
 
 async fn a_place_that_is_dropped_is_given_up(world: World) {

@@ -1,8 +1,10 @@
 //! [`Waiting`]: a waiter in a task of its own; and what cases ask of the line that it is in.
 
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use synod_core::client::Client;
 use synod_core::error::Result;
 use synod_core::path::Path;
@@ -19,12 +21,12 @@ use crate::world::World;
 /// A waiter in a task of its own. Dropping it ends the wait.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
-    pub(super) told: oneshot::Receiver<Result<T>>,
-    pub(super) _task: Task,
+    pub(crate) told: oneshot::Receiver<Result<T>>,
+    pub(crate) _task: Task,
 }
 
 impl<T: Send + 'static> Waiting<T> {
-    pub(super) fn new(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
+    pub(crate) fn new(work: impl Future<Output = Result<T>> + Send + 'static) -> Self {
         let (tell, told) = oneshot::channel();
         let task = task::spawn(async move {
             let _heard = tell.send(work.await).is_ok();
@@ -33,13 +35,24 @@ impl<T: Send + 'static> Waiting<T> {
     }
 
     /// The result of the wait, in time.
-    pub(super) async fn gets(mut self, world: &World, what: &str) -> T {
+    pub(crate) async fn gets(mut self, world: &World, what: &str) -> T {
         let told = world.in_time(what, &mut self.told).await;
         answer(told.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")))
     }
 
+    /// Whether it ends before something else does.
+    pub(crate) async fn ends_before(&mut self, other: impl Future<Output = ()>) -> bool {
+        match select(&mut self.told, pin!(other)).await {
+            Either::Left((told, _)) => {
+                answer(told.expect("the waiter does not panic"));
+                true
+            }
+            Either::Right(_) => false,
+        }
+    }
+
     /// Asserts that it still waits after a while.
-    pub(super) async fn waits_for(&mut self, brief: Duration, what: &str) {
+    pub(crate) async fn waits_for(&mut self, brief: Duration, what: &str) {
         if let Ok(ended) = timeout(brief, &mut self.told).await {
             match ended.unwrap_or_else(|_gone| panic!("{what}: the waiter panicked")) {
                 Ok(_) => panic!("{what}: it was granted"),
@@ -51,13 +64,13 @@ impl<T: Send + 'static> Waiting<T> {
 
 impl World {
     /// Waits until there are `count` contenders in the line.
-    pub(super) async fn stand(&self, client: &Client, dir: &Path, count: usize) {
+    pub(crate) async fn stand(&self, client: &Client, dir: &Path, count: usize) {
         let standing = async || line(client, dir).await.len() == count;
         self.eventually(&format!("{count} stand in line"), standing).await;
     }
 
     /// Waits until nothing is left in a directory.
-    pub(super) async fn left_alone(&self, client: &Client, dir: &Path) {
+    pub(crate) async fn left_alone(&self, client: &Client, dir: &Path) {
         let names = || client.read(Query::children(dir).names_only());
         let empty = async || answer(names().await).nodes.is_empty();
         self.eventually("nothing is left", empty).await;

@@ -1,0 +1,216 @@
+//! Uses whose process, session, client or time ends.
+
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::error::ErrorKind;
+use synod_core::store::Lifetime;
+use synod_testkit::recipe::{Act, Obstacle};
+use tokio::time::sleep;
+
+use crate::door::gate::{Gate, Way};
+use crate::door::{answer, failure};
+use crate::every::trial::{Trial, each};
+use crate::recipe::Waiting;
+use crate::world::World;
+
+cases![
+    "L-X-2 L-MX-6 L-EL-5 L-SEM-5 L-RW-6" needs [Expiry] catches [ExpiryUntoldToWatchers] => a_process_that_ends_at_any_call_is_outlived,
+    "L-MX-6 L-MX-3 L-MX-5 L-EL-5 L-EL-10 L-SEM-5 L-RW-6" needs [Expiry] catches [ExpiryUntoldToWatchers] breaks [TxnUnguarded TokenIsSequence] => what_a_lost_session_held_is_granted_to_the_next,
+    "L-MX-2 L-MX-7 L-EL-5 L-BAR-1 L-CD-1 L-SES-10" needs [Expiry] breaks [WaitsInOneSession WakeIsLift] => a_wait_goes_on_in_the_next_session,
+    "L-MX-7 L-EL-5 L-BAR-2 L-CD-2 L-WAT-7" needs [Expiry] breaks [LiftIsAnEvent] => a_wait_whose_way_was_cleared_while_it_had_no_session_ends,
+    "L-OUT-5 L-OUT-6 L-MX-9 L-EL-6" breaks [ClosedClientWaits] => a_wait_ends_when_its_client_is_closed,
+    "L-OUT-5 L-MX-10" breaks [DeadlineIgnored] => a_use_without_answers_from_any_call_on_fails_in_time,
+];
+
+/// A wait of another client in its own task.
+fn waits(trial: &Trial, client: &Client) -> Waiting<()> {
+    let (trial, client) = (trial.clone(), client.clone());
+    Waiting::new(async move { trial.it.waiting(&client, &trial.path).await })
+}
+
+/// A use in its own task.
+fn using(trial: &Trial, client: &Client) -> Waiting<()> {
+    let (trial, client) = (trial.clone(), client.clone());
+    Waiting::new(async move { trial.it.whole(&client, &trial.path).await })
+}
+
+/// All waits of `bob`, with what `ann` put in their way.
+async fn all_wait(world: &World, ann: &Client, bob: &Client) -> Vec<Obstructed> {
+    let mut all = Vec::new();
+    for trial in Trial::waiting(world) {
+        let obstacle = answer(trial.it.obstruct(ann, &trial.path).await).expect("it waits");
+        all.push(Obstructed { waiting: waits(&trial, bob), obstacle, trial });
+    }
+    sleep(world.brief()).await;
+    all
+}
+
+struct Obstructed {
+    trial: Trial,
+    obstacle: Obstacle,
+    waiting: Waiting<()>,
+}
+
+async fn a_process_that_ends_at_any_call_is_outlived(world: World) {
+    let bob = &world.client().await;
+    each(Trial::all(&world), async |trial| {
+        for calls in 0.. {
+            let (trial, gate) = (trial.round(calls), world.gate());
+            let ann = world.client_on(gate.clone(), world.options()).await;
+            let session = answer(ann.session().await).info().id;
+            gate.die_after(calls);
+            let mut dying = using(&trial, &ann);
+            let ended = world.in_time("its end", dying.ends_before(gate.died())).await;
+
+            let next = using(&trial, bob);
+            sleep(world.brief()).await;
+            world.expire(session).await;
+
+            next.gets(&world, trial.it.name).await;
+            trial.is_over(&world, bob).await;
+            if ended {
+                return assert!(calls > 0, "it makes no call");
+            }
+        }
+    })
+    .await;
+}
+
+async fn what_a_lost_session_held_is_granted_to_the_next(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let mut all = Vec::new();
+    for trial in Trial::all(&world) {
+        let Act::Hold { take, rival, .. } = trial.it.act else { continue };
+        let stale = answer(take(ann.clone(), trial.path.clone()).await);
+        let waits = Waiting::new(rival(bob.clone(), trial.path.clone()));
+        all.push((trial, stale, waits));
+    }
+    sleep(world.brief()).await;
+
+    world.expire(answer(ann.session().await).info().id).await;
+
+    for (trial, mut stale, waits) in all {
+        let name = trial.it.name;
+        let next = waits.gets(&world, name).await;
+        world.in_time(name, stale.lost()).await;
+        assert!(!stale.is_held() && next.is_held(), "{name}");
+        assert!(next.token() > stale.token(), "{name}: tokens rise");
+        let late =
+            stale.txn().create(trial.path.join("late").expect("valid"), "", Lifetime::Session);
+        assert!(answer(bob.transaction(late).await).rejected().is_some(), "{name}: it was lost");
+        let stopped = world.in_time(name, stale.work()).await;
+        assert_eq!(failure(stopped, "work under what is lost").kind(), ErrorKind::SessionLost);
+        // A candidate of a latch leaves without an error.
+        if let Err(error) = world.in_time(name, stale.release()).await {
+            assert_eq!(error.kind(), ErrorKind::SessionLost, "{name}");
+        }
+        assert!(next.is_held(), "{name}: what was lost took nothing with it");
+        answer(world.in_time(name, next.release()).await);
+        trial.is_over(&world, &bob).await;
+    }
+}
+
+async fn a_wait_goes_on_in_the_next_session(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let mut all = all_wait(&world, &ann, &bob).await;
+    for _ in 0..2 {
+        let session = answer(bob.session().await);
+
+        world.expire(session.info().id).await;
+
+        world.in_time("the loss", session.lost()).await;
+        answer(world.in_time("the next session", bob.session()).await);
+        sleep(world.brief()).await;
+        for one in &mut all {
+            let said = format!("{} is obstructed", one.trial.it.name);
+            one.waiting.waits_for(Duration::ZERO, &said).await;
+        }
+    }
+    for Obstructed { trial, obstacle, waiting } in all {
+        answer(obstacle.remove().await);
+        waiting.gets(&world, trial.it.name).await;
+        trial.is_over(&world, &ann).await;
+    }
+}
+
+async fn a_wait_whose_way_was_cleared_while_it_had_no_session_ends(world: World) {
+    let (ann, gate) = (world.client().await, world.gate());
+    let bob = world.client_on(gate.clone(), world.options()).await;
+    let all = all_wait(&world, &ann, &bob).await;
+    let session = answer(bob.session().await);
+    gate.set(Way::Shut);
+    world.expire(session.info().id).await;
+    world.in_time("the loss", session.lost()).await;
+    let mut waiting = Vec::new();
+    for one in all {
+        answer(one.obstacle.remove().await);
+        waiting.push((one.trial, one.waiting));
+    }
+
+    gate.set(Way::Open);
+
+    for (trial, one) in waiting {
+        one.gets(&world, trial.it.name).await;
+        trial.is_over(&world, &ann).await;
+    }
+}
+
+async fn a_wait_ends_when_its_client_is_closed(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let all = all_wait(&world, &ann, &bob).await;
+
+    answer(world.in_time("the end of a client", bob.close()).await);
+
+    for Obstructed { trial, obstacle, waiting } in all {
+        let name = trial.it.name;
+        let ended = world.in_time(name, waiting.told).await.expect("the waiter does not panic");
+        assert_eq!(failure(ended, name).kind(), ErrorKind::SessionLost, "{name}");
+        answer(obstacle.remove().await);
+        trial.is_over(&world, &ann).await;
+    }
+}
+
+async fn a_use_without_answers_from_any_call_on_fails_in_time(world: World) {
+    let bob = &world.client().await;
+    each(Trial::all(&world), async |trial| {
+        for calls in 0.. {
+            let (trial, gate) = (trial.round(calls), world.gate());
+            // Long enough for what is answered, on a machine that is busy.
+            let options = world.options().deadline(world.brief() * 5);
+            let ann = world.client_on(gate.clone(), options).await;
+            answer(ann.session().await);
+            gate.die_after(calls);
+
+            let using = using(&trial, &ann);
+            let ended = world.in_time(trial.it.name, trial.ends(using, &gate)).await;
+
+            gate.revive();
+            // Where the close is not answered in time, the session ends by itself.
+            let _closed = world.in_time("the end of a client", ann.close()).await.is_ok();
+            trial.is_over(&world, bob).await;
+            if ended {
+                return assert!(calls > 0, "it makes no call");
+            }
+        }
+    })
+    .await;
+}
+
+impl Trial {
+    /// Whether a use comes to its end, without a failure, before the gate lets nothing through. Asserts that it fails
+    /// otherwise, or goes on when there are answers again.
+    async fn ends(&self, mut using: Waiting<()>, gate: &Gate) -> bool {
+        if using.ends_before(gate.died()).await {
+            return true;
+        }
+        if self.it.outlasts {
+            gate.revive();
+        }
+        // What is removed in the background needs no answer.
+        if let Err(error) = using.told.await.expect("it does not panic") {
+            assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        }
+        false
+    }
+}
