@@ -9,6 +9,7 @@ mod lead;
 mod lock;
 mod proof;
 mod row;
+mod transaction;
 mod usage;
 mod value;
 
@@ -35,4 +36,5 @@ pub const ROWS: &[Row] = &[
     barrier::BARRIER,
     barrier::COUNT_DOWN,
     value::IDS,
+    transaction::TRANSACTION,
 ];

@@ -127,7 +127,7 @@ fn whatever_is_tested_with_other_programs_or_faults_is_in_a_row() {
     let tree = Tree(files());
     let scenes = tree.within("tests/interop/");
     let scenes = scenes.split("async fn a").skip(1).filter_map(|rest| rest.split('(').next());
-    let of_a_kind = |rest: &&str| rest.starts_with("_") || rest.starts_with("n_");
+    let of_a_kind = |rest: &&str| rest.starts_with('_') || rest.starts_with("n_");
     let scenes: BTreeSet<_> = scenes.filter(of_a_kind).map(|rest| format!("a{rest}")).collect();
     let named = |part: fn(&Row) -> Part| -> BTreeSet<String> {
         ROWS.iter().flat_map(|row| part(row).names()).map(|&name| name.to_owned()).collect()

@@ -1,0 +1,48 @@
+//! The row of transactions.
+
+use synod_core::client::Client;
+use synod_core::error::{Error, Result};
+use synod_core::path::Path;
+use synod_recipes::Transaction;
+
+use crate::recipe::row::{Leaves, Part, Row, made};
+use crate::recipe::usage::{Act, Use};
+
+pub(super) const TRANSACTION: Row = Row {
+    name: "Transaction",
+    module: "transaction",
+    cases: "transaction",
+    stair: None,
+    make: |client, path| made(Transaction::new(&client, path)),
+    shown: "Transaction { marks: /shown, isolation: SerializableSnapshot, .. }",
+    leaves: Leaves::Nodes,
+    dirs: &["marks"],
+    uses: &[Use {
+        name: "transaction",
+        act: Act::Change {
+            change: |client, path| Box::pin(async move { add_twice(&client, &path).await }),
+            measured: false,
+        },
+        outlasts: false,
+    }],
+    workloads: Part::Has(&["transaction"]),
+    faults: Part::None("its processes hold nothing; the simulator has the same faults"),
+    interop: Part::Has(&["a_transaction_is_shared"]),
+    bench: Part::None("a commit is one request, as the cases count"),
+    promised: "Transactions of a function: L-STM",
+    example: "Transaction",
+};
+
+async fn add_twice(client: &Client, path: &Path) -> Result<()> {
+    let transactions = Transaction::new(client, path.join("marks")?);
+    let sum = &path.join("sum")?;
+    for _ in 0..2 {
+        let add = |run: synod_recipes::Attempt| async move {
+            let before = run.get_value::<i64>(sum).await?.unwrap_or_default();
+            run.put_value(sum, &(before + 1))?;
+            Ok::<_, Error>(())
+        };
+        transactions.run(add).await?;
+    }
+    Ok(())
+}
