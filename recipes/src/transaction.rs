@@ -43,8 +43,9 @@ pub use isolation::Isolation;
 /// error, nothing is written.
 ///
 /// A commit is applied exactly once, also if the answer of the store is lost. If that cannot be known, it fails with an
-/// [unknown effect](synod_core::error::Effect::Unknown): only when the session was lost before the answer, and no node
-/// that was to be replaced is as it was. A transaction that fails with any other effect wrote nothing.
+/// [unknown effect](synod_core::error::Effect::Unknown): when the session was lost before the answer, and no node
+/// that was to be replaced is as it was, or when the store does not answer for longer than a call may take. A
+/// transaction that fails with any other effect wrote nothing.
 ///
 /// At the levels [`SerializableSnapshot`](Isolation::SerializableSnapshot) and [`Serializable`](Isolation::Serializable)
 /// no run ever sees a mixture of two moments, so what always holds in the store holds in every run.

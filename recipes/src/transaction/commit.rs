@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use synod_core::client::Client;
-use synod_core::clock::sleep;
+use synod_core::clock::{self, Instant, sleep};
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
@@ -104,7 +104,7 @@ impl Committer<'_> {
         footprint.judge(no, &query, view)
     }
 
-    /// Sends a transaction until it is answered.
+    /// Sends a transaction until it is answered, or until a call would have failed.
     async fn write(&self, footprint: &Footprint, ops: Vec<Op>) -> Result<Sent> {
         let mut mark = self.marks.take(self.session).await.map_err(harmless)?;
         let (mut txn, number) = mark.stamp(ops);
@@ -112,7 +112,7 @@ impl Committer<'_> {
             txn = txn.look_if_rejected(query);
         }
         let mut delays = Retry::forever().delays(self.session.chance());
-        let mut doubt = false;
+        let (mut doubt, since) = (false, clock::now());
         let cause = loop {
             match Answer::of(self.session.commit(txn.clone()).await, doubt) {
                 Answer::Applied(stat) => {
@@ -126,7 +126,10 @@ impl Committer<'_> {
                 Answer::MarkGone => return Ok(Sent::Lost),
                 Answer::Failed(error) => return Err(error),
                 Answer::Doubtful(cause) => break cause,
-                Answer::Unanswered => doubt = true,
+                Answer::Unanswered(error) if clock::elapsed(since) >= self.session.time_limit() => {
+                    return Err(error.with_unknown_effect());
+                }
+                Answer::Unanswered(_) => doubt = true,
             }
             sleep(delays.next().unwrap_or_default()).await;
         };
@@ -144,7 +147,7 @@ enum Answer {
     MarkGone,
     Failed(Error),
     /// It has to be sent again.
-    Unanswered,
+    Unanswered(Error),
     /// An earlier request was applied, or may still be.
     Doubtful(Option<Error>),
 }
@@ -167,7 +170,7 @@ impl Answer {
             return Self::MarkGone;
         });
         match error.kind() {
-            ErrorKind::Unreachable if doubt => Self::Unanswered,
+            ErrorKind::Unreachable if doubt => Self::Unanswered(error),
             ErrorKind::SessionLost if doubt => Self::Doubtful(Some(error)),
             ErrorKind::SessionLost => Self::MarkGone,
             _ if doubt => Self::Failed(error.with_unknown_effect()),
@@ -188,13 +191,13 @@ impl Settling<'_> {
     /// Finds out by the mark whether the transaction was applied, in whatever session. If not, the mark is made void, so
     /// that it never will be.
     async fn settle(&self, cause: Option<Error>) -> Result<Sent> {
-        let mut delays = Retry::forever().delays(self.client.chance());
+        let mut tries = Tries::new(self.client);
         mistake!(LossEndsChange: return Err(unknown(cause)));
         loop {
             let view = match self.look().await {
                 Ok(view) => view,
                 Err(error) => {
-                    self.rest(error, &mut delays).await?;
+                    tries.rest(error).await?;
                     continue;
                 }
             };
@@ -212,7 +215,7 @@ impl Settling<'_> {
                 return Ok(Sent::Lost);
             }
             if let Err(error) = self.void(mark).await {
-                self.rest(error, &mut delays).await?;
+                tries.rest(error).await?;
             }
         }
     }
@@ -232,14 +235,29 @@ impl Settling<'_> {
         let txn = Txn::new().set(self.mark.path(), VOID, Expect::Version(stat.version));
         session.commit(txn).await.map(drop)
     }
+}
 
-    /// Waits before another look, if one may succeed.
-    async fn rest(&self, error: Error, delays: &mut Delays) -> Result<()> {
+/// The tries to find out about a transaction.
+struct Tries<'a> {
+    client: &'a Client,
+    delays: Delays,
+    start: Instant,
+}
+
+impl<'a> Tries<'a> {
+    fn new(client: &'a Client) -> Self {
+        let delays = Retry::forever().delays(client.chance());
+        Self { client, delays, start: clock::now() }
+    }
+
+    /// Waits before another try, if one may succeed, and a call would not have failed yet.
+    async fn rest(&mut self, error: Error) -> Result<()> {
         let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        if !passes || self.client.is_closed() {
+        let is_late = clock::elapsed(self.start) >= self.client.time_limit();
+        if !passes || is_late || self.client.is_closed() {
             return Err(error.with_unknown_effect());
         }
-        sleep(delays.next().unwrap_or_default()).await;
+        sleep(self.delays.next().unwrap_or_default()).await;
         Ok(())
     }
 }
