@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use futures_util::future::{join, join_all};
 use synod_core::client::Client;
 use synod_core::error::ErrorKind;
 use synod_core::store::{Expect, Lifetime, Query};
@@ -68,7 +69,7 @@ async fn additions_of_many_tasks_are_all_counted(world: World) {
         adding.push(Waiting::new(async move {
             let mut seen = Vec::new();
             for _ in 0..ROUNDS {
-                let (first, second) = futures_util::future::join(one.increment(), one.add(1)).await;
+                let (first, second) = join(one.increment(), one.add(1)).await;
                 seen.extend([first?, second?]);
             }
             Ok(seen)
@@ -348,11 +349,15 @@ async fn an_addition_that_no_client_disturbs_is_one_call(world: World) {
 
     // Those that are asked for together are written together.
     let before = gate.count(Verb::Commit);
-    let many = (0..20).map(|_| one.increment());
-    let mut after = Vec::new();
-    for update in futures_util::future::join_all(many).await {
-        after.push(answer(update).after);
-    }
+    let many = join_all((0..20).map(|_| one.increment()));
+    // The first write is not answered before all of them were asked for, however many threads there are.
+    gate.set(Way::Holding);
+    let opens = async {
+        gate.held(1).await;
+        gate.set(Way::Open);
+    };
+    let (many, ()) = join(many, opens).await;
+    let after: Vec<_> = many.into_iter().map(|update| answer(update).after).collect();
     assert_eq!(after, (102..122).collect::<Vec<_>>());
     let sent = gate.count(Verb::Commit) - before;
     assert!(sent <= 2, "{sent} writes for 20 additions");
