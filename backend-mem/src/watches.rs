@@ -106,14 +106,16 @@ impl Watches {
         concerned.into_iter().map(|id| self.send(id, vec![change.clone()])).collect()
     }
 
-    /// Notifies one watch of earlier effects that it missed.
-    pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) {
-        let Some(watching) = self.all.get(&id) else { return };
+    /// Notifies one watch of earlier effects that it missed. Returns whether there are any.
+    pub(crate) fn tell_late(&self, id: WatchId, effects: &[Effect], at: Revision) -> bool {
+        let Some(watching) = self.all.get(&id) else { return false };
         let mine = effects.iter().filter(|effect| covers(&watching.query, effect));
         let changes: Vec<Change> = mine.map(|effect| effect.to_change(at)).collect();
-        if !changes.is_empty() {
+        let missed = !changes.is_empty();
+        if missed {
             watching.post.send(&watching.feed, changes);
         }
+        missed
     }
 
     fn send(&self, id: WatchId, changes: Vec<Change>) -> SessionId {

@@ -252,8 +252,11 @@ impl World {
         if query.freshness == Freshness::Local
             && let Some(replica) = &self.replica
         {
-            for (at, effects) in replica.ahead() {
-                self.watches.tell_late(watch, effects, at);
+            let missed =
+                replica.ahead().filter(|(at, effects)| self.watches.tell_late(watch, effects, *at));
+            // What is read after these events is no older than they are.
+            if let (Some((at, _)), Some(session)) = (missed.last(), self.sessions.get_mut(&id)) {
+                session.seen = session.seen.max(at);
             }
         }
         Ok((view, watch))
