@@ -368,16 +368,16 @@ async fn a_copy_costs_no_request(world: World) {
     let [commits, reads, observes] = counts();
     assert!(commits == 0 && reads <= 3 && observes == 1, "{reads} reads for three events");
 
+    // The first write makes a mark. On some servers the version of a mark is read once.
     answer(value.set(&5).await);
-    let settled = async || gate.answers(Verb::Read) == gate.count(Verb::Read);
-    for number in 6..10 {
-        world.eventually("the event is read", settled).await;
-        let [commits, reads, _] = counts();
+    let [commits, ..] = counts();
+    for (more, number) in (1..5).zip(6..) {
         answer(value.set(&number).await);
-        let [written, read, _] = counts();
-        // On some servers the version of a mark is read once.
-        assert!(written == commits + 1 && read <= reads + 2, "{written} writes, {read} reads");
+        assert_eq!(gate.count(Verb::Commit), commits + more, "a write is one commit");
     }
+    // An event is read once, sooner or later.
+    let [_, all, _] = counts();
+    assert!(all <= reads + 2 * 5 + 1, "{} reads for five writes", all - reads);
 }
 
 async fn values_that_were_dropped_leave_no_watch(world: World) {
