@@ -15,37 +15,8 @@ use crate::cell::Cell;
 use crate::cell::update::{Cost, Update};
 use crate::mutant::mistake;
 
-/// A value that all clients of the same path share, stored as JSON.
-///
-/// Each change is applied exactly once, as that of a [`Counter`](crate::Counter), with the same assumptions and costs; and
-/// clones write their changes together. A value that was not set yet is `None`.
-///
-/// *Not promised*: anything about a value that is removed while it is used. It is `None` then.
-///
-/// # Others on the same path
-///
-/// Everything that reads and writes JSON with the version of the node, such as Curator's `DistributedAtomicValue` with JSON
-/// as its bytes, and [`Client::get_value`].
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::AtomicValue;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let hosts = AtomicValue::<Vec<String>>::new(&client, Path::new("/config/hosts")?);
-/// let added = hosts.update(|hosts| {
-///     let mut hosts = hosts.unwrap_or_default();
-///     hosts.push("10.0.0.7".to_owned());
-///     hosts
-/// });
-/// println!("now {:?}", added.await?.after);
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/atomic_value.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/values.md"))]
 pub struct AtomicValue<T> {
     cell: Cell,
     value: PhantomData<fn() -> T>,

@@ -8,37 +8,7 @@ use synod_core::store::{Expect, Outcome, Query, Why};
 use crate::cell::repeat::repeat;
 use crate::cell::until::until;
 
-/// A barrier that all clients of the same path share: while it is set, all that wait for it wait.
-///
-/// A wait returns only if the barrier was absent at a moment during the call, as the store showed it in an answer that was
-/// not older than the question: an event or a lost session lets no waiter pass. It continues as long as it takes, across
-/// sessions and outages. Every waiter is woken when the barrier is lifted, also if it is set again at once; it passes if it
-/// finds the barrier absent then, and waits again otherwise.
-///
-/// A barrier belongs to no client: it stays set when the client that set it ends.
-///
-/// *Not promised*: that every waiter passes when the barrier is lifted and set again before the waiter has looked.
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `DistributedBarrier` and kazoo's `Barrier`.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::Barrier;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let barrier = Barrier::new(&client, Path::new("/maintenance")?);
-/// barrier.set().await?;
-/// // Every client that calls `wait` now waits.
-/// barrier.lift().await?;
-/// barrier.wait().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/barrier.md"))]
 #[derive(Clone, Debug)]
 pub struct Barrier {
     client: Client,

@@ -12,31 +12,7 @@ use crate::cell::repeat::repeat;
 use crate::cell::until::until;
 use crate::mutant::mistake;
 
-/// A latch that all clients of the same path share: a wait returns when so many parties have counted down.
-///
-/// A party counts once, however often it counts down, from whichever client: it is known by its name. What was counted
-/// stays when the client ends, so a party that died after it counted down has counted.
-///
-/// A latch that is open stays open. For another one use another path, or remove the tree at its path when no client uses it.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use std::num::NonZeroU32;
-///
-/// use synod_recipes::CountDown;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let two = NonZeroU32::new(2).expect("not zero");
-/// let ready = CountDown::new(&client, Path::new("/ready")?, two);
-/// ready.count_down("database").await?;
-/// ready.count_down("cache").await?;
-/// ready.wait().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/count_down.md"))]
 #[derive(Clone, Debug)]
 pub struct CountDown {
     client: Client,

@@ -18,45 +18,8 @@ mod number;
 
 pub use number::Number;
 
-/// A number that all clients of the same path share.
-///
-/// Each change is applied exactly once, also if the answer of the store is lost, and returns the number before and after
-/// it. If that cannot be known, the change fails with an [unknown effect](synod_core::error::Effect::Unknown): only when the
-/// session was lost before the answer, and the number was written since, or when the client's deadline passed. A change
-/// that fails with any other effect was not made.
-///
-/// A counter that was not changed yet has the number 0, and no node. A sum that does not fit is an error, as are bytes
-/// that are no number; neither changes anything.
-///
-/// *Not promised*: anything about a counter that is removed while it is used. It is 0 then. As long as a client that
-/// changed it is alive, there is an ephemeral node of this client below it, so remove the tree at the path.
-///
-/// # What it costs
-///
-/// A change of a client that made the last change is one request. One that another client was faster than is one more.
-/// The first change of a client reads the number, so it is two. Changes that tasks of one process make at the same time
-/// are written together: clones of a counter share their requests, so make one and clone it.
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `DistributedAtomicLong` with [`Counter::new`], and `DistributedAtomicInteger` with
-/// [`Counter::of_i32`].
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::Counter;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let counter = Counter::new(&client, Path::new("/counters/orders")?);
-/// let order = counter.increment().await?.after;
-/// println!("order {order}");
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/counter.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/values.md"))]
 #[derive(Clone)]
 pub struct Counter<N = i64> {
     cell: Cell,

@@ -18,43 +18,8 @@ use crate::mutant::mistake;
 mod observer;
 mod resign_to;
 
-/// An election in which the leader proclaims a value, and every client can observe the values.
-///
-/// At most one candidate believes at any time that it leads, on the assumption of
-/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check
-/// that it made before it was paused. Candidates lead in the order of their requests, unless a leader resigns in
-/// favour of another. Observers receive the leaders in the order of their terms, and in the end the latest.
-///
-/// *Not promised*: that an observer sees every value or every term; that a leader that was observed still leads; that
-/// no leader acts too late. [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token)
-/// are for that.
-///
-/// # Others on the same path
-///
-/// On etcd, `etcdctl elect`; on ZooKeeper, Curator's `LeaderLatch`, whose values are its ids.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use std::pin::pin;
-///
-/// use futures_util::StreamExt as _;
-/// use synod_recipes::Election;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let election = Election::new(&client, Path::new("/leaders/shard-3")?);
-/// let leader = election.campaign("10.0.0.7:8080").await?;
-/// leader.proclaim("10.0.0.7:9090").await?;
-///
-/// let mut values = pin!(election.observe());
-/// let told = values.next().await.expect("it goes on")?;
-/// assert_eq!(told.label, "10.0.0.7:9090");
-/// leader.resign().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/election.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/elections.md"))]
 #[derive(Clone, Debug)]
 pub struct Election {
     line: Line,

@@ -14,39 +14,8 @@ use tokio::sync::Mutex;
 use crate::cell::Cell;
 use crate::mutant::mistake;
 
-/// Unique numbers for all clients of the same path, without a request for each of them.
-///
-/// A client reserves a block of numbers at a time, and hands them out from memory. No number is handed out twice, by any
-/// client, whatever is lost or restarted: a block whose reservation is in doubt is skipped, and so is what is left of a
-/// block when the last clone is dropped. A call that begins after another call on the same value or a clone of it returned
-/// gets a larger number.
-///
-/// *Not promised*: that numbers are dense, or that they rise from client to client; nor anything when the node is removed:
-/// the numbers then begin again with 0.
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `DistributedAtomicLong` and `CachedAtomicLong`: the number that is stored is the next one that is not
-/// reserved.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use std::num::NonZeroU64;
-///
-/// use synod_recipes::Ids;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let hundred = NonZeroU64::new(100).expect("not zero");
-/// let ids = Ids::new(&client, Path::new("/ids/orders")?, hundred);
-/// let order = ids.next().await?;
-/// println!("order {order}");
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/ids.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/values.md"))]
 #[derive(Clone)]
 pub struct Ids {
     cell: Cell,

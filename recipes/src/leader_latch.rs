@@ -25,40 +25,8 @@ use crate::line::hold::Leadership;
 use crate::line::ticket::Ticket;
 use crate::mutant::mistake;
 
-/// An election in which a client that joined is a candidate until it leaves, and leads whenever it is its turn.
-///
-/// At most one candidate believes at any time that it leads, provided no two clocks differ in *rate* by more
-/// than 1 % (their offset does not matter) and the process does not act on a check that it made before being
-/// paused. Candidates lead in the order in which they joined. When the leader's session ends, or its node is removed,
-/// the next candidate leads, and the former leader becomes a candidate again, as the last.
-///
-/// The lead stays with a suspended session until the session is no longer certain: then
-/// [`Candidacy::is_leader`] is false, before any notification. *Not promised*: that no leader acts too late. For work
-/// that must be exclusive without any assumption use [`Hold::txn`](crate::Hold::txn), or send
-/// [`Hold::token`](crate::Hold::token) to a system that refuses lower tokens. Tokens never repeat and never
-/// go back, even after the directory was deleted.
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `LeaderLatch`; on etcd, `etcdctl elect`.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::LeaderLatch;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let latch = LeaderLatch::new(&client, Path::new("/leaders/billing")?).label("host-7");
-/// let candidacy = latch.join().await?;
-/// let lead = candidacy.leading().await?;
-/// assert!(candidacy.is_leader());
-/// lead.run(async { /* stopped if the lead is lost */ }).await?;
-/// candidacy.close().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/leader_latch.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/elections.md"))]
 #[derive(Clone, Debug)]
 pub struct LeaderLatch {
     line: Line,

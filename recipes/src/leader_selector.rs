@@ -22,41 +22,8 @@ use crate::line::hold::{Hold, Leadership};
 use crate::line::ticket::Ticket;
 use crate::mutant::mistake;
 
-/// An election for work that only one candidate may do: the leader does it, and the others wait for their turn.
-///
-/// At most one candidate believes at any time that it leads, on the assumption of
-/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check
-/// that it made before it was paused. When the lead is lost the work is dropped at its next await, before the next
-/// term begins here, and the lead is released however the work ends.
-///
-/// *Not promised*: that work which does not await stops, or that no leader acts too late.
-/// [`Hold::txn`](crate::Hold::txn) and [`Hold::token`](crate::Hold::token) are for that.
-///
-/// It needs no task of its own: the caller runs [`lead`](LeaderSelector::lead) or
-/// [`keep_leading`](LeaderSelector::keep_leading), and may drop it. Both return what the work returns, errors too; if
-/// the work panics, so do they.
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `LeaderSelector`; on etcd, `etcdctl elect`.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use std::ops::ControlFlow;
-///
-/// use synod_recipes::LeaderSelector;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let selector = LeaderSelector::new(&client, Path::new("/leaders/import")?).label("host-7");
-/// let work = |_lead| async { ControlFlow::Break("imported") };
-/// assert_eq!(selector.keep_leading(work).await?, "imported");
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/leader_selector.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/elections.md"))]
 #[derive(Clone, Debug)]
 pub struct LeaderSelector {
     line: Line,

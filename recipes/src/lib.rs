@@ -1,32 +1,11 @@
 //! The recipes that applications use, one in each module.
 //!
 //! Each is made of a [`Client`](synod_core::client::Client) and a path, costs nothing until it is used, and means the
-//! same on every store. All clients that use the same path share the recipe there, in any process.
+//! same on every store. All clients that use the same path share the recipe there, in any process. The documentation of
+//! its type has what it promises, assumes and does not promise, and what it costs.
 //!
-//! | recipe | what it is |
-//! |---|---|
-//! | [`Mutex`] | one holder at a time, in order |
-//! | [`RwLock`] | many readers or one writer, in order |
-//! | [`Semaphore`] | a number of permits, in order |
-//! | [`LeaderLatch`] | a candidate from joining to leaving, which knows whether it leads |
-//! | [`LeaderSelector`] | runs a future while it leads |
-//! | [`Election`] | leaders that proclaim values, observers of the values, and handing over |
-//! | [`ReentrantMutex`] | one owner at a time, which may lock again |
-//! | [`PassingMutex`] | one holder at a time, passed on within a process without a call to the store |
-//! | [`UnfairLock`] | one holder at a time, in no order |
-//! | [`MultiLock`] | several locks at once, all or none |
-//! | [`Counter`] | a number that each change alters exactly once |
-//! | [`AtomicValue`] | a value of any type that each change alters exactly once |
-//! | [`SharedValue`] | a value of any type, with a copy in each client |
-//! | [`SharedCount`] | a number, with a copy in each client |
-//! | [`Transaction`] | a function that reads and writes any number of nodes, as if it were alone |
-//! | [`Barrier`] | all that wait for it wait while it is set |
-//! | [`CountDown`] | a latch that opens when all parties have counted, each once |
-//! | [`Ids`] | unique numbers from blocks, most of them without a request |
-//! | [`ask_back()`] | asks a holder to release |
-//! | [`inspect()`] | the holders and the waiters |
-//!
-//! A wait lasts for as long as it takes; [`within`] gives it a limit.
+//! A wait lasts for as long as it takes; [`within`] gives it a limit. [`inspect()`] shows the holders and the waiters of a
+//! lock or an election, and [`ask_back()`] asks a holder to release.
 //!
 //! Every guard implements [`Held`], but for two. A [`MultiGuard`] has several paths, each with its own token: each of
 //! its [`holds`](MultiGuard::holds) implements the trait. A [`Leadership`] is a [`Hold`] in an `Arc`: `&*leadership`

@@ -14,28 +14,8 @@ use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
 
-/// The [mutexes](crate::Mutex) at several paths, locked together: all of them, or none.
-///
-/// They are locked in the order of their paths, whatever the order in which they are named. So two clients that name
-/// the same paths in two orders do not wait for each other. One deadline, around the one call, covers all of them.
-///
-/// The promises and the assumption for each lock, and what is not promised, are those of `Mutex`. *Not promised*: that
-/// all locks are acquired at one moment. While a call waits for the second lock it holds the first.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::MultiLock;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let paths = [Path::new("/accounts/7")?, Path::new("/accounts/3")?];
-/// let guard = MultiLock::new(&client, paths)?.lock().await?;
-/// guard.release().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/multi_lock.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct MultiLock {
     lines: Vec<Line>,

@@ -14,39 +14,8 @@ use crate::line::hold::Hold;
 use crate::line::limit::within;
 use crate::line::ticket::Ticket;
 
-/// A lock that all clients of the same path share.
-///
-/// At most one guard believes itself valid at any time, provided no two clocks differ in *rate* by more than 1 %
-/// (their offset does not matter) and the process does not act on a check that it made before being paused.
-/// The lock is granted in the order of the requests. Two tasks of one process exclude each other like any two
-/// clients.
-///
-/// *Not promised*: that no holder acts too late. For work that must be exclusive without any assumption use
-/// [`Hold::txn`], or send [`Hold::token`] to a system that refuses lower tokens. Tokens never repeat and
-/// never go back, even after the lock's directory was deleted.
-///
-/// A wait with a limit is [`Mutex::lock_within`].
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `InterProcessMutex` and kazoo's `Lock` with
-/// `extra_lock_patterns=["lock-"]`; on etcd, `etcdctl lock` with a `/` at the end of the path.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::Mutex;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let mutex = Mutex::new(&client, Path::new("/locks/db")?).label("nightly import");
-/// let guard = mutex.lock().await?;
-/// guard.run(async { /* stopped if the lock is lost */ }).await?;
-/// guard.release().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/mutex.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct Mutex {
     line: Line,

@@ -20,35 +20,8 @@ use crate::passing_mutex::handover::{Handover, SlotTurn};
 
 mod handover;
 
-/// A [`Mutex`](crate::Mutex) that goes from task to task of this process without a call to the store, a
-/// bounded number of times in a row. Then the next waiter in the line has its turn.
-///
-/// It excludes like a `Mutex`, on the same assumption, and may be used on the same path with it. Each holder has its
-/// own token, larger than all earlier ones: the ticket's revision, and after it the number of times that the
-/// ticket was passed on. A system outside that compares tokens has to compare both.
-///
-/// A guard that made a transaction is not passed on: the transaction checks the ticket, and a late transaction would
-/// be applied under the next holder. *Not promised*: the order of requests from different processes. Requests of one
-/// process are granted in their order.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use std::num::NonZeroU32;
-///
-/// use synod_recipes::PassingMutex;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let ten = NonZeroU32::new(10).expect("not zero");
-/// let mutex = PassingMutex::new(&client, Path::new("/locks/journal")?, ten);
-/// // Tasks that are to pass it on share it: clones are the same one.
-/// let guard = mutex.clone().lock().await?;
-/// guard.release().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/passing_mutex.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct PassingMutex {
     line: Line,

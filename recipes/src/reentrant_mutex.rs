@@ -20,34 +20,8 @@ use crate::line::hold::Hold;
 use crate::line::ticket::Ticket;
 use crate::mutant::mistake;
 
-/// A [`Mutex`](crate::Mutex) that its owner may lock again while it holds the lock, at no cost.
-///
-/// An owner is a value, and not a thread or a task. Every call with the same [`Owner`] on the same `ReentrantMutex`
-/// (or a clone of it) acquires the lock again, and the lock is released with the last guard of its owner. All guards
-/// of an owner share one ticket: when it is lost, all are lost, and the owner cannot lock again before they are
-/// dropped.
-///
-/// All other promises and assumptions, and what is not promised, are those of `Mutex`. *Not promised*: that two
-/// `ReentrantMutex`es made of the same path know each other's owners.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::{Owner, ReentrantMutex};
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let mutex = ReentrantMutex::new(&client, Path::new("/locks/db")?);
-/// let me = Owner::new();
-/// let outer = mutex.lock(&me).await?;
-/// let inner = mutex.lock(&me).await?;
-/// assert_eq!(inner.hold().token(), outer.hold().token());
-/// inner.release().await?;
-/// outer.release().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/reentrant_mutex.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct ReentrantMutex {
     line: Line,

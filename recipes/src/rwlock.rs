@@ -11,43 +11,8 @@ use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
 
-/// A lock that many readers or one writer can hold, shared by all clients of the same path.
-///
-/// While a guard for writing believes itself valid, no other guard of the lock does, on the assumption of
-/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a
-/// check that it made before it was paused. The lock is fair: it is granted in the order of the requests, so a reader
-/// that comes after a writer waits for it, and the writer is not starved.
-///
-/// *Not promised*: that no holder acts too late. [`Hold::txn`](crate::Hold::txn) and
-/// [`Hold::token`](crate::Hold::token) are for that. The token of a writer is larger than all earlier tokens.
-/// The order of the tokens of readers that hold the lock together means nothing.
-///
-/// A reader does not become a writer: see [`ReadGuard::upgrade`].
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `InterProcessReadWriteLock` and kazoo's `ReadLock` and `WriteLock` (with
-/// `extra_lock_patterns` of `lock-`, `__WRIT__`, and for writing `__READ__`). A writer of synod that downgrades is
-/// still a writer to their readers, which wait until it is gone. A Curator without the fix of CURATOR-621
-/// grants waiting writers, those of synod too, when one of its own writers downgrades. A
-/// [`Mutex`](crate::Mutex) on the same path is a writer.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::RwLock;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let lock = RwLock::new(&client, Path::new("/locks/catalogue")?);
-/// let writing = lock.write().await?;
-/// // Lets the readers in, and no writer in between.
-/// let reading = writing.downgrade().await?;
-/// reading.release().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/rwlock.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct RwLock {
     reading: Line,

@@ -15,45 +15,8 @@ use crate::line::marks::Capacity;
 use crate::line::order::POSTED;
 use crate::mutant::mistake;
 
-/// A number of permits that all clients of the same path share.
-///
-/// At any time the permits of all guards that believe themselves valid sum to at most the limit, on the assumption of
-/// [`Mutex`](crate::Mutex): no two clocks differ in rate by more than 1 %, and no process acts on a check that
-/// it made before it was paused. Permits are granted in the order of the requests, all permits of a request at once or
-/// none. A request for few permits does not overtake an earlier request for many.
-///
-/// *Not promised*: that no holder acts too late. [`Hold::txn`](crate::Hold::txn) and
-/// [`Hold::token`](crate::Hold::token) are for that. When the limit is reduced, all holders keep their permits;
-/// later requests wait until enough permits are free.
-///
-/// # How many there are
-///
-/// Either every client names the same limit ([`Semaphore::new`]), or the limit is kept in the directory of the tickets,
-/// where it can be changed while the semaphore is used ([`Semaphore::shared`], [`Semaphore::set_permits`]).
-///
-/// # Others on the same path
-///
-/// Curator's `InterProcessSemaphoreV2`, if the lock that it takes around its leases is taken, too: it counts a waiter
-/// among its leases as a holder. The guide to the recipes has the code. No other library shares the semaphore by
-/// itself.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use std::num::NonZeroU32;
-///
-/// use synod_recipes::Semaphore;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let three = NonZeroU32::new(3).expect("not zero");
-/// let semaphore = Semaphore::new(&client, Path::new("/pools/gpu")?, three);
-/// let permit = semaphore.acquire().await?;
-/// permit.release().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/semaphore.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     /// The line for tickets of one permit.

@@ -12,34 +12,8 @@ use crate::cell::copy::LocalCopy;
 use crate::cell::followed::Followed;
 use crate::cell::update::Cost;
 
-/// A number that all clients of the same path share, with a copy in the memory of each.
-///
-/// It is to a number of 32 bits what a [`SharedValue`](crate::SharedValue) is to any value, with the same promises and costs: a
-/// limit, or how many workers there shall be. To add to a number that is changed often, use a
-/// [`Counter`](crate::Counter).
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `SharedCount`, and a [`Counter::of_i32`](crate::Counter::of_i32).
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use futures_util::StreamExt as _;
-/// use synod_recipes::SharedCount;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let workers = SharedCount::open(&client, Path::new("/config/workers")?, 4).await?;
-/// let mut changes = std::pin::pin!(workers.changes());
-/// while let Some(copy) = changes.next().await {
-///     println!("{} workers, {:?}", copy.value, copy.state);
-/// }
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/shared_count.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/copies.md"))]
 #[derive(Clone)]
 pub struct SharedCount {
     followed: Followed<i32>,

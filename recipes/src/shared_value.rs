@@ -14,53 +14,8 @@ use crate::cell::copy::LocalCopy;
 use crate::cell::followed::Followed;
 use crate::cell::update::Cost;
 
-/// A value that all clients of the same path share, with a copy in the memory of each; stored as JSON.
-///
-/// Reading asks no server: [`get`](Self::get) returns the copy, and [`changes`](Self::changes) is a stream of copies. A copy
-/// never goes back, and is what the store has in the end, whatever was lost in between: a session, an outage, or a node that
-/// was removed and made again. It has a [state](crate::CopyState), which is not current as long as changes may be missed.
-///
-/// A write is applied exactly once, as the change of a [`Counter`](crate::Counter), with the same assumptions.
-/// [`try_set`](Self::try_set) replaces exactly the version that the caller has seen; it fails if and only if the value
-/// was written since. The copy of the writer shows what it wrote, or something later, or is stale.
-///
-/// Clones share everything. The value is followed until the last of them is dropped, and keeps its client open.
-///
-/// *Not promised*: that a copy which is current is the latest: a value is in the store before its event arrives here. What
-/// must not be decided on an older value is decided by [`try_set`](Self::try_set), or by an
-/// [`AtomicValue`](crate::AtomicValue).
-///
-/// # What it costs
-///
-/// Opening is one request if there is a value. Each change by another client is an event and a read. A write of a client
-/// that made the last one is one request, otherwise two or three.
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, Curator's `SharedValue` with JSON as its bytes; and everything that reads and writes JSON with the version
-/// of the node, such as an [`AtomicValue`](crate::AtomicValue) and [`Client::get_value`].
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::SharedValue;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let hosts = vec!["10.0.0.7".to_owned()];
-/// let hosts = SharedValue::open(&client, Path::new("/config/hosts")?, &hosts).await?;
-/// let copy = hosts.get();
-/// println!("{:?}, written at revision {}", copy.value, copy.stat.modified);
-///
-/// let fewer = Vec::new();
-/// if let Err(newer) = hosts.try_set(&copy, &fewer).await? {
-///     println!("another client was faster: {:?}", newer.value);
-/// }
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/shared_value.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/copies.md"))]
 pub struct SharedValue<T> {
     followed: Followed<T>,
 }

@@ -35,71 +35,7 @@ use unmetered as meter;
 pub use attempt::Attempt;
 pub use isolation::Isolation;
 
-/// Software transactional memory: a function that reads and writes any number of nodes, as etcd's `concurrency.NewSTM`.
-///
-/// The function is run, its writes are collected, and all of them are committed at once if nothing that the function
-/// relied on has changed: see [`Isolation`]. Otherwise it is run again. So it should have no effect but by its
-/// [`Attempt`]; and it may be dropped at any `await`, when what it has read turns out to have changed. If it returns an
-/// error, nothing is written.
-///
-/// A commit is applied exactly once, also if the answer of the store is lost. If that cannot be known, it fails with an
-/// [unknown effect](synod_core::error::Effect::Unknown): when the session was lost before the answer, and no node
-/// that was to be replaced is as it was, or when the store does not answer for longer than a call may take. A
-/// transaction that fails with any other effect wrote nothing.
-///
-/// At the levels [`SerializableSnapshot`](Isolation::SerializableSnapshot) and [`Serializable`](Isolation::Serializable)
-/// no run ever sees a mixture of two moments, so what always holds in the store holds in every run.
-///
-/// # What it costs
-///
-/// Each read of a node that is not known yet is one request, which also proves that what was read before is unchanged. All
-/// nodes that are [prefetched](Transaction::prefetch) are one request. A commit is one request; one of a function that only
-/// read is none. If another client was faster, the rejection contains all that the next run reads: one more request.
-/// The first commit of a recipe value makes its mark, with one more.
-///
-/// # What it needs in the store
-///
-/// A *mark*, an ephemeral node in the directory of the recipe, for each transaction that is committed at the same time. Every
-/// commit writes the number of the transaction there, so that it is recognized. Marks are used again, and removed with the
-/// last clone of the recipe value and with the session. The clients that use the same nodes may have any directories.
-///
-/// # What it does not promise
-///
-/// That a node which is deleted and created again is noticed at the commit: on ZooKeeper its versions start again, so a node
-/// that was read and is only checked, or replaced, may be another one with as many writes. Reads notice it. Leave nodes, with no data in
-/// them, where that matters; etcd has no such versions. A path that has nodes below it and none at it reads as missing, and
-/// what relies on that is refused.
-///
-/// # Others on the same nodes
-///
-/// Every client of the store: a transaction needs no cooperation of other writers. On etcd, `NewSTM` of the Go client on the
-/// same keys, and `etcdctl txn`.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path;
-/// use synod_recipes::Transaction;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let (ann, bob) = (&path!("/accounts/ann"), &path!("/accounts/bob"));
-/// let transfers = Transaction::new(&client, path!("/accounts/transactions"))
-///     .prefetch([ann, bob].map(Clone::clone));
-/// let left: i64 = transfers
-///     .run(|accounts| async move {
-///         let from = accounts.get_value::<i64>(ann).await?.unwrap_or(100);
-///         let to = accounts.get_value::<i64>(bob).await?.unwrap_or_default();
-///         accounts.put_value(ann, &(from - 10))?;
-///         accounts.put_value(bob, &(to + 10))?;
-///         Ok::<_, synod_core::error::Error>(from - 10)
-///     })
-///     .await?;
-/// println!("{left} are left");
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/transaction.md"))]
 #[derive(Clone)]
 pub struct Transaction {
     client: Client,

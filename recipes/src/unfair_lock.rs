@@ -14,29 +14,8 @@ use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::mutant::mistake;
 
-/// A lock that is granted in no order, shared by all clients of the same path.
-///
-/// It excludes like a [`Mutex`](crate::Mutex), on the same assumption, and may be used on the same path
-/// with it. Only the holder has a node. A waiter has none, and costs the store nothing but a watch. When the lock
-/// becomes free, each waiter waits for a random time before it tries. That time grows with the number of its failed
-/// tries, so that the waiters do not all try at once.
-///
-/// *Not promised*: any order, or that a waiter ever acquires the lock while other clients acquire and release it.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::UnfairLock;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let lock = UnfairLock::new(&client, Path::new("/locks/compaction")?);
-/// let guard = lock.lock().await?;
-/// guard.release().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/unfair_lock.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/locks.md"))]
 #[derive(Clone, Debug)]
 pub struct UnfairLock {
     line: Line,

@@ -1,10 +1,11 @@
-//! `docs/promises.md` names every law of the families that it promises, and no other.
+//! `docs/promises.md` and the pages of the recipes name every law of the families that they promise, and no other.
 
 use std::collections::BTreeSet;
 
 use crate::tree::{File, files};
 
 const PAGE: &str = "docs/promises.md";
+const PAGES_OF_RECIPES: &str = "recipes/docs/";
 const LAWS: &str = "conformance/src/law.rs";
 
 /// The families of laws whose every member is promised to users of the library.
@@ -39,15 +40,21 @@ fn every_law_is_among_the_promises() {
     };
     let there = of_families(named(&laws.join(", ")));
     assert!(there.len() > 90, "{} laws are too few: this test is blind", there.len());
-    let promised = of_families(named(&text(PAGE)));
+    let pages =
+        tree.iter().filter(|file| file.path == PAGE || file.path.starts_with(PAGES_OF_RECIPES));
+    let pages: Vec<_> = pages.map(|file| &*file.text).collect();
+    let promised = of_families(named(&pages.join("\n")));
     let missing: Vec<_> =
         there.difference(&promised).filter(|id| !NOT_PROMISED.contains(&id.as_str())).collect();
-    assert!(missing.is_empty(), "{PAGE} does not name {missing:?}");
+    assert!(missing.is_empty(), "{PAGE} and {PAGES_OF_RECIPES} do not name {missing:?}");
     let unknown: Vec<_> = promised.difference(&there).filter(|id| !is_untestable(id)).collect();
-    assert!(unknown.is_empty(), "{PAGE} names {unknown:?}, which {LAWS} does not have");
+    assert!(
+        unknown.is_empty(),
+        "{PAGE} or {PAGES_OF_RECIPES} names {unknown:?}, which {LAWS} does not have"
+    );
 }
 
-/// Laws whose checks are no cases of the suite: `docs/promises.md` says where they are.
+/// Laws whose checks are no cases of the suite: the pages say where they are.
 fn is_untestable(id: &str) -> bool {
     id == "L-MX-17"
 }

@@ -12,9 +12,18 @@ use crate::tree::{File, files};
 /// Modules that users see, of functions on any line.
 const TOOLS: [&str; 2] = ["ask_back", "inspect"];
 
-/// The parts of a section of `docs/promises.md`.
-const PROMISES: [&str; 5] =
-    ["*Assumes*", "*Not promised:*", "*Laws:*", "**Cost**", "**Other libraries on the same path**"];
+/// The pages of the recipes.
+const PAGES: &str = "recipes/docs/";
+
+/// What a page has, alone or together with that of its family.
+const PROMISES: [&str; 6] = [
+    "\n# Promises\n",
+    "*Assumes*",
+    "*Not promised:*",
+    "*Laws:*",
+    "\n# What it costs\n",
+    "\n# Others on the path\n",
+];
 
 /// The files of the tree, to look for the parts of a recipe.
 struct Tree(Vec<File>);
@@ -27,13 +36,6 @@ impl Tree {
     /// All that is in a folder, or in a file of this path.
     fn within(&self, path: &str) -> String {
         self.0.iter().filter(|file| file.path.starts_with(path)).map(|file| &*file.text).collect()
-    }
-
-    /// A section of a page, up to the next one of its level.
-    fn section(&self, page: &str, title: &str) -> &str {
-        let heading = format!("\n## {title}\n");
-        let text = self.text(page).split_once(&heading).map_or("", |(_, rest)| rest);
-        text.split("\n## ").next().unwrap_or_default()
     }
 }
 
@@ -57,9 +59,13 @@ fn no_recipe_lacks_a_part() {
     assert_eq!(lacking(&tree, &whole), [""; 0]);
     for (row, part) in [
         (Row { name: "Mutexes", ..whole }, "example"),
+        (Row { name: "Mutexes", ..whole }, "line in docs"),
         (Row { module: "mutexes", ..whole }, "stair"),
+        (Row { module: "mutexes", ..whole }, "page"),
+        (Row { module: "mutexes", ..whole }, "src/examples.rs"),
         (Row { cases: "mutexes", ..whole }, "cases"),
-        (Row { promised: "Locks", ..whole }, "promises"),
+        (Row { family: None, ..whole }, "*Assumes*"),
+        (Row { family: Some("elections"), ..whole }, "family"),
         (Row { uses: &[], ..whole }, "way to use it"),
         (Row { interop: Part::Has(&["a_mutex_is_sh"]), ..whole }, "interop"),
         (Row { bench: Part::Has(&["Loc"]), ..whole }, "bench"),
@@ -80,21 +86,23 @@ fn lacking(tree: &Tree, row: &Row) -> Vec<String> {
     let code = tree.within(&format!("recipes/src/{module}"));
     let stair = |stair| code.contains(&format!("use crate::{stair}::"));
     let cases = tree.text(&format!("conformance/src/recipe/{}.rs", row.cases));
-    let quoted = format!("`{name}`");
-    let promises = tree.section("docs/promises.md", row.promised);
+    let page = tree.text(&format!("{PAGES}{module}.md"));
+    let family = row.family.map_or("", |family| tree.text(&format!("{PAGES}{family}.md")));
+    let promises = format!("{page}{family}").replace("# What they cost", "# What it costs");
+    let has_page = |page: &str| code.contains(&format!("include_str!(\"../docs/{page}.md\")"));
+    let example = page.split_once("```rust\n").map_or("", |(_, rest)| rest);
+    let example = example.split("\n```").next().unwrap_or_default();
+    let is_run = tree.text("src/examples.rs").contains(&format!("recipes/docs/{module}.md"));
+    let line = format!("| [`{name}`](../{PAGES}{module}.md) |");
     let mut parts = vec![
         ("its file on its stair", row.stair.map_or(!code.is_empty(), stair)),
         ("a way to use it", !row.uses.is_empty()),
         ("cases of its own", cases.contains("cases![") && cases.contains(name)),
-        (
-            "a row in recipes/src/lib.rs",
-            tree.text("recipes/src/lib.rs").contains(&format!("| [{quoted}] |")),
-        ),
-        (
-            "an example in docs/recipes.md",
-            tree.section("docs/recipes.md", row.example).contains(name),
-        ),
-        ("promises in docs/promises.md", promises.contains(&quoted)),
+        ("its page as the documentation of its type", has_page(module)),
+        ("the page of its family there", row.family.is_none_or(has_page)),
+        ("an example on its page", example.contains(name)),
+        ("a line in src/examples.rs", is_run),
+        ("a line in docs/recipes.md", tree.text("docs/recipes.md").contains(&line)),
         ("a workload", !row.workloads.names().is_empty()),
         ("a reason for the parts that it has not", has_reasons(row)),
     ];

@@ -44,8 +44,7 @@ pub(super) const BARRIER: Row = Row {
     faults: Part::None("its waiters hold nothing; the simulator has the same faults"),
     interop: Part::Has(&["a_barrier_is_shared"]),
     bench: Part::None("a wait is one watch, which is measured"),
-    promised: "Barriers: L-BAR",
-    example: "Barrier",
+    family: None,
 };
 
 pub(super) const COUNT_DOWN: Row = Row {
@@ -71,8 +70,7 @@ pub(super) const COUNT_DOWN: Row = Row {
     ],
     workloads: Part::Has(&["count_down"]),
     interop: Part::None("kazoo and Curator have no count-down whose parties count once"),
-    promised: "Count-down: L-CD",
-    example: "Count-down",
+    family: None,
     ..BARRIER
 };
 

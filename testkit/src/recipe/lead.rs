@@ -35,8 +35,7 @@ const LINE: Row = Row {
     faults: Part::None("its tickets are those of `LeaderLatch`"),
     interop: Part::Has(&[]),
     bench: Part::None("its calls are those of `Election`"),
-    promised: "Elections: L-EL",
-    example: "",
+    family: Some("elections"),
 };
 
 const fn exclusive(name: &'static str, take: Call<Box<dyn Proof>>, outlasts: bool) -> Use {
@@ -61,7 +60,6 @@ pub(super) const ELECTION: Row = Row {
         "a_leader_of_ours_that_is_gone_is_succeeded",
     ]),
     bench: Part::Has(&["Resign", "ResignLate", "Lead"]),
-    example: "Election",
     ..LINE
 };
 
@@ -86,7 +84,6 @@ pub(super) const LEADER_LATCH: Row = Row {
     workloads: Part::Has(&["latch"]),
     faults: Part::Has(&["Latch"]),
     interop: Part::Has(&["a_latch_is_shared"]),
-    example: "Leader latch",
     ..LINE
 };
 
@@ -140,7 +137,6 @@ pub(super) const LEADER_SELECTOR: Row = Row {
     uses: &[exclusive("leader_selector", |client, path| lead(client, path).boxed(), false)],
     workloads: Part::Has(&["selector"]),
     interop: Part::Has(&["a_selector_is_shared"]),
-    example: "Leader selector",
     ..LINE
 };
 

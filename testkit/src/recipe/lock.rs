@@ -35,8 +35,7 @@ const LINE: Row = Row {
     faults: Part::None("its tickets are those of `Mutex`"),
     interop: Part::None("no other library has it; its tickets are those of `Mutex`"),
     bench: Part::None("its calls are those of `Mutex`"),
-    promised: "Locks: L-MX",
-    example: "Others",
+    family: Some("locks"),
 };
 
 const fn exclusive(name: &'static str, take: Call<Box<dyn Proof>>) -> Use {
@@ -71,7 +70,6 @@ pub(super) const MUTEX: Row = Row {
         "a_lock_is_asked_back",
     ]),
     bench: Part::Has(&["Lock", "LockContended", "Drain"]),
-    example: "Mutex",
     ..LINE
 };
 
@@ -116,7 +114,6 @@ pub(super) const RW_LOCK: Row = Row {
         "a_writer_that_dies_is_succeeded",
     ]),
     bench: Part::Has(&["ReadWrite"]),
-    example: "Read-write lock",
     ..LINE
 };
 
@@ -145,7 +142,6 @@ pub(super) const SEMAPHORE: Row = Row {
         "a_holder_that_dies_with_a_permit_frees_it",
     ]),
     bench: Part::Has(&["Semaphore"]),
-    example: "Semaphore",
     ..LINE
 };
 

@@ -39,10 +39,9 @@ pub struct Row {
     pub interop: Part,
     /// The kinds of work that the benchmarks measure.
     pub bench: Part,
-    /// The section of `docs/promises.md` that promises it.
-    pub promised: &'static str,
-    /// The section of `docs/recipes.md` with its example.
-    pub example: &'static str,
+    /// The page of `recipes/docs/` with what it promises together with others, if there is one. Its own page is called
+    /// as its module.
+    pub family: Option<&'static str>,
 }
 
 /// A part that most recipes have.

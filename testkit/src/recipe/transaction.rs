@@ -29,8 +29,7 @@ pub(super) const TRANSACTION: Row = Row {
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
     interop: Part::Has(&["a_transaction_is_shared"]),
     bench: Part::None("a commit is one request, as the cases count"),
-    promised: "Transactions of a function: L-STM",
-    example: "Transaction",
+    family: None,
 };
 
 async fn add_twice(client: &Client, path: &Path) -> Result<()> {

@@ -26,8 +26,7 @@ const CELL: Row = Row {
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
     interop: Part::None("no other library stores the same bytes"),
     bench: Part::None("a change is one set, which is measured"),
-    promised: "Single values: L-CNT",
-    example: "",
+    family: Some("values"),
 };
 
 const fn change(name: &'static str, change: Call<()>) -> Use {
@@ -49,7 +48,6 @@ pub(super) const COUNTER: Row = Row {
     })],
     workloads: Part::Has(&["counter"]),
     interop: Part::Has(&["a_number_is_shared"]),
-    example: "Counter",
     ..CELL
 };
 
@@ -67,7 +65,6 @@ pub(super) const ATOMIC_VALUE: Row = Row {
         })
     })],
     workloads: Part::Has(&["atomic_value"]),
-    example: "Atomic value",
     ..CELL
 };
 
@@ -89,7 +86,6 @@ pub(super) const IDS: Row = Row {
         })
     })],
     workloads: Part::Has(&["ids"]),
-    example: "Unique numbers",
     ..CELL
 };
 
@@ -109,8 +105,7 @@ pub(super) const SHARED_VALUE: Row = Row {
     })],
     workloads: Part::Has(&["shared_value"]),
     interop: Part::Has(&["a_value_is_followed"]),
-    promised: "Shared values: L-SV",
-    example: "Shared value",
+    family: Some("copies"),
     ..CELL
 };
 
