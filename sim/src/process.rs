@@ -109,6 +109,21 @@ impl Process {
         Ok(client)
     }
 
+    /// A client as of [`Process::client`], or, for one process in three, one with a short deadline, whose requests fail
+    /// without an answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Client::open`].
+    pub async fn impatient_client(&self) -> Result<Client> {
+        let deadline = if self.pick(3) == 0 { self.ttl() / 5 } else { self.options().deadline };
+        Client::open(self.backend(), self.options().deadline(deadline)).await
+    }
+
     /// The default options of [`Process::client`], to be changed by the caller.
     pub fn options(&self) -> ClientOptions {
         let again = self.makes(UserMistake::SameIdsAgain);

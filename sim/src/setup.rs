@@ -110,6 +110,12 @@ impl Sim {
         self
     }
 
+    /// Without clients that write and remove nodes that are not theirs: for what promises nothing about these.
+    pub fn without_strangers(self) -> Self {
+        let strangers = [Site::Meddled, Site::Emptied].into_iter().filter_map(Site::fault);
+        self.rates(|rates| strangers.fold(rates, Rates::without))
+    }
+
     /// Runs every fault at its rate, without a swarm that switches some of them off.
     pub fn steady(mut self) -> Self {
         self.swarms = false;

@@ -2,9 +2,10 @@
 //! faults in a small world.
 //!
 //! ```
-//! use synod_sim::{Personality, Sim, sweep, workload};
+//! use synod_sim::workload::{self, Workload as _};
+//! use synod_sim::{Personality, Sim, sweep};
 //!
-//! let small = workload::SMALL[0];
+//! let small = workload::small().next().expect("there is one");
 //! let make = || small.prepare(Sim::new(1).personality(Personality::Zk));
 //! let swept = sweep::crash_anywhere(2, make);
 //! assert!(swept.broken.is_none() && swept.histories > 2, "{swept:?}");
@@ -164,7 +165,7 @@ fn with(make: impl Fn() -> Sim, spot: Spot<Site>, size: u64) -> Report {
 
 impl Swept {
     /// The case of the history that broke a law, if it was one of a world of
-    /// [`SMALL`](crate::workload::SMALL) with picks by the seed.
+    /// the [small worlds](crate::workload::small) with picks by the seed.
     pub fn case(&self, workload: &str) -> Option<Case> {
         let report = self.broken.as_ref()?;
         let mut case = Case::new(workload, report.personality, report.seed);

@@ -29,7 +29,7 @@ mod transfer;
 mod value;
 mod watcher;
 
-pub use list::{ALL, SMALL, by_name};
+pub use list::{ALL, Small, by_name, small};
 
 use synod_mem::cluster::Site;
 
@@ -54,6 +54,11 @@ pub trait Workload: Sync {
     /// others must happen in 20,000 seeds.
     fn unreached(&self) -> Vec<Site> {
         Vec::new()
+    }
+
+    /// Whether it is of use with two processes and one round, where all that can happen is tried.
+    fn has_small_world(&self) -> bool {
+        true
     }
 
     /// Adds the processes and the checks to a simulation.

@@ -5,6 +5,7 @@ use synod_conformance::cases;
 use synod_core::mutant::{self, Mutant};
 use synod_sim::known::{Known, NUMBERED, TABLE};
 use synod_sim::sweep::{self, Scope};
+use synod_sim::workload::Workload as _;
 use synod_sim::{Personality, Report, Sim, Site, workload};
 
 const SEEDS: u64 = 400;
@@ -115,7 +116,7 @@ fn what_the_wrapper_does_without_a_mistake_breaks_nothing() {
 
 #[test]
 fn what_a_sweep_finds_is_a_case_that_can_be_repeated() {
-    let small = &workload::SMALL[0];
+    let small = workload::small().next().expect("there is one");
     let mut scope = Scope::two_faults().by_seed();
     scope.sites = vec![Site::ReplyLost, Site::Behind];
     let swept = mutant::with(Mutant::LooksWithoutSync, || {

@@ -3,6 +3,7 @@
 use synod_core::clock;
 use synod_core::path::Path;
 use synod_core::store::Lifetime;
+use synod_sim::workload::Workload as _;
 use synod_sim::{Mending, Personality, Process, Sim, Site, sweep, workload};
 use synod_testkit::recipe::ROWS;
 
@@ -35,16 +36,14 @@ fn whatever_goes_wrong_the_laws_hold() {
 }
 
 #[test]
-fn every_recipe_has_a_workload_and_a_small_world_of_it() {
+fn every_recipe_has_a_workload_with_a_small_world() {
     for row in ROWS {
         for name in row.workloads.names() {
-            for list in [workload::ALL, workload::SMALL] {
-                let there = list.iter().any(|workload| workload.name() == *name);
-                assert!(there, "{} has no workload {name}, or no small world of it", row.name);
-            }
+            let there = workload::small().any(|workload| workload.name() == *name);
+            assert!(there, "{} has no workload {name}, or no small world of it", row.name);
         }
     }
-    for workload in workload::SMALL.iter().filter(|it| it.name() != "tickets") {
+    for workload in workload::small().filter(|it| it.name() != "tickets") {
         let named = ROWS.iter().any(|row| row.workloads.names().contains(&workload.name()));
         assert!(named, "no row of the table names the workload {}", workload.name());
     }
@@ -95,7 +94,7 @@ fn what_is_mended_wholly_and_what_only_in_part_both_come_to_an_end() {
 fn a_crash_at_any_call_and_a_drop_at_any_await_break_nothing() {
     // The others are run from more seeds by `synod sim sweep`, which is faster.
     for personality in SOUND {
-        for small in &workload::SMALL[..2] {
+        for small in workload::small().take(2) {
             let make = || small.prepare(Sim::new(1).personality(personality));
             for swept in [sweep::crash_anywhere(2, make), sweep::cancel_anywhere(2, make)] {
                 let broken = swept.broken.as_ref().map(ToString::to_string);
@@ -109,7 +108,7 @@ fn a_crash_at_any_call_and_a_drop_at_any_await_break_nothing() {
 #[test]
 fn every_way_through_a_small_world_with_one_fault_is_clean() {
     for personality in SOUND {
-        for small in &workload::SMALL[..1] {
+        for small in workload::small().take(1) {
             let make = || small.prepare(Sim::new(1).personality(personality));
             let swept = sweep::exhaust(&sweep::Scope::one_fault(), make);
             let broken = swept.broken.as_ref().map(ToString::to_string);

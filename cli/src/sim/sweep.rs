@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use synod::sim::sweep::{Scope, Swept, cancel_anywhere, crash_anywhere, exhaust};
-use synod::sim::workload::{self, Workload};
+use synod::sim::workload::{self, Small, Workload};
 use synod::sim::{Failure as Broken, Personality, Sim};
 
 use crate::args::Common;
@@ -16,7 +16,7 @@ const PROCESSES: u64 = 2;
 /// In each small world, crashes a process at each of its calls, and drops each call at each of its
 /// awaits.
 pub(super) fn run(common: &Common, only: &str, seeds: u64) -> Result<(), Failure> {
-    for small in worlds(only)? {
+    for small in &worlds(only)? {
         let (mut crashes, mut drops) = (0, 0);
         for personality in [Personality::Zk, Personality::Etcd] {
             for seed in 0..seeds {
@@ -38,7 +38,7 @@ pub(super) fn every_way(
     faults: usize,
     most: Option<u64>,
 ) -> Result<(), Failure> {
-    for small in worlds(only)? {
+    for small in &worlds(only)? {
         for personality in [Personality::Zk, Personality::Etcd] {
             let scope = Scope::one_fault().faults(faults).by_seed();
             let (mut histories, mut complete) = (0, true);
@@ -55,9 +55,8 @@ pub(super) fn every_way(
     Ok(())
 }
 
-fn worlds(only: &str) -> Result<Vec<&'static dyn Workload>, Failure> {
-    let rows: Vec<_> =
-        workload::SMALL.iter().copied().filter(|row| row.name().contains(only)).collect();
+fn worlds(only: &str) -> Result<Vec<Small>, Failure> {
+    let rows: Vec<_> = workload::small().filter(|row| row.name().contains(only)).collect();
     if rows.is_empty() {
         return Err(Failure::plain("no workload has that in its name"));
     }

@@ -70,13 +70,10 @@ impl Workload for Barriers {
         let book = Book::default();
         let written = book.clone();
         // Strangers would set it after the last lift.
-        sim.rates(|rates| {
-            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
-            faults.fold(rates, crate::Rates::without)
-        })
-        .processes(3, move |me| work(me, written.clone()))
-        .must_end("L-BAR-2")
-        .check("L-BAR-1", move |truth| book.check(truth))
+        sim.without_strangers()
+            .processes(3, move |me| work(me, written.clone()))
+            .must_end("L-BAR-2")
+            .check("L-BAR-1", move |truth| book.check(truth))
     }
 }
 

@@ -44,12 +44,7 @@ impl Workload for CountDowns {
 
     fn prepare(&self, sim: Sim) -> Sim {
         // Strangers would remove parties.
-        sim.rates(|rates| {
-            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
-            faults.fold(rates, crate::Rates::without)
-        })
-        .processes(3, work)
-        .must_end("L-CD-2")
+        sim.without_strangers().processes(3, work).must_end("L-CD-2")
     }
 }
 

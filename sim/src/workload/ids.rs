@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
 use synod_recipes::Ids;
@@ -50,20 +49,12 @@ impl Workload for Numbers {
     fn prepare(&self, sim: Sim) -> Sim {
         let drawn = Drawn::default();
         // Strangers would let the numbers begin again.
-        sim.rates(|rates| {
-            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
-            faults.fold(rates, crate::Rates::without)
-        })
-        .processes(3, move |me| work(me, drawn.clone()))
-        .must_end("L-CNT-6")
+        sim.without_strangers().processes(3, move |me| work(me, drawn.clone())).must_end("L-CNT-6")
     }
 }
 
 async fn work(me: Process, drawn: Drawn) {
-    // Some have a short deadline: then their requests fail without an answer.
-    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
-    let options = me.options().deadline(patience);
-    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let Ok(client) = me.impatient_client().await else { return };
     let two = NonZeroU64::new(2).expect("not zero");
     let ids = Ids::new(&client, Path::new("/ids").expect("it is one"), two);
     // The largest number so far of this client.

@@ -1,5 +1,7 @@
 //! The workloads that come with the simulator.
 
+use std::fmt;
+
 use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
@@ -12,7 +14,7 @@ use crate::workload::{
 /// Every workload that comes with the simulator.
 pub const ALL: &[&dyn Workload] = &[
     &register::Registers,
-    &ticket::Tickets { clients: 3, rounds: 3 },
+    &ticket::Tickets,
     &watcher::Watchers,
     &session::Sessions,
     &transfer::Transfers,
@@ -36,32 +38,21 @@ pub const ALL: &[&dyn Workload] = &[
     &transaction::Transactions,
 ];
 
-/// Worlds of two processes that are so small that every place in them can be reached: see
-/// [`sweep`](crate::sweep). In the first one, all combinations with a fault take seconds only.
-pub const SMALL: &[&dyn Workload] = &[
-    &ticket::Tickets { clients: 2, rounds: 1 },
-    &Small(&mutex::Mutexes),
-    &Small(&rwlock::RwLocks),
-    &Small(&semaphore::Semaphores),
-    &Small(&multi::MultiLocks),
-    &Small(&latch::Latches),
-    &Small(&selector::Selectors),
-    &Small(&election::Elections),
-    &Small(&mutex_variants::REENTRANT),
-    &Small(&mutex_variants::PASSING),
-    &Small(&mutex_variants::UNFAIR),
-    &Small(&revocable::Revocables),
-    &Small(&value::COUNTER),
-    &Small(&value::ATOMIC),
-    &Small(&shared::SharedValues),
-    &Small(&barrier::Barriers),
-    &Small(&count_down::CountDowns),
-    &Small(&ids::Numbers),
-    &Small(&transaction::Transactions),
-];
+/// The small worlds: those of all workloads that [have one](Workload::has_small_world).
+pub fn small() -> impl Iterator<Item = Small> {
+    ALL.iter().copied().filter(|workload| workload.has_small_world()).map(Small)
+}
 
-/// A workload with two processes and one round.
-struct Small(&'static dyn Workload);
+/// A workload with two processes and one round: so small that every place in it can be reached, see
+/// [`sweep`](crate::sweep).
+#[derive(Clone, Copy)]
+pub struct Small(&'static dyn Workload);
+
+impl fmt::Debug for Small {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Small").field(&self.0.name()).finish()
+    }
+}
 
 impl Workload for Small {
     fn name(&self) -> &'static str {

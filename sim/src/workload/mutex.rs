@@ -74,10 +74,7 @@ impl Workload for Mutexes {
 }
 
 async fn work(me: Process, beliefs: Beliefs, grants: Grants) {
-    // Some have a short deadline: then their reads fail without an answer.
-    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
-    let options = me.options().deadline(patience);
-    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let Ok(client) = me.impatient_client().await else { return };
     let worker = Worker { me, client, beliefs, grants };
     if worker.me.number() == 1 {
         // Two tasks of one process are two contenders.

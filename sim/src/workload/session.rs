@@ -58,6 +58,10 @@ impl Workload for Sessions {
             .concat()
     }
 
+    fn has_small_world(&self) -> bool {
+        false
+    }
+
     fn prepare(&self, sim: Sim) -> Sim {
         let ledger = Ledger::default();
         let books = ledger.clone();

@@ -100,24 +100,18 @@ impl Workload for SharedValues {
         let book = Book::default();
         let [written, conditional, shown] = [(); 3].map(|()| book.clone());
         // What strangers write to a mark is no part of the promises. The processes remove the value themselves.
-        sim.rates(|rates| {
-            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
-            faults.fold(rates, crate::Rates::without)
-        })
-        .processes(3, move |me| work(me, book.clone()))
-        .must_end("L-CNT-6")
-        .eventually("L-X-5", |me| no_mark_is_left(me, path()))
-        .check("L-CNT-3", move |truth| written.check_writes(&History::of(truth)))
-        .check("L-SV-2", move |truth| conditional.check_conditions(&History::of(truth)))
-        .check("L-SV-1", move |truth| shown.check_copies(&History::of(truth)))
+        sim.without_strangers()
+            .processes(3, move |me| work(me, book.clone()))
+            .must_end("L-CNT-6")
+            .eventually("L-X-5", |me| no_mark_is_left(me, path()))
+            .check("L-CNT-3", move |truth| written.check_writes(&History::of(truth)))
+            .check("L-SV-2", move |truth| conditional.check_conditions(&History::of(truth)))
+            .check("L-SV-1", move |truth| shown.check_copies(&History::of(truth)))
     }
 }
 
 async fn work(me: Process, book: Book) {
-    // Some have a short deadline: then their requests fail without an answer.
-    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
-    let options = me.options().deadline(patience);
-    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let Ok(client) = me.impatient_client().await else { return };
     let worker = Worker { me, client, book };
     for _ in 0..3 {
         let first = worker.data("first", 0);

@@ -19,10 +19,9 @@ use crate::user_mistake::UserMistake;
 use crate::workload::{WATCHED, Workload};
 
 /// Clients create tickets in one directory, drop some calls half-way, and release others.
-pub(super) struct Tickets {
-    pub(super) clients: usize,
-    pub(super) rounds: u64,
-}
+pub(super) struct Tickets;
+
+const ROUNDS: u64 = 3;
 
 const DIR: &str = "/q";
 
@@ -73,20 +72,17 @@ impl Workload for Tickets {
     fn prepare(&self, sim: Sim) -> Sim {
         let (ledger, seen, names) = (Ledger::default(), Seen::default(), Names::default());
         let (books, eyes, known) = (ledger.clone(), seen.clone(), names.clone());
-        let rounds = self.rounds;
         sim.aged(dir())
-            .processes(self.clients, move |me| {
-                work(me, rounds, (ledger.clone(), seen.clone(), names.clone()))
-            })
+            .processes(3, move |me| work(me, ledger.clone(), seen.clone(), names.clone()))
             .ledger(&books)
             .check("L-SEQ-2", move |truth| eyes.check_order(truth))
             .check("L-SEQ-8", move |truth| known.one_node_a_ticket(truth))
     }
 }
 
-async fn work(me: Process, rounds: u64, (ledger, seen, names): (Ledger, Seen, Names)) {
+async fn work(me: Process, ledger: Ledger, seen: Seen, names: Names) {
     let Ok(client) = me.client().await else { return };
-    let rounds = me.rounds(rounds);
+    let rounds = me.rounds(ROUNDS);
     let mut drawer = Drawer { me, client, ledger, seen, names, gone: Vec::new() };
     for round in 0..rounds {
         drawer.round(round).await;

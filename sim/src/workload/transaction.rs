@@ -56,10 +56,7 @@ impl Workload for Transactions {
         let (ledger, reads) = (Ledger::default(), Reads::default());
         let (books, seen) = (ledger.clone(), reads.clone());
         // Writes of strangers would change the sum.
-        let sim = sim.rates(|rates| {
-            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
-            faults.fold(rates, crate::Rates::without)
-        });
+        let sim = sim.without_strangers();
         let sim = (1..ACCOUNTS).fold(sim.given(account(0), SUM.to_string()), |sim, number| {
             sim.given(account(number), "0")
         });
@@ -86,11 +83,7 @@ struct Transfer<'a> {
 }
 
 async fn work(me: Process, ledger: Ledger, reads: Reads) {
-    // Some have a short deadline: then their requests fail without an answer.
-    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
-    let options = me.options().deadline(patience);
-    let opened = synod_core::client::Client::open(me.backend(), options).await;
-    let Ok(client) = opened else { return };
+    let Ok(client) = me.impatient_client().await else { return };
     let one = Transaction::new(&client, marks());
     for round in 0..me.rounds(ROUNDS) {
         let first = me.pick(ACCOUNTS);

@@ -50,19 +50,20 @@ impl Workload for Transfers {
             .concat()
     }
 
+    fn has_small_world(&self) -> bool {
+        false
+    }
+
     fn prepare(&self, sim: Sim) -> Sim {
         let ledger = Ledger::default();
         let books = ledger.clone();
         // Writes of strangers would change the sum.
-        sim.rates(|rates| {
-            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
-            faults.fold(rates, crate::Rates::without)
-        })
-        .given(account(0), SUM.to_string())
-        .given(account(1), "0")
-        .processes(3, move |me| work(me, ledger.clone()))
-        .ledger(&books)
-        .check("L-KV-9", nothing_is_lost)
+        sim.without_strangers()
+            .given(account(0), SUM.to_string())
+            .given(account(1), "0")
+            .processes(3, move |me| work(me, ledger.clone()))
+            .ledger(&books)
+            .check("L-KV-9", nothing_is_lost)
     }
 }
 

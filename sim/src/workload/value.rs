@@ -94,22 +94,16 @@ impl Workload for Values {
         };
         let first = (recipe == Recipe::AtomicValue).then_some(0);
         // What strangers write or remove is no part of the specification.
-        sim.rates(|rates| {
-            let faults = [16, 17].into_iter().filter_map(crate::Fault::by_number);
-            faults.fold(rates, crate::Rates::without)
-        })
-        .processes(3, move |me| work(me, recipe, made.clone()))
-        .must_end("L-CNT-6")
-        .eventually("L-X-5", |me| no_mark_is_left(me, path()))
-        .check(self.law, move |truth| calls.explain(first, last(recipe, truth)))
+        sim.without_strangers()
+            .processes(3, move |me| work(me, recipe, made.clone()))
+            .must_end("L-CNT-6")
+            .eventually("L-X-5", |me| no_mark_is_left(me, path()))
+            .check(self.law, move |truth| calls.explain(first, last(recipe, truth)))
     }
 }
 
 async fn work(me: Process, recipe: Recipe, calls: Calls) {
-    // Some have a short deadline: then their requests fail without an answer.
-    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
-    let options = me.options().deadline(patience);
-    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let Ok(client) = me.impatient_client().await else { return };
     let worker = Worker { me, handle: Handle::new(recipe, &client), calls };
     // Changes of two tasks are written together.
     Box::pin(join(worker.rounds(), worker.rounds())).await;

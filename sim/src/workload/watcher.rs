@@ -44,6 +44,10 @@ impl Workload for Watchers {
         vec![Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]
     }
 
+    fn has_small_world(&self) -> bool {
+        false
+    }
+
     fn prepare(&self, sim: Sim) -> Sim {
         let (ledger, told) = (Ledger::default(), Heard::default());
         let (books, ears) = (ledger.clone(), told.clone());
