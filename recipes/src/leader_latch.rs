@@ -312,23 +312,23 @@ impl CandidateTask {
                 Either::Right(_) => return Ok(Some(Ok(()))),
             },
         };
-        let called = {
-            let mut called = pin!(ticket.called());
-            if let Some(at_once) = poll_immediate(called.as_mut()).await {
+        let granted = {
+            let mut granted = pin!(ticket.granted());
+            if let Some(at_once) = poll_immediate(granted.as_mut()).await {
                 Some(at_once)
             } else {
                 self.state.send_replace(CandidateState::Waiting);
-                match select(called, &mut self.asked).await {
-                    Either::Left((called, _)) => Some(called),
+                match select(granted, &mut self.asked).await {
+                    Either::Left((granted, _)) => Some(granted),
                     Either::Right(_) => None,
                 }
             }
         };
-        let Some(called) = called else {
+        let Some(granted) = granted else {
             ticket.leave().await;
             return Ok(Some(Ok(())));
         };
-        called?;
+        granted?;
         let tenure = Tenure(Arc::new(ticket.hold(())));
         self.state.send_replace(CandidateState::Leading(tenure.0.clone()));
         let (ticket, token) = (tenure.0.seen_path(), tenure.0.token());

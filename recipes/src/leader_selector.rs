@@ -228,13 +228,13 @@ impl Drop for Lead {
 async fn may_begin(ticket: &mut Ticket, interrupts: &mut watch::Receiver<u64>) -> Result<bool> {
     loop {
         // The interruption first: if the grant is noticed at the same moment, it happened before.
-        match select(pin!(interrupts.changed()), pin!(ticket.called())).await {
+        match select(pin!(interrupts.changed()), pin!(ticket.granted())).await {
             Either::Left(_) => {}
-            Either::Right((called, _)) => return called.map(|()| true),
+            Either::Right((granted, _)) => return granted.map(|()| true),
         }
         // The interruption is for the candidate that was the first in the line at that moment, whether its session saw
         // that already or not. The look of the create, or a read that lags, may show a moment before the interruption.
-        if ticket.is_called_now().await? {
+        if ticket.is_granted_now().await? {
             return Ok(false);
         }
     }

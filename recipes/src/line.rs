@@ -5,7 +5,7 @@
 //!
 //! - [`Line::enter`]: a [`Ticket`](ticket::Ticket) that was granted. Without contention this is one round trip, as
 //!   the create and the first look are one commit;
-//! - [`Line::enqueue`] and [`Ticket::called`](ticket::Ticket::called): the same in two steps;
+//! - [`Line::enqueue`] and [`Ticket::granted`](ticket::Ticket::granted): the same in two steps;
 //! - [`Line::try_enter`]: a ticket that was granted at once, or `None`, and then no ticket is left;
 //! - [`Ticket::hold`](ticket::Ticket::hold): the [`Hold`](hold::Hold) that it becomes, which the recipe's user gets;
 //! - [`Line::contenders`]: all contenders in the line, in order.
@@ -18,6 +18,8 @@
 //!   discards the ticket of a create that is dropped half-way. So every call here is cancel safe.
 //! - **Only [`turn`](order::turn) decides on a grant.** It is a pure function of a view in which the own ticket was
 //!   seen. An event never grants: it only causes the next look. A grant counts only while the session is certain.
+//! - **A lost answer makes no second ticket.** The session finds the ticket of a create by its name: see
+//!   [`Session`](synod_core::session::Session#what-is-repeated).
 //! - **Waiting costs little.** A waiter watches only its predecessor, and looks once when the predecessor is gone.
 //!   A waiter or holder that stays for longer than a third of its session's time to live also watches its own
 //!   ticket, in case another client removes it. The first waiter of a semaphore watches the whole directory. Every

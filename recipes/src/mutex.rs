@@ -125,7 +125,7 @@ impl MutexTicket {
     ///
     /// A dropped call removes the ticket.
     pub async fn wait(mut self) -> Result<MutexGuard> {
-        self.ticket.called().await?;
+        self.ticket.granted().await?;
         Ok(self.ticket.hold(()))
     }
 }

@@ -35,7 +35,7 @@ impl Line {
 
     /// Measures a wait that ended without a call to the store.
     pub(crate) fn note_passed_on(&self, waited: Duration) {
-        meter::called(self.form.recipe, waited, 0);
+        meter::granted(self.form.recipe, waited, 0);
     }
 
     /// A ticket that is granted at once, if one is. Looks before it creates a ticket, so that a taken line gets no
@@ -45,7 +45,7 @@ impl Line {
         mistake!(TriesByDrawing: let sharing = sharing.or(Some(Vec::new())));
         let Some(sharing) = sharing else { return Ok(None) };
         let mut ticket = self.enqueue().await?.sharing(sharing);
-        if ticket.is_called().await? {
+        if ticket.is_granted().await? {
             return Ok(Some(ticket));
         }
         ticket.leave().await;
@@ -97,25 +97,25 @@ impl Ticket {
     }
 
     /// Whether it is granted already, directly after its create.
-    pub(crate) async fn is_called(&mut self) -> Result<bool> {
-        let called = match self.turn_past_containers(false).await {
+    pub(crate) async fn is_granted(&mut self) -> Result<bool> {
+        let granted = match self.turn_past_containers(false).await {
             Ok(turn) => turn == Turn::Now && self.is_certain(),
             Err(WaitError::Gone) => false,
             Err(WaitError::Failed(error)) => return Err(error),
         };
-        if called {
-            self.note_called();
+        if granted {
+            self.note_granted();
         }
-        Ok(called)
+        Ok(granted)
     }
 
     /// Whether it is granted at this moment, whatever was seen before.
-    pub(crate) async fn is_called_now(&mut self) -> Result<bool> {
-        mistake!(InterruptByOldLook: return self.is_called().await);
+    pub(crate) async fn is_granted_now(&mut self) -> Result<bool> {
+        mistake!(InterruptByOldLook: return self.is_granted().await);
         (self.seen, self.strict) = (None, true);
-        let called = self.is_called().await;
+        let granted = self.is_granted().await;
         self.strict = false;
-        called
+        granted
     }
 
     /// The ticket that it would have to wait for; `None` if it is granted. With `past_containers` all names are checked
@@ -124,7 +124,7 @@ impl Ticket {
         loop {
             match self.turn_past_containers(past_containers).await {
                 Ok(Turn::Now) if self.is_certain() => {
-                    self.note_called();
+                    self.note_granted();
                     return Ok(None);
                 }
                 Ok(Turn::Now) => self.rest().await,
@@ -136,8 +136,8 @@ impl Ticket {
     }
 
     /// Records that it was granted without a wait. A later waiter may rely on the notification all the same.
-    fn note_called(&self) {
-        meter::called(self.form().recipe, clock::elapsed(self.since), self.asked);
+    fn note_granted(&self) {
+        meter::granted(self.form().recipe, clock::elapsed(self.since), self.asked);
         mistake!(TryUntold: return);
         self.notify_later_waiters();
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A ticket was granted after this time, and this number of calls to the store.
-pub(super) fn called(recipe: &'static str, waited: Duration, asked: u32) {
+pub(super) fn granted(recipe: &'static str, waited: Duration, asked: u32) {
     metrics::histogram!("synod_wait_seconds", "recipe" => recipe).record(waited);
     metrics::histogram!("synod_wait_calls", "recipe" => recipe).record(f64::from(asked));
 }
@@ -54,7 +54,7 @@ mod tests {
     fn a_recorder_sees_what_the_recipes_promise() {
         let names = Recorded::default();
         metrics::with_local_recorder(&names, || {
-            called("mutex", Duration::from_secs(1), 2);
+            granted("mutex", Duration::from_secs(1), 2);
             held("mutex", Duration::from_secs(3));
         });
         let seen: Vec<_> = names.0.lock().unwrap().iter().cloned().collect();

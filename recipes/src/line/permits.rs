@@ -41,16 +41,16 @@ impl Ticket {
         &mut self,
         kept: &mut Option<Watch>,
     ) -> Result<Waited, WaitError> {
-        let mut line = if let Some(line) = kept.take() {
-            line
+        let mut line_watch = if let Some(watch) = kept.take() {
+            watch
         } else {
             let all = Query::children(self.line.dir().clone()).names_only();
-            let (view, line) = self.observe(all).await?;
+            let (view, watch) = self.observe(all).await?;
             if !matches!(self.think(&view).0, Turn::Next | Turn::After(_)) {
                 self.seen = Some(view);
                 return Ok(Waited::Change(None));
             }
-            line
+            watch
         };
         let sweeps = self.last.unsure && !self.swept;
         let limit = match self.node.session().info().ttl / 3 {
@@ -60,7 +60,7 @@ impl Ticket {
         };
         let changed = async {
             loop {
-                match line.next().await {
+                match line_watch.next().await {
                     Some(Event::Changed(change)) if is_arrival(&change) => {}
                     Some(Event::Ended(_)) | None => return Waited::Nothing,
                     _ => return Waited::Change(None),
@@ -68,14 +68,14 @@ impl Ticket {
             }
         };
         let Ok(waited) = self.unless_lost(timeout(limit, changed)).await? else {
-            *kept = Some(line);
+            *kept = Some(line_watch);
             self.sweep().await?;
             return Ok(Waited::Change(None));
         };
         if matches!(waited, Waited::Change(_)) {
             self.swept = false;
             // The watch also reports what changes during the next look.
-            *kept = Some(line);
+            *kept = Some(line_watch);
         }
         Ok(waited)
     }

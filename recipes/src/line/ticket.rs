@@ -71,7 +71,7 @@ impl Line {
     /// A ticket that is granted, however long the wait takes.
     pub(crate) async fn enter(&self) -> Result<Ticket> {
         let mut ticket = self.enqueue().await?;
-        ticket.called().await?;
+        ticket.granted().await?;
         Ok(ticket)
     }
 
@@ -115,7 +115,7 @@ impl Ticket {
 
     /// Waits until it is granted. If its session is lost, or another client removes it, another ticket is
     /// created at the end of the line.
-    pub(crate) async fn called(&mut self) -> Result<()> {
+    pub(crate) async fn granted(&mut self) -> Result<()> {
         let span = tracing::debug_span!(
             "waiting",
             recipe = self.form().recipe,
@@ -127,7 +127,7 @@ impl Ticket {
         // On the heap, so that the future of a caller with many waits stays small.
         Box::pin(async {
             loop {
-                match self.called_in_session().await {
+                match self.granted_in_session().await {
                     Ok(()) => break,
                     Err(WaitError::Gone) => {
                         mistake!(WaitsInOneSession: return Err(self.node.was_lost()));
@@ -137,7 +137,7 @@ impl Ticket {
                 }
             }
             let (waited, asked) = (clock::elapsed(self.since), self.asked);
-            meter::called(self.form().recipe, waited, asked);
+            meter::granted(self.form().recipe, waited, asked);
             told.record("waited", tracing::field::debug(waited)).record("calls", asked);
             tracing::debug!(ticket = %self.node.path(), "called");
             Ok(())
@@ -165,12 +165,12 @@ impl Ticket {
         Ok(())
     }
 
-    async fn called_in_session(&mut self) -> Result<(), WaitError> {
-        let (mut line, mut spent, mut delays) = (None, None, None);
+    async fn granted_in_session(&mut self) -> Result<(), WaitError> {
+        let (mut line_watch, mut used_watch, mut delays) = (None, None, None);
         loop {
             let turn = self.turn().await?;
             // The used watch is dropped only after the look, which is urgent.
-            drop(spent.take());
+            drop(used_watch.take());
             let waited = match turn {
                 Turn::Now if self.is_certain() => {
                     self.notify_later_waiters();
@@ -182,14 +182,14 @@ impl Ticket {
                 }
                 Turn::Gone => return Err(WaitError::Gone),
                 Turn::After(ahead) => {
-                    let waited = self.until_gone(&ahead, &mut line).await?;
+                    let waited = self.until_gone(&ahead, &mut line_watch).await?;
                     mistake!(PredecessorGoneIsTurn: return Ok(()));
                     waited
                 }
-                Turn::Next => self.until_anything(&mut line).await?,
+                Turn::Next => self.until_anything(&mut line_watch).await?,
             };
             match waited {
-                Waited::Change(watch) => (spent, delays) = (watch, None),
+                Waited::Change(watch) => (used_watch, delays) = (watch, None),
                 Waited::Nothing => {
                     let delays = delays.get_or_insert_with(|| self.node.delays());
                     sleep(delays.next().unwrap_or_default()).await;
@@ -283,7 +283,7 @@ impl Ticket {
     async fn until_gone(
         &mut self,
         ahead: &Path,
-        line: &mut Option<Watch>,
+        line_watch: &mut Option<Watch>,
     ) -> Result<Waited, WaitError> {
         mistake!(WatchesInTwoCalls: {
             self.unless_lost(crate::mutant::line::next_event_if_there(self.node.session(), ahead)).await?;
@@ -316,7 +316,7 @@ impl Ticket {
         }
         if self.form().capacity != Capacity::One && !self.will_tell(node).await? {
             drop(watch);
-            return self.until_anything(line).await;
+            return self.until_anything(line_watch).await;
         }
         Ok(match self.unless_lost(watch.next()).await? {
             Some(Event::Ended(_)) | None => Waited::Nothing,
