@@ -60,9 +60,9 @@ pub enum Part {
 pub enum Leaves {
     /// No node.
     Nothing,
-    /// The node at its path, and none below.
+    /// The node at its path, and none below. Its data is a value: other bytes there are an error.
     Value,
-    /// Persistent nodes below its path.
+    /// Other persistent nodes, at its path or below.
     Nodes,
 }
 
