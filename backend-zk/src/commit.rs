@@ -1,4 +1,4 @@
-//! Sends a [`Plan`]; an operation that the server refuses is either final or repaired (`mend.rs`).
+//! Sends a [`Plan`]; an operation that the server refuses is either final or repaired (`refusal.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Containers, and what distinguishes them from nodes.
 //!
 //! The servers have containers, but show no difference between a container and a persistent node.
-//! So the containers that this backend creates have a mark as their data, and an access list
+//! So the containers that this backend creates have a fixed text as their data, and an access list
 //! without write permission: the server itself refuses a plain set. A container that another client
-//! made, without the mark, counts as a node.
+//! made, without that text, counts as a node.
 //!
 //! The server collects an empty container only if it once had a child. Therefore each is created
 //! together with its first child, or with a child that is deleted at once ([`PROBE`]).
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mark_alone_makes_no_container() {
+    fn the_text_alone_makes_no_container() {
         assert!(
             !Permission::WRITE.has(all_but_writing()) && !all_but_writing().has(Permission::WRITE)
         );

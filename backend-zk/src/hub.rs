@@ -2,7 +2,7 @@
 //!
 //! There is one watch at the server per path, shared by all observers: before 3.9, watches of two
 //! kinds on one path destroy each other (ZOOKEEPER-4466). The crate forgets persistent watches when
-//! it reconnects; so each is set again then (`keep.rs`), and its observers get a request to read
+//! it reconnects; so each is set again then (`hub/persistent.rs`), and its observers get a request to read
 //! again.
 //!
 //! An observer that needs only one event has a watch of another kind, if the path has no other

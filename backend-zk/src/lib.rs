@@ -6,11 +6,11 @@
 //! answer that is not definite leaves a write's effect unknown, and a session's life is counted
 //! from its own heartbeats.
 //!
-//! Containers are ZooKeeper's own, with a mark in their data by which this backend distinguishes
+//! Containers are ZooKeeper's own, with a fixed text as their data by which this backend distinguishes
 //! them from nodes: see `container.rs`.
 //!
-//! Read `options.rs`, `backend.rs`, `session.rs`; then `lone.rs`, `commit.rs` with
-//! `plan.rs` and `mend.rs`, `alone.rs`, and `hub.rs`.
+//! Read `options.rs`, `backend.rs`, `session.rs`; then `single_operation.rs`, `commit.rs` with
+//! `plan.rs` and `refusal.rs`, `sole_contender.rs`, and `hub.rs`.
 
 mod backend;
 mod catch_panic;
