@@ -7,6 +7,7 @@ mod arrows;
 mod circles;
 mod crates;
 mod limits;
+mod links;
 mod manners;
 mod mistakes;
 mod names;
