@@ -1,6 +1,6 @@
 //! The contract of synod and everything that is built on it. Knows no backend and no network.
 //!
-//! Read it from the ground up: [`path`](mod@path), [`error`], then the floor, [`store`],
+//! From the ground up it has [`path`](mod@path) and [`error`]; then the floor, [`store`];
 //! then the door, [`session`] and [`client`]. The recipes are in `synod-recipes`, on what is public here.
 
 pub mod chance;
