@@ -139,7 +139,7 @@ impl Ticket {
             let (waited, asked) = (clock::elapsed(self.since), self.asked);
             meter::granted(self.form().recipe, waited, asked);
             told.record("waited", tracing::field::debug(waited)).record("calls", asked);
-            tracing::debug!(ticket = %self.node.path(), "called");
+            tracing::debug!(ticket = %self.node.path(), "granted");
             Ok(())
         })
         .instrument(span)
