@@ -18,6 +18,8 @@ mod lock;
 mod node;
 mod run;
 mod share;
+mod transaction;
+mod value;
 mod watch;
 
 /// The data that is written.
@@ -145,7 +147,7 @@ mod tests {
             if let Some(report) = done {
                 let laps = match work {
                     Work::Drain => 3,
-                    Work::Observe | Work::Resign | Work::ResignLate => 2,
+                    Work::SharedValue | Work::Observe | Work::Resign | Work::ResignLate => 2,
                     Work::Lead => 1,
                     _ => 6,
                 };

@@ -50,12 +50,14 @@ fn clients_on_disk(work: Work) -> &'static [usize] {
 fn clients_in_short(work: Work) -> &'static [usize] {
     match work {
         Work::GetLocal | Work::Set | Work::SetIfThere | Work::Lead => &[],
-        Work::Get | Work::Observe => &[1],
+        Work::Get | Work::SharedValue | Work::Observe => &[1],
         Work::CreateDelete | Work::Lock => &[1, 16],
         Work::LockContended => &[2, 8, 64],
         Work::Drain => &[100],
         Work::LockTasks => &[16],
-        Work::Semaphore | Work::ReadWrite => &[8],
+        Work::IncrementTasks => &[64],
+        Work::Increment => &[1, 8],
+        Work::Semaphore | Work::ReadWrite | Work::Ids | Work::Transaction => &[8],
         Work::Resign | Work::ResignLate => &[2],
     }
 }
@@ -70,7 +72,10 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::Drain => &[100, 1_000],
         Work::LockTasks => &[16, 256],
         Work::Semaphore | Work::ReadWrite => &[8, 64],
-        Work::Observe => &[1],
+        Work::Increment | Work::Transaction => &[1, 8],
+        Work::IncrementTasks => &[64],
+        Work::Ids => &[8],
+        Work::SharedValue | Work::Observe => &[1],
         Work::Resign | Work::ResignLate | Work::Lead => &[2],
     }
 }

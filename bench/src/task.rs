@@ -1,6 +1,7 @@
 //! [`Task`]: a task for a racer.
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,17 @@ pub enum Work {
     Semaphore,
     /// Takes a lock that all clients want, nine times of ten shared with other readers.
     ReadWrite,
+    /// Adds 1 to a counter that all clients change.
+    Increment,
+    /// Adds 1 to a counter that the tasks of one process change.
+    IncrementTasks,
+    /// Takes a hundred unique numbers, which is a block of them.
+    Ids,
+    /// Adds 1 to each of a few nodes, in one transaction of a function that reads all of them. All clients want the same
+    /// nodes.
+    Transaction,
+    /// Sets a shared value, and waits until the copy of another session shows it.
+    SharedValue,
     /// Changes a node and waits until another session gets the event.
     Observe,
     /// Resigns, and waits until another session leads that entered the line just before.
@@ -48,6 +60,12 @@ pub enum Work {
 
 /// The number of permits in [`Work::Semaphore`].
 pub const PERMITS: usize = 4;
+
+/// How many numbers are reserved at a time in [`Work::Ids`], and taken in a lap.
+pub const BLOCK: NonZeroU64 = NonZeroU64::new(100).unwrap();
+
+/// The number of nodes in [`Work::Transaction`].
+pub const NODES: usize = 4;
 
 /// What a race over some work compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +95,7 @@ pub struct Task {
 
 impl Work {
     /// All kinds, in the order of the table.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -89,6 +107,11 @@ impl Work {
         Self::LockTasks,
         Self::Semaphore,
         Self::ReadWrite,
+        Self::Increment,
+        Self::IncrementTasks,
+        Self::Ids,
+        Self::Transaction,
+        Self::SharedValue,
         Self::Observe,
         Self::Resign,
         Self::ResignLate,
@@ -99,7 +122,9 @@ impl Work {
     pub fn measure(self) -> Measure {
         match self {
             // Between the laps, clients have to get into position.
-            Self::Observe | Self::Resign | Self::ResignLate | Self::Lead => Measure::Latency,
+            Self::SharedValue | Self::Observe | Self::Resign | Self::ResignLate | Self::Lead => {
+                Measure::Latency
+            }
             _ => Measure::Rate,
         }
     }
@@ -132,6 +157,11 @@ impl fmt::Display for Work {
             Self::LockTasks => "lock, one process",
             Self::Semaphore => "semaphore",
             Self::ReadWrite => "read-write lock",
+            Self::Increment => "increment",
+            Self::IncrementTasks => "increment, one process",
+            Self::Ids => "ids, a hundred",
+            Self::Transaction => "transaction",
+            Self::SharedValue => "shared value",
             Self::Observe => "observe",
             Self::Resign => "leader resigns",
             Self::ResignLate => "leader resigns, later",

@@ -98,6 +98,10 @@ func (p *peer) run(t task) (interface{}, error) {
 		return p.drain(t)
 	case "read-write":
 		return p.readWrite(t)
+	case "increment", "increment-tasks":
+		return p.add(t, 1)
+	case "transaction":
+		return p.add(t, nodes)
 	case "observe":
 		return p.observe(t)
 	case "resign", "resign-late":

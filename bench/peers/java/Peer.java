@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collections;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.Callable;
@@ -35,28 +36,29 @@ import org.apache.zookeeper.data.Stat;
 
 /** Curator as a racer: a task on each line of the input, an answer on each line of the output. */
 public final class Peer {
-    private static final String DIR = "/curator-bench";
+    static final String DIR = "/curator-bench";
     private static final int PERMITS = 4;
     private static final byte[] DATA = "x".repeat(100).getBytes(StandardCharsets.US_ASCII);
 
     private final String address;
     private final int session;
     private final List<CuratorFramework> clients = new ArrayList<>();
+    private final Values values = new Values(this);
     /** Leads until the process ends. */
     private LeaderLatch leading;
     /** Threads stay, as they do in an application. */
     private final ExecutorService threads = Executors.newCachedThreadPool(Peer::daemon);
 
     /** The lap of one client. */
-    private interface Lap {
+    interface Lap {
         void run() throws Exception;
     }
 
-    private interface Lanes {
+    interface Lanes {
         Lap lane(int number) throws Exception;
     }
 
-    private record Task(String work, int clients, long millis, long laps) {
+    record Task(String work, int clients, long millis, long laps) {
         static Task of(String line) {
             Matcher work = Pattern.compile("\"work\":\"([^\"]*)\"").matcher(line);
             if (!work.find()) {
@@ -104,6 +106,14 @@ public final class Peer {
                     return semaphore(task);
                 case "read-write":
                     return readWrite(task);
+                case "increment":
+                    return values.increment(task, sessions(task.clients));
+                case "increment-tasks":
+                    return values.increment(task, Collections.nCopies(task.clients, sessions(1).get(0)));
+                case "ids":
+                    return values.ids(task);
+                case "shared-value":
+                    return values.shared(task);
                 case "observe":
                     return observe(task);
                 case "resign":
@@ -339,7 +349,7 @@ public final class Peer {
         return report(List.of(took), took, 0, rss());
     }
 
-    private List<CuratorFramework> sessions(int count) throws Exception {
+    List<CuratorFramework> sessions(int count) throws Exception {
         while (clients.size() < count) {
             CuratorFramework client =
                     CuratorFrameworkFactory.newClient(address, session, 15_000, new RetryOneTime(100));
@@ -367,7 +377,7 @@ public final class Peer {
         inside.decrementAndGet();
     }
 
-    private String drive(Task task, Lanes lanes) throws Exception {
+    String drive(Task task, Lanes lanes) throws Exception {
         List<Callable<List<Long>>> works = new ArrayList<>();
         long begun = System.nanoTime();
         for (int number = 0; number < task.clients; number++) {
@@ -390,7 +400,7 @@ public final class Peer {
         return report(laps, System.nanoTime() - begun, cpu() - cpuBefore, rss());
     }
 
-    private static boolean goesOn(Task task, int laps, long begun) {
+    static boolean goesOn(Task task, int laps, long begun) {
         if (task.laps > 0) {
             return laps < task.laps;
         }
@@ -409,7 +419,7 @@ public final class Peer {
         return done;
     }
 
-    private static String report(List<Long> laps, long nanos, long cpu, long rss) {
+    static String report(List<Long> laps, long nanos, long cpu, long rss) {
         long[] sorted = laps.stream().mapToLong(Long::longValue).toArray();
         Arrays.sort(sorted);
         return String.format(Locale.ROOT, "{\"laps\":%d,\"micros\":%.3f,\"p50\":%.3f,\"p90\":%.3f,"
@@ -421,12 +431,12 @@ public final class Peer {
         return sorted.length == 0 ? 0 : sorted[(sorted.length - 1) * hundredths / 100] / 1e3;
     }
 
-    private static long cpu() {
+    static long cpu() {
         return ((com.sun.management.OperatingSystemMXBean)
                 ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime();
     }
 
-    private static long rss() throws Exception {
+    static long rss() throws Exception {
         for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
             if (line.startsWith("VmRSS:")) {
                 return Long.parseLong(line.replaceAll("[^0-9]", ""));

@@ -32,6 +32,8 @@ class Peer:
             "drain": self.drain,
             "semaphore": self.semaphore,
             "read-write": self.read_write,
+            "increment": self.increment,
+            "increment-tasks": self.increment_tasks,
             "observe": self.observe,
         }
         work = works.get(task["work"])
@@ -121,6 +123,21 @@ class Peer:
         own = self.sessions(task["clients"])
         return drive(task, [lane(number, client) for number, client in enumerate(own)])
 
+    def increment(self, task):
+        return self.counted(task, self.sessions(task["clients"]))
+
+    def increment_tasks(self, task):
+        return self.counted(task, self.sessions(1) * task["clients"])
+
+    def counted(self, task, clients):
+        path = f"{DIR}/counter"
+        counter = clients[0].Counter(path)
+        before = counter.value
+        done = drive(task, [increment(client.Counter(path)) for client in clients])
+        if counter.value - before != done["laps"]:
+            raise RuntimeError(f"{done['laps']} additions, and the sum has {counter.value - before}")
+        return done
+
     def observe(self, task):
         first, second = self.sessions(2)
         node, heard = f"{DIR}/observed", threading.Semaphore(0)
@@ -175,6 +192,14 @@ def cycle(lock, inside=None):
         with lock:
             if inside is not None:
                 alone(inside)
+
+    return lap
+
+
+def increment(counter):
+    def lap():
+        nonlocal counter
+        counter += 1
 
     return lap
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 
-use super::{Floor, Ours, Plain, leader, lock, node, share, watch};
+use super::{Floor, Ours, Plain, leader, lock, node, share, transaction, value, watch};
 use crate::racer::{Failure, Racer};
 use crate::report::Report;
 use crate::task::{Task, Work};
@@ -20,6 +20,11 @@ impl Racer for Ours {
             Work::LockTasks => lock::passed_on(self, task).await.map(Some),
             Work::Semaphore => share::semaphore(self, task).await.map(Some),
             Work::ReadWrite => share::read_write(self, task).await.map(Some),
+            Work::Increment => value::increment(self, task).await.map(Some),
+            Work::IncrementTasks => value::increment_tasks(self, task).await.map(Some),
+            Work::Ids => value::ids(self, task).await.map(Some),
+            Work::Transaction => transaction::add(self, task).await.map(Some),
+            Work::SharedValue => value::shared(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
             Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),
             Work::Lead => leader::lead(self, task).await.map(Some),

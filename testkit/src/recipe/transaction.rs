@@ -28,7 +28,7 @@ pub(super) const TRANSACTION: Row = Row {
     workloads: Part::Has(&["transaction"]),
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
     interop: Part::Has(&["a_transaction_is_shared"]),
-    bench: Part::None("a commit is one request, as the cases count"),
+    bench: Part::Has(&["Transaction"]),
     family: None,
 };
 

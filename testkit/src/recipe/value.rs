@@ -25,7 +25,7 @@ const CELL: Row = Row {
     workloads: Part::Has(&[]),
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
     interop: Part::None("no other library stores the same bytes"),
-    bench: Part::None("a change is one set, which is measured"),
+    bench: Part::None("its calls are those of `Counter`"),
     family: Some("values"),
 };
 
@@ -48,6 +48,7 @@ pub(super) const COUNTER: Row = Row {
     })],
     workloads: Part::Has(&["counter"]),
     interop: Part::Has(&["a_number_is_shared"]),
+    bench: Part::Has(&["Increment", "IncrementTasks"]),
     ..CELL
 };
 
@@ -86,6 +87,7 @@ pub(super) const IDS: Row = Row {
         })
     })],
     workloads: Part::Has(&["ids"]),
+    bench: Part::Has(&["Ids"]),
     ..CELL
 };
 
@@ -105,6 +107,7 @@ pub(super) const SHARED_VALUE: Row = Row {
     })],
     workloads: Part::Has(&["shared_value"]),
     interop: Part::Has(&["a_value_is_followed"]),
+    bench: Part::Has(&["SharedValue"]),
     family: Some("copies"),
     ..CELL
 };
@@ -124,5 +127,6 @@ pub(super) const SHARED_COUNT: Row = Row {
         done(async move { SharedCount::open(&client, path, 1).await?.set(2).await })
     })],
     interop: Part::Has(&["a_count_is_followed"]),
+    bench: Part::None("its calls are those of `SharedValue`"),
     ..SHARED_VALUE
 };
