@@ -111,8 +111,19 @@ impl Retry {
     /// Repeats for ever, with delays of anything up to a limit that grows from 10 milliseconds to a second: for
     /// clients that would otherwise all try at the same moment.
     pub fn contended() -> Self {
+        Self::spread(100)
+    }
+
+    /// As [`Retry::contended`], with delays that grow to a tenth of a second only: for writes that expect what was read. They
+    /// exclude each other only while they are on their way, so a client that waits longer leaves the store idle, and others
+    /// are faster again and again meanwhile. What was read before a delay is out of date after it.
+    pub fn optimistic() -> Self {
+        Self::spread(10)
+    }
+
+    fn spread(most: u32) -> Self {
         const FIRST: Duration = Duration::from_millis(10);
-        Self::Forever { backoff: Backoff::default().first(FIRST).cap(100 * FIRST).jitter(1.0) }
+        Self::Forever { backoff: Backoff::default().first(FIRST).cap(most * FIRST).jitter(1.0) }
     }
 
     /// Refuses what cannot be meant. What was deserialised has been through this.
@@ -313,6 +324,13 @@ mod tests {
         assert_ne!(drawn, millis(Backoff::default(), 8, 40));
         let whole = millis(Backoff::default().jitter(0.0), 7, 40);
         assert!(drawn.iter().zip(&whole).all(|(some, all)| some <= all && *some >= all / 2 - 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_lost_a_race_waits_a_tenth_of_a_second_at_most() {
+        let longest = Retry::optimistic().delays(&Chance::seeded(1)).take(1_000).max();
+        let tenth = Duration::from_millis(100);
+        assert!(longest.is_some_and(|it| it <= tenth && it > tenth / 2), "{longest:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -61,7 +61,7 @@ impl Transaction {
             marks: Arc::new(Marks::new(marks.into())),
             isolation: Isolation::default(),
             prefetch: Arc::default(),
-            retry: Retry::contended(),
+            retry: Retry::optimistic(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Transaction {
     }
 
     /// How often the function is run again while other clients are faster, and the delays in between:
-    /// [`Retry::contended`], if nothing else is said. The second run is at once.
+    /// [`Retry::optimistic`], if nothing else is said. Every second run is at once.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.retry = retry;
         self
@@ -144,7 +144,7 @@ impl Transaction {
                 }
             };
             known = next.map(|footprint| (session, footprint));
-            self.pause(&mut delays).await?;
+            self.pause(*tries, &mut delays).await?;
         }
     }
 
@@ -185,18 +185,15 @@ impl Transaction {
         }
     }
 
-    /// Waits before another run, but for the second.
-    async fn pause(&self, delays: &mut Option<Delays>) -> Result<()> {
-        let Some(more) = delays else {
-            let mut first = self.retry.delays(self.client.chance());
-            if first.next().is_none() {
-                return Err(exhausted());
-            }
-            *delays = Some(first);
-            return Ok(());
-        };
-        let delay = more.next().ok_or_else(exhausted)?;
-        sleep(delay).await;
+    /// Waits before another run, unless it was a first one that was lost, a third, and so on. A run after a delay starts from
+    /// what may be out of date. If it is lost, its rejection shows what there is, and the next run is at once: no other one
+    /// has a chance while other clients write.
+    async fn pause(&self, tries: u32, delays: &mut Option<Delays>) -> Result<()> {
+        let delays = delays.get_or_insert_with(|| self.retry.delays(self.client.chance()));
+        let delay = delays.next().ok_or_else(exhausted)?;
+        if tries.is_multiple_of(2) {
+            sleep(delay).await;
+        }
         Ok(())
     }
 }

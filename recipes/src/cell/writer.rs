@@ -44,6 +44,13 @@ struct WriterTurn<'a> {
     over: bool,
 }
 
+/// The races that a batch has lost, and the delays after them.
+#[derive(Default)]
+struct LostRaces {
+    count: u32,
+    delays: Option<Delays>,
+}
+
 impl Writer {
     pub(super) fn new(client: &Client, path: Path, recipe: &'static str) -> Self {
         Self { client: client.clone(), path, recipe, state: Mutex::default() }
@@ -83,7 +90,7 @@ impl Writer {
 
     /// Decides and writes, until all changes of a batch are answered.
     async fn write(&self, place: &mut Option<Place>, mut batch: Batch) {
-        let (mut doubt, mut lost) = (None, None);
+        let (mut doubt, mut lost) = (None, LostRaces::default());
         loop {
             if doubt.is_none() {
                 let more = std::mem::take(&mut self.state().waiting);
@@ -217,12 +224,15 @@ impl Writer {
             .because("there are nodes below it, and it is none itself"))
     }
 
-    /// Waits before another try, but for the first.
-    async fn pause(&self, lost: &mut Option<Delays>) {
+    /// Waits before every second try. One after a delay starts from a value that may be out of date. If it is lost, its
+    /// rejection shows the value, and the next one is at once: no other try has a chance while other clients write.
+    async fn pause(&self, lost: &mut LostRaces) {
         mistake!(LostRaceStarves: std::future::pending::<()>().await);
-        match lost {
-            None => *lost = Some(Retry::contended().delays(self.client.chance())),
-            Some(delays) => clock::sleep(delays.next().unwrap_or_default()).await,
+        lost.count += 1;
+        if lost.count.is_multiple_of(2) {
+            let delays =
+                lost.delays.get_or_insert_with(|| Retry::optimistic().delays(self.client.chance()));
+            clock::sleep(delays.next().unwrap_or_default()).await;
         }
     }
 
