@@ -9,6 +9,7 @@ use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
+use synod_core::session::Session;
 use synod_core::store::{Event, Query};
 use tokio::sync::watch;
 
@@ -28,6 +29,8 @@ struct Sight<T> {
     page: Arc<Page<T>>,
     /// `None` if the store could not go on with it.
     watch: Option<ClientWatch>,
+    /// Whether the next read is of a change that an event reported.
+    after_event: bool,
 }
 
 impl<T: Send + Sync + 'static> ValueFollower<T> {
@@ -39,7 +42,8 @@ impl<T: Send + Sync + 'static> ValueFollower<T> {
         connection: watch::Receiver<Connection>,
     ) -> Self {
         let (client, query) = (client.clone(), Query::node(path));
-        Self { sight: Sight { client, query, page, watch: Some(watch) }, connection }
+        let sight = Sight { client, query, page, watch: Some(watch), after_event: false };
+        Self { sight, connection }
     }
 
     /// Ends with the client.
@@ -53,7 +57,7 @@ impl<T: Send + Sync + 'static> ValueFollower<T> {
                     }
                     mistake!(OutageUnread: continue);
                     // What was missed is read as soon as that is possible.
-                    is_read = false;
+                    (is_read, self.sight.after_event) = (false, false);
                 }
                 Prompt::Step => is_read = !is_read,
             }
@@ -94,6 +98,7 @@ impl<T: Send + Sync + 'static> Sight<T> {
             Either::Right(_) => return,
         };
         mistake!(OutageUnread: let event = crate::mutant::recipe::change(event, watch).await);
+        self.after_event = matches!(event, Some(Event::Changed(_)));
         if let None | Some(Event::Ended(_)) = event {
             self.watch = None;
         }
@@ -115,11 +120,19 @@ impl<T: Send + Sync + 'static> Sight<T> {
         }
     }
 
+    /// What to read. A session that was given an event reads what the event is about, or something newer, also where an
+    /// answer may lag. On ZooKeeper that is one request less.
+    fn question(&mut self, session: &Session) -> Query {
+        let query = self.query.clone();
+        let after_event = std::mem::take(&mut self.after_event);
+        if after_event && self.page.was_read_in(session) { query.local() } else { query }
+    }
+
     /// Reads once. Returns whether that is the latest value.
     async fn look(&mut self) -> Result<bool> {
         let (writes, session) = (self.page.writes(), self.client.session().await?);
         let view = if self.watch.is_some() {
-            session.read(self.query.clone()).await?
+            session.read(self.question(&session)).await?
         } else {
             let (view, watch) = self.client.watch(self.query.clone()).await?;
             self.watch = Some(watch);

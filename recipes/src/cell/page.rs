@@ -49,6 +49,11 @@ impl<T> Page<T> {
         self.state().record.writes()
     }
 
+    /// Whether the value was read last in this session.
+    pub(super) fn was_read_in(&self, session: &Session) -> bool {
+        self.state().session.as_ref().is_some_and(|last| last.info().id == session.info().id)
+    }
+
     /// Records what a read found. Returns whether that is the latest value.
     pub(super) fn read(&self, node: Option<&Node>, writes: u64, session: Session) -> Result<bool> {
         let seen = node.map_or(Ok(Seen::Nothing), |node| self.seen(node))?;
