@@ -49,15 +49,20 @@ fn clients_on_disk(work: Work) -> &'static [usize] {
 
 fn clients_in_short(work: Work) -> &'static [usize] {
     match work {
-        Work::GetLocal | Work::Set | Work::SetIfThere | Work::Lead => &[],
-        Work::Get | Work::SharedValue | Work::Observe => &[1],
+        Work::GetLocal
+        | Work::Set
+        | Work::SetIfThere
+        | Work::Ids
+        | Work::SharedValue
+        | Work::Lead => &[],
+        Work::Get | Work::Observe => &[1],
         Work::CreateDelete | Work::Lock => &[1, 16],
         Work::LockContended => &[2, 8, 64],
         Work::Drain => &[100],
         Work::LockTasks => &[16],
         Work::IncrementTasks => &[64],
         Work::Increment => &[1, 8],
-        Work::Semaphore | Work::ReadWrite | Work::Ids | Work::Transaction => &[8],
+        Work::Semaphore | Work::ReadWrite | Work::Transaction => &[8],
         Work::Resign | Work::ResignLate => &[2],
     }
 }
