@@ -170,6 +170,35 @@ impl Client {
         self.generations.is_over()
     }
 
+    /// Whether a later try may succeed after this failure: the store did not answer, or there was no session in time. Not
+    /// once the client [is closed](Client::is_closed).
+    ///
+    /// # Examples
+    ///
+    /// What is tried until it succeeds:
+    ///
+    /// ```
+    /// # use synod_core::client::Client;
+    /// # use synod_core::clock::sleep;
+    /// # use synod_core::error::Result;
+    /// # use synod_core::path::Path;
+    /// # use synod_core::retry::Retry;
+    /// # async fn example(client: Client, path: Path) -> Result<()> {
+    /// let mut delays = Retry::forever().delays(client.chance());
+    /// while let Err(error) = client.get(&path).await {
+    ///     if !client.is_transient(&error) {
+    ///         return Err(error);
+    ///     }
+    ///     sleep(delays.next().unwrap_or_default()).await;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn is_transient(&self, error: &Error) -> bool {
+        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
+        passes && !self.is_closed()
+    }
+
     /// Where the ids and random choices of this client come from: see [`Session::chance`].
     ///
     /// # Examples

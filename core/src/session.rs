@@ -363,7 +363,7 @@ impl Session {
 
     /// The deadline of a call that starts now.
     pub(crate) fn deadline(&self) -> Deadline {
-        Deadline::within(self.context.tuning.deadline)
+        Deadline::within(self.time_limit())
     }
 
     pub(crate) fn state(&self) -> &Arc<SessionState> {

@@ -153,7 +153,7 @@ impl LeaderSelector {
         delays: &mut Delays,
     ) -> Result<Option<Term<T>>> {
         let error = match term {
-            Err(error) if self.line.may_pass(&error) => error,
+            Err(error) if self.line.is_transient(&error) => error,
             term => {
                 *delays = self.line.delays();
                 return term.map(Some);

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use crate::chance::Chance;
 use crate::client::{Client, ClientOptions, ClientWatch, Connection, ValueWatch};
-use crate::error::{Effect, ErrorKind};
+use crate::error::{Effect, Error, ErrorKind};
 use crate::path::Path;
 use crate::retry::{Backoff, Retry};
 use crate::session::Session;
@@ -299,6 +299,18 @@ async fn closing_ends_sessions_tasks_and_pending_calls() {
     client.clone().close().await.expect("no error");
     let late = timeout(MOMENT, client.get(&a)).await.expect("at once");
     assert_eq!(late.expect_err("closed").kind(), ErrorKind::SessionLost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_an_outage_is_transient_and_only_until_the_client_is_closed() {
+    let (_, client) = opened().await;
+    let transient = [ErrorKind::Unreachable, ErrorKind::SessionLost];
+    let lasting = [ErrorKind::Denied, ErrorKind::Invalid, ErrorKind::Corrupt, ErrorKind::Refused];
+    let is_transient = |kind| client.is_transient(&Error::new(kind, "reading"));
+    assert!(transient.into_iter().all(is_transient) && !lasting.into_iter().any(is_transient));
+
+    client.close().await.expect("closes");
+    assert!(!transient.into_iter().any(is_transient), "no call succeeds any more");
 }
 
 #[tokio::test(start_paused = true)]

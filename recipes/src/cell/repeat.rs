@@ -1,7 +1,7 @@
 //! [`repeat`]: repeats a request that does no harm if it is applied again.
 
 use synod_core::client::Client;
-use synod_core::clock::{self, sleep};
+use synod_core::clock::sleep;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::retry::Retry;
 
@@ -11,18 +11,13 @@ pub(crate) async fn repeat<T, F>(client: &Client, mut request: impl FnMut() -> F
 where
     F: Future<Output = Result<T>>,
 {
-    let mut delays = Retry::forever().delays(client.chance());
-    let start = clock::now();
+    let mut delays = Retry::until_elapsed(client.time_limit()).delays(client.chance());
     loop {
-        match request().await {
-            Err(error)
-                if error.is_ambiguous()
-                    && error.kind() == ErrorKind::Unreachable
-                    && clock::elapsed(start) < client.time_limit() =>
-            {
-                sleep(delays.next().unwrap_or_default()).await;
-            }
+        let error = match request().await {
+            Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => error,
             answer => return answer,
-        }
+        };
+        let Some(delay) = delays.next() else { return Err(error) };
+        sleep(delay).await;
     }
 }

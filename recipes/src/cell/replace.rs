@@ -1,7 +1,7 @@
 //! [`Written`]: one write of a value, sent until it is known whether it was applied.
 
 use bytes::Bytes;
-use synod_core::clock;
+use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
@@ -30,10 +30,10 @@ pub(super) async fn replace(
     let Some(Place { mark, .. }) = place else { return Ok(Written::Lost) };
     let session = mark.session().clone();
     let (txn, number) = mark.txn(cell, &from.stat, &data);
-    let mut delays = Retry::forever().delays(session.chance());
-    let (mut in_doubt, start) = (false, clock::now());
+    let mut delays = Retry::until_elapsed(session.time_limit()).delays(session.chance());
+    let mut in_doubt = false;
     loop {
-        match session.commit(txn.clone()).await {
+        let error = match session.commit(txn.clone()).await {
             Ok(Outcome::Committed(commit)) => {
                 learn(place, &commit, data);
                 return Ok(Written::Applied);
@@ -43,20 +43,16 @@ pub(super) async fn replace(
                 return Ok(Written::Lost);
             }
             Ok(Outcome::Rejected(_)) => return by_mark(place, cell, &number, in_doubt).await,
-            Err(error)
-                if error.is_ambiguous()
-                    && error.kind() == ErrorKind::Unreachable
-                    && clock::elapsed(start) < session.time_limit() =>
-            {
-                mistake!(LostAnswerIsLostRace: {
-                    forget(place);
-                    return Ok(Written::Lost);
-                });
-                in_doubt = true;
-            }
+            Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => error,
             Err(error) => return fail(place, error, in_doubt),
-        }
-        clock::sleep(delays.next().unwrap_or_default()).await;
+        };
+        mistake!(LostAnswerIsLostRace: {
+            forget(place);
+            return Ok(Written::Lost);
+        });
+        let Some(delay) = delays.next() else { return fail(place, error, in_doubt) };
+        in_doubt = true;
+        sleep(delay).await;
     }
 }
 

@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures_util::future::select;
 use synod_core::client::{Client, ClientWatch, Connection};
 use synod_core::clock::sleep;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::Result;
 use synod_core::retry::{Delays, Retry};
 use synod_core::store::{End, Event, Query, View};
 
@@ -24,7 +24,7 @@ pub(crate) async fn until(client: &Client, query: Query, is: impl Fn(&View) -> b
                 woken(watch).await?;
                 mistake!(WakeIsLift: return Ok(()));
             }
-            Err(error) if may_pass(client, &error) => {
+            Err(error) if client.is_transient(&error) => {
                 let delays = delays.get_or_insert_with(|| Retry::forever().delays(client.chance()));
                 rest(client, delays).await;
             }
@@ -37,12 +37,6 @@ fn observed(query: &Query) -> Query {
     let query = query.clone();
     mistake!(LiftIsAnEvent: let query = crate::mutant::recipe::lasting(query));
     query
-}
-
-/// Whether a later try may succeed.
-fn may_pass(client: &Client, error: &Error) -> bool {
-    let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-    passes && !client.is_closed()
 }
 
 /// Waits before another try, or until the client is closed.

@@ -45,7 +45,7 @@ impl Observer {
         let mut delays = self.line.delays();
         loop {
             let error = match self.next_or_failure().await {
-                Err(error) if self.line.may_pass(&error) => error,
+                Err(error) if self.line.is_transient(&error) => error,
                 found => return found,
             };
             tracing::debug!(path = %self.line.dir(), %error, "could not observe; trying again");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use synod_core::client::Client;
-use synod_core::clock::{self, Instant, sleep};
+use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::{Delays, Retry};
@@ -111,10 +111,10 @@ impl Committer<'_> {
         if let Some(query) = footprint.whole() {
             txn = txn.look_if_rejected(query);
         }
-        let mut delays = Retry::forever().delays(self.session.chance());
-        let (mut doubt, since) = (false, clock::now());
+        let limit = Retry::until_elapsed(self.session.time_limit());
+        let (mut delays, mut doubt) = (limit.delays(self.session.chance()), false);
         let cause = loop {
-            match Answer::of(self.session.commit(txn.clone()).await, doubt) {
+            let error = match Answer::of(self.session.commit(txn.clone()).await, doubt) {
                 Answer::Applied(stat) => {
                     mark.learn(stat).into_iter().for_each(|mark| self.marks.give_back(mark));
                     return Ok(Sent::Applied);
@@ -126,12 +126,11 @@ impl Committer<'_> {
                 Answer::MarkGone => return Ok(Sent::Lost),
                 Answer::Failed(error) => return Err(error),
                 Answer::Doubtful(cause) => break cause,
-                Answer::Unanswered(error) if clock::elapsed(since) >= self.session.time_limit() => {
-                    return Err(error.with_unknown_effect());
-                }
-                Answer::Unanswered(_) => doubt = true,
-            }
-            sleep(delays.next().unwrap_or_default()).await;
+                Answer::Unanswered(error) => error,
+            };
+            let Some(delay) = delays.next() else { return Err(error.with_unknown_effect()) };
+            doubt = true;
+            sleep(delay).await;
         };
         let settled = Settling { client: self.client, mark: &mark, number: &number, footprint };
         settled.settle(cause).await
@@ -241,23 +240,18 @@ impl Settling<'_> {
 struct Tries<'a> {
     client: &'a Client,
     delays: Delays,
-    start: Instant,
 }
 
 impl<'a> Tries<'a> {
     fn new(client: &'a Client) -> Self {
-        let delays = Retry::forever().delays(client.chance());
-        Self { client, delays, start: clock::now() }
+        Self { client, delays: Retry::until_elapsed(client.time_limit()).delays(client.chance()) }
     }
 
     /// Waits before another try, if one may succeed, and a call would not have failed yet.
     async fn rest(&mut self, error: Error) -> Result<()> {
-        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        let is_late = clock::elapsed(self.start) >= self.client.time_limit();
-        if !passes || is_late || self.client.is_closed() {
-            return Err(error.with_unknown_effect());
-        }
-        sleep(self.delays.next().unwrap_or_default()).await;
+        let delay = self.delays.next().filter(|_| self.client.is_transient(&error));
+        let Some(delay) = delay else { return Err(error.with_unknown_effect()) };
+        sleep(delay).await;
         Ok(())
     }
 }

@@ -6,8 +6,7 @@ use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_recipes::{Barrier, CountDown};
 
-use crate::recipe::row::made;
-use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::row::{Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, Use, done};
 
 const fn change(name: &'static str, change: Call<()>) -> Use {

@@ -9,15 +9,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Either, select};
 use synod_core::client::Client;
 use synod_core::error::Result;
-use synod_core::held::Token;
+use synod_core::held::Held;
 use synod_core::path::Path;
-use synod_core::store::Txn;
 use synod_recipes::{Candidacy, Election, LeaderLatch, LeaderSelector, Leadership, Term};
 use tokio::sync::oneshot;
 
 use crate::recipe::proof::{Proof, held};
-use crate::recipe::row::made;
-use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::row::{Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};
 
 /// What holds for a recipe with candidates in one directory.
@@ -99,24 +97,8 @@ struct Latched {
 }
 
 impl Proof for Latched {
-    fn token(&self) -> Token {
-        self.lead.token()
-    }
-
-    fn path(&self) -> Path {
-        self.lead.path().clone()
-    }
-
-    fn is_held(&self) -> bool {
-        self.lead.is_held()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, ()> {
-        self.lead.lost().boxed()
-    }
-
-    fn txn(&self) -> Txn {
-        self.lead.txn()
+    fn guard(&self) -> &dyn Held {
+        &*self.lead
     }
 
     fn work(&mut self) -> BoxFuture<'_, Result<()>> {
@@ -179,24 +161,8 @@ impl fmt::Debug for Selected {
 }
 
 impl Proof for Selected {
-    fn token(&self) -> Token {
-        self.lead.token()
-    }
-
-    fn path(&self) -> Path {
-        self.lead.path().clone()
-    }
-
-    fn is_held(&self) -> bool {
-        self.lead.is_held()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, ()> {
-        self.lead.lost().boxed()
-    }
-
-    fn txn(&self) -> Txn {
-        self.lead.txn()
+    fn guard(&self) -> &dyn Held {
+        &*self.lead
     }
 
     fn work(&mut self) -> BoxFuture<'_, Result<()>> {

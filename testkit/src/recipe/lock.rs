@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use synod_core::client::Client;
 use synod_core::error::Result;
-use synod_core::held::{Held as _, Token};
+use synod_core::held::Held;
 use synod_core::path::Path;
 use synod_core::store::Txn;
 use synod_recipes::{
@@ -16,8 +16,7 @@ use synod_recipes::{
 };
 
 use crate::recipe::proof::{Proof, held};
-use crate::recipe::row::made;
-use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::row::{Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, LABEL, Use};
 
 /// What holds for a recipe with tickets in one directory.
@@ -217,20 +216,12 @@ struct Twice {
 }
 
 impl Proof for Twice {
-    fn token(&self) -> Token {
-        self.inner.token()
-    }
-
-    fn path(&self) -> Path {
-        self.inner.path().clone()
+    fn guard(&self) -> &dyn Held {
+        &self.inner
     }
 
     fn is_held(&self) -> bool {
         self.outer.is_held() && self.inner.is_held()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, ()> {
-        self.inner.lost().boxed()
     }
 
     fn txn(&self) -> Txn {
@@ -278,12 +269,8 @@ fn multi(client: &Client, path: &Path) -> Result<MultiLock> {
 struct Several(MultiGuard);
 
 impl Proof for Several {
-    fn token(&self) -> Token {
-        self.0.holds()[1].token()
-    }
-
-    fn path(&self) -> Path {
-        self.0.holds()[1].path().clone()
+    fn guard(&self) -> &dyn Held {
+        &self.0.holds()[1]
     }
 
     fn is_held(&self) -> bool {

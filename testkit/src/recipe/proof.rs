@@ -10,22 +10,36 @@ use synod_core::held::{Held, Token};
 use synod_core::path::Path;
 use synod_core::store::Txn;
 
-/// What a use of a recipe holds. Dropping it gives it back.
+/// What a use of a recipe holds. Dropping it gives it back. All but its end is that of its guard, unless there is more of
+/// it than that.
 pub trait Proof: Debug + Send + Sync {
+    /// The guard, or the last of several.
+    fn guard(&self) -> &dyn Held;
+
     /// The fencing token.
-    fn token(&self) -> Token;
+    fn token(&self) -> Token {
+        self.guard().token()
+    }
 
     /// The path of the ticket, or of the last of several.
-    fn path(&self) -> Path;
+    fn path(&self) -> Path {
+        self.guard().path().clone()
+    }
 
     /// Whether it is certainly held at this moment.
-    fn is_held(&self) -> bool;
+    fn is_held(&self) -> bool {
+        self.guard().is_held()
+    }
 
     /// Waits until it is lost.
-    fn lost(&self) -> BoxFuture<'_, ()>;
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        self.guard().lost()
+    }
 
     /// A transaction that is applied only while it is held.
-    fn txn(&self) -> Txn;
+    fn txn(&self) -> Txn {
+        self.guard().txn()
+    }
 
     /// The result of work under it that never ends by itself.
     fn work(&mut self) -> BoxFuture<'_, Result<()>>;
@@ -46,24 +60,8 @@ pub(super) fn held<G: Held + 'static>(
 }
 
 impl<G: Held + 'static> Proof for Single<G> {
-    fn token(&self) -> Token {
-        self.0.token()
-    }
-
-    fn path(&self) -> Path {
-        self.0.path().clone()
-    }
-
-    fn is_held(&self) -> bool {
-        self.0.is_held()
-    }
-
-    fn lost(&self) -> BoxFuture<'_, ()> {
-        self.0.lost()
-    }
-
-    fn txn(&self) -> Txn {
-        self.0.txn()
+    fn guard(&self) -> &dyn Held {
+        &self.0
     }
 
     fn work(&mut self) -> BoxFuture<'_, Result<()>> {

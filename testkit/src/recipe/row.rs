@@ -91,6 +91,13 @@ impl Part {
     }
 }
 
+/// One that is made by requests.
+pub(super) fn opened<T: Debug + Send + 'static>(
+    opening: impl Future<Output = Result<T>> + Send + 'static,
+) -> BoxFuture<'static, Result<Box<dyn Debug + Send>>> {
+    async move { Ok(Box::new(opening.await?) as Box<dyn Debug + Send>) }.boxed()
+}
+
 /// One that is made without a request.
 pub(super) fn made(
     it: impl Debug + Send + 'static,

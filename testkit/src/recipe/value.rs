@@ -1,14 +1,12 @@
 //! The rows of the values.
 
-use std::fmt::Debug;
 use std::num::NonZeroU64;
 
 use synod_core::client::Client;
 use synod_core::path::Path;
 use synod_recipes::{AtomicValue, Counter, Ids, SharedCount, SharedValue};
 
-use crate::recipe::row::made;
-use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::row::{Leaves, Part, Row, made, opened};
 use crate::recipe::usage::{Act, Call, Use, done};
 
 /// What holds for a recipe with one node.
@@ -95,12 +93,7 @@ pub(super) const SHARED_VALUE: Row = Row {
     name: "SharedValue",
     module: "shared_value",
     cases: "shared_value",
-    make: |client, path| {
-        Box::pin(async move {
-            let value = SharedValue::open(&client, path, &1).await?;
-            Ok(Box::new(value) as Box<dyn Debug + Send>)
-        })
-    },
+    make: |client, path| opened(async move { SharedValue::open(&client, path, &1).await }),
     shown: "SharedValue { cell: /shown, .. }",
     uses: &[change("shared_value", |client, path| {
         done(async move { SharedValue::open(&client, path, &1).await?.set(&2).await })
@@ -116,12 +109,7 @@ pub(super) const SHARED_COUNT: Row = Row {
     name: "SharedCount",
     module: "shared_count",
     cases: "shared_count",
-    make: |client, path| {
-        Box::pin(async move {
-            let count = SharedCount::open(&client, path, 1).await?;
-            Ok(Box::new(count) as Box<dyn Debug + Send>)
-        })
-    },
+    make: |client, path| opened(async move { SharedCount::open(&client, path, 1).await }),
     shown: "SharedCount { cell: /shown, .. }",
     uses: &[change("shared_count", |client, path| {
         done(async move { SharedCount::open(&client, path, 1).await?.set(2).await })
