@@ -12,7 +12,10 @@ use synod_core::path::Path;
 use synod_core::value::{decode, encode};
 
 use crate::cell::Cell;
+use crate::cell::promotion::{Enter, Promotion};
 use crate::cell::update::{Cost, Update};
+use crate::line::Line;
+use crate::line::form::Form;
 use crate::mutant::mistake;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/atomic_value.md"))]
@@ -32,6 +35,15 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
     /// The value at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
         Self { cell: Cell::new(client, path.into(), "atomic_value"), value: PhantomData }
+    }
+
+    /// The same value, whose changes go on under a lock when they have lost too often: for one that many clients change. Off by
+    /// default, as the lock leaves a node in the store. Clones that were made before are not promoted, and share no requests
+    /// with this one.
+    pub fn promote(self, promotion: Promotion) -> Self {
+        let enter: Enter =
+            |client, lock| Line::new(client, lock, Form::alone("atomic_value", "lock-")).held();
+        Self { cell: self.cell.promoting(promotion, enter), ..self }
     }
 
     /// The value now; `None` if there is none.

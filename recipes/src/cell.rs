@@ -48,16 +48,21 @@ use tracing::Instrument;
 
 use crate::cell::batch::{CellState, Decided, Pending};
 use crate::cell::mark::DOING;
+use crate::cell::promotion::{Enter, Promotion};
 use crate::cell::writer::Writer;
 
 mod batch;
 pub(crate) mod copy;
 pub(crate) mod followed;
 mod follower;
+mod gate;
 mod mark;
 mod page;
+mod place;
+pub(crate) mod promotion;
 pub(crate) mod repeat;
 mod replace;
+mod tries;
 pub(crate) mod until;
 pub(crate) mod update;
 mod writer;
@@ -78,6 +83,12 @@ pub(crate) struct Cell {
 impl Cell {
     pub(crate) fn new(client: &Client, path: Path, recipe: &'static str) -> Self {
         Self { writer: Arc::new(Writer::new(client, path, recipe)) }
+    }
+
+    /// The same value, whose changes go on under a lock when they have lost too often.
+    pub(crate) fn promoting(&self, promotion: Promotion, enter: Enter) -> Self {
+        let writer = Writer::new(self.writer.client(), self.path().clone(), self.writer.recipe());
+        Self { writer: Arc::new(writer.promoting(promotion, enter)) }
     }
 
     pub(crate) fn path(&self) -> &Path {

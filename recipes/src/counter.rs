@@ -10,8 +10,11 @@ use synod_core::path::Path;
 use synod_core::store::Node;
 
 use crate::cell::Cell;
+use crate::cell::promotion::{Enter, Promotion};
 use crate::cell::update::{Cost, Update};
 use crate::counter::number::Layout;
+use crate::line::Line;
+use crate::line::form::Form;
 use crate::mutant::mistake;
 
 mod number;
@@ -50,6 +53,15 @@ impl Counter<i32> {
 impl<N: Number> Counter<N> {
     fn at(client: &Client, path: Path) -> Self {
         Self { cell: Cell::new(client, path, "counter"), number: PhantomData }
+    }
+
+    /// The same number, whose changes go on under a lock when they have lost too often: for one that many clients change. Off by
+    /// default, as the lock leaves a node in the store. Clones that were made before are not promoted, and share no requests
+    /// with this one.
+    pub fn promote(self, promotion: Promotion) -> Self {
+        let enter: Enter =
+            |client, lock| Line::new(client, lock, Form::alone("counter", "lock-")).held();
+        Self { cell: self.cell.promoting(promotion, enter), ..self }
     }
 
     /// The number now.

@@ -60,6 +60,7 @@ pub use crate::ask_back::ask_back;
 pub use crate::atomic_value::AtomicValue;
 pub use crate::barrier::Barrier;
 pub use crate::cell::copy::{CopyState, LocalCopy};
+pub use crate::cell::promotion::Promotion;
 pub use crate::cell::update::{Cost, Update};
 pub use crate::count_down::CountDown;
 pub use crate::counter::{Counter, Number};

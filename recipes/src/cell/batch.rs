@@ -27,6 +27,8 @@ pub(super) struct Pending {
     decide: Decide,
     since: Instant,
     tries: u32,
+    /// Since when it waits for the lock or has it, and how many of the tries were made under it.
+    promoted: Option<(Instant, u32)>,
     decided: Option<Result<Decided>>,
     tell: oneshot::Sender<Result<Decided>>,
 }
@@ -52,7 +54,7 @@ impl Pending {
         since: Instant,
         tell: oneshot::Sender<Result<Decided>>,
     ) -> Self {
-        Self { decide, since, tries: 0, decided: None, tell }
+        Self { decide, since, tries: 0, promoted: None, decided: None, tell }
     }
 
     /// Decides on a value, and returns the next one.
@@ -72,7 +74,10 @@ impl Pending {
     }
 
     fn tell(self, last: Option<CellValue>) {
-        let cost = Cost { tries: self.tries, time: clock::elapsed(self.since) };
+        let (promoted_time, promoted_tries) =
+            self.promoted.map_or_else(Default::default, |(at, tries)| (clock::elapsed(at), tries));
+        let (tries, time) = (self.tries, clock::elapsed(self.since));
+        let cost = Cost { tries, time, promoted_tries, promoted_time };
         if let Some(decided) = self.decided {
             let decided = decided.map(|decided| Decided { last, cost, ..decided });
             let _heard = self.tell.send(decided).is_ok();
@@ -117,6 +122,23 @@ impl Batch {
     pub(super) fn count(&mut self) {
         for change in &mut self.0 {
             change.tries += 1;
+            if let Some((_since, tries)) = &mut change.promoted {
+                *tries += 1;
+            }
+        }
+    }
+
+    /// From now on its time and its tries are those of promoted changes.
+    pub(super) fn promote(&mut self) {
+        for change in &mut self.0 {
+            change.promoted.get_or_insert_with(|| (clock::now(), 0));
+        }
+    }
+
+    /// Waits until no caller waits any more.
+    pub(super) async fn given_up(&mut self) {
+        for change in &mut self.0 {
+            change.tell.closed().await;
         }
     }
 

@@ -1,11 +1,11 @@
-//! [`Mark`]: the node by which a writer finds out what it wrote; [`Place`]: the mark and the value that is known with it.
+//! [`Mark`]: the node by which a writer finds out what it wrote.
 
 use bytes::Bytes;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::session::Session;
 use synod_core::store::{
-    Commit, Done, Expect, Lifetime, Node, Outcome, Query, Stat, Txn, Version, Why,
+    Commit, Done, Expect, Lifetime, Node, Outcome, Query, Stat, Txn, Version, View, Why,
 };
 
 use crate::mutant::mistake;
@@ -24,12 +24,6 @@ pub(super) struct Mark {
     version: Option<Version>,
     /// The number of the last write that was tried.
     writes: u64,
-}
-
-/// What a writer knows of the cell: its mark there, and the value, if it is known.
-pub(super) struct Place {
-    pub(super) mark: Mark,
-    pub(super) value: Option<CellValue>,
 }
 
 /// A value, and the version of the node that has it.
@@ -51,21 +45,25 @@ pub(super) enum Basis {
 pub(super) struct BasisId(Option<Stat>);
 
 impl Mark {
-    /// A mark below the cell, whose node exists; and the value.
+    /// A mark below the cell, whose node exists; and what a look shows with the mark in place.
     ///
     /// `None` if there is no node.
-    pub(super) async fn make(session: &Session, cell: &Path) -> Result<Option<Place>> {
+    pub(super) async fn make(
+        session: &Session,
+        cell: &Path,
+        look: Query,
+    ) -> Result<Option<(Self, Option<View>)>> {
         let name = session.unique(&cell.join(NAME)?)?;
         let txn = Txn::new()
             .check(cell, Expect::Any)
             .create_sequential(name, "0", Lifetime::Session)
-            .look(Query::node(cell));
+            .look(look);
         match session.commit(txn).await? {
             Outcome::Rejected(no) if no.index == 0 => Ok(None),
             outcome => {
                 let mut commit = outcome.required()?;
-                let value = commit.look.take().and_then(|view| CellValue::of(view.into_node()?));
-                Ok(Some(Place { mark: Self::of(session, &mut commit)?, value }))
+                let look = commit.look.take();
+                Ok(Some((Self::of(session, &mut commit)?, look)))
             }
         }
     }
@@ -75,7 +73,7 @@ impl Mark {
         session: &Session,
         cell: &Path,
         data: Bytes,
-    ) -> Result<Option<Place>> {
+    ) -> Result<Option<(Self, Option<CellValue>)>> {
         let name = session.unique(&cell.join(NAME)?)?;
         let txn = Txn::new().create(cell, data.clone(), Lifetime::Persistent).create_sequential(
             name,
@@ -91,7 +89,7 @@ impl Mark {
                 let mut commit = outcome.required()?;
                 let stat = commit.done.first().and_then(|done| done.stat);
                 let value = stat.map(|stat| CellValue { data, stat });
-                Ok(Some(Place { mark: Self::of(session, &mut commit)?, value }))
+                Ok(Some((Self::of(session, &mut commit)?, value)))
             }
         }
     }
@@ -121,7 +119,6 @@ impl Mark {
             data.clone(),
             Expect::Version(from.version),
         );
-        let txn = txn.look_if_rejected(Query::node(cell));
         mistake!(WritesWithoutMark: let txn = {
             Txn::new().set(cell, data.clone(), Expect::Version(from.version))
         });
@@ -152,6 +149,19 @@ impl Drop for Mark {
         mistake!(MarkStays: return);
         self.session.abandon(&self.node);
     }
+}
+
+/// The error of a preparation, whose effect on the value is certainly none.
+pub(super) fn harmless(error: Error) -> Error {
+    if !error.is_ambiguous() {
+        return error;
+    }
+    let plain = Error::new(error.kind(), DOING);
+    let plain = match error.path() {
+        Some(path) => plain.at(path),
+        None => plain,
+    };
+    plain.because("a request that comes before the write failed").caused_by(error)
 }
 
 impl CellValue {

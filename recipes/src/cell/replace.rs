@@ -5,9 +5,11 @@ use synod_core::clock::sleep;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
-use synod_core::store::{Commit, Outcome, Rejected, View};
+use synod_core::store::{Commit, Outcome, Rejected};
 
-use crate::cell::mark::{CellValue, DOING, Place};
+use crate::cell::gate::Nodes;
+use crate::cell::mark::{CellValue, DOING};
+use crate::cell::place::Place;
 use crate::mutant::mistake;
 
 /// What became of a write.
@@ -20,16 +22,27 @@ pub(super) enum Written {
     InDoubt,
 }
 
-/// Replaces a value by `data`, or fails when a call would have failed. On every result but an applied write the place forgets what is out of date.
+/// The place of the check of the gate in the transaction.
+const GATE: usize = 2;
+
+/// Replaces a value by `data`, or fails when a call would have failed. On every result but an applied write the place forgets
+/// what is out of date.
+///
+/// A write that stands back is lost if a promoted change has closed the gate. One in doubt does not: it is brought to its end,
+/// as a request that is late may still be applied.
 pub(super) async fn replace(
     place: &mut Option<Place>,
-    cell: &Path,
+    nodes: &Nodes,
     from: &CellValue,
     data: Bytes,
+    stands_back: bool,
 ) -> Result<Written> {
-    let Some(Place { mark, .. }) = place else { return Ok(Written::Lost) };
+    let Some(Place { mark, gate, .. }) = place else { return Ok(Written::Lost) };
     let session = mark.session().clone();
-    let (txn, number) = mark.txn(cell, &from.stat, &data);
+    let (unguarded, number) = mark.txn(&nodes.cell, &from.stat, &data);
+    let unguarded = unguarded.look_if_rejected(nodes.query());
+    let gate = gate.as_ref().filter(|_| stands_back);
+    let mut txn = gate.map_or_else(|| unguarded.clone(), |gate| gate.guard(unguarded.clone()));
     let mut delays = Retry::until_elapsed(session.time_limit()).delays(session.chance());
     let mut in_doubt = false;
     loop {
@@ -38,16 +51,23 @@ pub(super) async fn replace(
                 learn(place, &commit, data);
                 return Ok(Written::Applied);
             }
+            Ok(Outcome::Rejected(Rejected { index: GATE, .. })) if in_doubt => {
+                txn = unguarded.clone();
+                continue;
+            }
             Ok(Outcome::Rejected(Rejected { index, look, .. })) if index > 0 => {
-                catch_up(place, cell, look);
+                // With the mark in place, it shows what another client was faster with.
+                place.iter_mut().for_each(|place| place.see(nodes, look.clone()));
                 return Ok(Written::Lost);
             }
-            Ok(Outcome::Rejected(_)) => return by_mark(place, cell, &number, in_doubt).await,
+            Ok(Outcome::Rejected(_)) => {
+                return by_mark(place, &nodes.cell, &number, in_doubt).await;
+            }
             Err(error) if error.is_ambiguous() && error.kind() == ErrorKind::Unreachable => error,
             Err(error) => return fail(place, error, in_doubt),
         };
         mistake!(LostAnswerIsLostRace: {
-            forget(place);
+            crate::cell::place::forget(place);
             return Ok(Written::Lost);
         });
         let Some(delay) = delays.next() else { return fail(place, error, in_doubt) };
@@ -63,7 +83,7 @@ async fn by_mark(
     number: &Bytes,
     in_doubt: bool,
 ) -> Result<Written> {
-    let Some(Place { mark, value }) = place else { return Ok(Written::Lost) };
+    let Some(Place { mark, value, .. }) = place else { return Ok(Written::Lost) };
     *value = None;
     match mark.read().await {
         Ok(Some(last)) if last == number => Ok(Written::Applied),
@@ -103,21 +123,5 @@ fn learn(place: &mut Option<Place>, commit: &Commit, data: Bytes) {
     if let Some(place) = place {
         place.mark.learn(marked);
         place.value = written.map(|stat| CellValue { data, stat });
-    }
-}
-
-/// Remembers the value that another client was faster with, as the look of the rejection shows it, with the mark in
-/// place. Without one the value is read.
-fn catch_up(place: &mut Option<Place>, cell: &Path, look: Option<View>) {
-    if let Some(place) = place {
-        let nodes = look.into_iter().flat_map(|view| view.nodes);
-        place.value = nodes.into_iter().find(|node| node.path == *cell).and_then(CellValue::of);
-    }
-}
-
-/// Forgets the value, which is out of date or may be.
-pub(super) fn forget(place: &mut Option<Place>) {
-    if let Some(place) = place {
-        place.value = None;
     }
 }

@@ -23,6 +23,10 @@ pub struct Cost {
     pub tries: u32,
     /// The time from the call to the answer.
     pub time: Duration,
+    /// How many of the tries were made under the lock of a [`Promotion`](crate::Promotion).
+    pub promoted_tries: u32,
+    /// How much of the time was spent for the lock and under it.
+    pub promoted_time: Duration,
 }
 
 impl<B, A> Update<B, A> {

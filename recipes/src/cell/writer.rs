@@ -4,18 +4,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
 use synod_core::store::Query;
 use synod_core::task;
 
 use crate::cell::batch::{Batch, Pending};
-use crate::cell::mark::{Basis, BasisId, CellValue, DOING, Mark, Place};
+use crate::cell::gate::Nodes;
+use crate::cell::mark::{Basis, BasisId, CellValue, DOING, harmless};
 use crate::cell::meter;
-use crate::cell::replace::{Written, forget, replace};
+use crate::cell::place::{Place, forget};
+use crate::cell::promotion::{Enter, Lock, Promotion};
+use crate::cell::replace::{Written, replace};
+use crate::cell::tries::Tries;
 
 use crate::mutant::mistake;
 
@@ -24,6 +26,7 @@ pub(super) struct Writer {
     client: Client,
     path: Path,
     recipe: &'static str,
+    lock: Option<Lock>,
     state: Mutex<State>,
 }
 
@@ -44,16 +47,14 @@ struct WriterTurn<'a> {
     over: bool,
 }
 
-/// The races that a batch has lost, and the delays after them.
-#[derive(Default)]
-struct LostRaces {
-    count: u32,
-    delays: Option<Delays>,
-}
-
 impl Writer {
     pub(super) fn new(client: &Client, path: Path, recipe: &'static str) -> Self {
-        Self { client: client.clone(), path, recipe, state: Mutex::default() }
+        Self { client: client.clone(), path, recipe, lock: None, state: Mutex::default() }
+    }
+
+    /// The same, for changes that are promoted.
+    pub(super) fn promoting(self, promotion: Promotion, enter: Enter) -> Self {
+        Self { lock: Some(Lock::new(promotion, enter)), ..self }
     }
 
     pub(super) fn client(&self) -> &Client {
@@ -90,53 +91,74 @@ impl Writer {
 
     /// Decides and writes, until all changes of a batch are answered.
     async fn write(&self, place: &mut Option<Place>, mut batch: Batch) {
-        let (mut doubt, mut lost) = (None, LostRaces::default());
+        match self.try_write(place, &mut batch).await {
+            Ok(last) => batch.answer(last.as_ref()),
+            Err(error) => batch.fail(&error),
+        }
+    }
+
+    /// Decides and writes, until it is known what became of it. Returns what the node has then, if that is known.
+    async fn try_write(
+        &self,
+        place: &mut Option<Place>,
+        batch: &mut Batch,
+    ) -> Result<Option<CellValue>> {
+        let nodes = Nodes::new(&self.path, self.lock.as_ref())?;
+        let mut tries = Tries::new(&self.client, &nodes, self.lock.as_ref());
+        let mut doubt = None;
         loop {
             if doubt.is_none() {
-                let more = std::mem::take(&mut self.state().waiting);
-                batch.renew(more);
+                batch.renew(std::mem::take(&mut self.state().waiting));
                 if batch.is_empty() {
-                    return;
+                    return Ok(None);
+                }
+                if !tries.ready(batch).await? {
+                    continue;
                 }
             }
             let remembered = place.as_ref().is_some_and(|place| place.value.is_some());
-            let basis = match self.basis(place, doubt).await {
-                Ok(basis) => basis,
-                Err(error) => return batch.fail(&error),
-            };
+            let basis = self.basis(place, &nodes, doubt).await?;
+            if doubt.is_none() && !tries.admit(place, batch).await? {
+                continue;
+            }
             let Some(data) = batch.decide(basis.value()) else {
                 if doubt.is_some() {
-                    return batch.fail(&self.unknown());
+                    return Err(self.unknown());
                 }
                 let confirmed = !remembered;
                 mistake!(MemoryTrusted: let confirmed = true);
                 if confirmed {
-                    return batch.answer(basis.value());
+                    tries.end(place);
+                    return Ok(basis.value().cloned());
                 }
                 forget(place);
                 continue;
             };
             batch.count();
-            match self.send(place, &basis, data).await {
-                Ok(Written::Applied) => {
+            // What is in doubt is brought to its end.
+            let stands_back = doubt.is_none() && tries.stand_back();
+            let sent = self.send(place, &nodes, &basis, data, stands_back).await;
+            match sent.map_err(|error| unsure(error, doubt))? {
+                Written::Applied => {
+                    tries.end(place);
                     meter::written(self.recipe, batch.len());
-                    return batch.answer(place.as_ref().and_then(|place| place.value.as_ref()));
+                    return Ok(place.as_ref().and_then(|place| place.value.clone()));
                 }
-                Ok(Written::Lost) => self.pause(&mut lost).await,
-                Ok(Written::InDoubt) => doubt = Some(basis.id()),
-                Err(error) if doubt.is_some() => return batch.fail(&error.with_unknown_effect()),
-                Err(error) => return batch.fail(&error),
+                Written::Lost => tries.lose(place.as_ref()),
+                Written::InDoubt => doubt = Some(basis.id()),
             }
         }
     }
 
     /// What the next write starts from. If an earlier one is in doubt, it must be what that one was to replace.
-    async fn basis(&self, place: &mut Option<Place>, doubt: Option<BasisId>) -> Result<Basis> {
+    async fn basis(
+        &self,
+        place: &mut Option<Place>,
+        nodes: &Nodes,
+        doubt: Option<BasisId>,
+    ) -> Result<Basis> {
         mistake!(DoubtForgotten: let doubt = None);
-        let unsure = |error: Error| {
-            if doubt.is_some() { error.with_unknown_effect() } else { error }
-        };
-        let basis = self.known(place).await.map_err(unsure)?;
+        let basis = self.known(place, nodes).await.map_err(|error| unsure(error, doubt))?;
         if doubt.is_some_and(|doubt| doubt != basis.id()) { Err(self.unknown()) } else { Ok(basis) }
     }
 
@@ -149,17 +171,16 @@ impl Writer {
     }
 
     /// The value that is remembered, or else the one that is read.
-    async fn known(&self, place: &mut Option<Place>) -> Result<Basis> {
+    async fn known(&self, place: &mut Option<Place>, nodes: &Nodes) -> Result<Basis> {
         loop {
-            let over = place.as_ref().is_some_and(|place| place.mark.session().is_lost());
-            if over {
+            if place.as_ref().is_some_and(Place::is_lost) {
                 *place = None;
             }
             let found = if let Some(known) = place {
-                self.refresh(known).await
+                known.refresh(nodes).await
             } else {
                 let session = self.client.session().await?;
-                match Mark::make(&session, &self.path).await {
+                match Place::make(&session, nodes).await {
                     Ok(None) => return Ok(Basis::Missing(session)),
                     Ok(made) => {
                         *place = made;
@@ -178,26 +199,20 @@ impl Writer {
         }
     }
 
-    /// The value that is remembered, or else the one that is read with the mark in place.
-    async fn refresh(&self, place: &mut Place) -> Result<Option<CellValue>> {
-        mistake!(ReadsFirst: place.value = None);
-        if !place.mark.is_known() && place.mark.read().await?.is_none() {
-            return Ok(None);
-        }
-        if place.value.is_none() {
-            let view = place.mark.session().read(Query::node(&self.path)).await?;
-            place.value = view.into_node().and_then(CellValue::of);
-        }
-        Ok(place.value.clone())
-    }
-
     /// Writes the value, with the first mark if there is no node yet.
-    async fn send(&self, place: &mut Option<Place>, basis: &Basis, data: Bytes) -> Result<Written> {
+    async fn send(
+        &self,
+        place: &mut Option<Place>,
+        nodes: &Nodes,
+        basis: &Basis,
+        data: Bytes,
+        stands_back: bool,
+    ) -> Result<Written> {
         let session = match basis {
-            Basis::Present(from) => return replace(place, &self.path, from, data).await,
+            Basis::Present(from) => return replace(place, nodes, from, data, stands_back).await,
             Basis::Missing(session) => session,
         };
-        match Mark::found(session, &self.path, data).await {
+        match Place::found(session, nodes, data).await {
             Ok(Some(founded)) => {
                 *place = Some(founded);
                 Ok(Written::Applied)
@@ -224,34 +239,14 @@ impl Writer {
             .because("there are nodes below it, and it is none itself"))
     }
 
-    /// Waits before every second try. One after a delay starts from a value that may be out of date. If it is lost, its
-    /// rejection shows the value, and the next one is at once: no other try has a chance while other clients write.
-    async fn pause(&self, lost: &mut LostRaces) {
-        mistake!(LostRaceStarves: std::future::pending::<()>().await);
-        lost.count += 1;
-        if lost.count.is_multiple_of(2) {
-            let delays =
-                lost.delays.get_or_insert_with(|| Retry::optimistic().delays(self.client.chance()));
-            clock::sleep(delays.next().unwrap_or_default()).await;
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The error of a preparation, whose effect on the value is certainly none.
-fn harmless(error: Error) -> Error {
-    if !error.is_ambiguous() {
-        return error;
-    }
-    let plain = Error::new(error.kind(), DOING);
-    let plain = match error.path() {
-        Some(path) => plain.at(path),
-        None => plain,
-    };
-    plain.because("the node by which it is recognized could not be made").caused_by(error)
+/// An error while an earlier write may or may not be in doubt.
+fn unsure(error: Error, doubt: Option<BasisId>) -> Error {
+    if doubt.is_some() { error.with_unknown_effect() } else { error }
 }
 
 impl WriterTurn<'_> {

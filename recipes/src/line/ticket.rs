@@ -3,9 +3,11 @@
 use std::fmt;
 use std::pin::pin;
 
+use futures_core::future::BoxFuture;
 use futures_util::future::{Either, select};
 use synod_core::clock::{self, Instant, sleep};
 use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::held::Held;
 use synod_core::path::Path;
 use synod_core::store::{Event, Node, Query, View, Watch};
 use tracing::Instrument;
@@ -73,6 +75,11 @@ impl Line {
         let mut ticket = self.enqueue().await?;
         ticket.granted().await?;
         Ok(ticket)
+    }
+
+    /// [`Line::enter`], as a guard of any recipe.
+    pub(crate) fn held(self) -> BoxFuture<'static, Result<Box<dyn Held>>> {
+        Box::pin(async move { Ok(Box::new(self.enter().await?.hold(())) as Box<dyn Held>) })
     }
 
     /// A new ticket at the end of the line.

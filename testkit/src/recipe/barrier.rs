@@ -27,6 +27,7 @@ pub(super) const BARRIER: Row = Row {
     leaves: Leaves::Nothing,
     // What has nodes below is a directory, and no barrier.
     dirs: &[],
+    stays: &[],
     uses: &[
         Use {
             name: "barrier",

@@ -27,8 +27,11 @@ pub struct Row {
     pub shown: &'static str,
     /// What it leaves in the store when it is not used any more.
     pub leaves: Leaves,
-    /// The directories that it uses, from its path; the empty one is the path itself. Other nodes may be in them.
+    /// The directories that it uses, from its path: the empty one is the path itself, and what begins with `-` is added to
+    /// its name. Other nodes may be in them.
     pub dirs: &'static [&'static str],
+    /// Nodes in its directories that stay in the store, with some of its options: what follows its path.
+    pub stays: &'static [&'static str],
     /// The ways to use it.
     pub uses: &'static [Use],
     /// Its workloads in the simulator.
@@ -75,6 +78,9 @@ impl Row {
     pub fn dirs(&self, path: &Path) -> Vec<Path> {
         let below = |dir: &&str| match *dir {
             "" => path.clone(),
+            dir if dir.starts_with('-') => {
+                Path::new(&format!("{path}{dir}")).expect("the table has valid names")
+            }
             dir => path.join(dir).expect("the table has valid names"),
         };
         self.dirs.iter().map(below).collect()

@@ -2,9 +2,11 @@
 
 use std::num::NonZeroU64;
 
+use futures_util::future::BoxFuture;
 use synod_core::client::Client;
+use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_recipes::{AtomicValue, Counter, Ids, SharedCount, SharedValue};
+use synod_recipes::{AtomicValue, Counter, Ids, Promotion, SharedCount, SharedValue};
 
 use crate::recipe::row::{Leaves, Part, Row, made, opened};
 use crate::recipe::usage::{Act, Call, Use, done};
@@ -19,6 +21,7 @@ const CELL: Row = Row {
     shown: "",
     leaves: Leaves::Value,
     dirs: &[""],
+    stays: &[],
     uses: &[],
     workloads: Part::Has(&[]),
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
@@ -31,24 +34,41 @@ const fn change(name: &'static str, change: Call<()>) -> Use {
     Use { name, act: Act::Change { change, measured: true }, outlasts: false }
 }
 
+/// A change that is made under the lock of a promotion.
+const fn promoted(name: &'static str, change: Call<()>) -> Use {
+    Use { name, act: Act::Change { change, measured: false }, outlasts: false }
+}
+
 pub(super) const COUNTER: Row = Row {
     name: "Counter",
     module: "counter",
     cases: "counter",
     make: |client, path| made(Counter::new(&client, path)),
     shown: "Counter { cell: /shown, .. }",
-    uses: &[change("counter", |client, path| {
-        done(async move {
+    dirs: &["", "-promotion"],
+    stays: &["-promotion/gate"],
+    uses: &[
+        change("counter", |client, path| {
             let counter = Counter::new(&client, path);
-            counter.increment().await?;
-            counter.increment().await
-        })
-    })],
+            count(counter.clone(), counter)
+        }),
+        promoted("counter/promoted", |client, path| {
+            let counter = Counter::new(&client, path);
+            count(counter.clone(), counter.promote(Promotion::after(0)))
+        }),
+    ],
     workloads: Part::Has(&["counter"]),
     interop: Part::Has(&["a_number_is_shared"]),
     bench: Part::Has(&["Increment", "IncrementTasks"]),
     ..CELL
 };
+
+fn count(first: Counter, second: Counter) -> BoxFuture<'static, Result<()>> {
+    done(async move {
+        first.increment().await?;
+        second.increment().await
+    })
+}
 
 pub(super) const ATOMIC_VALUE: Row = Row {
     name: "AtomicValue",
@@ -56,16 +76,31 @@ pub(super) const ATOMIC_VALUE: Row = Row {
     cases: "atomic_value",
     make: |client, path| made(value(&client, &path)),
     shown: "AtomicValue { cell: /shown, .. }",
-    uses: &[change("atomic_value", |client, path| {
-        done(async move {
+    dirs: &["", "-promotion"],
+    stays: &["-promotion/gate"],
+    uses: &[
+        change("atomic_value", |client, path| {
             let value = value(&client, &path);
-            value.update(|text| text.unwrap_or_default() + "x").await?;
-            value.set(&"x".to_owned()).await
-        })
-    })],
+            replace(value.clone(), value)
+        }),
+        promoted("atomic_value/promoted", |client, path| {
+            let value = value(&client, &path);
+            replace(value.clone(), value.promote(Promotion::after(0)))
+        }),
+    ],
     workloads: Part::Has(&["atomic_value"]),
     ..CELL
 };
+
+fn replace(
+    first: AtomicValue<String>,
+    second: AtomicValue<String>,
+) -> BoxFuture<'static, Result<()>> {
+    done(async move {
+        first.update(|text| text.unwrap_or_default() + "x").await?;
+        second.set(&"x".to_owned()).await
+    })
+}
 
 fn value(client: &Client, path: &Path) -> AtomicValue<String> {
     AtomicValue::new(client, path)

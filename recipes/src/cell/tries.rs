@@ -1,0 +1,140 @@
+//! [`Tries`]: the tries to write a batch, and what it waits for before the next one.
+
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::Result;
+use synod_core::held::Held;
+use synod_core::path::Path;
+use synod_core::retry::{Delays, Retry};
+use synod_core::store::{Query, View};
+
+use crate::cell::batch::Batch;
+use crate::cell::gate::Nodes;
+use crate::cell::mark::harmless;
+use crate::cell::place::{Place, unless_lost};
+use crate::cell::promotion::Lock;
+use crate::cell::repeat::repeat;
+use crate::cell::until::until;
+use crate::mutant::mistake;
+
+/// The tries to write a batch.
+pub(super) struct Tries<'a> {
+    client: &'a Client,
+    nodes: &'a Nodes,
+    lock: Option<&'a Lock>,
+    /// How many were lost.
+    lost: u32,
+    /// The delays after lost tries, from the second.
+    delays: Option<Delays>,
+    /// Whether to wait for one of them.
+    is_late: bool,
+    /// The lock, if the batch is promoted.
+    held: Option<Box<dyn Held>>,
+}
+
+impl<'a> Tries<'a> {
+    pub(super) fn new(client: &'a Client, nodes: &'a Nodes, lock: Option<&'a Lock>) -> Self {
+        Self { client, nodes, lock, lost: 0, delays: None, is_late: false, held: None }
+    }
+
+    /// Whether writes stand back for promoted changes: only those that are not promoted.
+    pub(super) fn stand_back(&self) -> bool {
+        self.held.is_none()
+    }
+
+    /// Counts a try that was lost. One that is to stand back is counted when it does.
+    pub(super) fn lose(&mut self, place: Option<&Place>) {
+        let gate = place.and_then(|place| place.gate.as_ref());
+        if self.stand_back() && gate.is_some_and(|gate| gate.ticket.is_some()) {
+            return;
+        }
+        self.lost = self.lost.saturating_add(1);
+        match self.delays {
+            None => self.delays = Some(Retry::contended().delays(self.client.chance())),
+            Some(_) => self.is_late = true,
+        }
+    }
+
+    /// Waits before the next try: for the lock if too many were lost, and otherwise for some time, but for the first. Returns
+    /// whether any caller still waits.
+    pub(super) async fn ready(&mut self, batch: &mut Batch) -> Result<bool> {
+        mistake!(LostRaceStarves: if self.lost > 0 {
+            std::future::pending::<()>().await;
+        });
+        let is_late = std::mem::take(&mut self.is_late);
+        let Some(lock) = self.lock.filter(|lock| self.lost >= lock.tries_without()) else {
+            if let Some(delay) = self.delays.as_mut().filter(|_| is_late).and_then(Iterator::next) {
+                clock::sleep(delay).await;
+            }
+            return Ok(true);
+        };
+        batch.promote();
+        if self.held.as_ref().is_none_or(|held| !held.is_held()) {
+            self.held = None;
+            let entering = lock.enter(self.client, &self.nodes.cell);
+            self.held = unless_given_up(batch, entering).await?;
+        }
+        Ok(self.held.is_some())
+    }
+
+    /// Whether the batch may be written now. If not, it waited or closed the gate, and what was known may be another.
+    pub(super) async fn admit(
+        &mut self,
+        place: &mut Option<Place>,
+        batch: &mut Batch,
+    ) -> Result<bool> {
+        mistake!(PromotedKeepsNobodyOut: return Ok(true));
+        let Some(Place { gate: Some(gate), mark, .. }) = place else { return Ok(true) };
+        let Some(held) = &self.held else {
+            let Some(ticket) = gate.ticket.take() else { return Ok(true) };
+            tracing::debug!(%ticket, "a promoted change goes first");
+            self.lost = self.lost.saturating_add(1);
+            unless_given_up(batch, until_gone(self.client, ticket)).await?;
+            place.iter_mut().for_each(|place| place.value = None);
+            return Ok(false);
+        };
+        if gate.ticket.as_ref() == Some(held.path()) {
+            return Ok(true);
+        }
+        let Some(closing) = self.nodes.closing(held.path()) else { return Ok(true) };
+        let session = mark.session().clone();
+        let closed = repeat(self.client, || session.commit(closing.clone())).await;
+        if let Some(outcome) = unless_lost(place, closed.map_err(harmless))?
+            && let Some(place) = place
+        {
+            place.see(self.nodes, outcome.committed().and_then(|commit| commit.look));
+        }
+        Ok(false)
+    }
+
+    /// The batch is written. Its lock is released in the background.
+    pub(super) fn end(self, place: &mut Option<Place>) {
+        if self.held.is_some()
+            && let Some(Place { gate: Some(gate), .. }) = place
+        {
+            gate.ticket = None;
+        }
+    }
+}
+
+/// The result of a wait; `None` if all callers of the batch have gone meanwhile.
+async fn unless_given_up<T>(
+    batch: &mut Batch,
+    wait: impl Future<Output = Result<T>>,
+) -> Result<Option<T>> {
+    match select(pin!(wait), pin!(batch.given_up())).await {
+        Either::Left((done, _)) => done.map(Some).map_err(harmless),
+        Either::Right(_) => Ok(None),
+    }
+}
+
+/// Waits until a ticket is gone. A node without an owner is none.
+async fn until_gone(client: &Client, ticket: Path) -> Result<()> {
+    let owned = |view: &View| {
+        view.node().is_some_and(|node| node.stat.is_some_and(|it| it.owner.is_some()))
+    };
+    until(client, Query::until_gone(ticket), |view| !owned(view)).await
+}
