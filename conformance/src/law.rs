@@ -216,6 +216,10 @@ pub const LAWS: &[Law] = &[
     law("L-CNT-4", "a sum that does not fit is an error and changes nothing"),
     law("L-CNT-5", "bytes that are no number are an error, and not zero"),
     law("L-CNT-6", "contenders that change one value all come to their end"),
+    law(
+        "L-CNT-7",
+        "a change that lost the given number of tries has its turn, and later ones stand back",
+    ),
     law("L-SV-1", "a copy of a shared value never goes back, and is the last value in the end"),
     law(
         "L-SV-2",

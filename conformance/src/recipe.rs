@@ -20,6 +20,7 @@ mod multi_lock;
 mod mutex;
 mod naming;
 mod passing_mutex;
+mod promotion;
 mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
@@ -53,6 +54,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     passing_mutex::CASES,
     counter::CASES,
     atomic_value::CASES,
+    promotion::CASES,
     shared_value::CASES,
     shared_count::CASES,
     barrier::CASES,

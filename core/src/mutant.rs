@@ -202,6 +202,7 @@ mistakes! {
         CreatesWithoutMark = "makes a new value without the mark by which that is recognized",
         LossEndsChange = "fails a change of a value when its session is lost",
         LostRaceStarves = "never tries again to change a value when another client was faster",
+        NeverPromoted = "goes on without the lock, however many tries a change lost",
         PromotedKeepsNobodyOut = "lets changes in while another one is under the lock",
         DoubtForgotten =
             "makes a change again in the next session, although it may have been applied",

@@ -7,6 +7,8 @@ use synod_core::error::Result;
 use synod_core::held::Held;
 use synod_core::path::Path;
 
+use crate::mutant::mistake;
+
 /// When a change of a value goes on under a lock.
 ///
 /// A change that lost its race against other clients so many times waits for the lock, in the order of the requests. While a
@@ -70,6 +72,7 @@ impl Lock {
 
     /// How many tries are made without it.
     pub(super) fn tries_without(&self) -> u32 {
+        mistake!(NeverPromoted: return u32::MAX);
         self.promotion.after
     }
 

@@ -42,6 +42,7 @@ impl<'a> Tries<'a> {
 
     /// Whether writes stand back for promoted changes: only those that are not promoted.
     pub(super) fn stand_back(&self) -> bool {
+        mistake!(PromotedKeepsNobodyOut: return false);
         self.held.is_none()
     }
 
@@ -86,7 +87,6 @@ impl<'a> Tries<'a> {
         place: &mut Option<Place>,
         batch: &mut Batch,
     ) -> Result<bool> {
-        mistake!(PromotedKeepsNobodyOut: return Ok(true));
         let Some(Place { gate: Some(gate), mark, .. }) = place else { return Ok(true) };
         let Some(held) = &self.held else {
             let Some(ticket) = gate.ticket.take() else { return Ok(true) };

@@ -175,6 +175,8 @@ pub const TABLE: &[Row] = &[
     door(Mutant::DoubtForgotten, "counter", "L-CNT-1"),
     door(Mutant::SharesOneAnswer, "counter", "L-CNT-1"),
     door(Mutant::MemoryTrusted, "counter", "L-CNT-1"),
+    door(Mutant::NeverPromoted, "promotion", "L-CNT-7"),
+    door(Mutant::PromotedKeepsNobodyOut, "promotion", "L-CNT-7"),
     door(Mutant::NewerByVersion, "shared_value", "L-SV-1"),
     door(Mutant::OvertakenReadCounts, "shared_value", "L-SV-1"),
     door(Mutant::CopyIsNeverStale, "shared_value", "L-SV-1"),

@@ -31,6 +31,7 @@ pub const ALL: &[&dyn Workload] = &[
     &revocable::Revocables,
     &value::COUNTER,
     &value::ATOMIC,
+    &value::PROMOTED,
     &shared::SharedValues,
     &barrier::Barriers,
     &count_down::CountDowns,

@@ -18,7 +18,7 @@ use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
 use crate::workload::Workload;
-use crate::workload::value::no_mark_is_left;
+use crate::workload::left::no_mark_is_left;
 
 /// Three processes follow one value, and write it with conditions and without.
 pub(super) struct SharedValues;

@@ -2,21 +2,22 @@
 //!
 //! What a recipe does with a value is in its adapter, [`Handle`]; what may be answered, in [`linear`](super::linear).
 
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::future::join;
 use synod_core::client::Client;
-use synod_core::clock;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
-use synod_core::store::Query;
 use synod_mem::cluster::Site;
-use synod_recipes::{AtomicValue, Counter};
+use synod_recipes::{AtomicValue, Cost, Counter, Promotion};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
 use crate::setup::Sim;
+use crate::workload::left::no_mark_is_left;
 use crate::workload::linear::{Act, Calls, State, Told};
+use crate::workload::promotion::{Unharmed, lock, no_ticket_is_left, the_others_stand_back};
 use crate::workload::{WATCHED, Workload};
 
 /// Three processes, each with two tasks, change one value of a recipe.
@@ -25,6 +26,7 @@ pub(super) struct Values {
     about: &'static str,
     laws: &'static [&'static str],
     law: &'static str,
+    marks: &'static [&'static str],
     recipe: Recipe,
 }
 
@@ -33,6 +35,8 @@ pub(super) struct Values {
 enum Recipe {
     Counter,
     AtomicValue,
+    /// A counter whose changes are promoted, after another number of lost tries in each process.
+    Promoted,
 }
 
 const ROUNDS: u64 = 3;
@@ -45,12 +49,16 @@ const FAILED: &str = "a change failed for certain";
 const RACED: &str = "another client was faster";
 const KEPT: &str = "a swap found another value";
 const RESOLVED: &str = "a lost answer was found out";
+const UNDER_LOCK: &str = "a change was made under the lock";
+
+const MARKS: &[&str] = &[DROPPED, UNKNOWN, FAILED, RACED, KEPT, RESOLVED];
 
 pub(super) const COUNTER: Values = Values {
     name: "counter",
     about: "three processes, with two tasks each, add to one number, swap it and set it",
     laws: &["L-CNT-1", "L-CNT-2", "L-CNT-3", "L-CNT-6", "L-X-5"],
     law: "L-CNT-1",
+    marks: MARKS,
     recipe: Recipe::Counter,
 };
 
@@ -59,7 +67,17 @@ pub(super) const ATOMIC: Values = Values {
     about: "three processes, with two tasks each, update one value, swap it and set it",
     laws: &["L-CNT-1", "L-CNT-2", "L-CNT-3", "L-CNT-6", "L-X-5"],
     law: "L-CNT-1",
+    marks: MARKS,
     recipe: Recipe::AtomicValue,
+};
+
+pub(super) const PROMOTED: Values = Values {
+    name: "promotion",
+    about: "three processes, with two tasks each, change one number, and go on under a lock after lost tries",
+    laws: &["L-CNT-1", "L-CNT-2", "L-CNT-3", "L-CNT-6", "L-CNT-7", "L-X-5"],
+    law: "L-CNT-1",
+    marks: &[DROPPED, UNKNOWN, FAILED, RACED, KEPT, RESOLVED, UNDER_LOCK],
+    recipe: Recipe::Promoted,
 };
 
 impl Workload for Values {
@@ -76,35 +94,55 @@ impl Workload for Values {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, UNKNOWN, FAILED, RACED, KEPT, RESOLVED]
+        self.marks
     }
 
     fn unreached(&self) -> Vec<Site> {
+        if self.recipe == Recipe::Promoted {
+            return vec![Site::SlowReader, Site::EventsJoined, Site::BeatsCut];
+        }
         [WATCHED, &[Site::SlowReader, Site::NearTheEnd, Site::BeatsCut, Site::WallClockSet]]
             .concat()
     }
 
     fn prepare(&self, sim: Sim) -> Sim {
         let (calls, recipe) = (Calls::default(), self.recipe);
-        let made = calls.clone();
+        let (made, unharmed) = (calls.clone(), Unharmed::default());
+        let whole = unharmed.clone();
         let sim = match recipe {
-            Recipe::Counter => sim,
+            Recipe::Counter | Recipe::Promoted => sim,
             // A swap tells a missing value from 0, and the specification does not.
             Recipe::AtomicValue => sim.given(path(), "0"),
         };
         let first = (recipe == Recipe::AtomicValue).then_some(0);
         // What strangers write or remove is no part of the specification.
-        sim.without_strangers()
-            .processes(3, move |me| work(me, recipe, made.clone()))
+        let sim = sim
+            .without_strangers()
+            .processes(3, move |me| work(me, recipe, made.clone(), whole.clone()))
             .must_end("L-CNT-6")
             .eventually("L-X-5", |me| no_mark_is_left(me, path()))
-            .check(self.law, move |truth| calls.explain(first, last(recipe, truth)))
+            .check(self.law, move |truth| calls.explain(first, last(recipe, truth)));
+        if recipe != Recipe::Promoted {
+            return sim;
+        }
+        sim.aged(lock(&path()))
+            .eventually("L-X-5", |me| no_ticket_is_left(me, path()))
+            .check("L-CNT-7", move |truth| the_others_stand_back(truth, &path(), &unharmed))
     }
 }
 
-async fn work(me: Process, recipe: Recipe, calls: Calls) {
+async fn work(me: Process, recipe: Recipe, calls: Calls, unharmed: Unharmed) {
     let Ok(client) = me.impatient_client().await else { return };
-    let worker = Worker { me, handle: Handle::new(recipe, &client), calls };
+    let handle = match recipe {
+        Recipe::Counter => Handle::Counter(Counter::new(&client, path())),
+        Recipe::AtomicValue => Handle::Value(AtomicValue::new(&client, path())),
+        Recipe::Promoted => {
+            let after = u32::try_from(me.pick(3)).unwrap_or_default();
+            let counter = Counter::new(&client, path());
+            Handle::Promoted(counter.promote(Promotion::after(after)), after)
+        }
+    };
+    let worker = Worker { me, handle, calls, unharmed };
     // Changes of two tasks are written together.
     Box::pin(join(worker.rounds(), worker.rounds())).await;
 }
@@ -113,6 +151,7 @@ struct Worker {
     me: Process,
     handle: Handle,
     calls: Calls,
+    unharmed: Unharmed,
 }
 
 impl Worker {
@@ -123,8 +162,13 @@ impl Worker {
                 let told = self.does(act).await;
                 self.calls.returned(open, told);
             }
-            self.me.rest(Duration::from_millis(150)).await;
+            self.me.rest(self.pause()).await;
         }
+    }
+
+    /// Those that are to meet under a lock pause for a short time only.
+    fn pause(&self) -> Duration {
+        Duration::from_millis(if matches!(self.handle, Handle::Promoted(..)) { 20 } else { 150 })
     }
 
     /// Mostly an addition, of an amount that no sum of others has.
@@ -143,17 +187,30 @@ impl Worker {
     async fn does(&self, act: Act) -> Told {
         let lost = || self.me.suffered(&[Site::ReplyLost]);
         let before = lost();
-        let Some(done) = self.me.perhaps(self.handle.does(act)).await else { return Told::Unknown };
-        let (told, tries) = match done {
+        let done = self.me.perhaps(self.handle.does(act)).await;
+        if self.me.harmed() == 0 {
+            let mut unharmed = self.unharmed.lock().unwrap_or_else(PoisonError::into_inner);
+            unharmed.insert(self.me.number(), self.me.committed());
+        }
+        let Some(done) = done else { return Told::Unknown };
+        let (told, cost) = match done {
             Ok(done) => done,
-            Err(error) if error.effect() == Effect::None => (Told::Failed, 0),
-            Err(_) => (Told::Unknown, 0),
+            Err(error) if error.effect() == Effect::None => (Told::Failed, Cost::default()),
+            Err(_) => (Told::Unknown, Cost::default()),
         };
         self.me.sometimes(UNKNOWN, told == Told::Unknown);
         self.me.sometimes(FAILED, told == Told::Failed);
         self.me.sometimes(KEPT, matches!((act, told), (Act::Swap { .. }, Told::Found(_))));
-        self.me.sometimes(RACED, tries > 1);
-        self.me.sometimes(RESOLVED, tries == 1 && lost() > before);
+        self.me.sometimes(RACED, cost.tries > 1);
+        self.me.sometimes(RESOLVED, cost.tries == 1 && lost() > before);
+        if let Handle::Promoted(_, after) = self.handle {
+            self.me.sometimes(UNDER_LOCK, cost.promoted_tries > 0);
+            let without = cost.tries - cost.promoted_tries;
+            // A try in doubt is made again without the lock, if a fault has ended its session.
+            if without > after && self.me.harmed() == 0 {
+                self.me.wrong("L-CNT-7", || format!("{without} tries without the lock"));
+            }
+        }
         told
     }
 }
@@ -163,57 +220,54 @@ impl Worker {
 enum Handle {
     Counter(Counter),
     Value(AtomicValue<i64>),
+    /// With the number of tries without the lock.
+    Promoted(Counter, u32),
 }
 
 impl Handle {
-    fn new(recipe: Recipe, client: &Client) -> Self {
-        match recipe {
-            Recipe::Counter => Self::Counter(Counter::new(client, path())),
-            Recipe::AtomicValue => Self::Value(AtomicValue::new(client, path())),
-        }
-    }
-
-    /// What a call returned, and how many writes it tried.
-    async fn does(&self, act: Act) -> Result<(Told, u32), Error> {
+    /// What a call returned, and what it took.
+    async fn does(&self, act: Act) -> Result<(Told, Cost), Error> {
         match self {
-            Self::Counter(counter) => counts(counter, act).await,
+            Self::Counter(counter) | Self::Promoted(counter, _) => counts(counter, act).await,
             Self::Value(value) => changes(value, act).await,
         }
     }
 }
 
-async fn counts(counter: &Counter, act: Act) -> Result<(Told, u32), Error> {
+async fn counts(counter: &Counter, act: Act) -> Result<(Told, Cost), Error> {
+    let none = Cost::default();
     Ok(match act {
-        Act::Get => (Told::Found(counter.get().await?), 0),
+        Act::Get => (Told::Found(counter.get().await?), none),
         Act::Add(amount) => {
             let update = counter.add(amount).await?;
-            (Told::Changed(update.before, update.after), update.cost.tries)
+            (Told::Changed(update.before, update.after), update.cost)
         }
-        Act::Set(number) => (Told::Done(true), counter.set(number).await?.tries),
+        Act::Set(number) => (Told::Done(true), counter.set(number).await?),
         Act::Swap { from, to } => match counter.compare_and_set(from, to).await? {
-            Ok(update) => (Told::Done(true), update.cost.tries),
-            Err(found) => (Told::Found(found), 0),
+            Ok(update) => (Told::Done(true), update.cost),
+            Err(found) => (Told::Found(found), none),
         },
-        Act::Initialize(number) => (Told::Done(counter.initialize(number).await?), 0),
+        Act::Initialize(number) => (Told::Done(counter.initialize(number).await?), none),
     })
 }
 
-async fn changes(value: &AtomicValue<i64>, act: Act) -> Result<(Told, u32), Error> {
+async fn changes(value: &AtomicValue<i64>, act: Act) -> Result<(Told, Cost), Error> {
+    let none = Cost::default();
     Ok(match act {
-        Act::Get => (Told::Found(value.get().await?.unwrap_or(0)), 0),
+        Act::Get => (Told::Found(value.get().await?.unwrap_or(0)), none),
         Act::Add(amount) => {
             let update = value.update(move |before| before.unwrap_or(0) + amount).await?;
-            (Told::Changed(update.before.unwrap_or(0), update.after), update.cost.tries)
+            (Told::Changed(update.before.unwrap_or(0), update.after), update.cost)
         }
-        Act::Set(number) => (Told::Done(true), value.set(&number).await?.tries),
+        Act::Set(number) => (Told::Done(true), value.set(&number).await?),
         Act::Swap { from, to } => {
             let first = value.compare_and_set(Some(from), &to).await?;
             match first {
-                Ok(cost) => (Told::Done(true), cost.tries),
-                Err(found) => (Told::Found(found.unwrap_or(0)), 0),
+                Ok(cost) => (Told::Done(true), cost),
+                Err(found) => (Told::Found(found.unwrap_or(0)), none),
             }
         }
-        Act::Initialize(number) => (Told::Done(value.initialize(&number).await?), 0),
+        Act::Initialize(number) => (Told::Done(value.initialize(&number).await?), none),
     })
 }
 
@@ -223,30 +277,11 @@ fn last(recipe: Recipe, truth: &Truth) -> State {
     let last = changes.filter(|change| change.path == path()).last()?;
     let data = &last.node.as_ref()?.data;
     let read = match recipe {
-        Recipe::Counter => data[..].try_into().ok().map(i64::from_be_bytes),
+        Recipe::Counter | Recipe::Promoted => data[..].try_into().ok().map(i64::from_be_bytes),
         Recipe::AtomicValue => std::str::from_utf8(data).ok().and_then(|text| text.parse().ok()),
     };
     // No sum of amounts is as small.
     read.or(Some(i64::MIN))
-}
-
-/// The marks of all writers are gone with their sessions.
-pub(super) async fn no_mark_is_left(me: Process, value: Path) -> Result<(), String> {
-    let marks = Query::children(value).names_only();
-    let mut left = None;
-    for _ in 0..100 {
-        // A part of the servers may be out of reach for ever.
-        if let Ok(client) = me.client().await
-            && let Ok(view) = client.read(marks.clone()).await
-        {
-            left = Some(view.nodes).filter(|nodes| !nodes.is_empty());
-            if left.is_none() {
-                break;
-            }
-        }
-        clock::sleep(me.ttl() / 4).await;
-    }
-    left.map_or(Ok(()), |left| Err(format!("{left:?} are left")))
 }
 
 fn path() -> Path {

@@ -57,7 +57,7 @@ pub(super) const COUNTER: Row = Row {
             count(counter.clone(), counter.promote(Promotion::after(0)))
         }),
     ],
-    workloads: Part::Has(&["counter"]),
+    workloads: Part::Has(&["counter", "promotion"]),
     interop: Part::Has(&["a_number_is_shared"]),
     bench: Part::Has(&["Increment", "IncrementTasks"]),
     ..CELL

@@ -1,0 +1,70 @@
+//! What must be true of the changes of a value that are promoted: their lock keeps the others out, and leaves nothing.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use synod_core::path::Path;
+use synod_core::store::{Kind, Node, Query};
+use synod_mem::cluster::By;
+
+use crate::findings::Truth;
+use crate::process::Process;
+use crate::workload::left::none_is_left;
+
+/// Up to which place in the log nothing happened to a process after which a write of it may be in doubt. Clones share it.
+pub(super) type Unharmed = Arc<Mutex<BTreeMap<u64, usize>>>;
+
+/// While a change is under the lock, no other process writes the value, but for writes that were in doubt: those are
+/// brought to their end.
+///
+/// # Errors
+///
+/// The write that had to stand back.
+pub(super) fn the_others_stand_back(
+    truth: &Truth,
+    value: &Path,
+    unharmed: &Unharmed,
+) -> Result<(), String> {
+    let (lock, gate) = (lock(value), gate(value));
+    let unharmed = unharmed.lock().unwrap_or_else(PoisonError::into_inner);
+    let (mut tickets, mut named) = (BTreeMap::new(), None);
+    for (place, entry) in truth.log.iter().enumerate() {
+        for change in &entry.changes {
+            if change.path == gate {
+                named = change.node.as_ref().and_then(|node| {
+                    let name = std::str::from_utf8(&node.data).ok()?;
+                    lock.join(name).ok()
+                });
+            } else if change.path.parent().as_ref() == Some(&lock) {
+                match change.kind {
+                    Kind::Deleted => tickets.remove(&change.path),
+                    _ => tickets.insert(change.path.clone(), entry.by),
+                };
+            } else if change.path == *value
+                && let By::Process(writer) = entry.by
+                && let Some(first) = named.as_ref().and_then(|named| tickets.get(named))
+                && *first != entry.by
+                && unharmed.get(&writer).is_some_and(|until| place < *until)
+            {
+                return Err(format!("process {writer} wrote under the lock of {first:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// No ticket of the lock is left.
+pub(super) async fn no_ticket_is_left(me: Process, value: Path) -> Result<(), String> {
+    let gate = gate(&value);
+    let is_ticket = move |node: &Node| node.path != gate && node.path.name().contains("lock-");
+    none_is_left(me, Query::children(lock(&value)).names_only(), is_ticket).await
+}
+
+/// The directory of the tickets.
+pub(super) fn lock(value: &Path) -> Path {
+    Path::new(&format!("{value}-promotion")).expect("it is one")
+}
+
+fn gate(value: &Path) -> Path {
+    lock(value).join("gate").expect("it is one")
+}
