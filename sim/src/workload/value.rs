@@ -6,7 +6,6 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use futures_util::future::join;
-use synod_core::client::Client;
 use synod_core::error::{Effect, Error};
 use synod_core::path::Path;
 use synod_mem::cluster::Site;
