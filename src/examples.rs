@@ -26,6 +26,8 @@ mod multi_lock {}
 mod mutex {}
 #[doc = include_str!("../recipes/docs/passing_mutex.md")]
 mod passing_mutex {}
+#[doc = include_str!("../recipes/docs/promotion.md")]
+mod promotion {}
 #[doc = include_str!("../recipes/docs/reentrant_mutex.md")]
 mod reentrant_mutex {}
 #[doc = include_str!("../recipes/docs/rwlock.md")]

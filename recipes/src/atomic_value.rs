@@ -37,9 +37,8 @@ impl<T: Serialize + DeserializeOwned + 'static> AtomicValue<T> {
         Self { cell: Cell::new(client, path.into(), "atomic_value"), value: PhantomData }
     }
 
-    /// The same value, whose changes go on under a lock when they have lost too often: for one that many clients change. Off by
-    /// default, as the lock leaves a node in the store. Clones that were made before are not promoted, and share no requests
-    /// with this one.
+    /// The same value, whose changes go on [under a lock](Promotion) when they have lost too often. Clones that were made before are not
+    /// promoted, and share no requests with this one.
     pub fn promote(self, promotion: Promotion) -> Self {
         let enter: Enter =
             |client, lock| Line::new(client, lock, Form::alone("atomic_value", "lock-")).held();

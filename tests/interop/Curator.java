@@ -1,6 +1,6 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
 // `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`,
-// `count PATH TIMES`, `count4 PATH TIMES`, `wait PATH`, `set PATH`, `lift PATH`, `share PATH FIRST`, `give NUMBER`, `see`,
+// `count PATH TIMES`, `count4 PATH TIMES`, `promoted PATH LOCK TIMES`, `atomic PATH TEXT`, `swap PATH TEXT TEXT`, `wait PATH`, `set PATH`, `lift PATH`, `share PATH FIRST`, `give NUMBER`, `see`,
 // `try NUMBER`, `value PATH FIRST`, `text TEXT`. It answers `in` and `out`, a number or a text, each with
 // the time (`in @NANOSECONDS`) by the clock that the processes of a machine share, and ends with its input.
 
@@ -13,6 +13,8 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.AtomicValue;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicInteger;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
+import org.apache.curator.framework.recipes.atomic.DistributedAtomicValue;
+import org.apache.curator.framework.recipes.atomic.PromotedToLock;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
@@ -32,6 +34,7 @@ import org.apache.curator.framework.recipes.shared.SharedValueReader;
 import org.apache.curator.framework.recipes.shared.VersionedValue;
 import org.apache.curator.framework.state.ConnectionState;
 import org.apache.curator.retry.RetryForever;
+import org.apache.curator.retry.RetryNTimes;
 
 public final class Curator {
     public static void main(String[] arguments) throws Exception {
@@ -109,6 +112,28 @@ public final class Curator {
                     }
                     say("" + succeeded(number.get()));
                 }
+                case "promoted" -> {
+                    PromotedToLock promoted =
+                        PromotedToLock.builder().lockPath(words[2]).retryPolicy(new RetryForever(5)).build();
+                    DistributedAtomicLong number =
+                        new DistributedAtomicLong(client, words[1], new RetryNTimes(0, 0), promoted);
+                    for (int times = Integer.parseInt(words[3]); times > 0; times -= 1) {
+                        succeeded(number.increment());
+                    }
+                    say("" + succeeded(number.get()));
+                }
+                case "atomic" -> {
+                    DistributedAtomicValue text =
+                        new DistributedAtomicValue(client, words[1], new RetryForever(5));
+                    AtomicValue<byte[]> set = text.trySet(bytes(words[2]));
+                    succeeded(set);
+                    say(set.preValue().length == 0 ? "none" : text(set.preValue()));
+                }
+                case "swap" -> {
+                    DistributedAtomicValue text =
+                        new DistributedAtomicValue(client, words[1], new RetryForever(5));
+                    say(text.compareAndSet(bytes(words[2]), bytes(words[3])).succeeded() ? "in" : "out");
+                }
                 case "wait" -> {
                     new DistributedBarrier(client, words[1]).waitOnBarrier();
                     say("in");
@@ -182,6 +207,14 @@ public final class Curator {
             throw new IllegalStateException("it did not succeed");
         }
         return value.postValue();
+    }
+
+    private static byte[] bytes(String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
+    }
+
+    private static String text(byte[] bytes) {
+        return new String(bytes, StandardCharsets.UTF_8);
     }
 
     private static void say(String word) {

@@ -1,5 +1,5 @@
 """A process with locks of kazoo, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-`release`, `wait PATH`, `set PATH`, `lift PATH`. It answers `in` and `out`, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
+`release`, `wait PATH`, `set PATH`, `lift PATH`, `count PATH TIMES`. It answers `in` and `out`, or a number, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
 share, and ends with its input."""
 
 import sys
@@ -18,6 +18,12 @@ def main() -> None:
     held = None
     for line in sys.stdin:
         verb, *path = line.split()
+        if verb == "count":
+            number = client.Counter(path[0])
+            for _ in range(int(path[1])):
+                number += 1
+            say(str(number.value))
+            continue
         if verb == "release":
             held.release()
             say("out")

@@ -1,19 +1,30 @@
-//! Numbers and shared values of Curator's, barriers of Curator's and kazoo's, and keys that etcdctl writes.
+//! Numbers and values of Curator's and kazoo's, barriers of both, and keys that etcdctl writes.
 
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use synod::Path;
-use synod::recipe::{Barrier, Counter, LocalCopy, SharedCount, SharedValue, Transaction, within};
+use synod::recipe::{
+    AtomicValue, Barrier, Counter, LocalCopy, Promotion, SharedCount, SharedValue, Transaction,
+    within,
+};
+use tokio::task::spawn_local;
 
 use crate::peer::{PATIENCE, Peer};
-use crate::{Kind, Scene};
+use crate::{Kind, Scene, gets, stand};
 
-pub(crate) const SCENES: [(&str, &[Kind], Scene); 5] = [
+pub(crate) const SCENES: [(&str, &[Kind], Scene); 8] = [
     ("a_transaction_is_shared", &[Kind::Etcdctl], |kind, path| {
         Box::pin(a_transaction_is_shared(kind, path))
     }),
     ("a_number_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_number_is_shared(kind, path))),
+    ("a_text_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_text_is_shared(kind, path))),
+    ("a_number_in_text_is_shared", &[Kind::Kazoo], |kind, path| {
+        Box::pin(a_number_in_text_is_shared(kind, path))
+    }),
+    ("a_promoted_number_is_shared", &[Kind::Curator], |kind, path| {
+        Box::pin(a_promoted_number_is_shared(kind, path))
+    }),
     ("a_count_is_followed", &[Kind::Curator], |kind, path| {
         Box::pin(a_count_is_followed(kind, path))
     }),
@@ -49,6 +60,76 @@ async fn a_number_is_shared(kind: Kind, path: Path) {
     assert_eq!(number.subtract(5).await.expect("reachable").after, -2);
     peer.write_line(&format!("count4 {int} 1"));
     peer.says("-1").await;
+}
+
+/// Bytes that both replace, each on the condition of what the other one wrote.
+async fn a_text_is_shared(kind: Kind, path: Path) {
+    let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
+    let value = AtomicValue::<Vec<u8>>::new(&client, &path);
+    peer.write_line(&format!("atomic {path} [1]"));
+    peer.says("none").await;
+
+    let update = value.update(|list| [list.unwrap_or_default(), vec![2]].concat());
+    let update = update.await.expect("reachable");
+    assert_eq!((update.before, update.after), (Some(vec![1]), vec![1, 2]));
+    peer.write_line(&format!("swap {path} [1] [9]"));
+    peer.says("out").await;
+    peer.write_line(&format!("swap {path} [1,2] [3]"));
+    peer.says("in").await;
+    let swapped = value.compare_and_set(Some(vec![1, 2]), &vec![9]).await.expect("reachable");
+    assert_eq!(swapped, Err(Some(vec![3])));
+    assert_eq!(value.swap(&vec![4]).await.expect("reachable"), Some(vec![3]));
+    peer.write_line(&format!("atomic {path} [5]"));
+    peer.says("[4]").await;
+    assert_eq!(value.get().await.expect("reachable"), Some(vec![5]));
+}
+
+/// A number of JSON is the text that kazoo's counter stores.
+async fn a_number_in_text_is_shared(kind: Kind, path: Path) {
+    let (client, mut peer) = (kind.client().await, Peer::kazoo(&kind.server()).await);
+    let value = AtomicValue::<i64>::new(&client, &path);
+    assert!(value.initialize(&0).await.expect("reachable"));
+
+    // At the same time.
+    peer.write_line(&format!("count {path} {TIMES}"));
+    for _ in 0..TIMES {
+        value.update(|number| number.unwrap_or_default() + 1).await.expect("reachable");
+    }
+    let theirs: usize = peer.speaks().await.parse().expect("a number");
+
+    assert!((TIMES..=2 * TIMES).contains(&theirs), "{theirs}");
+    assert_eq!(value.get().await.expect("reachable"), Some(100));
+}
+
+/// Changes that are promoted wait in one line with those of Curator's, which keep no other change out.
+async fn a_promoted_number_is_shared(kind: Kind, path: Path) {
+    let (client, mut peer) = (kind.client().await, Peer::curator(&kind.server()).await);
+    let [number, lock] = ["number", "lock"].map(|name| path.join(name).expect("valid"));
+    let first = Promotion::after(0).at(&lock);
+    let ours = Counter::new(&client, &number).promote(first);
+    assert_eq!(ours.increment().await.expect("reachable").cost.promoted_tries, 1);
+
+    let mut holder = kind.asks(&lock).await;
+    holder.says("in").await;
+    let waiting = spawn_local({
+        let ours = ours.clone();
+        async move { ours.increment().await.expect("reachable") }
+    });
+    stand(&client, &lock, 2).await;
+    assert!(!waiting.is_finished(), "Curator has the lock");
+    kind.release(&mut holder);
+    assert_eq!(gets(waiting).await.after, 2);
+
+    // At the same time: ours under the lock, and theirs whenever they have lost.
+    peer.write_line(&format!("promoted {number} {lock} {TIMES}"));
+    for _ in 0..TIMES {
+        ours.increment().await.expect("reachable");
+    }
+    let theirs: usize = peer.speaks().await.parse().expect("a number");
+
+    assert!((TIMES + 2..=2 * TIMES + 2).contains(&theirs), "{theirs}");
+    assert_eq!(ours.get().await.expect("reachable"), 102);
+    stand(&client, &lock, 0).await;
 }
 
 async fn a_count_is_followed(kind: Kind, path: Path) {

@@ -44,20 +44,13 @@ impl Trial {
         world.eventually(&step, async || self.leaves_nothing(client).await).await;
     }
 
-    /// Whether it is a node that its recipe leaves.
-    fn stays(&self, path: &Path) -> bool {
-        let rest = path.as_str().strip_prefix(self.path.as_str());
-        rest.is_some_and(|rest| self.row.stays.contains(&rest))
-    }
-
     async fn leaves_nothing(&self, client: &Client) -> bool {
         let leaves = self.row.leaves;
         if leaves == Leaves::Nothing && answer(client.get(&self.path).await).is_some() {
             return false;
         }
         for dir in self.row.dirs(&self.path) {
-            let mut below = answer(client.read(Query::children(&dir)).await).nodes;
-            below.retain(|node| !self.stays(&node.path));
+            let below = answer(client.read(Query::children(&dir)).await).nodes;
             let owned = below.iter().any(|node| node.stat.is_some_and(|it| it.owner.is_some()));
             if owned || leaves != Leaves::Nodes && !below.is_empty() {
                 return false;

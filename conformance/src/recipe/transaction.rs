@@ -19,6 +19,7 @@ use crate::world::{World, dropped_enough};
 
 cases![
     "L-STM-1" catches [CheckIgnoresVersion] => of_two_that_read_what_the_other_writes_one_runs_again,
+    "L-STM-1" catches [CheckIgnoresVersion] => whatever_happens_to_what_is_read_the_function_runs_again,
     "L-STM-1 L-STM-2" catches [NodesReadOneByOne] => transfers_at_the_same_time_keep_the_sum,
     "L-STM-2" breaks [TransactionMixesMoments] => no_run_goes_on_with_two_moments,
     "L-STM-3" breaks [TransactionRunsAgain] => a_transaction_whose_answer_is_lost_is_committed_once,
@@ -95,6 +96,37 @@ async fn of_two_that_read_what_the_other_writes_one_runs_again(world: World) {
 
         assert_eq!((stored(&ann, a).await, stored(&ann, b).await), (1, 0), "{level:?}");
         assert_eq!(runs, 2, "{level:?}");
+    }
+}
+
+async fn whatever_happens_to_what_is_read_the_function_runs_again(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [a, b] = &pair(&world);
+    // What is there when it is read, and after that. A number that is gone counts as 0.
+    for (first, then) in [(Some(1), Some(2)), (Some(1), None), (None, Some(1))] {
+        let make = async |number: Option<i64>| match number {
+            Some(number) => store(&bob, a, number).await,
+            None => drop(answer(bob.delete(a, Expect::Any).await)),
+        };
+        make(first).await;
+        let (make, mut runs) = (&make, 0);
+
+        let copying = transaction(&world, &ann);
+        let copying = copying.run(|run| {
+            runs += 1;
+            let is_first = runs == 1;
+            async move {
+                let number = read(&run, a).await?;
+                if is_first {
+                    make(then).await;
+                }
+                run.put_value(b, &number)?;
+                Ok::<_, Error>(())
+            }
+        });
+        answer(world.in_time("the copy", copying).await);
+
+        assert_eq!((stored(&ann, b).await, runs), (then.unwrap_or(0), 2), "{first:?} to {then:?}");
     }
 }
 

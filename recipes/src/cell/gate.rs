@@ -8,9 +8,6 @@ use synod_core::store::{Expect, Lifetime, Node, Query, Txn, Version, View};
 use crate::cell::mark::{CellValue, DOING};
 use crate::cell::promotion::Lock;
 
-/// The name of the gate, next to the tickets of the lock.
-const NAME: &str = "gate";
-
 /// A persistent node whose version every write without the lock expects. Its data is the name of the ticket of the change that
 /// wrote to it last. That change keeps the others out as long as its ticket exists, so one whose session is lost does not.
 #[derive(Clone, Debug)]
@@ -25,18 +22,25 @@ pub(super) struct Gate {
 #[derive(Clone, Debug)]
 pub(super) struct Nodes {
     pub(super) cell: Path,
-    /// If changes of the cell are promoted.
-    gate: Option<Path>,
+    /// The directory of the tickets, and the gate, if changes of the cell are promoted.
+    lock: Option<(Path, Path)>,
 }
 
 impl Nodes {
     pub(super) fn new(cell: &Path, lock: Option<&Lock>) -> Result<Self> {
-        let gate = lock.map(|lock| Ok::<_, Error>(lock.dir(cell)?.join(NAME)?)).transpose()?;
-        Ok(Self { cell: cell.clone(), gate })
+        let Some(lock) = lock else { return Ok(Self { cell: cell.clone(), lock: None }) };
+        let dir = lock.dir(cell)?;
+        // Not in the directory, where a waiter would take it for one of the few nodes that it looks at.
+        let gate = Path::new(&format!("{dir}-gate"))?;
+        Ok(Self { cell: cell.clone(), lock: Some((dir, gate)) })
     }
 
     pub(super) fn query(&self) -> Query {
-        Query::nodes(&self.cell, self.gate.clone())
+        Query::nodes(&self.cell, self.gate().cloned())
+    }
+
+    fn gate(&self) -> Option<&Path> {
+        self.lock.as_ref().map(|(_dir, gate)| gate)
     }
 
     /// What a view shows of them.
@@ -45,8 +49,8 @@ impl Nodes {
         for node in view.nodes {
             if node.path == self.cell {
                 value = CellValue::of(node);
-            } else if Some(&node.path) == self.gate.as_ref() {
-                gate = Gate::of(node);
+            } else if let Some((dir, _gate)) = self.lock.as_ref().filter(|it| it.1 == node.path) {
+                gate = Gate::of(node, dir);
             }
         }
         (value, gate)
@@ -54,40 +58,46 @@ impl Nodes {
 
     /// Whether there is to be a gate, and this is none.
     pub(super) fn lack(&self, gate: Option<&Gate>) -> bool {
-        self.gate.is_some() && gate.is_none()
+        self.lock.is_some() && gate.is_none()
     }
 
-    /// Makes the gate, if there is to be one, and there is none.
+    /// Makes the gate, if there is to be one, unless another client has made it. The next read shows whether it is there.
     pub(super) async fn make_gate(&self, session: &Session) -> Result<()> {
-        let Some(gate) = &self.gate else { return Ok(()) };
-        let made = session.commit(Txn::new().create(gate, "", Lifetime::Persistent)).await;
-        match made {
+        let Some(gate) = self.gate() else { return Ok(()) };
+        match session.commit(Txn::new().create(gate, "", Lifetime::Persistent)).await {
             Err(error) if !(error.is_ambiguous() && error.kind() == ErrorKind::Unreachable) => {
-                return Err(error);
+                Err(error)
             }
-            // Where another client made it, or the answer is lost, it is there.
-            _ => {}
+            _ => Ok(()),
         }
-        if session.read(Query::node(gate).names_only()).await?.node().is_some() {
-            return Ok(());
-        }
-        Err(Error::new(ErrorKind::Refused, DOING)
-            .at(gate)
-            .because("the node by which a promoted change keeps others out could not be made"))
+    }
+
+    /// The error of a gate that could not be made.
+    pub(super) fn missing_gate(&self) -> Error {
+        Error::new(ErrorKind::Refused, DOING)
+            .at(self.gate().unwrap_or(&self.cell))
+            .because("the node by which a promoted change keeps others out could not be made")
     }
 
     /// The transaction that closes the gate behind a ticket, and looks.
     pub(super) fn closing(&self, ticket: &Path) -> Option<Txn> {
-        let set = Txn::new().set(self.gate.as_ref()?, ticket.name().to_owned(), Expect::Any);
+        let set = Txn::new().set(self.gate()?, ticket.name().to_owned(), Expect::Any);
         Some(set.look(self.query()))
     }
 }
 
 impl Gate {
-    fn of(node: Node) -> Option<Self> {
+    fn of(node: Node, dir: &Path) -> Option<Self> {
         let ticket = std::str::from_utf8(&node.data).ok().filter(|name| !name.is_empty());
-        let ticket = ticket.and_then(|name| node.path.parent()?.join(name).ok());
+        let ticket = ticket.and_then(|name| dir.join(name).ok());
         Some(Self { version: node.stat?.version, path: node.path, ticket })
+    }
+
+    /// Takes over what was found out about the ticket, if no other was named since.
+    pub(super) fn remember(&mut self, old: Self) {
+        if old.version == self.version {
+            self.ticket = old.ticket;
+        }
     }
 
     /// A transaction that is applied only if no ticket was named since.

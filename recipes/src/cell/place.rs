@@ -39,7 +39,11 @@ impl Place {
 
     /// Remembers what a view shows. Without one, what was known is out of date.
     pub(super) fn see(&mut self, nodes: &Nodes, view: Option<View>) {
-        (self.value, self.gate) = nodes.seen(view.unwrap_or_default());
+        let (value, mut gate) = nodes.seen(view.unwrap_or_default());
+        if let (Some(old), Some(new)) = (self.gate.take(), &mut gate) {
+            new.remember(old);
+        }
+        (self.value, self.gate) = (value, gate);
     }
 
     /// The value that is remembered, or else the one that is read with the mark in place. `None` if the mark or the value is
@@ -49,17 +53,19 @@ impl Place {
         if !self.mark.is_known() && self.mark.read().await?.is_none() {
             return Ok(None);
         }
+        let session = self.mark.session().clone();
         for made in [false, true] {
             if self.value.is_none() || nodes.lack(self.gate.as_ref()) {
-                let view = self.mark.session().read(nodes.query()).await?;
-                self.see(nodes, Some(view));
+                self.see(nodes, Some(session.read(nodes.query()).await?));
             }
-            if made || self.value.is_none() || !nodes.lack(self.gate.as_ref()) {
-                break;
+            if self.value.is_none() || !nodes.lack(self.gate.as_ref()) {
+                return Ok(self.value.clone());
             }
-            nodes.make_gate(self.mark.session()).await?;
+            if !made {
+                nodes.make_gate(&session).await?;
+            }
         }
-        Ok(self.value.clone())
+        Err(nodes.missing_gate())
     }
 
     /// Whether its session is lost.

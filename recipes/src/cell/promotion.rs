@@ -9,33 +9,7 @@ use synod_core::path::Path;
 
 use crate::mutant::mistake;
 
-/// When a change of a value goes on under a lock.
-///
-/// A change that lost its race against other clients so many times waits for the lock, in the order of the requests. While a
-/// change has the lock, all clients that made the value with a promotion at the same lock let it go first: it meets no more
-/// races, and is made.
-///
-/// A change that waits for the lock, or for one under it, waits as long as for any lock: a client under the lock that stops
-/// answering holds the others up until its session ends.
-///
-/// Give every client of the path the same promotion. One that has none, or that is not of this library, is let in at any time,
-/// and may be faster than a change under the lock: that one then tries again.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::{Counter, Promotion};
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let orders = Counter::new(&client, Path::new("/counters/orders")?).promote(Promotion::after(5));
-/// let cost = orders.increment().await?.cost;
-/// println!("{} tries, {} of them under the lock", cost.tries, cost.promoted_tries);
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../../docs/promotion.md"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promotion {
     after: u32,
@@ -43,7 +17,7 @@ pub struct Promotion {
 }
 
 impl Promotion {
-    /// After so many lost tries; with 0 each change waits for the lock before its first. The lock of `/counters/orders` is
+    /// After so many lost tries. With 0 each change waits for the lock before its first. The lock of `/counters/orders` is
     /// `/counters/orders-promotion`.
     pub fn after(tries: u32) -> Self {
         Self { after: tries, at: None }

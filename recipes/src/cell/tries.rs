@@ -87,13 +87,15 @@ impl<'a> Tries<'a> {
         place: &mut Option<Place>,
         batch: &mut Batch,
     ) -> Result<bool> {
-        let Some(Place { gate: Some(gate), mark, .. }) = place else { return Ok(true) };
+        let Some(Place { gate: Some(gate), mark, value }) = place else { return Ok(true) };
         let Some(held) = &self.held else {
-            let Some(ticket) = gate.ticket.take() else { return Ok(true) };
+            let Some(ticket) = gate.ticket.clone() else { return Ok(true) };
             tracing::debug!(%ticket, "a promoted change goes first");
             self.lost = self.lost.saturating_add(1);
-            unless_given_up(batch, until_gone(self.client, ticket)).await?;
-            place.iter_mut().for_each(|place| place.value = None);
+            if unless_given_up(batch, until_gone(self.client, ticket)).await?.is_some() {
+                gate.ticket = None;
+                *value = None;
+            }
             return Ok(false);
         };
         if gate.ticket.as_ref() == Some(held.path()) {

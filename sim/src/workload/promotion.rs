@@ -55,8 +55,7 @@ pub(super) fn the_others_stand_back(
 
 /// No ticket of the lock is left.
 pub(super) async fn no_ticket_is_left(me: Process, value: Path) -> Result<(), String> {
-    let gate = gate(&value);
-    let is_ticket = move |node: &Node| node.path != gate && node.path.name().contains("lock-");
+    let is_ticket = |node: &Node| node.path.name().contains("lock-");
     none_is_left(me, Query::children(lock(&value)).names_only(), is_ticket).await
 }
 
@@ -66,5 +65,5 @@ pub(super) fn lock(value: &Path) -> Path {
 }
 
 fn gate(value: &Path) -> Path {
-    lock(value).join("gate").expect("it is one")
+    Path::new(&format!("{}-gate", lock(value))).expect("it is one")
 }

@@ -27,7 +27,6 @@ pub(super) const BARRIER: Row = Row {
     leaves: Leaves::Nothing,
     // What has nodes below is a directory, and no barrier.
     dirs: &[],
-    stays: &[],
     uses: &[
         Use {
             name: "barrier",

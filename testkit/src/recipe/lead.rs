@@ -28,7 +28,6 @@ const LINE: Row = Row {
     shown: "",
     leaves: Leaves::Nothing,
     dirs: &[""],
-    stays: &[],
     uses: &[],
     workloads: Part::Has(&[]),
     faults: Part::None("its tickets are those of `LeaderLatch`"),

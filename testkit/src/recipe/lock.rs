@@ -29,7 +29,6 @@ const LINE: Row = Row {
     shown: "",
     leaves: Leaves::Nothing,
     dirs: &[""],
-    stays: &[],
     uses: &[],
     workloads: Part::Has(&[]),
     faults: Part::None("its tickets are those of `Mutex`"),

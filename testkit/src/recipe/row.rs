@@ -30,8 +30,6 @@ pub struct Row {
     /// The directories that it uses, from its path: the empty one is the path itself, and what begins with `-` is added to
     /// its name. Other nodes may be in them.
     pub dirs: &'static [&'static str],
-    /// Nodes in its directories that stay in the store, with some of its options: what follows its path.
-    pub stays: &'static [&'static str],
     /// The ways to use it.
     pub uses: &'static [Use],
     /// Its workloads in the simulator.

@@ -17,7 +17,6 @@ pub(super) const TRANSACTION: Row = Row {
     shown: "Transaction { marks: /shown, isolation: SerializableSnapshot, .. }",
     leaves: Leaves::Nodes,
     dirs: &["marks"],
-    stays: &[],
     uses: &[Use {
         name: "transaction",
         act: Act::Change {

@@ -21,7 +21,6 @@ const CELL: Row = Row {
     shown: "",
     leaves: Leaves::Value,
     dirs: &[""],
-    stays: &[],
     uses: &[],
     workloads: Part::Has(&[]),
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
@@ -46,7 +45,6 @@ pub(super) const COUNTER: Row = Row {
     make: |client, path| made(Counter::new(&client, path)),
     shown: "Counter { cell: /shown, .. }",
     dirs: &["", "-promotion"],
-    stays: &["-promotion/gate"],
     uses: &[
         change("counter", |client, path| {
             let counter = Counter::new(&client, path);
@@ -58,7 +56,7 @@ pub(super) const COUNTER: Row = Row {
         }),
     ],
     workloads: Part::Has(&["counter", "promotion"]),
-    interop: Part::Has(&["a_number_is_shared"]),
+    interop: Part::Has(&["a_number_is_shared", "a_promoted_number_is_shared"]),
     bench: Part::Has(&["Increment", "IncrementTasks"]),
     ..CELL
 };
@@ -77,7 +75,6 @@ pub(super) const ATOMIC_VALUE: Row = Row {
     make: |client, path| made(value(&client, &path)),
     shown: "AtomicValue { cell: /shown, .. }",
     dirs: &["", "-promotion"],
-    stays: &["-promotion/gate"],
     uses: &[
         change("atomic_value", |client, path| {
             let value = value(&client, &path);
@@ -89,6 +86,7 @@ pub(super) const ATOMIC_VALUE: Row = Row {
         }),
     ],
     workloads: Part::Has(&["atomic_value"]),
+    interop: Part::Has(&["a_text_is_shared", "a_number_in_text_is_shared"]),
     ..CELL
 };
 
