@@ -104,7 +104,7 @@ async fn a_change_that_lost_too_often_waits_for_the_lock(world: World) {
 
     for lost in 1..=TRIES {
         world.in_time("a lost try", gate.held(lost)).await;
-        // What its rejection shows is out of date when she hears of it.
+        // What its rejection shows is out of date when it arrives.
         answer(bobs.add(10).await);
         gate.hold_behind(Some((Verb::Commit, sent + lost)));
     }
@@ -119,9 +119,10 @@ async fn a_change_that_lost_too_often_waits_for_the_lock(world: World) {
 }
 
 async fn a_change_under_the_lock_keeps_the_others_out(world: World) {
-    let bob = world.client().await;
+    let (first, bob) = (First::new(&world).await, world.client().await);
+    // It made the last change, so it writes without a read.
     let bobs = promoted(&world, &bob, 5).await;
-    let held = Held::new(&world).await;
+    let held = first.holds().await;
 
     let mut others = [increments(&bobs), increments(&promoted_later(&world).await)];
     for other in &mut others {

@@ -139,6 +139,7 @@ async fn a_local_read_is_not_older_than_an_event_that_a_view_had_missed(world: W
         if modified(&view) >= Some(stat.modified) {
             continue;
         }
+        bob.read(local()).await;
         let heard = watcher
             .hears("the write that the view had missed", |change| {
                 change.revision.is_none_or(|revision| revision >= stat.modified)
