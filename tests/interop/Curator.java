@@ -127,7 +127,7 @@ public final class Curator {
                         new DistributedAtomicValue(client, words[1], new RetryForever(5));
                     AtomicValue<byte[]> set = text.trySet(bytes(words[2]));
                     succeeded(set);
-                    say(set.preValue().length == 0 ? "none" : text(set.preValue()));
+                    say(set.preValue() == null ? "none" : text(set.preValue()));
                 }
                 case "swap" -> {
                     DistributedAtomicValue text =

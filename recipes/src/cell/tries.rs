@@ -1,4 +1,4 @@
-//! [`Tries`]: the tries to write a batch, and what it waits for before the next one.
+//! [`BatchTries`]: the tries to write a batch, and what it waits for before the next one.
 
 use std::pin::pin;
 
@@ -21,7 +21,7 @@ use crate::cell::until::until;
 use crate::mutant::mistake;
 
 /// The tries to write a batch.
-pub(super) struct Tries<'a> {
+pub(super) struct BatchTries<'a> {
     client: &'a Client,
     nodes: &'a Nodes,
     lock: Option<&'a Lock>,
@@ -35,7 +35,7 @@ pub(super) struct Tries<'a> {
     held: Option<Box<dyn Held>>,
 }
 
-impl<'a> Tries<'a> {
+impl<'a> BatchTries<'a> {
     pub(super) fn new(client: &'a Client, nodes: &'a Nodes, lock: Option<&'a Lock>) -> Self {
         Self { client, nodes, lock, lost: 0, delays: None, is_late: false, held: None }
     }

@@ -17,7 +17,7 @@ use crate::cell::meter;
 use crate::cell::place::{Place, forget};
 use crate::cell::promotion::{Enter, Lock, Promotion};
 use crate::cell::replace::{Written, replace};
-use crate::cell::tries::Tries;
+use crate::cell::tries::BatchTries;
 
 use crate::mutant::mistake;
 
@@ -104,7 +104,7 @@ impl Writer {
         batch: &mut Batch,
     ) -> Result<Option<CellValue>> {
         let nodes = Nodes::new(&self.path, self.lock.as_ref())?;
-        let mut tries = Tries::new(&self.client, &nodes, self.lock.as_ref());
+        let mut tries = BatchTries::new(&self.client, &nodes, self.lock.as_ref());
         let mut doubt = None;
         loop {
             if doubt.is_none() {
