@@ -25,9 +25,11 @@ pub(super) struct BatchTries<'a> {
     client: &'a Client,
     nodes: &'a Nodes,
     lock: Option<&'a Lock>,
-    /// How many were lost.
+    /// How many were lost, and how often the batch stood back.
     lost: u32,
-    /// The delays after lost tries, from the second.
+    /// How many were lost since the start.
+    races: u32,
+    /// The delays after every second lost try.
     delays: Option<Delays>,
     /// Whether to wait for one of them.
     is_late: bool,
@@ -37,7 +39,7 @@ pub(super) struct BatchTries<'a> {
 
 impl<'a> BatchTries<'a> {
     pub(super) fn new(client: &'a Client, nodes: &'a Nodes, lock: Option<&'a Lock>) -> Self {
-        Self { client, nodes, lock, lost: 0, delays: None, is_late: false, held: None }
+        Self { client, nodes, lock, lost: 0, races: 0, delays: None, is_late: false, held: None }
     }
 
     /// Whether writes stand back for promoted changes: only those that are not promoted.
@@ -53,22 +55,25 @@ impl<'a> BatchTries<'a> {
             return;
         }
         self.lost = self.lost.saturating_add(1);
-        match self.delays {
-            None => self.delays = Some(Retry::contended().delays(self.client.chance())),
-            Some(_) => self.is_late = true,
-        }
+        self.races += 1;
+        self.is_late = self.races.is_multiple_of(2);
     }
 
-    /// Waits before the next try: for the lock if too many were lost, and otherwise for some time, but for the first. Returns
-    /// whether any caller still waits.
+    /// Waits before the next try: for the lock if too many were lost, and otherwise for some time before every second one.
+    /// Returns whether any caller still waits.
+    ///
+    /// A try after a delay starts from a value that may be out of date. If it is lost, its rejection shows the value, and the
+    /// next one is at once: no other try has a chance while other clients write.
     pub(super) async fn ready(&mut self, batch: &mut Batch) -> Result<bool> {
         mistake!(LostRaceStarves: if self.lost > 0 {
             std::future::pending::<()>().await;
         });
         let is_late = std::mem::take(&mut self.is_late);
         let Some(lock) = self.lock.filter(|lock| self.lost >= lock.tries_without()) else {
-            if let Some(delay) = self.delays.as_mut().filter(|_| is_late).and_then(Iterator::next) {
-                clock::sleep(delay).await;
+            if is_late {
+                let optimistic = || Retry::optimistic().delays(self.client.chance());
+                let delays = self.delays.get_or_insert_with(optimistic);
+                clock::sleep(delays.next().unwrap_or_default()).await;
             }
             return Ok(true);
         };
