@@ -220,6 +220,7 @@ mistakes! {
         ResyncOnlyAdds = "keeps the nodes in a mirror that were deleted during an outage",
         ResyncUnread = "goes on with a mirror as if nothing had been missed",
         LateDeletionCounts = "takes a node out of a mirror that was made again since",
+        EventReadsAll = "reads the whole of a mirror again after each event",
         MissedEventsSkipped = "goes on with the next event when a reader has missed some",
         TransactionMixesMoments =
             "goes on with a transaction although what it has read has changed",

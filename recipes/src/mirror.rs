@@ -67,8 +67,8 @@ impl Mirror {
         let span = tracing::debug_span!("mirroring", recipe, path = %extent.path());
         let board = Arc::new(Board::new(extent));
         let follower = MirrorFollower::new(client, board.clone());
-        let _task = task::spawn(Box::pin(follower.run()).instrument(span));
-        Self { _follower: Arc::new(Follower { board: board.clone(), _task }), board }
+        let task = task::spawn(Box::pin(follower.run()).instrument(span));
+        Self { _follower: Arc::new(Follower { board: board.clone(), _task: task }), board }
     }
 
     pub(crate) fn path(&self) -> &Path {

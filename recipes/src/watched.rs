@@ -146,8 +146,8 @@ impl<T: Send + Sync + 'static> Watched<T> {
             // Until the client is closed.
             let _over = learning.await;
         };
-        let _task = task::spawn(reading);
-        Ok(Self { inner: Arc::new(Follows { mirror, last, _task }) })
+        let task = task::spawn(reading);
+        Ok(Self { inner: Arc::new(Follows { mirror, last, _task: task }) })
     }
 }
 

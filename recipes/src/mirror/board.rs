@@ -9,9 +9,9 @@ use synod_core::session::Session;
 use synod_core::store::{Change, Node, View};
 use tokio::sync::Notify;
 
-use crate::mirror::content::{Content, News, Nodes};
+use crate::mirror::content::{Content, Nodes, Unread};
 use crate::mirror::event::{CacheEvent, CacheState};
-use crate::mirror::event_log::{Entry, EventLog};
+use crate::mirror::event_log::{EventLog, Missed};
 use crate::mirror::extent::Extent;
 use crate::mirror::snapshot::Snapshot;
 use crate::mutant::mistake;
@@ -69,9 +69,8 @@ impl Board {
             for change in changes {
                 let path = change.path.clone();
                 match content.hear(&self.extent, change) {
-                    News::Nothing => {}
-                    News::Event(event) => events.push(event),
-                    News::Unread => unread.push(path),
+                    Ok(event) => events.extend(event),
+                    Err(Unread) => unread.push(path),
                 }
             }
         });
@@ -111,7 +110,9 @@ impl Board {
             let mut state = self.lock();
             let changed = change(&mut state.content, &mut events);
             let is_news = !events.is_empty();
-            events.into_iter().for_each(|event| state.log.push(event));
+            for event in events {
+                state.log.push(event);
+            }
             (changed, is_news)
         };
         if is_news {
@@ -163,7 +164,9 @@ impl Board {
             let mut state = self.lock();
             let Some((standing, event)) = turn(&state) else { return };
             state.standing = standing.clone();
-            event.into_iter().for_each(|event| state.log.push(event));
+            if let Some(event) = event {
+                state.log.push(event);
+            }
             (standing, state.content.nodes.len())
         };
         match standing {
@@ -227,18 +230,17 @@ impl Board {
     }
 
     /// The event with this number, when there is one. `None` after the last one.
-    pub(super) async fn event(&self, number: u64) -> Option<Entry> {
+    pub(super) async fn event(&self, number: u64) -> Result<Option<CacheEvent>, Missed> {
         loop {
             let news = self.news.notified();
-            let (entry, over) = {
+            let (event, over) = {
                 let state = self.lock();
-                (state.log.at(number), state.over)
+                (state.log.at(number)?, state.over)
             };
-            match entry {
-                Entry::Later if over => return None,
-                Entry::Later => news.await,
-                entry => return Some(entry),
+            if event.is_some() || over {
+                return Ok(event);
             }
+            news.await;
         }
     }
 

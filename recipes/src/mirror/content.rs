@@ -27,16 +27,9 @@ pub(super) struct Content {
     floor: Revision,
 }
 
-/// What a change means to a content.
-#[derive(Clone, Debug)]
-pub(super) enum News {
-    /// It was known, or is of no concern.
-    Nothing,
-    /// This changed.
-    Event(CacheEvent),
-    /// The node has to be read.
-    Unread,
-}
+/// That a node has to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unread;
 
 /// A content that a view makes of another one, and the differences between them.
 #[derive(Debug)]
@@ -48,21 +41,24 @@ pub(super) struct Replacement {
 
 impl Content {
     /// Takes over a change that the store reported, as far as that is possible without a read.
-    pub(super) fn hear(&mut self, extent: &Extent, change: Change) -> News {
+    pub(super) fn hear(
+        &mut self,
+        extent: &Extent,
+        change: Change,
+    ) -> Result<Option<CacheEvent>, Unread> {
         let Change { path, kind, revision, node, .. } = change;
-        let event = match (kind, revision, node) {
-            (Kind::Deleted, Some(revision), _) => self.lose(&path, revision),
+        match (kind, revision, node) {
+            (Kind::Deleted, Some(revision), _) => Ok(self.lose(&path, revision)),
             (Kind::Created | Kind::Updated, _, Some(node)) if node.stat.is_some() => {
-                let Some(node) = extent.kept(node) else { return News::Nothing };
+                let Some(node) = extent.kept(node) else { return Ok(None) };
                 if !self.nodes.contains_key(&path) && modified(&node) <= self.floor {
-                    return News::Unread;
+                    return Err(Unread);
                 }
-                self.gain(node)
+                Ok(self.gain(node))
             }
-            (Kind::Children, ..) => return News::Nothing,
-            _ => return News::Unread,
-        };
-        event.map_or(News::Nothing, News::Event)
+            (Kind::Children, ..) => Ok(None),
+            _ => Err(Unread),
+        }
     }
 
     /// Takes over what a read of one node found, which was sent after all that is known here was reported.
@@ -72,14 +68,12 @@ impl Content {
         node: Option<Node>,
         at: Revision,
     ) -> Option<CacheEvent> {
-        match node {
-            Some(node) => self.gain(node),
-            None => {
-                let last = self.nodes.get(path).map(modified).unwrap_or_default();
-                self.floor = self.floor.max(at).max(last);
-                Arc::make_mut(&mut self.nodes).remove(path).map(CacheEvent::Deleted)
-            }
+        if let Some(node) = node {
+            return self.gain(node);
         }
+        let last = self.nodes.get(path).map(modified).unwrap_or_default();
+        self.floor = self.floor.max(at).max(last);
+        Arc::make_mut(&mut self.nodes).remove(path).map(CacheEvent::Deleted)
     }
 
     /// Takes over all of a view, by [`Content::difference`].
@@ -191,11 +185,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn is_news(news: &News, expected: &str) {
+    fn is_news(news: &Result<Option<CacheEvent>, Unread>, expected: &str) {
         let shown = match news {
-            News::Nothing => "nothing".to_owned(),
-            News::Unread => "unread".to_owned(),
-            News::Event(event) => said(event),
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(event)) => said(event),
+            Err(Unread) => "unread".to_owned(),
         };
         assert_eq!(shown, expected);
     }
@@ -263,7 +257,9 @@ mod tests {
         assert_eq!(shown, ["-/a/d", "~/a/b 12", "~/a/c 13", "+/a/e 14"]);
 
         let mut replayed = Nodes::clone(&old.nodes);
-        events.into_iter().for_each(|event| event.apply(&mut replayed));
+        for event in events {
+            event.apply(&mut replayed);
+        }
         assert_eq!(replayed, *new.nodes);
         assert_eq!(new.newest, Revision::new(14));
     }

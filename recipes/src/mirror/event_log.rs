@@ -20,16 +20,9 @@ pub(super) struct EventLog {
     readers: usize,
 }
 
-/// What a log has for a reader.
-#[derive(Debug)]
-pub(super) enum Entry {
-    /// The event with the number that was asked for.
-    Event(CacheEvent),
-    /// It was not there yet.
-    Later,
-    /// It is not there any more.
-    Missed,
-}
+/// That a log does not have an event any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missed;
 
 impl EventLog {
     /// Adds an event. Without readers there is no need to keep it.
@@ -56,11 +49,10 @@ impl EventLog {
         self.first + u64::try_from(self.events.len()).unwrap_or(u64::MAX)
     }
 
-    /// The event with this number.
-    pub(super) fn at(&self, number: u64) -> Entry {
-        let Some(place) = number.checked_sub(self.first) else { return Entry::Missed };
-        let event = usize::try_from(place).ok().and_then(|place| self.events.get(place));
-        event.map_or(Entry::Later, |event| Entry::Event(event.clone()))
+    /// The event with this number, if it is there yet.
+    pub(super) fn at(&self, number: u64) -> Result<Option<CacheEvent>, Missed> {
+        let place = number.checked_sub(self.first).ok_or(Missed)?;
+        Ok(usize::try_from(place).ok().and_then(|place| self.events.get(place)).cloned())
     }
 
     pub(super) fn join(&mut self) {
@@ -92,17 +84,17 @@ mod tests {
     fn a_log_keeps_the_last_events_while_there_are_readers() {
         let mut log = EventLog::default();
         log.push(CacheEvent::Stale);
-        assert!(matches!(log.at(0), Entry::Missed), "there was no reader");
+        assert!(log.at(0).is_err(), "there was no reader");
         log.join();
         assert_eq!(log.next(), 1);
         log.push(event(1));
-        assert!(matches!(log.at(1), Entry::Event(_)) && matches!(log.at(2), Entry::Later));
+        assert!(matches!(log.at(1), Ok(Some(_))) && matches!(log.at(2), Ok(None)));
         (0..EVENTS).for_each(|_| log.push(event(1)));
-        assert!(matches!(log.at(1), Entry::Missed) && matches!(log.at(2), Entry::Event(_)));
+        assert!(log.at(1).is_err() && matches!(log.at(2), Ok(Some(_))));
         assert_eq!((log.events.len(), log.bytes), (EVENTS, EVENTS));
         log.leave();
         assert!(log.events.is_empty() && log.bytes == 0);
-        assert!(matches!(log.at(log.next() - 1), Entry::Missed));
+        assert!(log.at(log.next() - 1).is_err());
     }
 
     #[test]

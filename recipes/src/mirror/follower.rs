@@ -211,6 +211,7 @@ impl Pursuit {
                 None => break,
             };
         }
+        mistake!(EventReadsAll: self.hearing.missed = true);
         if self.hearing.missed {
             self.board.stale();
         }

@@ -66,8 +66,8 @@ mod tests {
         hearing.hear(&extent, changed("/b", Kind::Created));
         hearing.hear(&extent, changed("/a/c", Kind::Deleted));
         let heard = |hearing: &mut Hearing| {
-            let changes = hearing.take().into_iter();
-            changes.map(|it| (it.path.to_string(), it.kind)).collect::<Vec<_>>()
+            let taken = hearing.take().into_iter();
+            taken.map(|it| (it.path.to_string(), it.kind)).collect::<Vec<_>>()
         };
         let expected = [("/a/b".to_owned(), Kind::Created), ("/a/c".to_owned(), Kind::Deleted)];
         assert_eq!(heard(&mut hearing), expected);

@@ -6,7 +6,7 @@ use synod_core::path::Path;
 
 use crate::mirror::board::Board;
 use crate::mirror::event::{CacheEvent, CacheState};
-use crate::mirror::event_log::Entry;
+use crate::mirror::event_log::Missed;
 use crate::mirror::snapshot::Snapshot;
 use crate::mutant::mistake;
 
@@ -46,13 +46,12 @@ impl EventReader {
         if let Some(event) = self.of_snapshot() {
             return Some(event);
         }
-        let entry = self.board.event(self.next).await?;
-        match entry {
-            Entry::Event(event) => {
-                self.next += 1;
-                Some(event)
+        match self.board.event(self.next).await {
+            Ok(event) => {
+                self.next += u64::from(event.is_some());
+                event
             }
-            Entry::Later | Entry::Missed => Some(self.begin_anew()),
+            Err(Missed) => Some(self.begin_anew()),
         }
     }
 
