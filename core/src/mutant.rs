@@ -219,7 +219,6 @@ mistakes! {
         NumberIsVersion = "replaces another version that has the same number",
         ResyncOnlyAdds = "keeps the nodes in a mirror that were deleted during an outage",
         ResyncUnread = "goes on with a mirror as if nothing had been missed",
-        LateDeletionCounts = "takes a node out of a mirror that was made again since",
         EventReadsAll = "reads the whole of a mirror again after each event",
         MissedEventsSkipped = "goes on with the next event when a reader has missed some",
         TransactionMixesMoments =

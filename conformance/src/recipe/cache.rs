@@ -19,8 +19,8 @@ use crate::recipe::Waiting;
 use crate::world::World;
 
 cases![
-    "L-CA-1 L-CA-2 L-CA-3" catches [WatchIsShallow WatchMissesChildUpdate] => a_cache_and_its_events_are_what_the_store_has_in_the_end,
-    "L-CA-1 L-CA-3" breaks [LateDeletionCounts] => nodes_that_come_and_go_at_once_are_what_the_store_has_in_the_end,
+    "L-CA-1 L-CA-2 L-CA-3" catches [WatchIsShallow] => a_cache_and_its_events_are_what_the_store_has_in_the_end,
+    "L-CA-1 L-CA-3" catches [EventDropped] => nodes_that_come_and_go_at_once_are_what_the_store_has_in_the_end,
     "L-CA-1 L-CA-2" breaks [NewerByVersion] => what_is_removed_and_made_again_during_an_outage_is_one_change,
     "L-CA-1 L-CA-4 L-WAT-7" needs [Expiry] breaks [OutageUnread ResyncOnlyAdds] => an_outage_is_followed_by_the_difference,
     "L-CA-1 L-CA-4" breaks [ResyncUnread] => what_a_store_could_not_report_is_read_again,
@@ -30,7 +30,7 @@ cases![
     "L-CA-1 L-X-9" catches [WatchMissesChildUpdate] => an_extent_has_its_nodes_and_no_others,
     "L-CA-1" catches [WatchNeedsNode] => what_is_not_there_yet_is_cached_when_it_comes,
     "L-X-7" breaks [EventReadsAll] => a_change_costs_what_it_concerns,
-    "L-OUT-5 L-OUT-6 L-X-5" breaks [ClosedClientWaits] => a_cache_ends_with_its_client,
+    "L-OUT-5 L-OUT-6 L-X-5" breaks [StateNeverEnds] => a_cache_ends_with_its_client,
     "L-WAT-14 L-X-5" needs [WatchCount] catches [DropLeavesWatch] => caches_that_were_dropped_leave_no_watch,
 ];
 

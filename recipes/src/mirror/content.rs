@@ -118,7 +118,6 @@ impl Content {
     fn lose(&mut self, path: &Path, at: Revision) -> Option<CacheEvent> {
         self.newest = self.newest.max(at);
         let is_known = self.nodes.get(path).is_some_and(|known| modified(known) < at);
-        mistake!(LateDeletionCounts: let is_known = self.nodes.contains_key(path));
         if !is_known {
             return None;
         }
