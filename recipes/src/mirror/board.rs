@@ -1,7 +1,10 @@
 //! [`Board`]: what is known of an extent. One task writes it, and every caller reads it.
 
+use std::future::pending;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::select;
 use synod_core::clock::{self, Instant};
 use synod_core::error::Error;
 use synod_core::path::Path;
@@ -219,14 +222,25 @@ impl Board {
         loop {
             // Listens from here on, so that news between the look and the wait wake too.
             let news = self.news.notified();
-            if let Some(held) = holds(self.state()) {
+            let state = self.state();
+            let is_live = state.is_live();
+            if let Some(held) = holds(state) {
                 return Some(held);
             }
             if self.lock().over {
                 return None;
             }
-            news.await;
+            match self.doubted() {
+                Some(session) if !is_live => certain_or(&session, news).await,
+                _ => news.await,
+            }
         }
+    }
+
+    /// The session, if it alone can keep the content from being live.
+    fn doubted(&self) -> Option<Session> {
+        let state = self.lock();
+        state.session.clone().filter(|_| matches!(state.standing, Standing::Live))
     }
 
     /// The event with this number, when there is one. `None` after the last one.
@@ -270,4 +284,18 @@ impl Board {
     fn lock(&self) -> MutexGuard<'_, BoardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Waits for news, or until a session is certain again: no connection need have been said to be lost.
+async fn certain_or(session: &Session, news: impl Future<Output = ()>) {
+    let mut status = session.status();
+    if session.is_certain() {
+        return;
+    }
+    let renewed = async {
+        if status.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    let _first = select(pin!(news), pin!(renewed)).await;
 }
