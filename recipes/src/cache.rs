@@ -14,45 +14,8 @@ use crate::mirror::event::{CacheEvent, CacheState};
 use crate::mirror::extent::Extent;
 use crate::mirror::snapshot::Snapshot;
 
-/// A copy in memory of a node, of the children of one, or of one and all below it.
-///
-/// Reading asks no server. The cache has what the store has, some time after the last change and the last outage, whatever
-/// was lost in between: a session, events, or the node at its own path, which may come and go. It never goes back: what it
-/// shows of a path is never older than what it has shown before, and it is not emptied to be filled again. Its
-/// [state](CacheState) says whether changes may be missing.
-///
-/// [`events`](Self::events) is a stream of all changes, which makes the same content from an empty map on.
-///
-/// Clones share everything. The store is followed until the last of them is dropped, and the cache keeps its client open.
-///
-/// *Not promised*: that what it shows is the latest: a change is in the store before it is here. What must not be decided on
-/// an older state is decided by a [`Transaction`](crate::Transaction), or by a write that expects the version. The nodes of
-/// one transaction may become visible one after the other.
-///
-/// # What it costs
-///
-/// One read of all that its [`Extent`] covers at the start, in each session, and after each outage, which has to be answered
-/// within the time that a call of the client may take. Each change is an event; on ZooKeeper also a part of a read of the
-/// nodes that changed. The last 4,096 events are kept, with 8 MiB of their data, while a stream of events is there.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path;
-/// use synod_recipes::{Cache, Extent};
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let services = Cache::open(&client, Extent::subtree(path!("/services"))).await?;
-/// let all = services.snapshot();
-/// println!("{} nodes, {:?}", all.len(), all.state());
-/// for service in all.children(&path!("/services")) {
-///     println!("{}: {} instances", service.path.name(), all.children(&service.path).len());
-/// }
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/cache.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]
 #[derive(Clone)]
 pub struct Cache {
     mirror: Mirror,

@@ -52,11 +52,11 @@ pub(crate) mod snapshot;
 #[derive(Clone)]
 pub(crate) struct Mirror {
     board: Arc<Board>,
-    _follower: Arc<Follower>,
+    _follower: Arc<FollowerTask>,
 }
 
 /// The task that follows the store. It ends with this value, and with the client.
-struct Follower {
+struct FollowerTask {
     board: Arc<Board>,
     _task: Task,
 }
@@ -68,7 +68,7 @@ impl Mirror {
         let board = Arc::new(Board::new(extent));
         let follower = MirrorFollower::new(client, board.clone());
         let task = task::spawn(Box::pin(follower.run()).instrument(span));
-        Self { _follower: Arc::new(Follower { board: board.clone(), _task: task }), board }
+        Self { _follower: Arc::new(FollowerTask { board: board.clone(), _task: task }), board }
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -115,7 +115,7 @@ impl Mirror {
     }
 }
 
-impl Drop for Follower {
+impl Drop for FollowerTask {
     fn drop(&mut self) {
         self.board.end();
     }

@@ -19,41 +19,8 @@ use crate::mirror::Mirror;
 use crate::mirror::event::CacheState;
 use crate::mirror::extent::Extent;
 
-/// A value of any type that other programs write, such as configuration, kept fresh in memory.
-///
-/// Reading asks no server: [`get`](Self::get) returns the last value that could be read. It stays when the node is replaced by
-/// something that cannot be read, when the node is removed, and during an outage; the [state](CopyState) says so. A value
-/// never goes back, and is what the store has in the end.
-///
-/// Clones share everything. The value is followed until the last of them is dropped, and keeps its client open. A value that
-/// this program writes, too, is a [`SharedValue`](crate::SharedValue).
-///
-/// *Not promised*: that the value is the latest: it is in the store before its event arrives here.
-///
-/// # What it costs
-///
-/// One read at the start, in each session, and after each outage. Each change is an event; on ZooKeeper also a read.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path;
-/// use synod_recipes::Watched;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let limits = Watched::<Vec<u32>>::open(&client, path!("/config/limits")).await?;
-/// if let Some(limits) = limits.get().value {
-///     println!("{limits:?}");
-/// }
-/// let mut changed = limits.receiver();
-/// while changed.changed().await.is_ok() {
-///     println!("{:?}", changed.borrow_and_update().state);
-/// }
-/// # Ok(())
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/watched.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]
 pub struct Watched<T> {
     inner: Arc<Follows<T>>,
 }
@@ -156,7 +123,8 @@ impl<T> Watched<T> {
     pub fn get(&self) -> WatchedValue<T> {
         let last = self.inner.last.borrow().clone();
         // As soon as that is so, before any task is notified of it.
-        let live = self.inner.mirror.state().is_live();
+        let is_read = self.inner.last.has_changed().is_ok();
+        let live = is_read && self.inner.mirror.state().is_live();
         match last.state {
             CopyState::Current if !live => WatchedValue { state: CopyState::Stale, ..last },
             _ => last,

@@ -9,7 +9,7 @@ use crate::tree::{File, catches, code, files, holds, spares};
 /// except that the first recipe of a new stair brings one for each law that no other mistake breaks. So did the first one
 /// that follows a cell: how copies are ordered, when they are stale, and what is read after an outage. So did the transactions
 /// of a function: no store, and no stair, runs a function again or mixes what it has read.
-const PLANTED: usize = 150;
+const PLANTED: usize = 158;
 const IN_RECIPES: usize = 24;
 
 /// The functions that have more than one mistake. This list may only become shorter.

@@ -34,7 +34,7 @@ struct Pursuit {
     client: Client,
     board: Arc<Board>,
     /// `None` if the last one ended.
-    line: Option<Line>,
+    observation: Option<Observation>,
     hearing: Hearing,
     /// The nodes that have to be read.
     unread: BTreeSet<Path>,
@@ -46,12 +46,12 @@ struct Pursuit {
 }
 
 /// A session, and a watch in it.
-struct Line {
+struct Observation {
     session: Session,
     watch: Watch,
 }
 
-impl Line {
+impl Observation {
     /// Reads the whole of an extent, and hears what is reported meanwhile. `None` if the watch ends before.
     async fn read(&mut self, extent: &Extent, meanwhile: &mut Hearing) -> Result<Option<View>> {
         let mut reading = pin!(self.session.read(extent.query()));
@@ -73,7 +73,7 @@ impl MirrorFollower {
         let pursuit = Pursuit {
             client: client.clone(),
             board,
-            line: None,
+            observation: None,
             hearing: Hearing::default(),
             unread: BTreeSet::new(),
             batch: BATCH,
@@ -90,7 +90,6 @@ impl MirrorFollower {
                 self.pursuit.turned(connection);
             }
         }
-        self.pursuit.board.end();
     }
 
     /// Goes a step, or learns that the connection is in another state. `None` once the client is closed.
@@ -104,6 +103,13 @@ impl MirrorFollower {
     }
 }
 
+/// However the task ends: a filter of the application may panic.
+impl Drop for MirrorFollower {
+    fn drop(&mut self) {
+        self.pursuit.board.end();
+    }
+}
+
 fn answers(connection: Connection) -> bool {
     matches!(connection, Connection::Connected | Connection::Reconnected)
 }
@@ -114,8 +120,8 @@ impl Pursuit {
         self.board.stale();
         self.hearing.missed = true;
         self.cut = !answers(connection);
-        if self.line.as_ref().is_some_and(|line| line.session.is_lost()) {
-            self.line = None;
+        if self.observation.as_ref().is_some_and(|it| it.session.is_lost()) {
+            self.observation = None;
         }
     }
 
@@ -123,7 +129,7 @@ impl Pursuit {
         if self.cut {
             return pending().await;
         }
-        let stepped = match &self.line {
+        let stepped = match &self.observation {
             None => Box::pin(self.observe()).await,
             Some(_) if self.hearing.missed => Box::pin(self.read_all()).await,
             Some(_) if !self.unread.is_empty() => Box::pin(self.read_some()).await,
@@ -141,7 +147,7 @@ impl Pursuit {
         let (view, watch) = session.observe(self.board.extent().query()).await?;
         self.board.begin(session.clone());
         self.hearing = Hearing::default();
-        self.line = Some(Line { session, watch });
+        self.observation = Some(Observation { session, watch });
         mistake!(OutageUnread: if !self.board.snapshot().is_empty() {
             self.board.complete();
             return Ok(());
@@ -152,9 +158,9 @@ impl Pursuit {
 
     /// Reads the whole again.
     async fn read_all(&mut self) -> Result<()> {
-        let Some(line) = &mut self.line else { return Ok(()) };
+        let Some(observation) = &mut self.observation else { return Ok(()) };
         let mut meanwhile = Hearing::default();
-        match line.read(self.board.extent(), &mut meanwhile).await? {
+        match observation.read(self.board.extent(), &mut meanwhile).await? {
             Some(view) => {
                 self.hearing = meanwhile;
                 self.take_over(view);
@@ -173,9 +179,9 @@ impl Pursuit {
         self.learn();
     }
 
-    /// Reads some of the nodes of which an event did not say what they became.
+    /// Reads some of the nodes that changed by an event that did not say how.
     async fn read_some(&mut self) -> Result<()> {
-        let Some(Line { session, .. }) = &self.line else { return Ok(()) };
+        let Some(Observation { session, .. }) = &self.observation else { return Ok(()) };
         let some: Vec<Path> = self.unread.iter().take(self.batch).cloned().collect();
         let Some((first, more)) = some.split_first() else { return Ok(()) };
         let query = Query::nodes(first, more.iter().cloned());
@@ -198,7 +204,7 @@ impl Pursuit {
 
     /// Waits for the next event, and takes over all that are there.
     async fn hear(&mut self) -> Result<()> {
-        let Some(Line { watch, .. }) = &mut self.line else { return Ok(()) };
+        let Some(Observation { watch, .. }) = &mut self.observation else { return Ok(()) };
         let mut event = watch.next().await;
         loop {
             self.hearing.hear(self.board.extent(), event);
@@ -229,7 +235,7 @@ impl Pursuit {
 
     /// The watch is over. The next step observes anew.
     fn over(&mut self, end: Option<End>) -> Result<()> {
-        self.line = None;
+        self.observation = None;
         self.board.stale();
         match end {
             Some(End::Failed(error)) => Err(Error::clone(&error)),
@@ -244,8 +250,8 @@ impl Pursuit {
             _ => self.board.refused(error),
         }
         self.hearing.missed = true;
-        if self.line.as_ref().is_some_and(|line| line.session.is_lost()) {
-            self.line = None;
+        if self.observation.as_ref().is_some_and(|it| it.session.is_lost()) {
+            self.observation = None;
         }
         let chance = self.client.chance();
         let delays = self.delays.get_or_insert_with(|| Retry::forever().delays(chance));

@@ -12,7 +12,7 @@ use crate::mutant::mistake;
 
 /// The events that make the content of a mirror, from an empty one on.
 ///
-/// It begins with a snapshot, each node of which is created. One that takes events so slowly that the log has lost the next
+/// It begins with a snapshot: all its nodes are created. One that takes events so slowly that the log has lost the next
 /// one begins anew, with another snapshot. So no reader makes any other wait, and each needs no more memory than the log and
 /// the content.
 #[derive(Debug)]

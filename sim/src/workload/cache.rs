@@ -117,10 +117,7 @@ impl Workload for Caches {
 }
 
 async fn work(me: Process, book: Book) {
-    // Some have a short deadline: then their requests fail without an answer.
-    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
-    let options = me.options().deadline(patience);
-    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let Ok(client) = me.impatient_client().await else { return };
     let extent = match me.pick(6) {
         0 => Part::Children,
         1 => Part::Near,
