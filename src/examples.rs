@@ -6,6 +6,8 @@ mod guide {}
 mod atomic_value {}
 #[doc = include_str!("../recipes/docs/barrier.md")]
 mod barrier {}
+#[doc = include_str!("../recipes/docs/cache.md")]
+mod cache {}
 #[doc = include_str!("../recipes/docs/count_down.md")]
 mod count_down {}
 #[doc = include_str!("../recipes/docs/counter.md")]
@@ -42,3 +44,5 @@ mod shared_value {}
 mod transaction {}
 #[doc = include_str!("../recipes/docs/unfair_lock.md")]
 mod unfair_lock {}
+#[doc = include_str!("../recipes/docs/watched.md")]
+mod watched {}

@@ -230,6 +230,28 @@ pub const LAWS: &[Law] = &[
         "a copy that may be out of date says so, and keeps the last value that could be read",
     ),
     law(
+        "L-CA-1",
+        "a cache has what the store has, some time after the last change and the last outage",
+    ),
+    law("L-CA-2", "what a cache shows of a path is never older than what it has shown before"),
+    law(
+        "L-CA-3",
+        "the events of a cache make its content from an empty map on, and each fits those before it",
+    ),
+    law(
+        "L-CA-4",
+        "a cache says that it is complete once after its start and after each outage, and then is",
+    ),
+    law("L-CA-5", "a cache that may miss changes says so, and keeps what it has"),
+    law(
+        "L-CA-6",
+        "a slow reader of a cache needs limited memory, has the content in the end, and makes none wait",
+    ),
+    law(
+        "L-CA-7",
+        "a watched value is the last one that can be read, and says whether the store still has it",
+    ),
+    law(
         "L-ID-1",
         "numbers are unique over all clients, restarts and lost answers, and rise for each client",
     ),

@@ -5,6 +5,7 @@ use crate::case::Case;
 
 mod atomic_value;
 mod barrier;
+mod cache;
 mod container;
 mod count_down;
 mod counter;
@@ -30,6 +31,7 @@ mod shared_value;
 mod ticket;
 mod transaction;
 mod waiting;
+mod watched;
 
 pub(crate) use waiting::{Waiting, line, many};
 
@@ -60,4 +62,6 @@ pub(crate) const ALL: &[&[Case]] = &[
     barrier::CASES,
     count_down::CASES,
     ids::CASES,
+    cache::CASES,
+    watched::CASES,
 ];

@@ -219,6 +219,10 @@ mistakes! {
         CopyIsNeverStale = "says that a copy is current, whatever is known of the store",
         OutageUnread = "does not read a value again after an outage in which it may have changed",
         NumberIsVersion = "replaces another version that has the same number",
+        ResyncOnlyAdds = "keeps the nodes in a mirror that were deleted during an outage",
+        ResyncUnread = "goes on with a mirror as if nothing had been missed",
+        EventReadsAll = "reads the whole of a mirror again after each event",
+        MissedEventsSkipped = "goes on with the next event when a reader has missed some",
         TransactionMixesMoments =
             "goes on with a transaction although what it has read has changed",
         TransactionRunsAgain = "runs a transaction again when the answer to its commit was lost",

@@ -5,6 +5,7 @@
 
 mod barrier;
 mod belief;
+mod cache;
 mod count_down;
 mod election;
 mod grant;

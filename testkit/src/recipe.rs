@@ -7,6 +7,7 @@
 mod barrier;
 mod lead;
 mod lock;
+mod mirror;
 mod proof;
 mod row;
 mod transaction;
@@ -37,4 +38,6 @@ pub const ROWS: &[Row] = &[
     barrier::COUNT_DOWN,
     value::IDS,
     transaction::TRANSACTION,
+    mirror::CACHE,
+    mirror::WATCHED,
 ];

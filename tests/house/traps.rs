@@ -9,9 +9,13 @@ const PAGE: &str = "docs/traps.md";
 
 /// The rows that must exist.
 fn rows() -> BTreeSet<String> {
-    let reproduced =
-        [1, 2, 3, 4, 10].into_iter().chain(18..=27).chain(32..=35).map(|row| format!("V{row}"));
-    reproduced.chain((1..=54).chain([69, 77]).map(|row: u32| row.to_string())).collect()
+    let reproduced = [1, 2, 3, 4]
+        .into_iter()
+        .chain(10..=12)
+        .chain(18..=27)
+        .chain(32..=35)
+        .map(|row| format!("V{row}"));
+    reproduced.chain((1..=69).chain([77]).map(|row: u32| row.to_string())).collect()
 }
 
 #[test]

@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{
-    Backend, Commit, Freshness, Loss, Node, Outcome, Query, Revision, Scope, Sequence, SessionInfo,
-    SessionOptions, Status, Store, Txn, View, Watch, Window,
+    Backend, Commit, Event, Freshness, Loss, Node, Outcome, Query, Revision, Scope, Sequence,
+    SessionInfo, SessionOptions, Status, Store, Txn, View, Watch, Window,
 };
 use synod_core::task::{self, Task};
 use synod_testkit::fault::Verb;
@@ -40,6 +40,10 @@ struct Shared {
     blind: AtomicBool,
     starved: AtomicBool,
     garbles: AtomicBool,
+    /// Whether watches lose changes, and report that.
+    forgetful: AtomicBool,
+    /// How many subtrees were read or observed.
+    subtrees: AtomicUsize,
     /// Whether sessions opened from now on can be reported as lost: [`Gate::lose`].
     losing: AtomicBool,
     /// How many more calls pass before the process ends, if it is to end.
@@ -83,6 +87,8 @@ impl Gate {
             blind: AtomicBool::new(false),
             starved: AtomicBool::new(false),
             garbles: AtomicBool::new(false),
+            forgetful: AtomicBool::new(false),
+            subtrees: AtomicUsize::new(0),
             losing: AtomicBool::new(false),
             passing: Mutex::default(),
             dead: watch::Sender::new(false),
@@ -150,6 +156,16 @@ impl Gate {
     /// Whether answers from now on omit everything optional that a store could return.
     pub(crate) fn garble(&self, garbles: bool) {
         self.shared.garbles.store(garbles, Ordering::Relaxed);
+    }
+
+    /// Whether watches from now on lose every change, and report only that they did.
+    pub(crate) fn lose_events(&self, loses: bool) {
+        self.shared.forgetful.store(loses, Ordering::Relaxed);
+    }
+
+    /// How many subtrees have been read or observed.
+    pub(crate) fn subtrees(&self) -> usize {
+        self.shared.subtrees.load(Ordering::Relaxed)
     }
 
     /// Sessions that are opened from now on report nothing after their first status, as if their
@@ -253,6 +269,20 @@ impl Shared {
         }
     }
 
+    fn counts(&self, query: &Query) {
+        let subtree = usize::from(query.scope == Scope::Subtree);
+        self.subtrees.fetch_add(subtree, Ordering::Relaxed);
+    }
+
+    /// The watch, which may lose changes.
+    fn forgets(self: &Arc<Self>, watch: Watch) -> Watch {
+        let shared = self.clone();
+        watch.map(move |event| match event {
+            Event::Changed(_) if shared.forgetful.load(Ordering::Relaxed) => Some(Event::Resync),
+            event => Some(event),
+        })
+    }
+
     /// The view, with the additional container where listings contain it.
     fn name(&self, query: &Query, mut view: View) -> View {
         let named = self.container.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -319,13 +349,15 @@ impl Store for Gated {
             return Ok(View::new(Revision::ZERO, Vec::new()));
         }
         self.shared.blind.store(false, Ordering::Relaxed);
+        self.shared.counts(&query);
         let view = self.shared.pass(Verb::Read, self.store.read(query.clone())).await?;
         Ok(self.shared.show(self.shared.name(&query, view)))
     }
 
     async fn observe(&self, query: Query) -> Result<(View, Watch)> {
+        self.shared.counts(&query);
         let observed = self.shared.pass(Verb::Observe, self.store.observe(query.clone())).await;
-        observed.map(|(view, watch)| (self.shared.name(&query, view), watch))
+        observed.map(|(view, watch)| (self.shared.name(&query, view), self.shared.forgets(watch)))
     }
 
     async fn commit(&self, txn: Txn) -> Result<Outcome> {

@@ -1,0 +1,99 @@
+//! [`Cache`]: a local copy of a part of the tree.
+
+use std::fmt;
+
+use futures_core::Stream;
+use futures_util::stream::unfold;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::Node;
+
+use crate::mirror::Mirror;
+use crate::mirror::event::{CacheEvent, CacheState};
+use crate::mirror::extent::Extent;
+use crate::mirror::snapshot::Snapshot;
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/cache.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]
+#[derive(Clone)]
+pub struct Cache {
+    mirror: Mirror,
+}
+
+impl Cache {
+    /// Starts a cache, and waits until it is complete. A path is the extent of the whole subtree there.
+    ///
+    /// # Errors
+    ///
+    /// What the store says if it refuses to be read, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed. An outage is no
+    /// error: the call waits for its end. [`within`](crate::within) gives it a limit.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call follows nothing.
+    pub async fn open(client: &Client, extent: impl Into<Extent>) -> Result<Self> {
+        let cache = Self::start(client, extent);
+        // On the heap, so that the future of a caller stays small.
+        Box::pin(cache.complete()).await?;
+        Ok(cache)
+    }
+
+    /// Starts a cache that is empty at first. It needs a tokio runtime.
+    pub fn start(client: &Client, extent: impl Into<Extent>) -> Self {
+        Self { mirror: Mirror::start(client, extent.into(), "cache") }
+    }
+
+    /// Waits until it is complete: its state is [`CacheState::Live`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Cache::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn complete(&self) -> Result<()> {
+        self.mirror.complete().await
+    }
+
+    /// The node at a path, if the cache has it.
+    pub fn get(&self, path: &Path) -> Option<Node> {
+        self.mirror.get(path)
+    }
+
+    /// The nodes right below a path, sorted by path; and places without a node that have nodes below them, without a stat.
+    /// Several questions about the same moment are for a [snapshot](Self::snapshot).
+    pub fn children(&self, path: &Path) -> Vec<Node> {
+        self.mirror.snapshot().children(path)
+    }
+
+    /// All nodes as they are here now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.mirror.snapshot()
+    }
+
+    /// How the content compares with the store.
+    pub fn state(&self) -> CacheState {
+        self.mirror.state()
+    }
+
+    /// The events that make the content, from an empty map on: first all nodes that there are now, then each change.
+    ///
+    /// A slow reader makes neither the cache nor other readers wait: once it misses events, it gets
+    /// [`CacheEvent::Reset`] and the content anew. Streams do not keep the cache going: they end with the client, and when its
+    /// last clone is dropped.
+    pub fn events(&self) -> impl Stream<Item = CacheEvent> + Send + use<> {
+        unfold(self.mirror.reader(), |mut reader| async move {
+            let event = reader.next().await?;
+            Some((event, reader))
+        })
+    }
+}
+
+/// Shows the path only: the data is the application's.
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("mirror", &self.mirror).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,301 @@
+//! [`Board`]: what is known of an extent. One task writes it, and every caller reads it.
+
+use std::future::pending;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::select;
+use synod_core::clock::{self, Instant};
+use synod_core::error::Error;
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{Change, Node, View};
+use tokio::sync::Notify;
+
+use crate::mirror::content::{Content, Nodes, Unread};
+use crate::mirror::event::{CacheEvent, CacheState};
+use crate::mirror::event_log::{EventLog, Missed};
+use crate::mirror::extent::Extent;
+use crate::mirror::snapshot::Snapshot;
+use crate::mutant::mistake;
+
+/// The content of a mirror, its state, and its last events. No code of the application runs under its lock.
+#[derive(Debug)]
+pub(super) struct Board {
+    extent: Extent,
+    state: Mutex<BoardState>,
+    /// That there is an event, another state, or the end.
+    news: Notify,
+}
+
+#[derive(Debug)]
+struct BoardState {
+    content: Content,
+    standing: Standing,
+    log: EventLog,
+    /// The session in which it is kept equal.
+    session: Option<Session>,
+    /// Whether it will not change any more.
+    over: bool,
+}
+
+/// How the content compares with the store, as far as the last event says.
+#[derive(Clone, Debug)]
+enum Standing {
+    Syncing,
+    Live,
+    Stale(Instant),
+    Refused(Arc<Error>),
+}
+
+impl Board {
+    pub(super) fn new(extent: Extent) -> Self {
+        let (content, log) = (Content::default(), EventLog::default());
+        let state =
+            BoardState { content, standing: Standing::Syncing, log, session: None, over: false };
+        Self { extent, state: Mutex::new(state), news: Notify::new() }
+    }
+
+    pub(super) fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Records in which session the content is kept equal from now on.
+    pub(super) fn begin(&self, session: Session) {
+        let _last = self.lock().session.replace(session);
+    }
+
+    /// Takes over changes that the store reported. Returns the nodes that have to be read.
+    pub(super) fn hear(&self, changes: impl IntoIterator<Item = Change>) -> Vec<Path> {
+        let mut unread = Vec::new();
+        self.change(|content, events| {
+            for change in changes {
+                let path = change.path.clone();
+                match content.hear(&self.extent, change) {
+                    Ok(event) => events.extend(event),
+                    Err(Unread) => unread.push(path),
+                }
+            }
+        });
+        unread
+    }
+
+    /// Takes over what a read of these nodes found.
+    pub(super) fn read(&self, asked: &[Path], view: View) {
+        let mut found: Nodes =
+            view.nodes.into_iter().map(|node| (node.path.clone(), node)).collect();
+        self.change(|content, events| {
+            for path in asked {
+                let node = found.remove(path).and_then(|node| self.extent.kept(node));
+                events.extend(content.found(path, node, view.revision));
+            }
+        });
+    }
+
+    /// Takes over a view of the whole extent.
+    pub(super) fn replace(&self, view: View) {
+        let old = self.lock().content.nodes.clone();
+        // Only the task that calls this changes the content.
+        let difference = Content::difference(&old, &self.extent, view);
+        drop(old);
+        let last = self.change(|content, events| {
+            let (last, mut all) = content.replace(difference);
+            events.append(&mut all);
+            last
+        });
+        // It may be large: not under the lock.
+        drop(last);
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Content, &mut Vec<CacheEvent>) -> T) -> T {
+        let mut events = Vec::new();
+        let (changed, is_news) = {
+            let mut state = self.lock();
+            let changed = change(&mut state.content, &mut events);
+            let is_news = !events.is_empty();
+            for event in events {
+                state.log.push(event);
+            }
+            (changed, is_news)
+        };
+        if is_news {
+            self.news.notify_waiters();
+        }
+        changed
+    }
+
+    /// Records that the content is complete.
+    pub(super) fn complete(&self) {
+        self.turn(|state| match state.standing {
+            Standing::Live => None,
+            _ => Some((Standing::Live, Some(CacheEvent::Complete(state.content.newest)))),
+        });
+    }
+
+    /// Records that changes may be missed from now on.
+    pub(super) fn stale(&self) {
+        mistake!(CopyIsNeverStale: return);
+        self.turn(|state| match state.standing {
+            Standing::Live => Some((Standing::Stale(clock::now()), Some(CacheEvent::Stale))),
+            Standing::Refused(_) => Some((Standing::Stale(clock::now()), None)),
+            Standing::Syncing | Standing::Stale(_) => None,
+        });
+    }
+
+    /// Records that the store refuses to be read.
+    pub(super) fn refused(&self, why: &Error) {
+        self.turn(|state| {
+            let event = matches!(state.standing, Standing::Live).then_some(CacheEvent::Stale);
+            Some((Standing::Refused(Arc::new(why.clone())), event))
+        });
+    }
+
+    /// Records that nothing will change any more. Frees the session.
+    pub(super) fn end(&self) {
+        self.stale();
+        let session = {
+            let mut state = self.lock();
+            state.over = true;
+            state.session.take()
+        };
+        drop(session);
+        self.news.notify_waiters();
+    }
+
+    fn turn(&self, turn: impl FnOnce(&BoardState) -> Option<(Standing, Option<CacheEvent>)>) {
+        let (standing, nodes) = {
+            let mut state = self.lock();
+            let Some((standing, event)) = turn(&state) else { return };
+            state.standing = standing.clone();
+            if let Some(event) = event {
+                state.log.push(event);
+            }
+            (standing, state.content.nodes.len())
+        };
+        match standing {
+            Standing::Refused(error) => tracing::warn!(%error, "the store refuses to be read"),
+            standing => tracing::debug!(?standing, nodes, "the mirror turned"),
+        }
+        self.news.notify_waiters();
+    }
+
+    /// The node at a path.
+    pub(super) fn get(&self, path: &Path) -> Option<Node> {
+        self.lock().content.nodes.get(path).cloned()
+    }
+
+    /// The nodes as of now.
+    pub(super) fn snapshot(&self) -> Snapshot {
+        let (nodes, state) = self.numbered(|state| state.content.nodes.clone());
+        Snapshot::new(nodes, state)
+    }
+
+    /// How the content compares with the store.
+    pub(super) fn state(&self) -> CacheState {
+        self.numbered(|_| ()).1
+    }
+
+    fn numbered<T>(&self, read: impl FnOnce(&BoardState) -> T) -> (T, CacheState) {
+        let (read, standing, newest, session) = {
+            let state = self.lock();
+            let (standing, newest) = (state.standing.clone(), state.content.newest);
+            (read(&state), standing, newest, state.session.clone())
+        };
+        // As soon as that is so, before any task is notified of it.
+        let certain = session.is_some_and(|session| session.is_certain());
+        mistake!(CopyIsNeverStale: let certain = true);
+        let state = match standing {
+            Standing::Live if certain => CacheState::Live(newest),
+            Standing::Live => CacheState::Stale(clock::now()),
+            Standing::Syncing => CacheState::Syncing,
+            Standing::Stale(since) => CacheState::Stale(since),
+            Standing::Refused(why) => CacheState::Refused(why),
+        };
+        (read, state)
+    }
+
+    /// Waits until this holds. `None` if it never will.
+    pub(super) async fn until<T>(
+        &self,
+        mut holds: impl FnMut(CacheState) -> Option<T>,
+    ) -> Option<T> {
+        loop {
+            // Listens from here on, so that news between the look and the wait wake too.
+            let news = self.news.notified();
+            let state = self.state();
+            let is_live = state.is_live();
+            if let Some(held) = holds(state) {
+                return Some(held);
+            }
+            if self.lock().over {
+                return None;
+            }
+            match self.doubted() {
+                Some(session) if !is_live => certain_or(&session, news).await,
+                _ => news.await,
+            }
+        }
+    }
+
+    /// The session, if it alone can keep the content from being live.
+    fn doubted(&self) -> Option<Session> {
+        let state = self.lock();
+        state.session.clone().filter(|_| matches!(state.standing, Standing::Live))
+    }
+
+    /// The event with this number, when there is one. `None` after the last one.
+    pub(super) async fn event(&self, number: u64) -> Result<Option<CacheEvent>, Missed> {
+        loop {
+            let news = self.news.notified();
+            let (event, over) = {
+                let state = self.lock();
+                (state.log.at(number)?, state.over)
+            };
+            if event.is_some() || over {
+                return Ok(event);
+            }
+            news.await;
+        }
+    }
+
+    /// The nodes as of now, and the number of the next event. It will be kept until [`Board::leave`].
+    pub(super) fn join(&self) -> (Snapshot, u64) {
+        self.lock().log.join();
+        self.now()
+    }
+
+    /// The nodes as of the last event, and the number of the next one.
+    pub(super) fn now(&self) -> (Snapshot, u64) {
+        let (nodes, next, state) = {
+            let state = self.lock();
+            let reached = match &state.standing {
+                Standing::Live => CacheState::Live(state.content.newest),
+                _ => CacheState::Syncing,
+            };
+            (state.content.nodes.clone(), state.log.next(), reached)
+        };
+        (Snapshot::new(nodes, state), next)
+    }
+
+    pub(super) fn leave(&self) {
+        self.lock().log.leave();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits for news, or until a session is certain again: no connection need have been said to be lost.
+async fn certain_or(session: &Session, news: impl Future<Output = ()>) {
+    let mut status = session.status();
+    if session.is_certain() {
+        return;
+    }
+    let renewed = async {
+        if status.changed().await.is_err() {
+            pending::<()>().await;
+        }
+    };
+    let _first = select(pin!(news), pin!(renewed)).await;
+}

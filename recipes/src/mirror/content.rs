@@ -1,0 +1,273 @@
+//! [`Content`]: the nodes of a mirror, and how they follow what the store reports. Pure.
+
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::sync::Arc;
+
+use synod_core::path::Path;
+use synod_core::store::{Change, Kind, Node, Revision, View};
+
+use crate::mirror::event::CacheEvent;
+use crate::mirror::extent::Extent;
+use crate::mutant::mistake;
+
+/// Nodes by their paths.
+pub(super) type Nodes = BTreeMap<Path, Node>;
+
+/// The nodes of a mirror. What is older than what it has already is never taken over, wherever it comes from: revisions
+/// order all writes of a path, also those of a node that was deleted and made again, whose versions begin again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Content {
+    /// Shared with snapshots: copied by the next change while there is one.
+    pub(super) nodes: Arc<Nodes>,
+    /// The newest revision that it shows.
+    pub(super) newest: Revision,
+    /// A path without a node had none at this revision, or was seen without one later. An event that is not newer does not
+    /// prove that there is one.
+    floor: Revision,
+}
+
+/// That a node has to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Unread;
+
+/// A content that a view makes of another one, and the differences between them.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    nodes: Nodes,
+    revision: Revision,
+    events: Vec<CacheEvent>,
+}
+
+impl Content {
+    /// Takes over a change that the store reported, as far as that is possible without a read.
+    pub(super) fn hear(
+        &mut self,
+        extent: &Extent,
+        change: Change,
+    ) -> Result<Option<CacheEvent>, Unread> {
+        let Change { path, kind, revision, node, .. } = change;
+        match (kind, revision, node) {
+            (Kind::Deleted, Some(revision), _) => Ok(self.lose(&path, revision)),
+            (Kind::Created | Kind::Updated, _, Some(node)) if node.stat.is_some() => {
+                let Some(node) = extent.kept(node) else { return Ok(None) };
+                if !self.nodes.contains_key(&path) && modified(&node) <= self.floor {
+                    return Err(Unread);
+                }
+                Ok(self.gain(node))
+            }
+            (Kind::Children, ..) => Ok(None),
+            _ => Err(Unread),
+        }
+    }
+
+    /// Takes over what a read of one node found, which was sent after all that is known here was reported.
+    pub(super) fn found(
+        &mut self,
+        path: &Path,
+        node: Option<Node>,
+        at: Revision,
+    ) -> Option<CacheEvent> {
+        if let Some(node) = node {
+            return self.gain(node);
+        }
+        let last = self.nodes.get(path).map(modified).unwrap_or_default();
+        self.floor = self.floor.max(at).max(last);
+        Arc::make_mut(&mut self.nodes).remove(path).map(CacheEvent::Deleted)
+    }
+
+    /// Takes over all of a view, by [`Content::difference`].
+    pub(super) fn replace(&mut self, by: Replacement) -> (Arc<Nodes>, Vec<CacheEvent>) {
+        self.newest = self.newest.max(by.revision);
+        self.floor = self.newest;
+        (std::mem::replace(&mut self.nodes, Arc::new(by.nodes)), by.events)
+    }
+
+    /// What a view of the whole extent makes of these nodes. It takes as long as there are nodes, and needs no lock.
+    pub(super) fn difference(old: &Nodes, extent: &Extent, view: View) -> Replacement {
+        let mut revision = view.revision;
+        let (mut nodes, mut events, mut gone) = (Nodes::new(), Vec::new(), Vec::new());
+        let mut before = old.iter().peekable();
+        for node in view.nodes.into_iter().filter_map(|node| extent.kept(node)) {
+            revision = revision.max(modified(&node));
+            while let Some((_, last)) = before.next_if(|(path, _)| **path < node.path) {
+                gone.push(last.clone());
+            }
+            let known = before.next_if(|(path, _)| **path == node.path).map(|(_, known)| known);
+            let (node, event) = merged(known, node);
+            events.extend(event);
+            nodes.insert(node.path.clone(), node);
+        }
+        gone.extend(before.map(|(_, last)| last.clone()));
+        mistake!(ResyncOnlyAdds: nodes.extend(take(&mut gone).into_iter().map(|it| (it.path.clone(), it))));
+        let mut all: Vec<_> = take(&mut gone).into_iter().map(CacheEvent::Deleted).collect();
+        all.append(&mut events);
+        Replacement { nodes, revision, events: all }
+    }
+
+    fn gain(&mut self, node: Node) -> Option<CacheEvent> {
+        self.newest = self.newest.max(modified(&node));
+        let (node, event) = merged(self.nodes.get(&node.path), node);
+        if event.is_some() {
+            let _last = Arc::make_mut(&mut self.nodes).insert(node.path.clone(), node);
+        }
+        event
+    }
+
+    /// A deletion at this revision. What is newer was made again afterwards.
+    fn lose(&mut self, path: &Path, at: Revision) -> Option<CacheEvent> {
+        self.newest = self.newest.max(at);
+        let is_known = self.nodes.get(path).is_some_and(|known| modified(known) < at);
+        if !is_known {
+            return None;
+        }
+        Arc::make_mut(&mut self.nodes).remove(path).map(CacheEvent::Deleted)
+    }
+}
+
+/// The newer one of a node that is known and one that was reported, and what changes by it.
+fn merged(known: Option<&Node>, node: Node) -> (Node, Option<CacheEvent>) {
+    let Some(known) = known else { return (node.clone(), Some(CacheEvent::Created(node))) };
+    let is_newer = modified(&node) > modified(known);
+    mistake!(NewerByVersion: let is_newer = {
+        let version = |node: &Node| node.stat.map(|stat| stat.version.get());
+        version(&node) > version(known)
+    });
+    if !is_newer {
+        return (known.clone(), None);
+    }
+    (node.clone(), Some(CacheEvent::Updated { before: known.clone(), node }))
+}
+
+/// When a node was written. Those that are kept have a stat.
+fn modified(node: &Node) -> Revision {
+    node.stat.map(|stat| stat.modified).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use synod_core::path;
+    use synod_core::store::{Stat, Version};
+
+    use super::*;
+
+    fn node(path: &str, created: u64, modified: u64) -> Node {
+        let version = Version::new(modified - created);
+        let stat = Stat::new(Revision::new(created), Revision::new(modified), version, None);
+        let path = Path::new(path).expect("valid");
+        Node::new(path).with(Bytes::from(modified.to_string()), stat)
+    }
+
+    fn all() -> Extent {
+        Extent::subtree(path!("/a"))
+    }
+
+    /// A content with these nodes, as of a revision.
+    fn content(at: u64, nodes: &[Node]) -> Content {
+        let mut content = Content::default();
+        let view = View::new(Revision::new(at), nodes.to_vec());
+        content.replace(Content::difference(&Nodes::new(), &all(), view));
+        content
+    }
+
+    fn written(node: &Node) -> Change {
+        let kind = match node.stat {
+            Some(stat) if stat.created == stat.modified => Kind::Created,
+            _ => Kind::Updated,
+        };
+        Change::new(node.path.clone(), kind).at(modified(node)).with_node(node.clone())
+    }
+
+    fn deleted(path: &str, at: u64) -> Change {
+        Change::new(Path::new(path).expect("valid"), Kind::Deleted).at(Revision::new(at))
+    }
+
+    #[track_caller]
+    fn is_news(news: &Result<Option<CacheEvent>, Unread>, expected: &str) {
+        let shown = match news {
+            Ok(None) => "nothing".to_owned(),
+            Ok(Some(event)) => said(event),
+            Err(Unread) => "unread".to_owned(),
+        };
+        assert_eq!(shown, expected);
+    }
+
+    fn said(event: &CacheEvent) -> String {
+        match event {
+            CacheEvent::Created(node) => format!("+{} {}", node.path, modified(node).get()),
+            CacheEvent::Updated { node, .. } => format!("~{} {}", node.path, modified(node).get()),
+            CacheEvent::Deleted(node) => format!("-{}", node.path),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_event_that_is_older_than_what_was_read_changes_nothing() {
+        let mut content = content(10, &[node("/a/b", 5, 8)]);
+        is_news(&content.hear(&all(), written(&node("/a/b", 5, 7))), "nothing");
+        is_news(&content.hear(&all(), written(&node("/a/b", 5, 8))), "nothing");
+        is_news(&content.hear(&all(), deleted("/a/b", 4)), "nothing");
+        is_news(&content.hear(&all(), deleted("/a/c", 11)), "nothing");
+        assert_eq!(content.nodes.len(), 1);
+
+        is_news(&content.hear(&all(), written(&node("/a/b", 5, 11))), "~/a/b 11");
+        is_news(&content.hear(&all(), deleted("/a/b", 12)), "-/a/b");
+        is_news(&content.hear(&all(), written(&node("/a/b", 13, 13))), "+/a/b 13");
+        assert_eq!(content.newest, Revision::new(13));
+    }
+
+    #[test]
+    fn a_node_that_a_read_did_not_find_is_not_made_again_by_an_older_event() {
+        let mut content = content(10, &[node("/a/b", 5, 8)]);
+        is_news(&content.hear(&all(), written(&node("/a/c", 9, 9))), "unread");
+        let gone = content.found(&path!("/a/b"), None, Revision::new(14));
+        assert!(matches!(gone, Some(CacheEvent::Deleted(_))));
+        is_news(&content.hear(&all(), written(&node("/a/b", 5, 12))), "unread");
+        is_news(&content.hear(&all(), written(&node("/a/b", 15, 15))), "+/a/b 15");
+    }
+
+    #[test]
+    fn what_an_event_leaves_out_has_to_be_read() {
+        let mut content = content(10, &[node("/a/b", 5, 8)]);
+        for kind in [Kind::Created, Kind::Updated, Kind::Deleted] {
+            is_news(&content.hear(&all(), Change::new(path!("/a/b"), kind)), "unread");
+        }
+        is_news(&content.hear(&all(), Change::new(path!("/a"), Kind::Children)), "nothing");
+        let found = content.found(&path!("/a/b"), Some(node("/a/b", 11, 11)), Revision::new(11));
+        assert_eq!(said(&found.expect("it is another node")), "~/a/b 11");
+        let again = content.found(&path!("/a/b"), Some(node("/a/b", 11, 11)), Revision::new(12));
+        assert!(again.is_none(), "it is known");
+    }
+
+    #[test]
+    fn a_view_is_taken_over_as_the_difference() {
+        let old = content(10, &["/a", "/a/b", "/a/c", "/a/d"].map(|path| node(path, 2, 4)));
+        // The last version of the second, another node with the same version, and a new one.
+        let found =
+            [node("/a", 2, 4), node("/a/b", 2, 12), node("/a/c", 11, 13), node("/a/e", 14, 14)];
+        let places = [Node::new(path!("/a/f"))];
+        let view = View::new(Revision::new(14), [&found[..], &places].concat());
+        let difference = Content::difference(&old.nodes, &all(), view);
+        let mut new = old.clone();
+        let (last, events) = new.replace(difference);
+        assert_eq!(last, old.nodes);
+        let shown: Vec<_> = events.iter().map(said).collect();
+        assert_eq!(shown, ["-/a/d", "~/a/b 12", "~/a/c 13", "+/a/e 14"]);
+
+        let mut replayed = Nodes::clone(&old.nodes);
+        for event in events {
+            event.apply(&mut replayed);
+        }
+        assert_eq!(replayed, *new.nodes);
+        assert_eq!(new.newest, Revision::new(14));
+    }
+
+    #[test]
+    fn a_snapshot_stays_as_it_was() {
+        let mut content = content(10, &[node("/a/b", 5, 8)]);
+        let snapshot = content.nodes.clone();
+        is_news(&content.hear(&all(), deleted("/a/b", 11)), "-/a/b");
+        assert_eq!((snapshot.len(), content.nodes.len()), (1, 0));
+    }
+}

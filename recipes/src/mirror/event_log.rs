@@ -1,0 +1,109 @@
+//! [`EventLog`]: the last events of a mirror, for readers that take them later.
+
+use std::collections::VecDeque;
+
+use crate::mirror::event::CacheEvent;
+
+/// The most events that are kept.
+const EVENTS: usize = 4_096;
+
+/// The most bytes of data that events keep in memory, the last event aside.
+const BYTES: usize = 8 << 20;
+
+/// The last events, each with a number, once for all readers: however slow they are, it keeps no more than so many.
+#[derive(Debug, Default)]
+pub(super) struct EventLog {
+    events: VecDeque<CacheEvent>,
+    /// The number of the first event that it has.
+    first: u64,
+    bytes: usize,
+    readers: usize,
+}
+
+/// That a log does not have an event any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Missed;
+
+impl EventLog {
+    /// Adds an event. Without readers there is no need to keep it.
+    pub(super) fn push(&mut self, event: CacheEvent) {
+        self.bytes += event.size();
+        self.events.push_back(event);
+        while self.readers == 0 && !self.events.is_empty()
+            || self.events.len() > EVENTS
+            || self.bytes > BYTES && self.events.len() > 1
+        {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        if let Some(event) = self.events.pop_front() {
+            self.bytes -= event.size();
+            self.first += 1;
+        }
+    }
+
+    /// The number of the next event.
+    pub(super) fn next(&self) -> u64 {
+        self.first + u64::try_from(self.events.len()).unwrap_or(u64::MAX)
+    }
+
+    /// The event with this number, if it is there yet.
+    pub(super) fn at(&self, number: u64) -> Result<Option<CacheEvent>, Missed> {
+        let place = number.checked_sub(self.first).ok_or(Missed)?;
+        Ok(usize::try_from(place).ok().and_then(|place| self.events.get(place)).cloned())
+    }
+
+    pub(super) fn join(&mut self) {
+        self.readers += 1;
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.readers -= 1;
+        while self.readers == 0 && !self.events.is_empty() {
+            self.forget_first();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use synod_core::path;
+    use synod_core::store::{Node, Revision, Stat, Version};
+
+    use super::*;
+
+    fn event(bytes: usize) -> CacheEvent {
+        let stat = Stat::new(Revision::ZERO, Revision::ZERO, Version::new(0), None);
+        CacheEvent::Created(Node::new(path!("/a")).with(Bytes::from(vec![0; bytes]), stat))
+    }
+
+    #[test]
+    fn a_log_keeps_the_last_events_while_there_are_readers() {
+        let mut log = EventLog::default();
+        log.push(CacheEvent::Stale);
+        assert!(log.at(0).is_err(), "there was no reader");
+        log.join();
+        assert_eq!(log.next(), 1);
+        log.push(event(1));
+        assert!(matches!(log.at(1), Ok(Some(_))) && matches!(log.at(2), Ok(None)));
+        (0..EVENTS).for_each(|_| log.push(event(1)));
+        assert!(log.at(1).is_err() && matches!(log.at(2), Ok(Some(_))));
+        assert_eq!((log.events.len(), log.bytes), (EVENTS, EVENTS));
+        log.leave();
+        assert!(log.events.is_empty() && log.bytes == 0);
+        assert!(log.at(log.next() - 1).is_err());
+    }
+
+    #[test]
+    fn a_log_keeps_a_limited_number_of_bytes() {
+        let mut log = EventLog::default();
+        log.join();
+        (0..9).for_each(|_| log.push(event(1 << 20)));
+        assert_eq!(log.events.len(), 8);
+        log.push(event(BYTES + 1));
+        assert_eq!(log.events.len(), 1, "the last event is kept, whatever its size");
+    }
+}

@@ -1,0 +1,179 @@
+//! [`Extent`]: which nodes a mirror has.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use synod_core::path::Path;
+use synod_core::store::{Node, Query, Scope};
+
+/// Which nodes a [`Cache`](crate::Cache) has: one node, the children of one, or one and all below it.
+///
+/// A depth and a filter narrow what is kept, and not what is read: the store is asked for the whole.
+///
+/// # Examples
+///
+/// ```
+/// # use synod_core::path;
+/// use synod_recipes::Extent;
+///
+/// let all = Extent::subtree(path!("/services"));
+/// let instances = Extent::subtree(path!("/services")).depth(2).names_only();
+/// let drafts = Extent::children(path!("/pages")).filtered(|path| path.name().ends_with(".draft"));
+/// ```
+#[derive(Clone)]
+pub struct Extent {
+    path: Path,
+    scope: Scope,
+    depth: Option<usize>,
+    filter: Option<Filter>,
+    data: bool,
+}
+
+type Filter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
+
+impl Extent {
+    /// The node at `path`.
+    pub fn node(path: impl Into<Path>) -> Self {
+        Self::of(path.into(), Scope::Node)
+    }
+
+    /// The children of the node at `path`, and not the node.
+    pub fn children(path: impl Into<Path>) -> Self {
+        Self::of(path.into(), Scope::Children)
+    }
+
+    /// The node at `path` and all nodes below it.
+    pub fn subtree(path: impl Into<Path>) -> Self {
+        Self::of(path.into(), Scope::Subtree)
+    }
+
+    fn of(path: Path, scope: Scope) -> Self {
+        Self { path, scope, depth: None, filter: None, data: true }
+    }
+
+    /// Of a subtree, only nodes that are so many levels below its path at most.
+    pub fn depth(mut self, levels: usize) -> Self {
+        self.depth = Some(levels);
+        self
+    }
+
+    /// Only nodes whose path passes. The filter is asked again for each change, and always answers the same.
+    pub fn filtered(mut self, keep: impl Fn(&Path) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(match self.filter.take() {
+            Some(first) => Arc::new(move |path| first(path) && keep(path)),
+            None => Arc::new(keep),
+        });
+        self
+    }
+
+    /// Without the data of the nodes: they are read, and not kept.
+    pub fn names_only(mut self) -> Self {
+        self.data = false;
+        self
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The query that covers it. Names are never enough: a listing of names need not say which of them are nodes.
+    pub(super) fn query(&self) -> Query {
+        match self.scope {
+            Scope::Node => Query::node(&self.path),
+            Scope::Children => Query::children(&self.path),
+            Scope::Subtree => Query::subtree(&self.path),
+        }
+    }
+
+    /// Whether a node at this path belongs to it.
+    pub(super) fn has(&self, path: &Path) -> bool {
+        let reached = match self.scope {
+            Scope::Node => *path == self.path,
+            Scope::Children => path.parent_str() == Some(self.path.as_str()),
+            Scope::Subtree => *path == self.path || path.is_below(&self.path),
+        };
+        let near = self.depth.is_none_or(|levels| self.level(path) <= levels);
+        reached && near && self.filter.as_ref().is_none_or(|keep| keep(path))
+    }
+
+    fn level(&self, path: &Path) -> usize {
+        path.segments().count().saturating_sub(self.path.segments().count())
+    }
+
+    /// A node as it is kept. `None` if it does not belong here, and for a container.
+    pub(super) fn kept(&self, mut node: Node) -> Option<Node> {
+        if node.stat.is_none() || !self.has(&node.path) {
+            return None;
+        }
+        if !self.data {
+            node.data = Bytes::new();
+        }
+        // Views have it, and events have not.
+        node.sequence = None;
+        Some(node)
+    }
+}
+
+impl From<Path> for Extent {
+    /// The subtree at the path.
+    fn from(path: Path) -> Self {
+        Self::subtree(path)
+    }
+}
+
+impl From<&Path> for Extent {
+    /// The subtree at the path.
+    fn from(path: &Path) -> Self {
+        Self::subtree(path)
+    }
+}
+
+impl fmt::Debug for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Extent")
+            .field("path", &self.path)
+            .field("scope", &self.scope)
+            .field("depth", &self.depth)
+            .field("filtered", &self.filter.is_some())
+            .field("data", &self.data)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path;
+    use synod_core::store::{Revision, Stat, Version};
+
+    use super::*;
+
+    #[test]
+    fn a_path_belongs_to_an_extent_by_its_place_its_depth_and_the_filter() {
+        let dir = path!("/a");
+        let at = |path: &str| Path::new(path).expect("valid");
+        let has = |extent: &Extent| {
+            let all = ["/a", "/a/b", "/a/b/c", "/ab", "/a/.d"];
+            all.into_iter().filter(|path| extent.has(&at(path))).collect::<Vec<_>>()
+        };
+        assert_eq!(has(&Extent::node(&dir)), ["/a"]);
+        assert_eq!(has(&Extent::children(&dir)), ["/a/b", "/a/.d"]);
+        assert_eq!(has(&Extent::subtree(&dir)), ["/a", "/a/b", "/a/b/c", "/a/.d"]);
+        assert_eq!(has(&Extent::subtree(&dir).depth(1)), ["/a", "/a/b", "/a/.d"]);
+        assert_eq!(has(&Extent::subtree(Path::root()).depth(1)), ["/a", "/ab"]);
+        let seen = |path: &Path| !path.name().starts_with('.');
+        let few = Extent::from(&dir).filtered(seen).filtered(|path| path.name() != "a");
+        assert_eq!(has(&few), ["/a/b", "/a/b/c"]);
+    }
+
+    #[test]
+    fn a_node_is_kept_without_its_data_and_a_container_is_not() {
+        let stat = Stat::new(Revision::new(1), Revision::new(2), Version::new(3), None);
+        let node = Node::new(path!("/a/b")).with(Bytes::from_static(b"x"), stat);
+        let dir = Extent::children(path!("/a"));
+        assert_eq!(dir.kept(node.clone()), Some(node.clone()));
+        let bare = dir.clone().names_only().kept(node).expect("it is one");
+        assert!(bare.data.is_empty() && bare.stat == Some(stat));
+        assert_eq!(dir.kept(Node::new(path!("/a/c"))), None, "a container");
+    }
+}

@@ -1,0 +1,140 @@
+//! [`Snapshot`]: the nodes of a mirror at one moment.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use synod_core::path::Path;
+use synod_core::store::Node;
+
+use crate::mirror::content::Nodes;
+use crate::mirror::event::CacheState;
+
+/// The character after `/`.
+const AFTER_SLASH: char = '0';
+
+/// The nodes of a [`Cache`](crate::Cache) as of one moment, with its state then. It does not change any more.
+///
+/// Costs nothing to make. While it is kept, the next change of the cache copies its table of nodes, once.
+#[derive(Clone)]
+pub struct Snapshot {
+    nodes: Arc<Nodes>,
+    state: CacheState,
+}
+
+impl Snapshot {
+    pub(super) fn new(nodes: Arc<Nodes>, state: CacheState) -> Self {
+        Self { nodes, state }
+    }
+
+    /// How the cache compared with the store.
+    pub fn state(&self) -> &CacheState {
+        &self.state
+    }
+
+    /// The node at a path.
+    pub fn get(&self, path: &Path) -> Option<&Node> {
+        self.nodes.get(path)
+    }
+
+    /// The nodes right below a path, sorted by path; and places without a node that have nodes below them, without a stat.
+    pub fn children(&self, path: &Path) -> Vec<Node> {
+        let prefix = if path.is_root() { "/".to_owned() } else { format!("{path}/") };
+        let mut children: Vec<Node> = Vec::new();
+        let mut next = self.first(Bound::Included(&prefix));
+        while let Some(node) = next.filter(|node| node.path.as_str().starts_with(&prefix)) {
+            let text = node.path.as_str();
+            let Some(length) = text[prefix.len()..].find('/') else {
+                children.push(node.clone());
+                next = self.first(Bound::Excluded(text));
+                continue;
+            };
+            let child = &text[..prefix.len() + length];
+            if !self.nodes.contains_key(child) {
+                children.extend(Path::new(child).ok().map(Node::new));
+            }
+            // What is below a child is together, but need not follow the child: `/a-b` is between `/a` and `/a/b`.
+            next = self.first(Bound::Included(&format!("{child}{AFTER_SLASH}")));
+        }
+        children.sort_by(|a, b| a.path.cmp(&b.path));
+        children
+    }
+
+    /// All nodes, sorted by path.
+    pub fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.values()
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// The first node after one with this path.
+    pub(super) fn following(&self, last: Option<&Path>) -> Option<&Node> {
+        self.first(last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.as_str())))
+    }
+
+    fn first(&self, from: Bound<&str>) -> Option<&Node> {
+        self.nodes.range::<str, _>((from, Bound::Unbounded)).map(|(_, node)| node).next()
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("nodes", &self.nodes.len())
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path;
+    use synod_core::store::{Revision, Stat, Version};
+
+    use super::*;
+
+    fn snapshot(paths: &[&str]) -> Snapshot {
+        let stat = Stat::new(Revision::ZERO, Revision::ZERO, Version::new(0), None);
+        let paths = paths.iter().map(|path| Path::new(path).expect("valid"));
+        let nodes = paths.map(|path| (path.clone(), Node::new(path).with_stat(stat))).collect();
+        Snapshot::new(Arc::new(nodes), CacheState::Syncing)
+    }
+
+    fn children(of: &Snapshot, path: &Path) -> Vec<String> {
+        let shown = |node: Node| match node.stat {
+            Some(_) => node.path.to_string(),
+            None => format!("({})", node.path),
+        };
+        of.children(path).into_iter().map(shown).collect()
+    }
+
+    #[test]
+    fn children_are_nodes_and_places_with_nodes_below_them() {
+        let paths = ["/a", "/a-b/x", "/a/b", "/a/b-c/x/y", "/a/b/c", "/a/b/d/e", "/a/f/g", "/ab"];
+        let snapshot = snapshot(&paths);
+        assert_eq!(children(&snapshot, &path!("/a")), ["/a/b", "(/a/b-c)", "(/a/f)"]);
+        assert_eq!(children(&snapshot, &Path::root()), ["/a", "(/a-b)", "/ab"]);
+        assert_eq!(children(&snapshot, &path!("/a/b")), ["/a/b/c", "(/a/b/d)"]);
+        assert_eq!(children(&snapshot, &path!("/ab")), [""; 0]);
+        assert_eq!(snapshot.iter().count(), snapshot.len());
+    }
+
+    #[test]
+    fn nodes_follow_each_other_by_path() {
+        let snapshot = snapshot(&["/a", "/b", "/c"]);
+        let (mut last, mut seen) = (None, Vec::new());
+        while let Some(node) = snapshot.following(last.as_ref()) {
+            seen.push(node.path.to_string());
+            last = Some(node.path.clone());
+        }
+        assert_eq!(seen, ["/a", "/b", "/c"]);
+    }
+}

@@ -1,0 +1,75 @@
+//! The rows of what is kept equal in memory.
+
+use std::fmt::Debug;
+
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_recipes::{Cache, Watched};
+
+use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::usage::{Act, Use};
+
+pub(super) const CACHE: Row = Row {
+    name: "Cache",
+    module: "cache",
+    cases: "cache",
+    stair: Some("mirror"),
+    make: |client, path| {
+        Box::pin(async move {
+            let cache = Cache::start(&client, path);
+            Ok(Box::new(cache) as Box<dyn Debug + Send>)
+        })
+    },
+    shown: "Cache { mirror: /shown, .. }",
+    leaves: Leaves::Nothing,
+    dirs: &[""],
+    uses: &[Use {
+        name: "cache",
+        act: Act::Change {
+            change: |client, path| Box::pin(async move { opens_twice(&client, &path).await }),
+            measured: false,
+        },
+        outlasts: true,
+    }],
+    workloads: Part::Has(&["cache"]),
+    faults: Part::None("its processes hold nothing; the simulator has the same faults"),
+    interop: Part::None("it stores nothing, and reads what any program has written"),
+    bench: Part::None("a read of it is one of a map; the loads of large trees are in its page"),
+    family: Some("mirrors"),
+};
+
+async fn opens_twice(client: &Client, path: &Path) -> Result<()> {
+    for _ in 0..2 {
+        let cache = Cache::open(client, path).await?;
+        if cache.get(path).is_some() {
+            return Err(Error::new(ErrorKind::Backend, "reading a cache").at(path));
+        }
+    }
+    Ok(())
+}
+
+pub(super) const WATCHED: Row = Row {
+    name: "Watched",
+    module: "watched",
+    cases: "watched",
+    make: |client, path| {
+        Box::pin(async move {
+            let watched = Watched::<u64>::open(&client, path).await?;
+            Ok(Box::new(watched) as Box<dyn Debug + Send>)
+        })
+    },
+    shown: "Watched { mirror: /shown, .. }",
+    uses: &[Use {
+        name: "watched",
+        act: Act::Change {
+            change: |client, path| {
+                Box::pin(async move { Watched::<u64>::open(&client, path).await.map(drop) })
+            },
+            measured: false,
+        },
+        outlasts: true,
+    }],
+    bench: Part::None("a read of it is one of memory"),
+    ..CACHE
+};
