@@ -229,6 +229,15 @@ pub const LAWS: &[Law] = &[
         "L-ID-1",
         "numbers are unique over all clients, restarts and lost answers, and rise for each client",
     ),
+    law(
+        "L-PE-1",
+        "a node that is kept is there again after any fault, owned by the session that lives, with the last data",
+    ),
+    law("L-PE-2", "an owner has one node at most, and a path one owner"),
+    law("L-PE-3", "what is set while there is no session is the data of the next one"),
+    law("L-PE-4", "when the end of a node that was kept is reported, it does not come back"),
+    law("L-PE-5", "an owner removes no node of another client, unless it takes over"),
+    law("L-PE-6", "an outage that the session outlives changes nothing that others see"),
     law("L-STM-1", "what transactions commit is as if one had run after the other"),
     law("L-STM-2", "no run goes on with a mixture of two moments, at the levels that promise it"),
     law("L-STM-3", "a transaction is committed once, or fails with an unknown effect"),
@@ -353,6 +362,7 @@ mod tests {
             ("CD", 3),
             ("CNT", 6),
             ("ID", 1),
+            ("PE", 6),
             ("STM", 7),
             ("X", 10),
         ];

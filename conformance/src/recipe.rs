@@ -20,6 +20,7 @@ mod multi_lock;
 mod mutex;
 mod naming;
 mod passing_mutex;
+mod persistent_node;
 mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
@@ -58,4 +59,5 @@ pub(crate) const ALL: &[&[Case]] = &[
     barrier::CASES,
     count_down::CASES,
     ids::CASES,
+    persistent_node::CASES,
 ];

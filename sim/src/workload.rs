@@ -16,6 +16,7 @@ mod list;
 mod multi;
 mod mutex;
 mod mutex_variants;
+mod presence;
 mod register;
 mod revocable;
 mod rwlock;

@@ -5,6 +5,7 @@
 //! that no recipe lacks a part read this table. Nothing else repeats it.
 
 mod barrier;
+mod keeper;
 mod lead;
 mod lock;
 mod proof;
@@ -37,4 +38,5 @@ pub const ROWS: &[Row] = &[
     barrier::COUNT_DOWN,
     value::IDS,
     transaction::TRANSACTION,
+    keeper::PERSISTENT_NODE,
 ];
