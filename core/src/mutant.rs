@@ -232,7 +232,6 @@ mistakes! {
         ExistsIsMade = "takes a node of another session for the one that it was to make",
         SetWhileAwayForgotten = "forgets the data that is set while its node is not there",
         KeptRemovalUnnoticed = "does not notice that another client removed its node",
-        NodeMadeAnewAfterOutage = "removes its node after an outage, and makes it anew",
         ForeignDataKept = "leaves what another client has written to its node",
         CreateInDoubtForgotten = "does not know its own node again when the answer to its create was lost",
         CloseForgetsCreate = "ends without removing what an unanswered create makes",

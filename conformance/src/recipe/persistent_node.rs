@@ -19,7 +19,7 @@ cases![
     "L-PE-2 L-OUT-4" breaks [CreateInDoubtForgotten] => a_create_whose_answer_is_lost_makes_one_node,
     "L-PE-4 L-OUT-3" breaks [LateCreateStays CloseForgetsCreate] => a_node_that_was_closed_does_not_come_back,
     "L-PE-2 L-PE-5" catches [CreateOverwrites] => a_second_owner_is_refused_or_takes_over,
-    "L-PE-6" needs [Links] breaks [NodeMadeAnewAfterOutage] => an_outage_that_the_session_outlives_changes_nothing,
+    "L-PE-6" needs [Links] breaks [ReconnectResets] => an_outage_that_the_session_outlives_changes_nothing,
 ];
 
 fn node(world: &World, client: &Client) -> PersistentNode {

@@ -107,11 +107,14 @@ impl KeeperTask {
     async fn stay(&mut self, asked: &mut Asked) -> Result<()> {
         let Some(kept) = &mut self.kept else { return Ok(()) };
         match asked.or(kept.cause(&self.page)).await {
-            None | Some(Cause::Wanted | Cause::Lost) => {}
+            None | Some(Cause::Wanted) => {}
+            Some(Cause::Lost) => {
+                self.lost();
+                self.pause(asked).await;
+            }
             Some(Cause::Changed) => kept.is_read = false,
             Some(Cause::Outage) => {
                 kept.is_read = false;
-                mistake!(NodeMadeAnewAfterOutage: return self.removes_kept().await.map(drop));
                 self.pause(asked).await;
             }
         }

@@ -60,6 +60,10 @@ impl Kept {
     /// Waits for the next thing to do.
     pub(super) async fn cause(&mut self, page: &KeeperPage) -> Cause {
         let (session, stored) = (self.session.clone(), self.stored);
+        mistake!(ReconnectResets: return {
+            session.lost_or_reconnected().await;
+            Cause::Lost
+        });
         let (lost, wanted) = (pin!(session.lost()), pin!(page.wants_other(stored)));
         match select(pin!(self.event()), select(lost, wanted)).await {
             Either::Left((prompt, _)) => prompt,
