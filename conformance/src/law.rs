@@ -238,6 +238,9 @@ pub const LAWS: &[Law] = &[
     law("L-PE-4", "when the end of a node that was kept is reported, it does not come back"),
     law("L-PE-5", "an owner removes no node of another client, unless it takes over"),
     law("L-PE-6", "an outage that the session outlives changes nothing that others see"),
+    law("L-GM-1", "after any fault every client lists the members of a group that there are"),
+    law("L-GM-2", "a program takes itself for a member only while the store lists it"),
+    law("L-GM-3", "joins and leaves of a member are reported in turn, by its incarnations"),
     law("L-STM-1", "what transactions commit is as if one had run after the other"),
     law("L-STM-2", "no run goes on with a mixture of two moments, at the levels that promise it"),
     law("L-STM-3", "a transaction is committed once, or fails with an unknown effect"),
@@ -363,6 +366,7 @@ mod tests {
             ("CNT", 6),
             ("ID", 1),
             ("PE", 6),
+            ("GM", 3),
             ("STM", 7),
             ("X", 10),
         ];

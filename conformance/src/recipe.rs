@@ -10,6 +10,7 @@ mod count_down;
 mod counter;
 mod doubt;
 mod election;
+mod group;
 mod guard;
 mod handover;
 mod ids;
@@ -60,4 +61,5 @@ pub(crate) const ALL: &[&[Case]] = &[
     count_down::CASES,
     ids::CASES,
     persistent_node::CASES,
+    group::CASES,
 ];

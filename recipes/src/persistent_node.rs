@@ -12,38 +12,7 @@ use crate::keeper::NodeKeeper;
 use crate::keeper::occupant::Occupied;
 use crate::keeper::presence::Presence;
 
-/// An ephemeral node that is there for as long as its owner wants it: for programs that others have to find.
-///
-/// It is made again after every loss: in the next session when one is lost, and when another client has removed it. It has
-/// the data that its owner set last, also if that was set while there was no session; what another client writes to it is
-/// replaced. After an outage that the session outlives the node is still the same one, and no other client sees a change.
-///
-/// A path has one owner. A second one is refused, unless it [takes over](Self::take_over).
-///
-/// *Not promised*: that the node is there at every moment. Between two sessions it is missing, or still that of the session
-/// that was lost, until the store ends that session or the owner is connected again.
-///
-/// # Others on the same path
-///
-/// On ZooKeeper, what reads Curator's `PersistentNode` reads this one. A Curator `PersistentNode` at the same path takes this
-/// one for its own, so there must not be one.
-///
-/// # Examples
-///
-/// ```
-/// # use synod_core::client::Client;
-/// # use synod_core::error::Result;
-/// # use synod_core::path::Path;
-/// use synod_recipes::PersistentNode;
-///
-/// # async fn example(client: Client) -> Result<()> {
-/// let node = PersistentNode::new(&client, Path::new("/services/billing/host-7")?);
-/// let kept = node.keep("10.0.0.7:4711").await?;
-/// kept.set("10.0.0.7:4712").await?;
-/// assert!(kept.is_there());
-/// kept.close().await
-/// # }
-/// ```
+#[cfg_attr(not(doctest), doc = include_str!("../docs/persistent_node.md"))]
 #[derive(Clone, Debug)]
 pub struct PersistentNode {
     client: Client,

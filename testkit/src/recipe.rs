@@ -39,4 +39,5 @@ pub const ROWS: &[Row] = &[
     value::IDS,
     transaction::TRANSACTION,
     keeper::PERSISTENT_NODE,
+    keeper::GROUP,
 ];

@@ -78,10 +78,7 @@ impl Workload for Keepers {
 }
 
 async fn work(me: Process, book: Book) {
-    // Some have a short deadline: then their requests fail without an answer.
-    let patience = if me.pick(3) == 0 { me.ttl() / 5 } else { me.options().deadline };
-    let options = me.options().deadline(patience);
-    let Ok(client) = Client::open(me.backend(), options).await else { return };
+    let Ok(client) = me.impatient_client().await else { return };
     let owner = Owner { me, client, book };
     let rounds = owner.me.rounds(ROUNDS);
     for round in 0..rounds {

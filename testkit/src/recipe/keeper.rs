@@ -1,6 +1,6 @@
 //! The rows of what keeps ephemeral nodes.
 
-use synod_recipes::PersistentNode;
+use synod_recipes::{Group, PersistentNode};
 
 use crate::recipe::row::made;
 use crate::recipe::row::{Leaves, Part, Row};
@@ -33,8 +33,34 @@ pub(super) const PERSISTENT_NODE: Row = Row {
     }],
     workloads: Part::Has(&["presence"]),
     faults: Part::None("its owners hold nothing; the simulator has the same faults"),
-    interop: Part::Has(&["a_node_of_ours_is_followed"]),
+    interop: Part::Has(&["a_group_is_shared"]),
     bench: Part::None("it is one create, which is measured"),
-    promised: "Persistent nodes: L-PE",
-    example: "Persistent node",
+    family: None,
+};
+
+pub(super) const GROUP: Row = Row {
+    name: "Group",
+    module: "group",
+    cases: "group",
+    make: |client, path| made(Group::new(&client, path)),
+    dirs: &[""],
+    uses: &[Use {
+        name: "group",
+        act: Act::Change {
+            change: |client, path| {
+                done(async move {
+                    let group = Group::new(&client, path);
+                    let member = group.join("1").await?;
+                    member.set("2").await?;
+                    group.members().await?;
+                    member.leave().await
+                })
+            },
+            measured: false,
+        },
+        outlasts: false,
+    }],
+    workloads: Part::Has(&["group"]),
+    interop: Part::Has(&["a_group_is_shared"]),
+    ..PERSISTENT_NODE
 };
