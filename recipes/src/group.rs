@@ -120,6 +120,11 @@ impl Membership {
         member::name_at(self.keeper.path())
     }
 
+    /// The node of this member.
+    pub fn path(&self) -> &Path {
+        self.keeper.path()
+    }
+
     /// Whether the store certainly lists this member now. False while its session is not certain, and between two sessions.
     pub fn is_member(&self) -> bool {
         self.keeper.is_there()

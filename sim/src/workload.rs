@@ -8,6 +8,7 @@ mod belief;
 mod count_down;
 mod election;
 mod grant;
+mod group;
 mod holding;
 mod ids;
 mod latch;

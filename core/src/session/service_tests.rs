@@ -7,7 +7,7 @@ use crate::clock::{self, sleep};
 use crate::session::Session;
 use crate::session::script::Fault;
 use crate::session::tests::{LONG, draw, idle, opened, path};
-use crate::store::{Lifetime, Query, Txn};
+use crate::store::{Lifetime, Query, Revision, Txn};
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_is_settled_unless_a_request_of_unknown_effect_was_repeated() {
@@ -103,4 +103,32 @@ async fn one_seed_gives_all_ids_of_a_session() {
     let ids = [unique(&session).to_string(), session.chance().id()];
     assert_eq!(ids, [unique(&same).to_string(), same.chance().id()]);
     assert!(!ids[0].contains(&ids[1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_create_makes_after_its_path_was_given_up_is_removed_unless_it_is_kept() {
+    let (script, session) = opened().await;
+    let (kept, gone) = (path("/kept"), path("/gone"));
+    let known = Arc::new(AtomicU64::new(0));
+    for node in [&kept, &gone] {
+        let asked = known.clone();
+        let is_kept = move |_created: Revision| match asked.load(Ordering::Relaxed) {
+            0 => None,
+            known => Some(known == 1),
+        };
+        let never = |_created: Revision| Some(false);
+        if node == &kept {
+            session.retract(node.clone(), is_kept);
+        } else {
+            session.retract(node.clone(), never);
+        }
+        sleep(LONG).await;
+        let txn = Txn::new().create(node.clone(), "", Lifetime::Session);
+        session.commit(txn).await.expect("reachable").required().expect("it is free");
+    }
+    sleep(LONG).await;
+    assert_eq!(script.nodes().len(), 1, "one is not known yet");
+    known.store(1, Ordering::Relaxed);
+    sleep(LONG).await;
+    assert_eq!(script.nodes().len(), 1, "it is kept");
 }

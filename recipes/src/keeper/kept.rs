@@ -92,13 +92,12 @@ impl Kept {
 
     /// Reads the node, which is watched from then on.
     pub(super) async fn look(&mut self, path: &Path, wanted: &Wanted) -> Result<Shown> {
-        let view = match self.watch {
-            Some(_) => self.session.read(Query::node(path)).await?,
-            None => {
-                let (view, watch) = self.session.observe(Query::node(path).local()).await?;
-                self.watch = Some(watch);
-                view
-            }
+        let view = if self.watch.is_some() {
+            self.session.read(Query::node(path)).await?
+        } else {
+            let (view, watch) = self.session.observe(Query::node(path).local()).await?;
+            self.watch = Some(watch);
+            view
         };
         self.is_read = true;
         Ok(self.learn(&view, wanted))

@@ -71,7 +71,7 @@ impl Workload for Keepers {
         let [written, ended] = [(); 2].map(|()| book.clone());
         sim.processes(3, move |me| work(me, written.clone()))
             .must_end("L-OUT-5")
-            .eventually("L-PE-4", nothing_is_left)
+            .eventually("L-PE-4", |me| nothing_is_left(me, dir()))
             .check("L-PE-1", move |truth| book.check_beliefs(truth))
             .check("L-PE-4", move |truth| ended.check_ends(truth))
     }
@@ -178,12 +178,12 @@ impl Owner {
 }
 
 /// L-PE-4: in the end there is no node of an owner.
-async fn nothing_is_left(me: Process) -> Result<(), String> {
+pub(super) async fn nothing_is_left(me: Process, dir: Path) -> Result<(), String> {
     let mut left = None;
     for _ in 0..100 {
         // A part of the servers may be out of reach for ever.
         if let Ok(client) = me.client().await
-            && let Ok(nodes) = client.children(&dir()).await
+            && let Ok(nodes) = client.children(&dir).await
         {
             let is_owned = |node: &Node| node.stat.is_some_and(|stat| stat.owner.is_some());
             left = nodes.into_iter().find(is_owned);
