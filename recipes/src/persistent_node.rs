@@ -46,7 +46,7 @@ impl PersistentNode {
     /// [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if another client or another owner of this client has a
     /// node there, or if there are nodes below the path,
     /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if the node could not be made within the deadline
-    /// of the client, and what the store says. No node is left behind then.
+    /// of the client, and what the store says. No node stays then.
     ///
     /// # Cancel safety
     ///

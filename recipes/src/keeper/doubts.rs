@@ -36,7 +36,7 @@ impl Doubts {
         self.0.retain(|doubt| doubt.creates > 0);
     }
 
-    /// Forgets those of sessions of which the store has said that they are over: an ended session makes no node.
+    /// Forgets those of sessions that the store has called over: an ended session makes no node.
     pub(super) async fn forget_ended(&mut self) {
         let mut open = Vec::new();
         for doubt in self.0.drain(..) {
