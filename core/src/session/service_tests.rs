@@ -7,7 +7,7 @@ use crate::clock::{self, sleep};
 use crate::session::Session;
 use crate::session::script::Fault;
 use crate::session::tests::{LONG, draw, idle, opened, path};
-use crate::store::{Lifetime, Query, Revision, Txn};
+use crate::store::{Lifetime, Query, Txn};
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_is_settled_unless_a_request_of_unknown_effect_was_repeated() {
@@ -106,29 +106,29 @@ async fn one_seed_gives_all_ids_of_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_create_makes_after_its_path_was_given_up_is_removed_unless_it_is_kept() {
+async fn a_node_at_a_path_that_was_given_up_is_removed_unless_it_is_kept() {
+    const KEPT: u64 = 1;
+    const LATE: u64 = 2;
     let (script, session) = opened().await;
-    let (kept, gone) = (path("/kept"), path("/gone"));
-    let known = Arc::new(AtomicU64::new(0));
-    for node in [&kept, &gone] {
-        let asked = known.clone();
-        let is_kept = move |_created: Revision| match asked.load(Ordering::Relaxed) {
-            0 => None,
-            known => Some(known == 1),
-        };
-        let never = |_created: Revision| Some(false);
-        if node == &kept {
-            session.retract(node.clone(), is_kept);
-        } else {
-            session.retract(node.clone(), never);
+    let verdict = Arc::new(AtomicU64::new(0));
+    let (asked, node) = (verdict.clone(), path("/node"));
+    for (number, there) in [(0, 1), (KEPT, 1), (LATE, 0)] {
+        verdict.store(number, Ordering::Relaxed);
+        let asked = asked.clone();
+        if number == 0 {
+            let txn = Txn::new().create(node.clone(), "", Lifetime::Session);
+            session.commit(txn).await.expect("reachable").required().expect("it is free");
         }
+        session.retract(node.clone(), move |_created| match asked.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(number == KEPT),
+        });
         sleep(LONG).await;
-        let txn = Txn::new().create(node.clone(), "", Lifetime::Session);
-        session.commit(txn).await.expect("reachable").required().expect("it is free");
+        assert_eq!(script.nodes().len(), there, "{number}");
     }
+    // A node of another session is not its own.
+    script.put(&node, Some(u64::MAX));
+    session.retract(node, |_created| Some(false));
     sleep(LONG).await;
-    assert_eq!(script.nodes().len(), 1, "one is not known yet");
-    known.store(1, Ordering::Relaxed);
-    sleep(LONG).await;
-    assert_eq!(script.nodes().len(), 1, "it is kept");
+    assert_eq!(script.nodes().len(), 1);
 }
