@@ -14,6 +14,8 @@ mod count_down {}
 mod counter {}
 #[doc = include_str!("../recipes/docs/election.md")]
 mod election {}
+#[doc = include_str!("../recipes/docs/group.md")]
+mod group {}
 #[doc = include_str!("../recipes/docs/ids.md")]
 mod ids {}
 #[doc = include_str!("../recipes/docs/inspect.md")]
@@ -28,6 +30,8 @@ mod multi_lock {}
 mod mutex {}
 #[doc = include_str!("../recipes/docs/passing_mutex.md")]
 mod passing_mutex {}
+#[doc = include_str!("../recipes/docs/persistent_node.md")]
+mod persistent_node {}
 #[doc = include_str!("../recipes/docs/promotion.md")]
 mod promotion {}
 #[doc = include_str!("../recipes/docs/reentrant_mutex.md")]

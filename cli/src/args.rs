@@ -140,6 +140,15 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: BarrierAction,
     },
+    /// List the members of a group: a line each
+    Members {
+        /// The group, by the path that its members give it
+        path: Path,
+    },
+    /// Run a command while being a member of a group
+    #[cfg(unix)]
+    #[command(after_help = JOIN_EXIT_CODES)]
+    Join(Join),
     /// Run a command while holding a lock
     #[cfg(unix)]
     #[command(after_help = EXIT_CODES)]
@@ -217,6 +226,31 @@ pub(crate) struct Elect {
     pub(crate) running: Running,
 }
 
+/// Which group to join, and what to run meanwhile.
+#[cfg(unix)]
+#[derive(Debug, Args)]
+pub(crate) struct Join {
+    /// The group; all commands that name it are members
+    pub(crate) path: Path,
+    /// The name of the member; without it, a name that no other member has
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Replace a member of that name
+    #[arg(long, requires = "name")]
+    pub(crate) take_over: bool,
+    /// What `members` shows of it: host and process by default
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) data: Option<String>,
+    /// How long the command may take to end after SIGTERM: 2s, or a quarter of the session's time
+    /// to live if that is less
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) grace: Option<Duration>,
+    /// The command and its arguments; after -- if it begins with a hyphen. Without a command, it is
+    /// a member until this process is interrupted
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
 /// What to run while holding, and how.
 #[cfg(unix)]
 #[derive(Debug, Args)]
@@ -251,6 +285,21 @@ pub(crate) struct Running {
 fn permits(text: &str) -> Result<NonZeroU32, String> {
     text.parse().map_err(|_| format!("`{text}` is no number of permits; there is at least one"))
 }
+
+#[cfg(unix)]
+const JOIN_EXIT_CODES: &str = "\
+The command finds the path of its member in SYNOD_PATH. It runs in a process
+group of its own; signals that synod gets are passed on to that group. When the
+session is lost the command goes on, and synod joins again.
+
+Without a command the name of the member is printed once it has joined, and it
+leaves on Ctrl-C.
+
+Exit codes:
+  that of the command, or 128 + N if signal N ended it
+  75   there is a member of that name
+  126  the command cannot be run    127  there is no such command
+  1    anything else, with a line that says what";
 
 #[cfg(unix)]
 const EXIT_CODES: &str = "\

@@ -13,6 +13,7 @@ use crate::progress::Progress;
 
 pub(crate) mod create;
 pub(crate) mod delete;
+pub(crate) mod group;
 #[cfg(unix)]
 pub(crate) mod hold;
 pub(crate) mod inspect;

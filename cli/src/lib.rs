@@ -97,6 +97,9 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Inspect { path } => command::inspect::run(common, &path).await,
         Command::Counter { path, action } => command::value::counter(common, &path, action).await,
         Command::Barrier { path, action } => command::value::barrier(common, &path, action).await,
+        Command::Members { path } => command::group::members(common, &path).await,
+        #[cfg(unix)]
+        Command::Join(join) => command::group::join(common, join).await,
         #[cfg(unix)]
         Command::Lock(lock) => command::hold::lock(common, lock).await,
         #[cfg(unix)]

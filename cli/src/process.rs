@@ -70,7 +70,8 @@ impl Job {
     ) -> Result<End, Failure> {
         let session = client.session().await?;
         let mut group = self.start()?;
-        let ended = group.watch(held, &session, signals, self.grace).await;
+        let danger = || endangered(held, &session, self.grace).boxed_local();
+        let ended = group.watch(&danger, signals, self.grace).await;
         group.end(&ended).await;
         match ended {
             Ended { lost: true, .. } => Ok(End::Lost),
@@ -78,6 +79,14 @@ impl Job {
             Ended { .. } if !held.is_held() => Ok(End::Lost),
             Ended { code, .. } => Ok(End::Exited(code)),
         }
+    }
+
+    /// Runs the command to its end, and passes signals on to it. Returns its exit code.
+    pub(crate) async fn run(self, signals: &mut Signals) -> Result<u8, Failure> {
+        let mut group = self.start()?;
+        let ended = group.watch(&|| pending().boxed_local(), signals, self.grace).await;
+        group.end(&ended).await;
+        Ok(ended.code)
     }
 
     fn start(&self) -> Result<Group, Failure> {
@@ -118,10 +127,9 @@ struct Ended {
 
 impl Group {
     /// Waits for the end of the command, and ends it when it must.
-    async fn watch<K>(
+    async fn watch<'a>(
         &mut self,
-        held: &Hold<K>,
-        session: &Session,
+        danger: &dyn Fn() -> LocalBoxFuture<'a, ()>,
         signals: &mut Signals,
         grace: Duration,
     ) -> Ended {
@@ -130,7 +138,7 @@ impl Group {
             if let Some(code) = self.exit_code() {
                 return Ended { code, lost, deadline };
             }
-            match next(held, session, signals, grace, lost, deadline).await {
+            match next(danger, signals, lost, deadline).await {
                 Next::Child => {}
                 Next::Caught(caught) => {
                     self.signal(caught.signal());
@@ -199,12 +207,10 @@ impl Group {
     }
 }
 
-/// Waits for the next event.
-async fn next<K>(
-    held: &Hold<K>,
-    session: &Session,
+/// Waits for the next event. `danger` waits until the command must end.
+async fn next<'a>(
+    danger: &dyn Fn() -> LocalBoxFuture<'a, ()>,
     signals: &mut Signals,
-    grace: Duration,
     lost: bool,
     deadline: Option<Instant>,
 ) -> Next {
@@ -212,11 +218,8 @@ async fn next<K>(
         Some(deadline) => sleep_until(deadline).map(|()| Next::GraceOver).boxed_local(),
         None => pending().boxed_local(),
     };
-    let endangered: LocalBoxFuture<'_, Next> = if lost {
-        pending().boxed_local()
-    } else {
-        endangered(held, session, grace).map(|()| Next::Lost).boxed_local()
-    };
+    let endangered: LocalBoxFuture<'_, Next> =
+        if lost { pending().boxed_local() } else { danger().map(|()| Next::Lost).boxed_local() };
     let caught = async {
         match signals.next().await {
             Caught::Child => Next::Child,

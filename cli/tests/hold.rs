@@ -354,6 +354,24 @@ fn one_candidate_leads_and_the_next_one_after_it(on: &Server) {
     assert!(text(&on.output(&["inspect", "/elect"]).stdout).starts_with("/elect: free"));
 }
 
+fn members_are_listed_while_their_commands_run(on: &Server) {
+    let member = |name: &str| {
+        on.holds(&["join", "--name", name, "--data", &format!("{name} is here"), "/members"])
+    };
+    let (one, two) = (member("one"), member("two"));
+    let listed = text(&on.output(&["members", "/members"]).stdout);
+    assert_eq!(listed, "one  one is here\ntwo  two is here");
+    assert_eq!(on.code(&["join", "--name", "one", "/members", "--", "true"]), Some(75));
+    one.ends_with(0);
+    let listed = text(&on.output(&["members", "--json", "/members"]).stdout);
+    let listed: serde_json::Value = serde_json::from_str(&listed).expect("one line of JSON");
+    assert_eq!((&listed["name"], &listed["data"]), (&"two".into(), &"two is here".into()));
+    assert_eq!(on.code(&["join", "/members", "--", "sh", "-c", "exit 7"]), Some(7));
+    assert_eq!(on.code(&["join", "/members", "--", "/no/such/command"]), Some(127));
+    two.ends_with(0);
+    assert_eq!(text(&on.output(&["members", "/members"]).stdout), "");
+}
+
 fn an_unused_path_is_distinguished_from_a_free_lock(on: &Server) {
     let told = text(&on.output(&["inspect", "/never/used"]).stdout);
     assert!(told.starts_with("/never/used: free; nothing is at this path"), "{told}");
@@ -461,6 +479,7 @@ const SCENES: &[Scene] = &[
     ("a_command_does_not_outlive_what_was_killed", a_command_does_not_outlive_what_was_killed),
     ("a_command_is_ended_when_the_lock_is_lost", a_command_is_ended_when_the_lock_is_lost),
     ("some_share", some_share),
+    ("members_are_listed_while_their_commands_run", members_are_listed_while_their_commands_run),
     (
         "one_candidate_leads_and_the_next_one_after_it",
         one_candidate_leads_and_the_next_one_after_it,

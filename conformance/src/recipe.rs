@@ -11,6 +11,7 @@ mod count_down;
 mod counter;
 mod doubt;
 mod election;
+mod group;
 mod guard;
 mod handover;
 mod ids;
@@ -21,6 +22,7 @@ mod multi_lock;
 mod mutex;
 mod naming;
 mod passing_mutex;
+mod persistent_node;
 mod promotion;
 mod reentrant_mutex;
 mod rwlock;
@@ -64,4 +66,6 @@ pub(crate) const ALL: &[&[Case]] = &[
     ids::CASES,
     cache::CASES,
     watched::CASES,
+    persistent_node::CASES,
+    group::CASES,
 ];

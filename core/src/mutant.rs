@@ -234,6 +234,14 @@ mistakes! {
         LiftIsAnEvent =
             "waits for the event that a barrier was lifted, and for nothing after it missed one",
 
+        LateCreateStays = "leaves what a create of unknown effect makes after its path was given up",
+        ExistsIsMade = "takes a node of another session for the one that it was to make",
+        SetWhileAwayForgotten = "forgets the data that is set while its node is not there",
+        KeptRemovalUnnoticed = "does not notice that another client removed its node",
+        ForeignDataKept = "leaves what another client has written to its node",
+        CreateInDoubtForgotten = "does not know its own node again when the answer to its create was lost",
+        CloseForgetsCreate = "ends without removing what an unanswered create makes",
+
         VanishedIsError = "fails to list the candidates when one of them leaves",
     }
 }

@@ -300,6 +300,21 @@ impl Session {
         self.send(Box::pin(async move { write::rewrite(&context, path, data).await }));
     }
 
+    /// Removes in the background what this session makes at `path` after all: the ephemeral node of a plain create whose
+    /// effect is unknown. It goes on until the session is over, as the request may arrive at any time. Costs the caller
+    /// nothing, so it may be called in a `Drop`.
+    ///
+    /// The path may be used again: a node is left alone if `is_kept` returns true for the revision of its create. It returns
+    /// `None` if that is not known yet, and is then asked again.
+    pub fn retract(
+        &self,
+        path: Path,
+        is_kept: impl Fn(Revision) -> Option<bool> + Send + Sync + 'static,
+    ) {
+        let context = self.context.clone();
+        self.send(Box::pin(async move { removal::retract(&context, path, is_kept).await }));
+    }
+
     /// Ends the session: when this returned without an error, its ephemeral nodes are gone. Every
     /// pending call fails. Closing twice is no error.
     ///

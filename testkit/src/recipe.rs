@@ -5,6 +5,7 @@
 //! that no recipe lacks a part read this table. Nothing else repeats it.
 
 mod barrier;
+mod keeper;
 mod lead;
 mod lock;
 mod mirror;
@@ -40,4 +41,6 @@ pub const ROWS: &[Row] = &[
     transaction::TRANSACTION,
     mirror::CACHE,
     mirror::WATCHED,
+    keeper::PERSISTENT_NODE,
+    keeper::GROUP,
 ];

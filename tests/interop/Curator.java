@@ -1,13 +1,14 @@
 // A process with locks of Apache Curator, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
 // `release`, `permit PATH COUNT`, `return`, `revocable PATH`, `ask TICKET`, `latch PATH ID`, `leave`, `select PATH ID`, `yield`,
 // `count PATH TIMES`, `count4 PATH TIMES`, `promoted PATH LOCK TIMES`, `atomic PATH TEXT`, `swap PATH TEXT TEXT`, `wait PATH`, `set PATH`, `lift PATH`, `share PATH FIRST`, `give NUMBER`, `see`,
-// `try NUMBER`, `value PATH FIRST`, `text TEXT`. It answers `in` and `out`, a number or a text, each with
+// `try NUMBER`, `value PATH FIRST`, `text TEXT`, `join PATH NAME DATA`, `members`, `part`. It answers `in` and `out`, a number or a text, each with
 // the time (`in @NANOSECONDS`) by the clock that the processes of a machine share, and ends with its input.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.concurrent.CountDownLatch;
+import java.util.stream.Collectors;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.atomic.AtomicValue;
@@ -25,6 +26,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.locks.Revoker;
+import org.apache.curator.framework.recipes.nodes.GroupMember;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 import org.apache.curator.framework.recipes.shared.SharedCountListener;
 import org.apache.curator.framework.recipes.shared.SharedCountReader;
@@ -48,6 +50,7 @@ public final class Curator {
         Lease lease = null;
         LeaderLatch latch = null;
         LeaderSelector selector = null;
+        GroupMember member = null;
         SharedCount count = null;
         SharedValue value = null;
         VersionedValue<Integer> seen = null;
@@ -185,6 +188,17 @@ public final class Curator {
                     say(new String(value.getValue(), StandardCharsets.UTF_8));
                 }
                 case "text" -> value.setValue(words[1].getBytes(StandardCharsets.UTF_8));
+                case "join" -> {
+                    member = new GroupMember(client, words[1], words[2], words[3].getBytes(StandardCharsets.UTF_8));
+                    member.start();
+                    say("in");
+                }
+                case "members" -> say(member.getCurrentMembers().values().stream()
+                    .map(data -> new String(data, StandardCharsets.UTF_8)).sorted().collect(Collectors.joining(",")));
+                case "part" -> {
+                    member.close();
+                    say("out");
+                }
                 case "leave" -> {
                     latch.close();
                     say("out");

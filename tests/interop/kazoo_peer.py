@@ -1,5 +1,6 @@
 """A process with locks of kazoo, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-`release`, `wait PATH`, `set PATH`, `lift PATH`, `count PATH TIMES`. It answers `in` and `out`, or a number, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
+`release`, `wait PATH`, `set PATH`, `lift PATH`, `count PATH TIMES`, `join PATH NAME DATA`, `members`, `part`. It answers `in`
+and `out`, or a number, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
 share, and ends with its input."""
 
 import sys
@@ -16,6 +17,7 @@ def main() -> None:
     client.start()
     say("ready")
     held = None
+    party = None
     for line in sys.stdin:
         verb, *path = line.split()
         if verb == "count":
@@ -32,6 +34,18 @@ def main() -> None:
             barrier = client.Barrier(path[0])
             {"wait": barrier.wait, "set": barrier.create, "lift": barrier.remove}[verb]()
             say("out" if verb == "set" else "in")
+            continue
+        if verb == "join":
+            party = client.Party(path[0], path[2])
+            party.join()
+            say("in")
+            continue
+        if verb == "members":
+            say(",".join(sorted(party)))
+            continue
+        if verb == "part":
+            party.leave()
+            say("out")
             continue
         make = {"mutex": client.Lock, "read": client.ReadLock, "write": client.WriteLock}[verb]
         others = OTHERS if verb == "read" else [*OTHERS, "__READ__"]

@@ -3,6 +3,7 @@
 //! Curator and kazoo on ZooKeeper, etcdctl on etcd.
 
 mod election;
+mod group;
 mod peer;
 mod permits;
 mod value;
@@ -304,9 +305,8 @@ fn main() -> ExitCode {
         }),
     ];
     let mut trials = Vec::new();
-    for (name, kinds, scene) in
-        scenes.into_iter().chain(election::SCENES).chain(permits::SCENES).chain(value::SCENES)
-    {
+    let others = election::SCENES.into_iter().chain(permits::SCENES).chain(value::SCENES);
+    for (name, kinds, scene) in scenes.into_iter().chain(others).chain(group::SCENES) {
         for kind in kinds {
             let full = format!("{name} {kind:?}");
             let trial = Trial::test(full, move || play(name, *kind, scene));

@@ -27,7 +27,7 @@ const LOST: u8 = 76;
 
 /// How long to try to release the lock and close the session at the end; otherwise the session
 /// expires.
-const FAREWELL: Duration = Duration::from_secs(2);
+pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How long acquiring may take.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +61,7 @@ async fn connected(common: &Common, running: &Running) -> Result<(Client, Time),
 }
 
 /// What is held in a store in memory is held in this process alone.
-fn refuse_memory(common: &Common) -> Result<(), Failure> {
+pub(crate) fn refuse_memory(common: &Common) -> Result<(), Failure> {
     let address: Address = store(common)?.parse()?;
     if address.scheme() != Scheme::Mem {
         return Ok(());
@@ -202,7 +202,7 @@ fn environment<K>(path: &Path, held: &Hold<K>) -> Vec<(OsString, OsString)> {
 }
 
 /// How long the command may take to end. It must be over before the session is.
-async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Failure> {
+pub(crate) async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Failure> {
     const USUAL: Duration = Duration::from_secs(2);
     let ttl = client.session().await?.info().ttl;
     match asked {
@@ -218,7 +218,7 @@ async fn grace(client: &Client, asked: Option<Duration>) -> Result<Duration, Fai
 }
 
 /// The default label of this process: host and process id.
-fn whoami() -> String {
+pub(crate) fn whoami() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
     let host = host.unwrap_or_else(|| "some host".to_owned());
     format!("{host} pid {}", std::process::id())

@@ -168,6 +168,41 @@ impl Own {
     }
 }
 
+/// Removes every node that this session makes at `path`, but for those that are kept, until the session is over.
+pub(super) async fn retract(
+    context: &CallContext,
+    path: Path,
+    is_kept: impl Fn(Revision) -> Option<bool>,
+) {
+    let me = context.store.session().id;
+    let forever = || Retry::forever().delays(&context.tuning.chance);
+    let mut delays = forever();
+    while context.state.loss().is_none() {
+        let observed = context.store.observe(Query::node(path.clone()).names_only()).await;
+        let Ok((view, mut watch)) = observed else {
+            context.rest(delays.next().unwrap_or_default()).await;
+            continue;
+        };
+        let stat = view.into_node().and_then(|node| node.stat);
+        let own = stat.filter(|stat| stat.owner == Some(me)).map(|stat| stat.created);
+        let verdict = own.map_or(Some(true), &is_kept);
+        mistake!(LateCreateStays: let verdict = Some(true));
+        match (verdict, own) {
+            (Some(false), Some(created)) => {
+                Own::incarnation(path.clone(), created, true).remove(context).await;
+            }
+            (None, _) => {
+                context.rest(delays.next().unwrap_or_default()).await;
+                continue;
+            }
+            _ => {
+                let _event_or_end = select(pin!(watch.next()), pin!(context.state.lost())).await;
+            }
+        }
+        delays = forever();
+    }
+}
+
 impl Trail {
     /// The trail of a sequential create that the session `me` sends.
     pub(super) fn of(op: &Op, me: SessionId) -> Option<Self> {

@@ -104,3 +104,31 @@ async fn one_seed_gives_all_ids_of_a_session() {
     assert_eq!(ids, [unique(&same).to_string(), same.chance().id()]);
     assert!(!ids[0].contains(&ids[1]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_node_at_a_path_that_was_given_up_is_removed_unless_it_is_kept() {
+    const KEPT: u64 = 1;
+    const LATE: u64 = 2;
+    let (script, session) = opened().await;
+    let verdict = Arc::new(AtomicU64::new(0));
+    let (asked, node) = (verdict.clone(), path("/node"));
+    for (number, there) in [(0, 1), (KEPT, 1), (LATE, 0)] {
+        verdict.store(number, Ordering::Relaxed);
+        let asked = asked.clone();
+        if number == 0 {
+            let txn = Txn::new().create(node.clone(), "", Lifetime::Session);
+            session.commit(txn).await.expect("reachable").required().expect("it is free");
+        }
+        session.retract(node.clone(), move |_created| match asked.load(Ordering::Relaxed) {
+            0 => None,
+            number => Some(number == KEPT),
+        });
+        sleep(LONG).await;
+        assert_eq!(script.nodes().len(), there, "{number}");
+    }
+    // A node of another session is not its own.
+    script.put(&node, Some(u64::MAX));
+    session.retract(node, |_created| Some(false));
+    sleep(LONG).await;
+    assert_eq!(script.nodes().len(), 1);
+}

@@ -12,7 +12,7 @@ use synod_core::session::Session;
 use synod_core::store::{Change, Node, View};
 use tokio::sync::Notify;
 
-use crate::mirror::content::{Content, Nodes, Unread};
+use crate::mirror::content::{Content, NodesByPath, Unread};
 use crate::mirror::event::{CacheEvent, CacheState};
 use crate::mirror::event_log::{EventLog, Missed};
 use crate::mirror::extent::Extent;
@@ -82,7 +82,7 @@ impl Board {
 
     /// Takes over what a read of these nodes found.
     pub(super) fn read(&self, asked: &[Path], view: View) {
-        let mut found: Nodes =
+        let mut found: NodesByPath =
             view.nodes.into_iter().map(|node| (node.path.clone(), node)).collect();
         self.change(|content, events| {
             for path in asked {

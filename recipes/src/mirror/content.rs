@@ -12,14 +12,14 @@ use crate::mirror::extent::Extent;
 use crate::mutant::mistake;
 
 /// Nodes by their paths.
-pub(super) type Nodes = BTreeMap<Path, Node>;
+pub(super) type NodesByPath = BTreeMap<Path, Node>;
 
 /// The nodes of a mirror. What is older than what it has already is never taken over, wherever it comes from: revisions
 /// order all writes of a path, also those of a node that was deleted and made again, whose versions begin again.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     /// Shared with snapshots: copied by the next change while there is one.
-    pub(super) nodes: Arc<Nodes>,
+    pub(super) nodes: Arc<NodesByPath>,
     /// The newest revision that it shows.
     pub(super) newest: Revision,
     /// A path without a node had none at this revision, or was seen without one later. An event that is not newer does not
@@ -34,7 +34,7 @@ pub(super) struct Unread;
 /// A content that a view makes of another one, and the differences between them.
 #[derive(Debug)]
 pub(super) struct Replacement {
-    nodes: Nodes,
+    nodes: NodesByPath,
     revision: Revision,
     events: Vec<CacheEvent>,
 }
@@ -77,16 +77,16 @@ impl Content {
     }
 
     /// Takes over all of a view, by [`Content::difference`].
-    pub(super) fn replace(&mut self, by: Replacement) -> (Arc<Nodes>, Vec<CacheEvent>) {
+    pub(super) fn replace(&mut self, by: Replacement) -> (Arc<NodesByPath>, Vec<CacheEvent>) {
         self.newest = self.newest.max(by.revision);
         self.floor = self.newest;
         (std::mem::replace(&mut self.nodes, Arc::new(by.nodes)), by.events)
     }
 
     /// What a view of the whole extent makes of these nodes. It takes as long as there are nodes, and needs no lock.
-    pub(super) fn difference(old: &Nodes, extent: &Extent, view: View) -> Replacement {
+    pub(super) fn difference(old: &NodesByPath, extent: &Extent, view: View) -> Replacement {
         let mut revision = view.revision;
-        let (mut nodes, mut events, mut gone) = (Nodes::new(), Vec::new(), Vec::new());
+        let (mut nodes, mut events, mut gone) = (NodesByPath::new(), Vec::new(), Vec::new());
         let mut before = old.iter().peekable();
         for node in view.nodes.into_iter().filter_map(|node| extent.kept(node)) {
             revision = revision.max(modified(&node));
@@ -167,7 +167,7 @@ mod tests {
     fn content(at: u64, nodes: &[Node]) -> Content {
         let mut content = Content::default();
         let view = View::new(Revision::new(at), nodes.to_vec());
-        content.replace(Content::difference(&Nodes::new(), &all(), view));
+        content.replace(Content::difference(&NodesByPath::new(), &all(), view));
         content
     }
 
@@ -255,7 +255,7 @@ mod tests {
         let shown: Vec<_> = events.iter().map(said).collect();
         assert_eq!(shown, ["-/a/d", "~/a/b 12", "~/a/c 13", "+/a/e 14"]);
 
-        let mut replayed = Nodes::clone(&old.nodes);
+        let mut replayed = NodesByPath::clone(&old.nodes);
         for event in events {
             event.apply(&mut replayed);
         }

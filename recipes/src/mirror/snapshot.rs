@@ -7,7 +7,7 @@ use std::sync::Arc;
 use synod_core::path::Path;
 use synod_core::store::Node;
 
-use crate::mirror::content::Nodes;
+use crate::mirror::content::NodesByPath;
 use crate::mirror::event::CacheState;
 
 /// The character after `/`.
@@ -18,12 +18,12 @@ const AFTER_SLASH: char = '0';
 /// Costs nothing to make. While it is kept, the next change of the cache copies its table of nodes, once.
 #[derive(Clone)]
 pub struct Snapshot {
-    nodes: Arc<Nodes>,
+    nodes: Arc<NodesByPath>,
     state: CacheState,
 }
 
 impl Snapshot {
-    pub(super) fn new(nodes: Arc<Nodes>, state: CacheState) -> Self {
+    pub(super) fn new(nodes: Arc<NodesByPath>, state: CacheState) -> Self {
         Self { nodes, state }
     }
 

@@ -6,9 +6,9 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, barrier, cache, count_down, election, ids, latch, multi, mutex, mutex_variants,
-    register, revocable, rwlock, selector, semaphore, session, shared, ticket, transaction,
-    transfer, value, watcher,
+    Workload, barrier, cache, count_down, election, group, ids, latch, multi, mutex,
+    mutex_variants, presence, register, revocable, rwlock, selector, semaphore, session, shared,
+    ticket, transaction, transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -38,6 +38,8 @@ pub const ALL: &[&dyn Workload] = &[
     &ids::Numbers,
     &transaction::Transactions,
     &cache::Caches,
+    &presence::Keepers,
+    &group::Groups,
 ];
 
 /// The small worlds: those of all workloads that [have one](Workload::has_small_world).

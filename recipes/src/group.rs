@@ -1,0 +1,164 @@
+//! [`Group`]: which members there are now.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::name::Name;
+use synod_core::path::Path;
+use synod_core::store::{Query, View};
+
+use crate::group::changes::GroupFollower;
+use crate::group::member::{GroupChange, Member};
+use crate::keeper::NodeKeeper;
+use crate::keeper::occupant::Occupied;
+
+mod changes;
+pub(crate) mod member;
+
+/// The end of the name of a member that has none of its own: that of kazoo's parties.
+const UNNAMED: &str = "__party__";
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/group.md"))]
+#[derive(Clone, Debug)]
+pub struct Group {
+    client: Client,
+    path: Path,
+    occupied: Occupied,
+}
+
+/// The membership of this program. Dropping this leaves the group in the background.
+#[must_use = "dropping this leaves the group"]
+pub struct Membership {
+    keeper: NodeKeeper,
+}
+
+impl Group {
+    /// The group at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { client: client.clone(), path: path.into(), occupied: Occupied::Refuse }
+    }
+
+    /// Lets [`join_as`](Self::join_as) replace a member of the same name: the one that this program was before it was started
+    /// again, or one that is to be replaced.
+    pub fn take_over(self) -> Self {
+        Self { occupied: Occupied::TakeOver, ..self }
+    }
+
+    /// Becomes a member with this data, under a name that no other member has. It stays one, across sessions, until it leaves.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join within the deadline of the
+    /// client, and what the store says. It is no member then.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call leaves the group in the background.
+    pub async fn join(&self, data: impl Into<Bytes>) -> Result<Membership> {
+        let name = format!("{}{UNNAMED}", self.client.chance().id());
+        self.joins(&self.path.join(&name)?, data.into()).await
+    }
+
+    /// [`Group::join`] under a name of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Group::join`], [`ErrorKind::Refused`](synod_core::error::ErrorKind::Refused) if there is a member of that name,
+    /// and [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name is empty or too long.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Group::join`].
+    pub async fn join_as(&self, name: &str, data: impl Into<Bytes>) -> Result<Membership> {
+        let name = Name::encode(name)?;
+        self.joins(&self.path.join(name.as_str())?, data.into()).await
+    }
+
+    async fn joins(&self, path: &Path, data: Bytes) -> Result<Membership> {
+        let Self { client, occupied, .. } = self;
+        let keeper = NodeKeeper::start(client, path, *occupied, data, "group").await?;
+        Ok(Membership { keeper })
+    }
+
+    /// The members that there are now, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn members(&self) -> Result<Vec<Member>> {
+        Ok(members(self.client.read(self.query()).await?))
+    }
+
+    /// The members that there are, as joined, and then every change. For each name, joins and leaves take turns. Members that
+    /// come and go between two looks are left out; the last state never is.
+    ///
+    /// An outage is no error: what changed meanwhile is reported after it. The stream ends when the client is closed.
+    pub fn changes(&self) -> impl Stream<Item = GroupChange> + Send + use<> {
+        GroupFollower::new(&self.client, self.query()).changes()
+    }
+
+    fn query(&self) -> Query {
+        Query::children(&self.path)
+    }
+}
+
+/// The members in a view: every ephemeral node. What is not ephemeral belongs to no session, and would never leave.
+fn members(view: View) -> Vec<Member> {
+    view.nodes.into_iter().filter_map(Member::of).collect()
+}
+
+impl Membership {
+    /// The name of this member, as [`Member::name`] has it.
+    pub fn name(&self) -> String {
+        member::name_at(self.keeper.path())
+    }
+
+    /// The node of this member.
+    pub fn path(&self) -> &Path {
+        self.keeper.path()
+    }
+
+    /// Whether the store certainly lists this member now. False while its session is not certain, and between two sessions.
+    pub fn is_member(&self) -> bool {
+        self.keeper.is_there()
+    }
+
+    /// Replaces the data of this member. See [`KeptNode::set`](crate::KeptNode::set).
+    ///
+    /// # Errors
+    ///
+    /// As [`KeptNode::set`](crate::KeptNode::set).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background: the data is stored.
+    pub async fn set(&self, data: impl Into<Bytes>) -> Result<()> {
+        self.keeper.set(data.into()).await
+    }
+
+    /// Leaves the group: when this returned without an error, it is no member any more, and does not become one again.
+    ///
+    /// # Errors
+    ///
+    /// As [`KeptNode::close`](crate::KeptNode::close).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background: it leaves.
+    pub async fn leave(self) -> Result<()> {
+        self.keeper.close().await
+    }
+}
+
+impl fmt::Debug for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Membership").field("keeper", &self.keeper).finish()
+    }
+}

@@ -1,0 +1,51 @@
+//! [`Member`]: one of a group; [`GroupChange`]: what happens to it.
+
+use bytes::Bytes;
+use synod_core::error::Error;
+use synod_core::name::Name;
+use synod_core::path::Path;
+use synod_core::store::{Node, Revision, SessionId};
+
+/// A member of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Member {
+    /// Its name in the group.
+    pub name: String,
+    /// Its data.
+    pub data: Bytes,
+    /// When it joined in this session. A member of the same name with another revision is another incarnation of it.
+    pub since: Revision,
+    /// Its session.
+    pub session: SessionId,
+}
+
+/// A change of a group.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum GroupChange {
+    /// It is a member now.
+    Joined(Member),
+    /// It has other data.
+    Changed(Member),
+    /// It is no member any more: it left, or its session is lost. With the data that it had last.
+    Left(Member),
+    /// The store refuses to be read. It is tried again.
+    Failed(Error),
+}
+
+impl Member {
+    /// The member that a node is, if it is one.
+    pub(super) fn of(node: Node) -> Option<Self> {
+        let stat = node.stat?;
+        let name = name_at(&node.path);
+        Some(Self { name, data: node.data, since: stat.created, session: stat.owner? })
+    }
+}
+
+/// The name of the member whose node is at a path. Names of other programs that this library would not write are left as
+/// they are.
+pub(super) fn name_at(path: &Path) -> String {
+    let decoded = Name::new(path.name()).ok().and_then(|name| name.decode());
+    decoded.unwrap_or_else(|| path.name().to_owned())
+}

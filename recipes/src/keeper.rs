@@ -1,0 +1,152 @@
+//! [`NodeKeeper`]: keeps an ephemeral node at a path, with the data that was set last, across sessions.
+//!
+//! A recipe starts a [`NodeKeeper`] with a client, a path and data, and gets from it
+//!
+//! - [`NodeKeeper::set`]: other data;
+//! - [`NodeKeeper::is_there`] and [`NodeKeeper::presence`]: whether the node is there;
+//! - [`NodeKeeper::close`]: the end. A keeper that is dropped ends in the background.
+//!
+//! What holds for all recipes:
+//!
+//! - **One task writes.** It makes the node, watches it, and makes it again after every loss: in the next session, or when
+//!   another client has removed it. What it waits for ends when the keeper does; a request that it has sent never does, so it
+//!   knows of every create whether it is answered.
+//! - **The last data wins.** What is set is recorded at once, also while there is no session, and is what the next create
+//!   writes. A set expects the version that was read last, so one that arrives late changes nothing that is newer; where it
+//!   does, because versions begin again in a new node, and where another client has written, the task writes again.
+//! - **A node is its keeper's by its session.** A node of another session is never written, and never removed, unless the
+//!   keeper was asked to take it over. One of an earlier session of the same keeper is removed, because it is about to go.
+//!   A node of the same session that another keeper made is not taken, either ([`Claims`](claims::Claims)).
+//! - **What is gone stays gone.** A create whose answer was lost may take effect after the keeper has ended. If the node of
+//!   that create was seen, it cannot. Otherwise the session removes what comes, and the end is reported with an unknown effect.
+//! - **No storm.** After a loss or an outage the task waits for a random part of a short time, so that the keepers of many
+//!   clients do not all write at once. A session that outlives an outage keeps its node, and no other client sees a change.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::stream::unfold;
+use synod_core::client::Client;
+use synod_core::clock::timeout;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::task;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use crate::keeper::keeper_task::KeeperTask;
+use crate::keeper::occupant::Occupied;
+use crate::keeper::page::{DOING, KeeperPage};
+use crate::keeper::presence::Presence;
+
+mod asked;
+mod claims;
+mod doubts;
+mod keeper_task;
+mod kept;
+pub(crate) mod occupant;
+mod page;
+pub(crate) mod presence;
+
+/// A node that is kept until this is closed or dropped.
+#[must_use = "a keeper that is dropped removes its node"]
+pub(crate) struct NodeKeeper {
+    client: Client,
+    path: Path,
+    page: Arc<KeeperPage>,
+    close: oneshot::Sender<()>,
+    closed: oneshot::Receiver<Result<()>>,
+}
+
+impl NodeKeeper {
+    /// Makes the node. When this returned without an error, it was there.
+    pub(crate) async fn start(
+        client: &Client,
+        path: &Path,
+        occupied: Occupied,
+        data: Bytes,
+        recipe: &'static str,
+    ) -> Result<Self> {
+        let page = Arc::new(KeeperPage::new(data));
+        let (close, asked) = oneshot::channel();
+        let (tell, closed) = oneshot::channel();
+        let (made, first) = oneshot::channel();
+        let work = KeeperTask::new(client, path, occupied, page.clone());
+        let span = tracing::info_span!("keeping", recipe, %path);
+        let run = async move {
+            let _heard = tell.send(Box::pin(work.run(asked, made)).await).is_ok();
+        };
+        // It ends by itself: when the keeper is closed or dropped, and with the client.
+        task::spawn(run.instrument(span)).let_go();
+        let keeper = Self { client: client.clone(), path: path.clone(), page, close, closed };
+        match timeout(client.time_limit(), first).await {
+            Ok(Ok(made)) => made.map(|()| keeper),
+            Ok(Err(_ended)) => Err(keeper.over()),
+            Err(_late) => Err(keeper.late()),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether the node is certainly there at this moment, unless another client has just removed it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.page.is_there()
+    }
+
+    /// What is known of the node now.
+    pub(crate) fn presence(&self) -> Presence {
+        self.page.presence()
+    }
+
+    /// What is known of the node, then each change of that. Ends with the keeper.
+    pub(crate) fn changes(&self) -> impl Stream<Item = Presence> + Send + use<> {
+        let mut presence = self.page.watch();
+        presence.mark_changed();
+        unfold(presence, |mut presence| async move {
+            presence.changed().await.ok()?;
+            let now = presence.borrow_and_update().presence.clone();
+            Some((now, presence))
+        })
+    }
+
+    /// Replaces the data: at once for every later create, and when this returned without an error, in the store.
+    pub(crate) async fn set(&self, data: Bytes) -> Result<()> {
+        let number = self.page.want(data);
+        match timeout(self.client.time_limit(), self.page.stored(number)).await {
+            Ok(Some(result)) => result,
+            Ok(None) => Err(self.over()),
+            Err(_late) => Err(self.late()),
+        }
+    }
+
+    /// Removes the node: when this returned without an error, it is gone, and does not come back.
+    pub(crate) async fn close(self) -> Result<()> {
+        let Self { close, closed, .. } = self;
+        let _asked = close.send(()).is_ok();
+        closed.await.unwrap_or(Ok(()))
+    }
+
+    fn over(&self) -> Error {
+        Error::new(ErrorKind::SessionLost, DOING).at(&self.path).because("the client is closed")
+    }
+
+    fn late(&self) -> Error {
+        Error::new(ErrorKind::Unreachable, DOING)
+            .at(&self.path)
+            .because("the store did not answer in time")
+            .with_unknown_effect()
+    }
+}
+
+impl fmt::Debug for NodeKeeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeKeeper")
+            .field("path", &self.path)
+            .field("presence", &self.presence())
+            .finish_non_exhaustive()
+    }
+}

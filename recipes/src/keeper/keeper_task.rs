@@ -1,0 +1,373 @@
+//! [`KeeperTask`]: makes the node of a keeper, again and again, and removes it in the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::session::Session;
+use synod_core::store::{
+    Commit, Expect, Lifetime, Node, Outcome, Query, Revision, SessionId, Stat, Txn, Why,
+};
+use tokio::sync::oneshot;
+
+use crate::keeper::asked::Asked;
+use crate::keeper::claims::Claims;
+use crate::keeper::doubts::Doubts;
+use crate::keeper::kept::{Cause, Kept, Shown};
+use crate::keeper::occupant::{Mine, Occupant, Occupied};
+use crate::keeper::page::{DOING, KeeperPage};
+use crate::mutant::mistake;
+
+/// How many of its last sessions a keeper knows.
+const SESSIONS: usize = 16;
+
+/// Makes and watches the node of a keeper.
+pub(super) struct KeeperTask {
+    client: Client,
+    path: Path,
+    occupied: Occupied,
+    page: Arc<KeeperPage>,
+    kept: Option<Kept>,
+    doubts: Doubts,
+    /// The sessions in which it has sent a create.
+    sessions: Vec<SessionId>,
+    /// The last node that it had.
+    last: Option<Revision>,
+}
+
+impl KeeperTask {
+    pub(super) fn new(
+        client: &Client,
+        path: &Path,
+        occupied: Occupied,
+        page: Arc<KeeperPage>,
+    ) -> Self {
+        let (client, path) = (client.clone(), path.clone());
+        let (doubts, sessions) = (Doubts::default(), Vec::new());
+        Self { client, path, occupied, page, kept: None, doubts, sessions, last: None }
+    }
+
+    /// Keeps the node until it is asked to end, and then removes it. Reports whether the node could be made at first.
+    pub(super) async fn run(
+        mut self,
+        close: oneshot::Receiver<()>,
+        made: oneshot::Sender<Result<()>>,
+    ) -> Result<()> {
+        let (mut asked, mut made, mut delays) = (Asked::new(close), Some(made), None);
+        while !asked.is_over() && !self.client.is_closed() {
+            let Err(error) = self.turn(&mut asked).await else {
+                delays = None;
+                if self.kept.is_some()
+                    && let Some(made) = made.take()
+                {
+                    let _heard = made.send(Ok(())).is_ok();
+                    self.occupied = Occupied::Refuse;
+                }
+                continue;
+            };
+            let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
+            tracing::debug!(%error, "a node could not be kept");
+            if !passes {
+                if let Some(made) = made.take() {
+                    let _heard = made.send(Err(error)).is_ok();
+                    break;
+                }
+                if self.kept.is_none() {
+                    self.page.is_denied(&error);
+                }
+            }
+            let delays =
+                delays.get_or_insert_with(|| Retry::forever().delays(self.client.chance()));
+            asked.or(sleep(delays.next().unwrap_or_default())).await;
+        }
+        self.page.end();
+        self.leave().await
+    }
+
+    /// Makes the node if it is not there, and otherwise looks after it, up to the next event.
+    async fn turn(&mut self, asked: &mut Asked) -> Result<()> {
+        match &self.kept {
+            None => Box::pin(self.make(asked)).await,
+            Some(kept) if kept.session.is_lost() => {
+                self.lost();
+                self.pause(asked).await;
+                Ok(())
+            }
+            Some(kept) if !kept.is_read => Box::pin(self.look()).await,
+            Some(kept) if kept.stored != self.page.wanted().number => Box::pin(self.store()).await,
+            Some(_) => self.stay(asked).await,
+        }
+    }
+
+    /// Waits until something happens to the node, to its session, or to the data that is wanted.
+    async fn stay(&mut self, asked: &mut Asked) -> Result<()> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        match asked.or(kept.cause(&self.page)).await {
+            None | Some(Cause::Wanted) => {}
+            Some(Cause::Lost) => {
+                self.lost();
+                self.pause(asked).await;
+            }
+            Some(Cause::Changed) => kept.is_read = false,
+            Some(Cause::Outage) => {
+                kept.is_read = false;
+                self.pause(asked).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the node in the session that lives now.
+    async fn make(&mut self, asked: &mut Asked) -> Result<()> {
+        let Some(session) = asked.or(self.client.session()).await else { return Ok(()) };
+        let session = session?;
+        self.doubts.forget_ended().await;
+        self.enters(session.info().id);
+        let wanted = self.page.wanted();
+        let txn = Txn::new().create(&self.path, wanted.data.clone(), Lifetime::Session);
+        // Until its answer is recorded, no job of the session takes the node for one that came late.
+        let claims = session.local::<Claims>();
+        let _under_way = claims.making();
+        match session.commit_tracked(txn).await {
+            Ok((Outcome::Committed(commit), requests)) => {
+                if !requests.is_settled() {
+                    self.doubts.add(&session);
+                }
+                let stat = stat_of(commit)?;
+                // The one that made it is not in doubt; another one may be.
+                claims.claim(stat.created);
+                self.page.is_stored(&wanted);
+                self.keeps(Kept::new(&session, &self.path, stat, wanted.number));
+                Ok(())
+            }
+            Ok((Outcome::Rejected(no), _)) if no.why == Why::Exists => {
+                self.meets(&session, asked).await
+            }
+            Ok((Outcome::Rejected(no), _)) => Err(self.refused(no.why.to_string())),
+            Err(error) => {
+                if error.is_ambiguous() {
+                    self.doubts.add(&session);
+                }
+                mistake!(CreateInDoubtForgotten: self.doubts = Doubts::default());
+                Err(error)
+            }
+        }
+    }
+
+    /// Goes on where there is a node already.
+    async fn meets(&mut self, session: &Session, asked: &mut Asked) -> Result<()> {
+        let node = session.read(Query::node(&self.path)).await?.into_node();
+        let id = session.info().id;
+        let before: Vec<_> = self.sessions.iter().copied().filter(|it| *it != id).collect();
+        let mine = Mine { session: id, in_doubt: self.doubts.has(id), before: &before };
+        let found = Occupant::of(node.as_ref(), mine);
+        mistake!(ExistsIsMade: let found = {
+            node.as_ref().and_then(|node| node.stat).map_or(found, Occupant::Own)
+        });
+        match found {
+            Occupant::Own(stat) => return self.adopts(session, node.as_ref(), stat),
+            Occupant::Remnant(stat) => {
+                self.meets_own(&stat);
+                self.removes(session, Expect::Version(stat.version)).await?;
+            }
+            Occupant::Foreign(version) if self.occupied == Occupied::TakeOver => {
+                self.removes(session, Expect::Version(version)).await?;
+            }
+            Occupant::Foreign(_) => {
+                return Err(self.refused("another client has a node there".to_owned()));
+            }
+            Occupant::Nothing => {
+                let below = Query::children(&self.path).names_only();
+                if !session.read(below).await?.nodes.is_empty() {
+                    return Err(self.refused("there are nodes below it".to_owned()));
+                }
+                self.pause(asked).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the node of an earlier request for its own.
+    fn adopts(&mut self, session: &Session, node: Option<&Node>, stat: Stat) -> Result<()> {
+        if !session.local::<Claims>().claim(stat.created) {
+            return Err(self.refused("another keeper of this client has a node there".to_owned()));
+        }
+        self.doubts.was_seen(session.info().id);
+        let wanted = self.page.wanted();
+        let is_stored = node.is_some_and(|node| node.data == wanted.data);
+        if is_stored {
+            self.page.is_stored(&wanted);
+        }
+        let stored = if is_stored { wanted.number } else { 0 };
+        self.keeps(Kept::new(session, &self.path, stat, stored));
+        Ok(())
+    }
+
+    fn keeps(&mut self, kept: Kept) {
+        self.last = Some(kept.stat.created);
+        self.page.is_made(&kept.session, kept.stat.created);
+        self.kept = Some(kept);
+    }
+
+    /// Reads the node, and goes on watching it.
+    async fn look(&mut self) -> Result<()> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let wanted = self.page.wanted();
+        match kept.look(&self.path, &wanted).await? {
+            Shown::Stored => self.page.is_stored(&wanted),
+            Shown::Other => {}
+            Shown::Gone => self.lost(),
+        }
+        Ok(())
+    }
+
+    /// Writes the data that is wanted.
+    async fn store(&mut self) -> Result<()> {
+        let Some(kept) = &mut self.kept else { return Ok(()) };
+        let wanted = self.page.wanted();
+        match kept.store(&self.path, &wanted).await {
+            Ok(true) => self.page.is_stored(&wanted),
+            Ok(false) => {}
+            // It may be stored, or be stored later: the node is read again, and written again if need be.
+            Err(error) if may_pass(&error) || error.is_ambiguous() => return Err(error),
+            Err(error) => self.page.is_refused(wanted.number, error),
+        }
+        Ok(())
+    }
+
+    /// Records that the node is gone, or goes with its session.
+    fn lost(&mut self) {
+        if let Some(kept) = self.kept.take() {
+            kept.session.local::<Claims>().give_up(kept.stat.created);
+        }
+        self.page.is_gone();
+    }
+
+    /// Removes a node at the path.
+    async fn removes(&self, session: &Session, expect: Expect) -> Result<()> {
+        let txn = Txn::new().delete(&self.path, expect);
+        // Whatever became of it, the next create finds out.
+        let _removed = session.commit(txn).await?;
+        Ok(())
+    }
+
+    /// Waits for a random part of a short time: many keepers may have lost their nodes at once.
+    async fn pause(&self, asked: &mut Asked) {
+        const MOST: u64 = 200;
+        asked.or(sleep(Duration::from_millis(self.client.chance().below(MOST)))).await;
+    }
+
+    fn enters(&mut self, session: SessionId) {
+        if self.sessions.last() != Some(&session) {
+            self.sessions.push(session);
+        }
+        if self.sessions.len() > SESSIONS {
+            self.sessions.remove(0);
+        }
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::new(ErrorKind::Refused, DOING).at(&self.path).because(why)
+    }
+
+    /// Removes the node. What an unanswered create makes later is removed, too.
+    async fn leave(mut self) -> Result<()> {
+        let removed = self.removes_kept().await;
+        mistake!(CloseForgetsCreate: return Ok(()));
+        if self.client.is_closed() {
+            // The client has closed its last session, and says whether that is over.
+            return Ok(());
+        }
+        let removed = match removed {
+            Ok(false) if !self.sessions.is_empty() => self.removes_remnant().await,
+            removed => removed.map(drop),
+        };
+        let open = self.doubts.settle().await;
+        for session in &open {
+            let claims = session.local::<Claims>();
+            session.retract(self.path.clone(), move |created| claims.knows(created));
+        }
+        if open.is_empty() {
+            return removed;
+        }
+        Err(Error::new(ErrorKind::Unreachable, DOING)
+            .at(&self.path)
+            .because(
+                "an earlier request to make the node was not answered; what it makes is removed",
+            )
+            .with_unknown_effect())
+    }
+
+    /// Removes the node in its session. Returns whether there was one.
+    async fn removes_kept(&mut self) -> Result<bool> {
+        let Some(kept) = self.kept.take() else { return Ok(false) };
+        kept.session.local::<Claims>().give_up(kept.stat.created);
+        match kept.remove(&self.path).await {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::SessionLost => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes what it has made, if it is there, in whatever session.
+    async fn removes_remnant(&mut self) -> Result<()> {
+        let mut delays =
+            Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
+        loop {
+            let error = match self.remove_remnant().await {
+                Ok(true) => return Ok(()),
+                Ok(false) => self.refused("the node changes all the time".to_owned()),
+                Err(error) if self.client.is_closed() || !may_pass(&error) => return Err(error),
+                Err(error) => error,
+            };
+            let Some(delay) = delays.next() else { return Err(error.with_unknown_effect()) };
+            sleep(delay).await;
+        }
+    }
+
+    /// Whether nothing of it is there, now that it was removed if it was there.
+    async fn remove_remnant(&mut self) -> Result<bool> {
+        let session = self.client.session().await?;
+        let view = session.read(Query::node(&self.path)).await?;
+        let Some(stat) = view.node().and_then(|node| node.stat) else { return Ok(true) };
+        let Some(owner) = stat.owner.filter(|owner| self.sessions.contains(owner)) else {
+            return Ok(true);
+        };
+        // Of this session it is another keeper's, unless a create of this one is in doubt.
+        let is_now = owner == session.info().id;
+        let is_others = session.local::<Claims>().has(stat.created) || !self.doubts.has(owner);
+        if is_now && is_others {
+            return Ok(true);
+        }
+        let txn = Txn::new().delete(&self.path, Expect::Version(stat.version));
+        let removed = matches!(session.commit(txn).await?, Outcome::Committed(_));
+        if removed {
+            self.meets_own(&stat);
+        }
+        Ok(removed)
+    }
+
+    /// Records that a node of its own was seen: that of a create in doubt, unless it had this one before.
+    fn meets_own(&mut self, stat: &Stat) {
+        if let Some(owner) = stat.owner.filter(|_| self.last != Some(stat.created)) {
+            self.doubts.was_seen(owner);
+            self.last = Some(stat.created);
+        }
+    }
+}
+
+/// Whether a later try may succeed.
+fn may_pass(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost)
+}
+
+fn stat_of(commit: Commit) -> Result<Stat> {
+    let done = commit.done.into_iter().next();
+    done.and_then(|done| done.stat).ok_or_else(|| {
+        Error::new(ErrorKind::Backend, DOING).because("the store did not report what it created")
+    })
+}

@@ -1,0 +1,66 @@
+//! The rows of what keeps ephemeral nodes.
+
+use synod_recipes::{Group, PersistentNode};
+
+use crate::recipe::row::made;
+use crate::recipe::row::{Leaves, Part, Row};
+use crate::recipe::usage::{Act, Use, done};
+
+pub(super) const PERSISTENT_NODE: Row = Row {
+    name: "PersistentNode",
+    module: "persistent_node",
+    cases: "persistent_node",
+    stair: Some("keeper"),
+    make: |client, path| made(PersistentNode::new(&client, path)),
+    shown: "path: /shown",
+    leaves: Leaves::Nothing,
+    // It is one node, and nothing can be below it.
+    dirs: &[],
+    uses: &[Use {
+        name: "persistent_node",
+        act: Act::Change {
+            change: |client, path| {
+                done(async move {
+                    // The owner before may have ended without removing its node.
+                    let kept = PersistentNode::new(&client, path).take_over().keep("1").await?;
+                    kept.set("2").await?;
+                    kept.close().await
+                })
+            },
+            measured: false,
+        },
+        outlasts: false,
+    }],
+    workloads: Part::Has(&["presence"]),
+    faults: Part::None("its owners hold nothing; the simulator has the same faults"),
+    interop: Part::Has(&["a_group_is_shared"]),
+    bench: Part::None("it is one create, which is measured"),
+    family: None,
+};
+
+pub(super) const GROUP: Row = Row {
+    name: "Group",
+    module: "group",
+    cases: "group",
+    make: |client, path| made(Group::new(&client, path)),
+    dirs: &[""],
+    uses: &[Use {
+        name: "group",
+        act: Act::Change {
+            change: |client, path| {
+                done(async move {
+                    let group = Group::new(&client, path);
+                    let member = group.join("1").await?;
+                    member.set("2").await?;
+                    group.members().await?;
+                    member.leave().await
+                })
+            },
+            measured: false,
+        },
+        outlasts: false,
+    }],
+    workloads: Part::Has(&["group"]),
+    interop: Part::Has(&["a_group_is_shared"]),
+    ..PERSISTENT_NODE
+};
