@@ -57,7 +57,9 @@ pub(super) async fn replace(
             }
             Ok(Outcome::Rejected(Rejected { index, look, .. })) if index > 0 => {
                 // With the mark in place, it shows what another client was faster with.
-                place.iter_mut().for_each(|place| place.see(nodes, look.clone()));
+                if let Some(place) = place {
+                    place.see(nodes, look);
+                }
                 return Ok(Written::Lost);
             }
             Ok(Outcome::Rejected(_)) => {
