@@ -94,6 +94,7 @@ async fn a_time_to_live_of_any_size_is_negotiated(world: World) {
 }
 
 async fn negotiates(world: &World, asked: Duration) {
+    const ATTEMPTS: usize = 20;
     let outlives = async || {
         let ann = world.session(asked).await;
         let ttl = ann.ttl();
@@ -108,8 +109,15 @@ async fn negotiates(world: &World, asked: Duration) {
         ann.store.close().await.map_err(|error| error.to_string())?;
         made.map(drop).map_err(|error| format!("asked for {asked:?}: {error}"))
     };
-    // The shortest sessions end when the machine stands still for a moment.
-    world.unless_stalled(Duration::from_millis(5), outlives).await;
+    // The shortest sessions end when one of the machine's threads stands still for a moment. One of them lives.
+    let mut ended = Vec::new();
+    for _ in 0..ATTEMPTS {
+        match outlives().await {
+            Ok(()) => return,
+            Err(why) => ended.push(why),
+        }
+    }
+    panic!("none of {ATTEMPTS} sessions lived: {ended:?}");
 }
 
 async fn a_time_to_live_of_zero_is_refused(world: World) {
