@@ -96,8 +96,8 @@ pub(crate) async fn killed(scene: &mut Scene) {
 }
 
 /// A leader is paused for longer than the session's time to live, and resumed. The next leader
-/// keeps the session alive, so it must continue. Servers that have the defect may end it all the same: they are tested
-/// until they do, for some rounds.
+/// keeps the session alive, so it must continue. Servers that have the defect may end it all the same, which is excused: they
+/// are tested until they do, for some rounds.
 pub(crate) async fn old_leader(scene: &mut Scene) {
     /// How often at most an affected cluster is tested: whether the old leader revokes before it
     /// steps down is a race inside of it.
@@ -131,10 +131,6 @@ pub(crate) async fn old_leader(scene: &mut Scene) {
         }
     }
     assert!(renewals > 0, "no session was renewed by the next leader, so this proves nothing");
-    if is_affected {
-        // The session was kept in each round, as the law says, so there was nothing to excuse.
-        println!("the servers' known defect did not show in {OCCASIONS} rounds");
-    }
 }
 
 pub(crate) async fn expired(scene: &mut Scene) {
