@@ -63,6 +63,11 @@ impl Call {
         Self { write: true, first, ..Self::read(doing, limit) }
     }
 
+    /// The same call, which may take so long from now on.
+    pub(crate) fn prolonged(self, limit: Duration) -> Self {
+        Self { end: self.end.max(Instant::now() + limit), ..self }
+    }
+
     /// The same call for a part of it whose effects do not matter.
     pub(crate) fn harmless(self) -> Self {
         Self { write: false, first: Duration::MAX, ..self }

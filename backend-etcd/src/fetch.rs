@@ -18,6 +18,9 @@ pub(crate) const PAGE: i64 = 4_096;
 const DATA_PAGE: i64 = 64;
 /// The aimed size of a further page, in bytes.
 const PAGE_BYTES: usize = 4 << 20;
+/// The most keys in a further page. For each page, etcd before 3.5 goes through its index of all keys that are left, so
+/// small pages of a large tree take quadratic time.
+const MOST: i64 = 65_536;
 /// Nodes with data in a look. The answer to a commit, with its look, must not be too large to be
 /// received.
 const LOOK_PAGE: i64 = 32;
@@ -52,7 +55,7 @@ impl Get {
         let average = (came.iter().map(size).sum::<usize>() / count).max(1);
         // The next keys may be larger.
         let most = if self.keys_only { usize::MAX } else { count.saturating_mul(4) };
-        i64::try_from((PAGE_BYTES / average).min(most)).unwrap_or(PAGE).clamp(1, PAGE)
+        i64::try_from((PAGE_BYTES / average).min(most)).unwrap_or(MOST).clamp(1, MOST)
     }
 
     /// The start key of the range, and the options of the request.
@@ -306,10 +309,11 @@ mod tests {
             vec![one; count]
         };
         assert_eq!(data.next_page(&of(64, 10)), 256, "four times as many, as they are small");
-        assert_eq!(data.next_page(&of(1_100, 10)), 4_096);
+        assert_eq!(data.next_page(&of(1_100, 10)), 4_400);
+        assert_eq!(data.next_page(&of(60_000, 10)), 65_536, "however small they are");
         assert_eq!(data.next_page(&of(64, 1_000_000)), 4, "4 MiB are enough");
         assert_eq!(data.next_page(&of(1, 60_000_000)), 1);
-        assert_eq!(names.next_page(&of(4_096, 0)), 4_096);
+        assert_eq!(names.next_page(&of(4_096, 0)), 65_536);
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(crate) struct Reader {
     pub(crate) endpoints: Arc<Endpoints>,
     /// The highest revision that this session has seen.
     seen: AtomicI64,
-    /// The upper limit for one call.
+    /// The upper limit for one call, and for each further page of its answer.
     pub(crate) limit: Duration,
 }
 
@@ -121,7 +121,7 @@ impl Reader {
         revision: i64,
         first: PbRangeResponse,
     ) -> Result<Vec<PbKeyValue>> {
-        let mut page = get.next_page(&first.kvs);
+        let (mut call, mut page) = (call, get.next_page(&first.kvs));
         let (mut kvs, mut more) = (first.kvs, first.more && get.is_paged());
         while more {
             let Some(last) = kvs.last() else { break };
@@ -140,6 +140,8 @@ impl Reader {
                 }
                 Err(error) => return Err(error),
             };
+            // As long as there are answers, it is large, and the store not silent.
+            call = call.prolonged(self.limit);
             more = next.more;
             page = get.next_page(&next.kvs);
             kvs.extend(next.kvs);

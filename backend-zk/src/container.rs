@@ -97,7 +97,7 @@ pub(crate) async fn standing(
     let dir = path.parent().unwrap_or_else(Path::root);
     // Read before the node itself, so that a creation in between is noticed.
     let above = client.get_data(dir.as_str());
-    let snapshot = Snapshot::take(wire, client, path, true);
+    let snapshot = Snapshot::take_unwatched(wire, client, path);
     let (above, snapshot) = join(wire.answer(above), snapshot).await;
     match above {
         Ok((_data, stat)) => Ok(judge(path, (dir, births(&stat)), &snapshot?, gone)),
@@ -113,7 +113,7 @@ pub(crate) async fn standing_below(
     path: &Path,
     gone: &BTreeSet<&Path>,
 ) -> Result<Standing, Trouble> {
-    let mut snapshot = Snapshot::take(wire, client, path, true).await?;
+    let mut snapshot = Snapshot::take_unwatched(wire, client, path).await?;
     let Some(own) = snapshot.nodes.remove(path.as_str()) else { return Ok(Standing::Nothing) };
     let guard = snapshot.is_guarded(path).then(|| guard::guard(path));
     Ok(match judge(path, (path.clone(), births(&own.stat)), &snapshot, gone) {

@@ -11,6 +11,8 @@ pub(crate) enum Trouble {
     Lost(Loss),
     /// Nodes that were to be read as of one moment kept changing.
     Restless,
+    /// Nodes that were to be read as of one moment do not fit into one request.
+    TooLarge,
     /// The error of the server or of the crate.
     Said(ZkError),
 }
@@ -31,6 +33,7 @@ impl Trouble {
             Self::Restless => {
                 Error::new(ErrorKind::Unreachable, doing).because("what was read kept changing")
             }
+            Self::TooLarge => Error::new(ErrorKind::TooLarge, doing),
             Self::Said(said) => {
                 let error = Error::new(kind(&said), doing);
                 let error = match advice(&said) {

@@ -22,11 +22,11 @@ use synod_core::task::Task;
 use zookeeper_client::{Client, StateWatcher};
 
 use crate::connection::Connection;
-use crate::error::Sort;
+use crate::error::{Sort, Trouble};
 use crate::hub::draws::Draws;
 use crate::hub::proof::Proof;
 use crate::notification::{Notification, change_for};
-use crate::read::read_through;
+use crate::read::{gather_through, read_through};
 use crate::sole_contender::Coming;
 
 mod draw;
@@ -134,7 +134,7 @@ impl Hub {
         let (feed, watch) = Feed::new(EVENTS);
         let (unwatch, created) = self.add(&client, &query, feed.clone());
         let watch = watch.with_guard(unwatch);
-        let view = read_through(&self.wire, &client, &query).await;
+        let view = self.read(&client, &query).await;
         let (view, containers) =
             view.map_err(|trouble| trouble.translate("observe", Sort::Read).at(&query.path))?;
         self.learn(&query.path, containers, created);
@@ -145,6 +145,28 @@ impl Hub {
             self.end(why);
         }
         Ok((view, watch))
+    }
+
+    /// Reads, and under a watch what does not fit into one request. With the containers that were found.
+    pub(crate) async fn read(
+        self: &Arc<Self>,
+        client: &Arc<Client>,
+        query: &Query,
+    ) -> Result<(View, Vec<Path>), Trouble> {
+        match read_through(&self.wire, client, query).await {
+            Err(Trouble::TooLarge) => {}
+            answer => return answer,
+        }
+        // The watch is one of the hub's, as two kinds of watches on one path destroy each other.
+        let (feed, _unread) = Feed::new(1);
+        let (_unwatch, _) = self.add(client, query, feed);
+        let watched = self.watched_by(&query.path);
+        gather_through(&self.wire, client, watched.as_ref().unwrap_or(&query.path), query).await
+    }
+
+    /// The path of the watch that reports the changes at a path.
+    fn watched_by(&self, path: &Path) -> Option<Path> {
+        self.state().places.get(path).map(|place| place.by.clone())
     }
 
     fn add(self: &Arc<Self>, client: &Arc<Client>, query: &Query, feed: Feed) -> (Unwatch, u64) {

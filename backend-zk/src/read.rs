@@ -35,6 +35,21 @@ pub(crate) async fn read_through(
     Box::pin(caught_up(wire, client, query)).await
 }
 
+/// What does not fit into one request, while a recursive watch at `watched` reports its changes.
+pub(crate) async fn gather_through(
+    wire: &Connection,
+    client: &Client,
+    watched: &Path,
+    query: &Query,
+) -> Result<(View, Vec<Path>), Trouble> {
+    let seen = wire.seen();
+    let snapshot = through(|| Snapshot::gather(wire, client, watched, query)).await?;
+    Ok(match query.scope {
+        Scope::Children => snapshot.listing(query, &OnceLock::new(), seen),
+        Scope::Node | Scope::Subtree => snapshot.tree(query, seen),
+    })
+}
+
 /// A local read on a new connection: after a `sync`, so that it reflects the events that were
 /// received on the last one.
 async fn caught_up(

@@ -19,7 +19,6 @@ use crate::connection::Connection;
 use crate::error::{NO_TTL_NODES, Sort};
 use crate::heartbeat::beat;
 use crate::hub::Hub;
-use crate::read::read_through;
 
 /// One session with the servers.
 pub(crate) struct ZkStore {
@@ -69,7 +68,7 @@ impl Store for ZkStore {
     async fn read(&self, query: Query) -> Result<View> {
         query.validate()?;
         let client = self.wire.client("read").map_err(|error| error.at(&query.path))?;
-        let view = read_through(&self.wire, &client, &query).await;
+        let view = self.hub.read(&client, &query).await;
         let (view, _) = view.map_err(|said| said.translate("read", Sort::Read).at(&query.path))?;
         Ok(view)
     }

@@ -2,7 +2,8 @@
 //!
 //! One request for many nodes is answered as of one moment. The nodes to request must be known
 //! first, and may have changed by then; so the request is repeated with all nodes seen so far,
-//! until an answer names no node that was not requested.
+//! until an answer names no node that was not requested. What does not fit into one request is
+//! put together under a watch: see [`Gathering`](gathering::Gathering).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
@@ -19,6 +20,9 @@ use crate::guard::is_guard;
 use crate::selection::{is_ours, select_children};
 use crate::sent::behind;
 use crate::stat::{is_container, translate};
+
+mod gather;
+mod gathering;
 
 /// Nodes as they were at one moment.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -52,15 +56,33 @@ enum Aim<'a> {
     Children(&'a Query, &'a OnceLock<Sequence>),
 }
 
+/// What to do where the nodes do not fit into one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TooLarge {
+    /// The caller gathers them under a watch.
+    Refuse,
+    /// Read them until two readings in succession are equal.
+    Compare,
+}
+
 impl Snapshot {
-    /// A node and all nodes below it.
+    /// A node and all nodes below it. [`Trouble::TooLarge`] if they do not fit into one request.
     pub(crate) async fn take(
         wire: &Connection,
         client: &Client,
         path: &Path,
         sync: bool,
     ) -> Result<Self, Trouble> {
-        Self::settle(wire, client, Aim::Tree(path), sync).await
+        Self::settle(wire, client, Aim::Tree(path), sync, TooLarge::Refuse).await
+    }
+
+    /// [`Self::take`] of any size, without a watch.
+    pub(crate) async fn take_unwatched(
+        wire: &Connection,
+        client: &Client,
+        path: &Path,
+    ) -> Result<Self, Trouble> {
+        Self::settle(wire, client, Aim::Tree(path), true, TooLarge::Compare).await
     }
 
     /// Several nodes.
@@ -70,10 +92,10 @@ impl Snapshot {
         query: &Query,
         sync: bool,
     ) -> Result<Self, Trouble> {
-        Self::settle(wire, client, Aim::Nodes(query), sync).await
+        Self::settle(wire, client, Aim::Nodes(query), sync, TooLarge::Compare).await
     }
 
-    /// The children that a query asks for.
+    /// The children that a query asks for. [`Trouble::TooLarge`] if they are all requested, and do not fit into one request.
     pub(crate) async fn children(
         wire: &Connection,
         client: &Client,
@@ -81,7 +103,8 @@ impl Snapshot {
         sync: bool,
         own: &OnceLock<Sequence>,
     ) -> Result<Self, Trouble> {
-        Self::settle(wire, client, Aim::Children(query, own), sync).await
+        let too_large = if query.window.is_none() { TooLarge::Refuse } else { TooLarge::Compare };
+        Self::settle(wire, client, Aim::Children(query, own), sync, too_large).await
     }
 
     async fn settle(
@@ -89,6 +112,7 @@ impl Snapshot {
         client: &Client,
         aim: Aim<'_>,
         sync: bool,
+        too_large: TooLarge,
     ) -> Result<Self, Trouble> {
         // No call takes longer than the session's time to live.
         let end = Instant::now() + wire.life.ttl() / 2;
@@ -96,6 +120,9 @@ impl Snapshot {
         let mut asked = aim.reached(&BTreeMap::new());
         let mut last: Option<Self> = None;
         loop {
+            if too_large == TooLarge::Refuse && !aim.fits(&asked) {
+                return Err(Trouble::TooLarge);
+            }
             let snapshot = Self::ask(wire, client, aim, &asked, std::mem::take(&mut sync)).await?;
             let reached = aim.reached(&snapshot.names);
             // Several answers are as of one moment if two in succession are equal.
@@ -129,7 +156,19 @@ impl Snapshot {
         sync: bool,
     ) -> Result<Self, Trouble> {
         let asked: Vec<Ask> = paths.iter().flat_map(|path| aim.asks(path)).collect();
-        let (answers, whole) = ask(wire, client, &asked, sync).await?;
+        let mut snapshot = Self::request(wire, client, &asked, sync).await?;
+        snapshot.narrow(aim);
+        Ok(snapshot)
+    }
+
+    /// What the server answers to these requests.
+    async fn request(
+        wire: &Connection,
+        client: &Client,
+        asked: &[Ask<'_>],
+        sync: bool,
+    ) -> Result<Self, Trouble> {
+        let (answers, whole) = ask(wire, client, asked, sync).await?;
         let mut snapshot = Self { whole, ..Self::default() };
         for (ask, answer) in asked.iter().zip(answers) {
             match (ask, answer) {
@@ -145,7 +184,6 @@ impl Snapshot {
                 _ => return Err(unexpected()),
             }
         }
-        snapshot.narrow(aim);
         Ok(snapshot)
     }
 
@@ -288,6 +326,11 @@ impl Aim<'_> {
         }
     }
 
+    /// Whether all of it is one request.
+    fn fits(self, paths: &BTreeSet<String>) -> bool {
+        paths.iter().flat_map(|path| self.asks(path)).map(Ask::size).sum::<usize>() <= REQUEST
+    }
+
     fn asks(self, path: &str) -> impl Iterator<Item = Ask<'_>> {
         let names = match self {
             Self::Tree(_) => true,
@@ -323,6 +366,19 @@ enum Ask<'a> {
     Data(&'a str),
 }
 
+impl Ask<'_> {
+    /// How many bytes of a request it takes.
+    fn size(self) -> usize {
+        const HEADER: usize = 14;
+
+        let (Self::Children(path) | Self::Data(path)) = self;
+        path.len() + HEADER
+    }
+}
+
+/// The server's limit of a request, less its frame.
+const REQUEST: usize = 1_048_000;
+
 /// Requests many nodes at once, which the server answers as of one moment; in several requests one
 /// after the other if they do not fit. Returns whether it was one request.
 async fn ask(
@@ -331,21 +387,16 @@ async fn ask(
     asked: &[Ask<'_>],
     sync: bool,
 ) -> Result<(Vec<MultiReadResult>, bool), Trouble> {
-    /// The server's limit, less the frame of the request.
-    const REQUEST: usize = 1_048_000;
-    const HEADER: usize = 14;
-
     let ahead = sync.then(|| client.sync("/"));
     let mut answers = Vec::new();
     let mut reader = client.new_multi_reader();
     let mut size = 0;
     for ask in asked {
-        let (Ask::Children(path) | Ask::Data(path)) = *ask;
-        if size + path.len() + HEADER > REQUEST {
+        if size + ask.size() > REQUEST {
             answers.push(reader.commit());
             size = 0;
         }
-        size += path.len() + HEADER;
+        size += ask.size();
         let added = match ask {
             Ask::Children(path) => reader.add_get_children(path),
             Ask::Data(path) => reader.add_get_data(path),

@@ -13,9 +13,11 @@ use synod::{Config, Lifetime};
 
 use crate::racer::Failure;
 
+mod barrier;
 mod leader;
 mod lock;
 mod node;
+mod queue;
 mod run;
 mod share;
 mod transaction;
@@ -147,7 +149,11 @@ mod tests {
             if let Some(report) = done {
                 let laps = match work {
                     Work::Drain => 3,
-                    Work::SharedValue | Work::Observe | Work::Resign | Work::ResignLate => 2,
+                    Work::DoubleBarrier
+                    | Work::SharedValue
+                    | Work::Observe
+                    | Work::Resign
+                    | Work::ResignLate => 2,
                     Work::Lead => 1,
                     _ => 6,
                 };

@@ -55,13 +55,16 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         | Work::Ids
         | Work::SharedValue
         | Work::Lead => &[],
-        Work::Get | Work::Observe => &[1],
+        Work::Get | Work::QueueBunches | Work::Observe => &[1],
         Work::CreateDelete | Work::Lock => &[1, 16],
         Work::LockContended => &[2, 8, 64],
         Work::Drain => &[100],
         Work::LockTasks => &[16],
         Work::IncrementTasks => &[64],
         Work::Increment => &[1, 8],
+        Work::DoubleBarrier => &[2, 8],
+        Work::QueueTake => &[1, 4],
+        Work::QueueAck => &[4],
         Work::Semaphore | Work::ReadWrite | Work::Transaction => &[8],
         Work::Resign | Work::ResignLate => &[2],
     }
@@ -79,8 +82,10 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::Semaphore | Work::ReadWrite => &[8, 64],
         Work::Increment | Work::Transaction => &[1, 8],
         Work::IncrementTasks => &[64],
+        Work::DoubleBarrier => &[2, 8],
+        Work::QueueTake | Work::QueueAck => &[1, 4],
         Work::Ids => &[8],
-        Work::SharedValue | Work::Observe => &[1],
+        Work::QueueBunches | Work::SharedValue | Work::Observe => &[1],
         Work::Resign | Work::ResignLate | Work::Lead => &[2],
     }
 }

@@ -1,7 +1,7 @@
 //! [`Task`]: a task for a racer.
 
 use std::fmt;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,14 @@ pub enum Work {
     /// Adds 1 to each of a few nodes, in one transaction of a function that reads all of them. All clients want the same
     /// nodes.
     Transaction,
+    /// Puts an item into a queue that all clients use, and takes one.
+    QueueTake,
+    /// Puts an item into a queue that all clients use, claims one, and acknowledges it.
+    QueueAck,
+    /// Puts a bunch of items into a queue of its own, and takes as many.
+    QueueBunches,
+    /// Enters a double barrier and leaves it, as all clients do. A lap is a round of all of them.
+    DoubleBarrier,
     /// Sets a shared value, and waits until the copy of another session shows it.
     SharedValue,
     /// Changes a node and waits until another session gets the event.
@@ -66,6 +74,9 @@ pub const BLOCK: NonZeroU64 = NonZeroU64::new(100).unwrap();
 
 /// The number of nodes in [`Work::Transaction`].
 pub const NODES: usize = 4;
+
+/// How many items [`Work::QueueBunches`] puts and takes.
+pub const BUNCH: NonZeroUsize = NonZeroUsize::new(20).unwrap();
 
 /// What a race over some work compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +106,7 @@ pub struct Task {
 
 impl Work {
     /// All kinds, in the order of the table.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 24] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -111,6 +122,10 @@ impl Work {
         Self::IncrementTasks,
         Self::Ids,
         Self::Transaction,
+        Self::QueueTake,
+        Self::QueueAck,
+        Self::QueueBunches,
+        Self::DoubleBarrier,
         Self::SharedValue,
         Self::Observe,
         Self::Resign,
@@ -161,6 +176,10 @@ impl fmt::Display for Work {
             Self::IncrementTasks => "increment, one process",
             Self::Ids => "ids, a hundred",
             Self::Transaction => "transaction",
+            Self::QueueTake => "queue, put and take",
+            Self::QueueAck => "queue, put and acknowledge",
+            Self::QueueBunches => "queue, bunches of 20",
+            Self::DoubleBarrier => "double barrier",
             Self::SharedValue => "shared value",
             Self::Observe => "observe",
             Self::Resign => "leader resigns",

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 use std::num::NonZeroU32;
+#[cfg(unix)]
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
@@ -11,6 +13,8 @@ use synod::path::Path;
 use crate::args::bench::Bench;
 #[cfg(feature = "conformance")]
 use crate::args::conformance::Conformance;
+use crate::args::crew::CrewAction;
+use crate::args::queue::QueueAction;
 #[cfg(feature = "sim")]
 use crate::args::sim::Sim;
 use crate::args::value::{BarrierAction, CounterAction};
@@ -21,6 +25,8 @@ use crate::time::time;
 pub(crate) mod bench;
 #[cfg(feature = "conformance")]
 pub(crate) mod conformance;
+pub(crate) mod crew;
+pub(crate) mod queue;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 pub(crate) mod value;
@@ -59,7 +65,7 @@ pub(crate) struct Common {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Watch three programs share a lock, a leader and a list of members, on a store in memory
+    /// Watch three programs share a list of members, a lock and tasks, in memory; with --store the tasks, on a server
     Demo,
     /// Print the data of a node
     Get {
@@ -140,11 +146,36 @@ pub(crate) enum Command {
         #[command(subcommand)]
         action: BarrierAction,
     },
+    /// Put items into a queue, take them, list them, or run a command for each
+    Queue {
+        /// The queue; all programs that name it share it
+        path: Path,
+        #[command(subcommand)]
+        action: QueueAction,
+    },
     /// List the members of a group: a line each
     Members {
         /// The group, by the path that its members give it
         path: Path,
     },
+    /// List services, or the instances of one: a line each
+    Discover {
+        /// The path below which the services are registered
+        base: Path,
+        /// The service, to list its instances
+        service: Option<String>,
+    },
+    /// Submit tasks to a crew of workers, do them, look after them
+    Crew {
+        /// The crew; all programs that name it share its tasks
+        path: Path,
+        #[command(subcommand)]
+        action: CrewAction,
+    },
+    /// Keep a node and everything below it as files, and run a command when they change
+    #[cfg(unix)]
+    #[command(after_help = MIRROR_NOTES)]
+    Mirror(Mirror),
     /// Run a command while being a member of a group
     #[cfg(unix)]
     #[command(after_help = JOIN_EXIT_CODES)]
@@ -251,6 +282,26 @@ pub(crate) struct Join {
     pub(crate) command: Vec<OsString>,
 }
 
+/// What to keep as files, and what to run when they change.
+#[cfg(unix)]
+#[derive(Debug, Args)]
+pub(crate) struct Mirror {
+    /// The node
+    pub(crate) path: Path,
+    /// The directory: a new or empty one, or one that was a mirror of the same node before
+    pub(crate) directory: PathBuf,
+    /// Write the files once, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// How long the command may take to end after SIGTERM: 2s by default
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) grace: Option<Duration>,
+    /// The command to run after files have changed, and its arguments; after -- if it begins with a
+    /// hyphen
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
 /// What to run while holding, and how.
 #[cfg(unix)]
 #[derive(Debug, Args)]
@@ -298,6 +349,21 @@ leaves on Ctrl-C.
 Exit codes:
   that of the command, or 128 + N if signal N ended it
   75   there is a member of that name
+  126  the command cannot be run    127  there is no such command
+  1    anything else, with a line that says what";
+
+#[cfg(unix)]
+const MIRROR_NOTES: &str = "\
+Each node becomes a file, which is replaced as a whole. A node with nodes below
+it becomes a directory; its data, unless it is empty, is in the file .value
+there. Files of nodes that are removed are removed, too, and so is whatever else
+is put into the directory. While the store does not answer, the files stay.
+
+The command finds the directory in SYNOD_DIRECTORY. It runs to its end; changes
+meanwhile become files, and run it again, afterwards. Ctrl-C ends both.
+
+Exit codes:
+  0    it was ended by a signal, or with --once all files are written
   126  the command cannot be run    127  there is no such command
   1    anything else, with a line that says what";
 

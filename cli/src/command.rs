@@ -6,19 +6,29 @@ use std::pin::pin;
 use futures_util::future::{Either, select};
 use synod::client::Client;
 use synod::store::{Expect, Version};
+use synod::{Address, Scheme};
 
 use crate::args::Common;
 use crate::failure::Failure;
 use crate::progress::Progress;
 
+#[cfg(unix)]
+pub(crate) mod consume;
 pub(crate) mod create;
+pub(crate) mod crew;
+#[cfg(unix)]
+pub(crate) mod crew_work;
 pub(crate) mod delete;
+pub(crate) mod discover;
 pub(crate) mod group;
 #[cfg(unix)]
 pub(crate) mod hold;
 pub(crate) mod inspect;
 pub(crate) mod list;
+#[cfg(unix)]
+pub(crate) mod mirror;
 pub(crate) mod node;
+pub(crate) mod queue;
 pub(crate) mod tree;
 pub(crate) mod value;
 pub(crate) mod watch;
@@ -32,6 +42,18 @@ const NO_STORE: &str = "no store was named; say --store URL or set SYNOD_STORE, 
 /// The URL of the store that was named.
 pub(crate) fn store(common: &Common) -> Result<&str, Failure> {
     common.store.as_deref().ok_or_else(|| Failure::plain(NO_STORE))
+}
+
+/// A store in memory is that of this process alone.
+fn refuse_memory(common: &Common, so: &str) -> Result<(), Failure> {
+    let address: Address = store(common)?.parse()?;
+    if address.scheme() != Scheme::Mem {
+        return Ok(());
+    }
+    Err(Failure::plain(format!(
+        "a store in memory ends with this command and no other process sees it, so {so}; name a server, \
+         for example --store zk://localhost:2181 or --store etcd://localhost:2379",
+    )))
 }
 
 async fn connect(common: &Common) -> Result<Client, Failure> {

@@ -1,15 +1,18 @@
-//! `demo`: three programs share a list of members, a lock and a leader, while machines and a network fail.
+//! `demo`: three programs share a list of members, a lock and tasks, while machines and a network fail.
 
 use std::time::Duration;
 
 use synod::mem::MemBackend;
+use synod::path;
 
 use crate::args::Common;
+use crate::demo::board::Board;
 use crate::demo::program::Program;
 use crate::demo::teller::Teller;
 use crate::failure::Failure;
 
-mod leader;
+mod board;
+mod crew;
 mod lock;
 mod members;
 mod program;
@@ -20,9 +23,13 @@ const TTL: Duration = Duration::from_millis(1_500);
 
 const INTRODUCTION: &str = "\
 ann, bob and cat are three copies of one program, on three machines. They have to agree: which copies
-run, which one may use a printer, which one is in charge. A small server that all of them can reach
+run, which one may use a printer, which one assigns the work. A small server that all of them can reach
 keeps the answers. Here that store is the memory of this process; elsewhere it is ZooKeeper or etcd,
-and the program is the same. The demo takes fifteen seconds.";
+and the program is the same. The demo takes seventeen seconds.";
+
+const ON_SERVER: &str = "\
+ann, bob and cat are three copies of one program, with connections of their own. A lost one
+is missed when its session ends, after some seconds. What the demo writes it removes.";
 
 const END: &str = "
 Everything that the three copies wrote belonged to a session, and was removed with it. To go on:
@@ -32,20 +39,25 @@ Everything that the three copies wrote belonged to a session, and was removed wi
 
 pub(crate) async fn run(common: &Common) -> Result<(), Failure> {
     let teller = Teller::new(common.json);
+    match common.store.as_deref().filter(|url| !url.starts_with("mem:")) {
+        Some(url) => on_server(common, url, &teller).await,
+        None => in_memory(common, &teller).await,
+    }
+}
+
+async fn in_memory(common: &Common, teller: &Teller) -> Result<(), Failure> {
     teller.say(INTRODUCTION)?;
     let store = MemBackend::new();
-    let start = |name| Program::start(name, &store, TTL, &teller);
+    let start = |name| Program::start(name, &store, TTL, teller);
     let (ann, bob, cat) = (start("ann").await?, start("bob").await?, start("cat").await?);
 
     members::run(&ann, bob, &cat, TTL).await?;
     let bob = start("bob").await?;
     lock::run(&ann, bob, &cat).await?;
-    let bob = start("bob").await?;
-    leader::run([&ann, &bob, &cat], TTL).await?;
+    let (programs, dan) = ([ann, start("bob").await?, cat], start("dan").await?);
+    crew::run("3. ", programs, &dan, &path!("/demo/crew"), Board::new(common.json)).await?;
 
-    for program in [ann, bob, cat] {
-        program.end().await?;
-    }
+    dan.end().await?;
     let left = store.census();
     teller.say("")?;
     teller.tell(
@@ -56,5 +68,17 @@ pub(crate) async fn run(common: &Common) -> Result<(), Failure> {
         ),
         None,
     )?;
+    teller.say(END)
+}
+
+/// Only what can be shown without a store of one's own: programs that fail are those of the demo.
+async fn on_server(common: &Common, url: &str, teller: &Teller) -> Result<(), Failure> {
+    teller.say(ON_SERVER)?;
+    let start = |name| Program::connect(name, url, teller);
+    let programs = [start("ann").await?, start("bob").await?, start("cat").await?];
+    let dan = start("dan").await?;
+    let path = path!("/synod-demo").join(&dan.client.chance().id())?;
+    crew::run("", programs, &dan, &path, Board::new(common.json)).await?;
+    dan.end().await?;
     teller.say(END)
 }

@@ -35,6 +35,8 @@ mod command;
 mod conformance;
 mod demo;
 mod failure;
+#[cfg(unix)]
+mod files;
 mod output;
 #[cfg(unix)]
 mod process;
@@ -97,7 +99,14 @@ async fn run(command: Command, common: &Common) -> Result<(), Failure> {
         Command::Inspect { path } => command::inspect::run(common, &path).await,
         Command::Counter { path, action } => command::value::counter(common, &path, action).await,
         Command::Barrier { path, action } => command::value::barrier(common, &path, action).await,
+        Command::Queue { path, action } => command::queue::run(common, &path, action).await,
         Command::Members { path } => command::group::members(common, &path).await,
+        Command::Discover { base, service } => {
+            command::discover::run(common, &base, service.as_deref()).await
+        }
+        Command::Crew { path, action } => command::crew::run(common, &path, action).await,
+        #[cfg(unix)]
+        Command::Mirror(mirror) => command::mirror::run(common, mirror).await,
         #[cfg(unix)]
         Command::Join(join) => command::group::join(common, join).await,
         #[cfg(unix)]

@@ -39,6 +39,12 @@ pub(crate) fn object(value: &Value) -> io::Result<()> {
     line(&value.to_string())
 }
 
+/// Prints what does not keep a command from going on.
+pub(crate) fn warning(text: &str) {
+    // If standard error is closed, there is no reader.
+    let _told = writeln!(io::stderr(), "warning: {text}").is_ok();
+}
+
 /// A node as JSON.
 pub(crate) fn node(node: &Node) -> Value {
     let mut object = Map::new();

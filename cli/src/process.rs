@@ -1,9 +1,9 @@
 //! [`Job`]: a command in a process group of its own, which is ended when the lock is lost.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use futures_util::future::{FutureExt as _, LocalBoxFuture, pending, select_all};
@@ -13,7 +13,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use synod::client::Client;
 use synod::clock::{self, Vigil};
-use synod::recipe::Hold;
+use synod::recipe::Held;
 use synod::session::Session;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -22,17 +22,20 @@ use crate::process::guard::Guard;
 use crate::process::signals::{Caught, Signals};
 use crate::process::terminal::Terminal;
 
+pub(crate) mod filter;
 pub(crate) mod guard;
 pub(crate) mod signals;
 mod terminal;
 
 /// The command to run.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) command: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// How long the command may take to end after SIGTERM.
     pub(crate) grace: Duration,
+    /// What the command reads, instead of the input of this process.
+    pub(crate) input: Option<Vec<u8>>,
 }
 
 /// How the command ended.
@@ -62,10 +65,10 @@ struct Group {
 
 impl Job {
     /// Runs the command while `held` is held, and passes signals on to it.
-    pub(crate) async fn run_while<K>(
+    pub(crate) async fn run_while(
         self,
         client: &Client,
-        held: &Hold<K>,
+        held: &impl Held,
         signals: &mut Signals,
     ) -> Result<End, Failure> {
         let session = client.session().await?;
@@ -91,7 +94,7 @@ impl Job {
 
     fn start(&self) -> Result<Group, Failure> {
         let guard = Guard::start(self.grace)?;
-        let terminal = Terminal::of_foreground();
+        let terminal = Terminal::of_foreground().filter(|_| self.input.is_none());
         if let Some(terminal) = &terminal {
             terminal.give(guard.group());
         }
@@ -99,8 +102,16 @@ impl Job {
         let mut command = Command::new(program);
         command.args(arguments).envs(self.environment.iter().cloned());
         command.process_group(guard.group().as_raw());
+        if self.input.is_some() {
+            command.stdin(Stdio::piped());
+        }
         match command.spawn() {
-            Ok(child) => Ok(Group { child, guard, terminal }),
+            Ok(mut child) => {
+                if let (Some(pipe), Some(input)) = (child.stdin.take(), &self.input) {
+                    feed(pipe, input.clone());
+                }
+                Ok(Group { child, guard, terminal })
+            }
             Err(error) => {
                 if let Some(terminal) = &terminal {
                     terminal.take_back();
@@ -109,6 +120,13 @@ impl Job {
             }
         }
     }
+}
+
+/// Writes the input of a command. A thread waits for a command that reads slowly; one that reads nothing ends it.
+fn feed(mut pipe: ChildStdin, input: Vec<u8>) {
+    std::thread::spawn(move || {
+        let _read = pipe.write_all(&input).is_ok();
+    });
 }
 
 fn not_started(program: &OsString, error: &io::Error) -> Failure {
@@ -231,7 +249,7 @@ async fn next<'a>(
 }
 
 /// Waits until the lock is lost, or until only `grace` is left before it may be.
-pub(crate) async fn endangered<K>(held: &Hold<K>, session: &Session, grace: Duration) {
+pub(crate) async fn endangered(held: &impl Held, session: &Session, grace: Duration) {
     let running_out = async {
         let status = session.status();
         loop {

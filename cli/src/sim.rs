@@ -19,6 +19,7 @@ use crate::sim::failing::{bad, keep, print_failure};
 mod failing;
 #[cfg(not(feature = "mutants"))]
 mod honest;
+mod in_order;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod replay;

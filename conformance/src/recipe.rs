@@ -9,11 +9,15 @@ mod cache;
 mod container;
 mod count_down;
 mod counter;
+mod crew;
+mod discovery;
+mod double_barrier;
 mod doubt;
 mod election;
 mod group;
 mod guard;
 mod handover;
+mod hash_ring;
 mod ids;
 mod lead_loss;
 mod leader_latch;
@@ -21,9 +25,14 @@ mod leader_selector;
 mod multi_lock;
 mod mutex;
 mod naming;
+mod partition;
 mod passing_mutex;
 mod persistent_node;
 mod promotion;
+mod queue;
+mod queue_items;
+mod queue_room;
+mod queue_work;
 mod reentrant_mutex;
 mod rwlock;
 mod semaphore;
@@ -63,9 +72,18 @@ pub(crate) const ALL: &[&[Case]] = &[
     shared_count::CASES,
     barrier::CASES,
     count_down::CASES,
+    double_barrier::CASES,
     ids::CASES,
     cache::CASES,
     watched::CASES,
     persistent_node::CASES,
     group::CASES,
+    hash_ring::CASES,
+    partition::CASES,
+    queue::CASES,
+    queue_items::CASES,
+    queue_room::CASES,
+    queue_work::CASES,
+    crew::CASES,
+    discovery::CASES,
 ];

@@ -39,6 +39,12 @@ impl World {
         Self { harness, profile, chance, dir, slack }
     }
 
+    /// A bound of how often something is done: `paused` where time is paused, and `busy` on a server, where it depends on when
+    /// its answers and events arrive.
+    pub(crate) fn at_most(&self, paused: usize, busy: usize) -> usize {
+        if self.slack < self.profile.patience { paused } else { busy }
+    }
+
     /// A path in the directory of this case.
     pub(crate) fn at(&self, below: &str) -> Path {
         let path = Path::new(&format!("{}/{below}", self.dir.as_str()));
@@ -119,6 +125,19 @@ impl World {
         while !holds().await {
             assert!(Instant::now() < end, "{step}: not so within {limit:?}");
             sleep(pause).await;
+        }
+    }
+
+    /// Opens and drops something again and again: it is watched while it is there, and no longer.
+    pub(crate) async fn leaves_no_watch<T>(&self, open: impl AsyncFn() -> T) {
+        let before = self.harness.watches().await;
+        for _ in 0..5 {
+            let watched = open().await;
+            let watching = async || self.harness.watches().await > before;
+            self.eventually("it is watched", watching).await;
+            drop(watched);
+            let quiet = async || self.harness.watches().await <= before;
+            self.eventually("no watch is left", quiet).await;
         }
     }
 

@@ -195,8 +195,7 @@ impl Client {
     /// # }
     /// ```
     pub fn is_transient(&self, error: &Error) -> bool {
-        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        passes && !self.is_closed()
+        error.kind().is_outage() && !self.is_closed()
     }
 
     /// Where the ids and random choices of this client come from: see [`Session::chance`].

@@ -57,6 +57,13 @@ pub enum ErrorKind {
     Backend,
 }
 
+impl ErrorKind {
+    /// Whether the store was out of reach, or the session is over: a later try, in whatever session, may succeed.
+    pub fn is_outage(self) -> bool {
+        matches!(self, Self::Unreachable | Self::SessionLost)
+    }
+}
+
 /// Whether a failed write happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "either it certainly did not happen or it may have")]

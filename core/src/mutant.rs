@@ -233,6 +233,10 @@ mistakes! {
         WakeIsLift = "passes a barrier because of an event, and does not look at it",
         LiftIsAnEvent =
             "waits for the event that a barrier was lifted, and for nothing after it missed one",
+        EntersOnAnyEvent = "enters a double barrier when anything happens there",
+        ReadyIsForAll = "enters a double barrier by a round that began without it",
+        GivenUpMemberStays = "leaves a node in a double barrier when a member gives up",
+        LeavesAlone = "leaves a double barrier without waiting for the others",
 
         LateCreateStays = "leaves what a create of unknown effect makes after its path was given up",
         ExistsIsMade = "takes a node of another session for the one that it was to make",
@@ -241,6 +245,28 @@ mistakes! {
         ForeignDataKept = "leaves what another client has written to its node",
         CreateInDoubtForgotten = "does not know its own node again when the answer to its create was lost",
         CloseForgetsCreate = "ends without removing what an unanswered create makes",
+
+        RingByRemainder = "finds the member of a key by the remainder of its hash",
+
+        GivenUnasked = "gives items of a partition away before their member has stopped",
+        LateClaimsTrusted = "goes on with the claims of a partition when a request may still arrive",
+        DividesAnew = "divides all items of a partition anew when a member comes or goes",
+        FailedWorkAcknowledged = "acknowledges an item although the work for it failed",
+        ClaimsNeverEnd = "does not hand an item out again whose claim has gone",
+        ClaimIgnored = "takes an item that another consumer has claimed",
+        QueueIgnoresOrder = "hands items out in the order of their names",
+        DelayIgnored = "delivers an item before its time",
+        DroppedTakeLost = "loses what it takes for a caller that is gone",
+        CapacityUnguarded = "puts an item into a bounded queue by what it listed, without a check",
+        ConsumersHerd = "tries the first item, however often other consumers were faster",
+        ResultUnguarded = "accepts a result of a worker from which the task was taken",
+        AssignsInTwoCalls = "takes a task off the queue in one call and assigns it in the next",
+        DrainIgnored = "assigns tasks to a worker that was drained",
+        PauseIgnored = "assigns tasks while the crew is paused",
+        SnapshotMixesMoments = "shows the tasks of a crew at one moment, and what its workers have later",
+        MadeAgainAtOnce = "makes the nodes of many owners again at the same moment",
+        BadInstanceEndsAll = "shows no instance of a service when one of them cannot be read",
+        DownIsChosen = "chooses an instance that is marked down",
 
         VanishedIsError = "fails to list the candidates when one of them leaves",
     }

@@ -60,10 +60,12 @@ step_docs() {
 }
 
 step_deny() {
+    install_tool cargo-deny
     cargo deny --locked check bans licenses sources
 }
 
 step_advisories() {
+    install_tool cargo-deny
     if ! timeout 120 cargo deny fetch db; then
         echo "the database of advisories could not be fetched: not checked"
         return "$not_checked"
@@ -105,7 +107,7 @@ step_sim() {
     # Every way with one thing that goes wrong in each small world; with two in the smallest.
     "$synod" sim sweep --faults 1 --seeds 2
     "$synod" sim sweep --faults 2 --seeds 1 --only tickets
-    "$synod" sim all --shared --seeds 48000 --turns 96000000
+    "$synod" sim all --shared --seeds 16000 --turns 32000000
     from=$(fresh_seed)
     echo "fresh histories, from seed $from on; again: SYNOD_SEED=$from dev/test sim"
     "$synod" sim all --shared --seeds 32000 --turns 64000000 --from "$from"

@@ -35,6 +35,12 @@ step_newer() {
     ((!absent)) || return "$not_checked"
 }
 
+step_go() {
+    install_packages go:golang-go \
+        /usr/share/gocode/src/go.etcd.io/etcd/clientv3:golang-etcd-server-dev
+    SYNOD_GO=1 cargo test "${all[@]}" --test interop Go
+}
+
 step_mistakes() {
     SYNOD_MISTAKES=1 cargo test "${all[@]}" --test faults
 }
@@ -63,5 +69,6 @@ step_histories() {
 }
 
 step_mutate() {
+    install_tool cargo-mutants
     dev/mutate "$(share 30)"
 }

@@ -13,16 +13,17 @@ packages=(
     /usr/share/java/zookeeper.jar:libzookeeper-java
     /usr/share/java/slf4j-simple.jar:libslf4j-java
     /usr/share/java/curator-recipes.jar:libcurator-recipes-java
+    /usr/share/java/curator-x-discovery.jar:libcurator-discovery-java
+    /usr/share/java/jackson-core.jar:libjackson2-core-java
     pip3:python3-pip
     etcd:etcd-server
     etcdctl:etcd-client
 )
 
-# The cargo tools, each with the version that is installed where there is none, and the step that needs it.
-tools=(
-    cargo-deny:0.20.2:deny
-    cargo-deny:0.20.2:advisories
-    cargo-mutants:27.1.0:mutate
+# The versions of the cargo tools that are installed where there are none.
+declare -A tools=(
+    [cargo-deny]=0.20.2
+    [cargo-mutants]=27.1.0
 )
 
 # From PyPI, into target/.
@@ -43,7 +44,7 @@ is_there() {
 
 install_packages() {
     local pair missing=() as_root=()
-    for pair in "${packages[@]}"; do
+    for pair in "$@"; do
         is_there "${pair%%:*}" || missing+=("${pair#*:}")
     done
     ((${#missing[@]})) || return 0
@@ -54,9 +55,9 @@ install_packages() {
         as_root=(sudo -n)
     fi
     echo "installing ${missing[*]}"
-    "${as_root[@]}" apt-get update -qq
+    "${as_root[@]}" apt-get update -qq -o DPkg::Lock::Timeout=300
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null
+        apt-get install -qq --yes -o DPkg::Lock::Timeout=300 --no-install-recommends "${missing[@]}" >/dev/null
 }
 
 check_rust() {
@@ -71,16 +72,13 @@ check_rust() {
     done
 }
 
-# The tools of the steps that are to run.
-install_tools() {
-    local each tool version step
-    for each in "${tools[@]}"; do
-        IFS=: read -r tool version step <<<"$each"
-        if [[ " $* " == *" $step "* ]] && ! cargo "${tool#cargo-}" --version >/dev/null 2>&1; then
-            echo "installing $tool $version, which takes some minutes"
-            cargo install --quiet --locked "$tool@$version"
-        fi
-    done
+# A tool that a step needs. Without optimization: that takes a third of the time to build, and it has little to do.
+install_tool() {
+    local tool=$1
+    if ! cargo "${tool#cargo-}" --version >/dev/null 2>&1; then
+        echo "installing $tool ${tools[$tool]}, which takes some minutes"
+        cargo install --quiet --locked --debug "$tool@${tools[$tool]}"
+    fi
 }
 
 # The clients of others that share locks with ours in the tests, and are in no Debian package.

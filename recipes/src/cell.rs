@@ -8,7 +8,7 @@
 //! A value with a copy in each client is a [`Followed`](followed::Followed) cell.
 //!
 //! What only waits for a state of the store, such as a barrier, needs no cell, and calls [`until`](until::until) and
-//! [`repeat`](repeat::repeat).
+//! [`repeat`](repeat::repeat); a wait of another kind pauses with [`Patience`](patience::Patience).
 //!
 //! What holds for all recipes:
 //!
@@ -58,6 +58,7 @@ mod follower;
 mod gate;
 mod mark;
 mod page;
+pub(crate) mod patience;
 mod place;
 pub(crate) mod promotion;
 pub(crate) mod repeat;

@@ -30,12 +30,13 @@ use futures_core::Stream;
 use futures_util::stream::unfold;
 use synod_core::client::Client;
 use synod_core::clock::timeout;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::task;
 use tokio::sync::oneshot;
 use tracing::Instrument as _;
 
+use crate::keeper::failures::{closed, late};
 use crate::keeper::keeper_task::KeeperTask;
 use crate::keeper::occupant::Occupied;
 use crate::keeper::page::{DOING, KeeperPage};
@@ -44,6 +45,7 @@ use crate::keeper::presence::Presence;
 mod asked;
 mod claims;
 mod doubts;
+pub(crate) mod failures;
 mod keeper_task;
 mod kept;
 pub(crate) mod occupant;
@@ -131,14 +133,11 @@ impl NodeKeeper {
     }
 
     fn over(&self) -> Error {
-        Error::new(ErrorKind::SessionLost, DOING).at(&self.path).because("the client is closed")
+        closed(DOING, &self.path)
     }
 
     fn late(&self) -> Error {
-        Error::new(ErrorKind::Unreachable, DOING)
-            .at(&self.path)
-            .because("the store did not answer in time")
-            .with_unknown_effect()
+        late(DOING, &self.path)
     }
 }
 

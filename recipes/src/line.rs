@@ -66,11 +66,11 @@ pub(crate) mod ticket_name;
 mod written;
 
 #[cfg(feature = "metrics")]
-mod meter;
+pub(crate) mod meter;
 #[cfg(not(feature = "metrics"))]
-mod unmetered;
+pub(crate) mod unmetered;
 #[cfg(not(feature = "metrics"))]
-use unmetered as meter;
+pub(crate) use unmetered as meter;
 
 /// How many tickets a waiter reads if only its predecessor matters: the predecessor and its own.
 pub(crate) const SIGHT: usize = 2;

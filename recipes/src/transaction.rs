@@ -14,16 +14,16 @@ use synod_core::retry::{Delays, Retry};
 use synod_core::session::Session;
 use tracing::Instrument;
 
+use crate::stamped::mark::Marks;
+use crate::stamped::sent::is_only_lost;
 use crate::transaction::attempt::Run;
 use crate::transaction::commit::{Committer, Fate};
 use crate::transaction::footprint::{DOING, Footprint};
-use crate::transaction::mark::Marks;
 
 mod attempt;
 mod commit;
 mod footprint;
 mod isolation;
-mod mark;
 
 #[cfg(feature = "metrics")]
 mod meter;
@@ -58,7 +58,7 @@ impl Transaction {
     pub fn new(client: &Client, marks: impl Into<Path>) -> Self {
         Self {
             client: client.clone(),
-            marks: Arc::new(Marks::new(marks.into())),
+            marks: Arc::new(Marks::new(marks.into(), "transaction-", DOING)),
             isolation: Isolation::default(),
             prefetch: Arc::default(),
             retry: Retry::optimistic(),
@@ -178,9 +178,7 @@ impl Transaction {
         let one_moment = self.isolation.is_of_one_moment();
         match (Committer { client, marks, session, one_moment }).commit(footprint).await {
             // Nothing was applied, and the client goes on in its next session.
-            Err(error) if error.kind() == ErrorKind::SessionLost && !error.is_ambiguous() => {
-                Ok(Fate::Lost(None))
-            }
+            Err(error) if is_only_lost(&error) => Ok(Fate::Lost(None)),
             fate => fate,
         }
     }

@@ -3,7 +3,7 @@
 use synod_sim::{Personality, Sim, corpus, workload};
 
 /// Failures without a known mistake of that name: the workload, and the seed.
-const OURS: [(&str, Personality, u64); 7] = [
+const OURS: [(&str, Personality, u64); 8] = [
     // A ticket was created again under its name, and a candidate that had it before its own waited
     // for it although it was after.
     ("election", Personality::Etcd, 0x0061_470e_874b),
@@ -23,6 +23,8 @@ const OURS: [(&str, Personality, u64); 7] = [
     ("selector", Personality::Zk, 0x79_aa7a_6212),
     // The check took a node that a late request made for the ticket that a stranger had removed.
     ("unfair", Personality::Etcd, 0x33ab),
+    // A worker repeated a report whose answer was lost, and removed its own later assignment of the same task.
+    ("crew", Personality::Zk, 0x6f),
 ];
 
 #[test]

@@ -5,11 +5,14 @@
 //! that no recipe lacks a part read this table. Nothing else repeats it.
 
 mod barrier;
+mod crew;
 mod keeper;
 mod lead;
 mod lock;
 mod mirror;
+mod partition;
 mod proof;
+mod queue;
 mod row;
 mod transaction;
 mod usage;
@@ -37,10 +40,16 @@ pub const ROWS: &[Row] = &[
     value::SHARED_COUNT,
     barrier::BARRIER,
     barrier::COUNT_DOWN,
+    barrier::DOUBLE_BARRIER,
     value::IDS,
     transaction::TRANSACTION,
     mirror::CACHE,
     mirror::WATCHED,
+    mirror::HASH_RING,
     keeper::PERSISTENT_NODE,
     keeper::GROUP,
+    partition::PARTITION,
+    queue::QUEUE,
+    crew::CREW,
+    keeper::DISCOVERY,
 ];

@@ -3,11 +3,6 @@
 //! A server that is not installed is no failure of the test: starting returns the reason, for the
 //! list of tests that were not run. On machines with `CI=true` it is a failure: see [`required`].
 
-use std::io;
-use std::net::{Ipv4Addr, TcpListener};
-
-use synod_core::chance::Chance;
-
 pub mod child;
 mod child_watches;
 pub mod counter;
@@ -18,6 +13,7 @@ pub mod members;
 pub mod newer;
 pub mod peers;
 pub mod pipe;
+pub mod ports;
 pub mod verb;
 pub mod zookeeper;
 pub mod zookeeper_log;
@@ -34,31 +30,6 @@ pub fn failure<'a>(
     obstacles: impl IntoIterator<Item = Option<&'a str>>,
 ) -> Option<&'a str> {
     obstacles.into_iter().flatten().find(|_| required)
-}
-
-/// The first port that the operating system assigns to outgoing connections; any process may get
-/// one at any time.
-const LENT: u16 = 32_768;
-/// The first port of a range with few listeners.
-const OURS: u16 = 10_000;
-
-/// Ports of this machine's loopback without a listener at the moment.
-///
-/// # Errors
-///
-/// If the operating system has none left.
-pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
-    let chance = Chance::from_system();
-    let draw = |_| {
-        let port = OURS + u16::try_from(chance.below(u64::from(LENT - OURS))).unwrap_or_default();
-        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
-    };
-    // All of them are held until the last is found, so that no two are equal.
-    let held: Vec<TcpListener> = (0..100 * count).filter_map(draw).take(count).collect();
-    if held.len() < count {
-        return Err(io::Error::other("no free ports"));
-    }
-    held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
 }
 
 #[cfg(test)]

@@ -23,8 +23,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::servers::{SIZE, Servers};
 use crate::{Fault, MISTAKE, NO_VERDICT, WORKER};
 
-/// The limit for everything that must happen in the end.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// The limit for everything that must happen in the end. ZooKeeper's servers repeat a lost message of an election after up
+/// to a minute.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The time to live of sessions: long enough for a machine that has other things to do.
 pub(crate) const TTL: Duration = Duration::from_secs(3);

@@ -16,7 +16,10 @@ const DOOR: &[&str] = &["client", "held", "session", "retry", "value"];
 /// What the recipes may name of what is below the floor.
 const OFFERED: &[&str] = &["chance", "mutant", "clock", "task"];
 /// What the recipes are made of: modules of their crate. All other modules there are recipes.
-pub(crate) const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper"];
+pub(crate) const STAIRS: &[&str] = &["line", "cell", "mirror", "keeper", "stamped"];
+
+/// The recipes that are made of others, each with the recipes that it may import.
+const MADE_OF: &[(&str, &[&str])] = &[("crew", &["leader_selector"])];
 
 /// The modules of core, each with the modules that it may import in addition.
 const ROOMS: &[(&[&str], &[&[&str]])] = &[
@@ -102,6 +105,8 @@ fn recipes_never_name_each_other() {
     catches(import_upward, "recipes/src/rwlock.rs", "use crate::Mutex;");
     catches(import_upward, "recipes/src/election/observer.rs", "use crate::mutex::Mutex;");
     catches(import_upward, "recipes/src/line.rs", "mod tests {\n    use crate::mutex::Mutex;\n}");
+    catches(import_upward, "recipes/src/crew.rs", "use crate::mutex::Mutex;");
+    spares(import_upward, "recipes/src/crew/master.rs", "use crate::leader_selector::Term;");
     spares(import_upward, "recipes/src/rwlock.rs", "use crate::rwlock::Guard;");
     spares(import_upward, "recipes/src/rwlock.rs", "use crate::line::{Form, hold::Hold};");
     spares(import_upward, "recipes/src/lib.rs", "pub use crate::mutex::Mutex;");
@@ -144,10 +149,13 @@ fn import_upward(file: &File) -> Vec<String> {
         ));
         if STAIRS.contains(&home[0]) { &[GROUND][..] } else { &[GROUND, STAIRS] }
     };
+    let made_of = MADE_OF.iter().find(|(recipe, _)| !of_core && *recipe == home[0]);
+    let parts = made_of.map_or(&[][..], |(_, parts)| *parts);
     // A module may import every module of its own folder.
     let mut named = imports(&code, &home);
     named.retain(|(_, target)| target.first().is_none_or(|room| room != home[0]));
-    found.extend(offences(file, &home, named, allowed, "crate"));
+    let allowed = [allowed, &[parts]].concat();
+    found.extend(offences(file, &home, named, &allowed, "crate"));
     found
 }
 

@@ -9,10 +9,10 @@ const PAGE: &str = "docs/traps.md";
 
 /// The rows that must exist.
 fn rows() -> BTreeSet<String> {
-    let reproduced = [1, 2, 3, 4].into_iter().chain(10..=12).chain(18..=30).chain(32..=35);
+    let reproduced = (1..=12).chain(18..=30).chain(32..=35);
     let parts = ['a', 'b', 'c', 'd'].map(|part| format!("V31{part}"));
     let reproduced = reproduced.map(|row| format!("V{row}")).chain(parts);
-    reproduced.chain((1..=74).chain([77, 93]).map(|row: u32| row.to_string())).collect()
+    reproduced.chain((1..=77).chain([93]).map(|row: u32| row.to_string())).collect()
 }
 
 #[test]

@@ -17,6 +17,7 @@ import org.apache.curator.framework.recipes.atomic.DistributedAtomicLong;
 import org.apache.curator.framework.recipes.atomic.DistributedAtomicValue;
 import org.apache.curator.framework.recipes.atomic.PromotedToLock;
 import org.apache.curator.framework.recipes.barriers.DistributedBarrier;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
 import org.apache.curator.framework.recipes.leader.LeaderSelector;
 import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter;
@@ -52,6 +53,7 @@ public final class Curator {
         LeaderSelector selector = null;
         GroupMember member = null;
         SharedCount count = null;
+        DistributedDoubleBarrier both = null;
         SharedValue value = null;
         VersionedValue<Integer> seen = null;
         CountDownLatch enough = new CountDownLatch(1);
@@ -148,6 +150,15 @@ public final class Curator {
                 case "lift" -> {
                     new DistributedBarrier(client, words[1]).removeBarrier();
                     say("in");
+                }
+                case "both" -> {
+                    both = new DistributedDoubleBarrier(client, words[1], Integer.parseInt(words[2]));
+                    both.enter();
+                    say("in");
+                }
+                case "leave-both" -> {
+                    both.leave();
+                    say("out");
                 }
                 case "share" -> {
                     count = new SharedCount(client, words[1], Integer.parseInt(words[2]));

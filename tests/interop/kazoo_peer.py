@@ -1,5 +1,5 @@
 """A process with locks of kazoo, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-`release`, `wait PATH`, `set PATH`, `lift PATH`, `count PATH TIMES`, `join PATH NAME DATA`, `members`, `part`. It answers `in`
+`release`, `wait PATH`, `set PATH`, `lift PATH`, `both PATH PARTIES`, `leave-both`, `count PATH TIMES`, `join PATH NAME DATA`, `members`, `part`, `put PATH TEXT PRIORITY`, `get PATH`. It answers `in`
 and `out`, or a number, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
 share, and ends with its input."""
 
@@ -18,6 +18,7 @@ def main() -> None:
     say("ready")
     held = None
     party = None
+    both = None
     for line in sys.stdin:
         verb, *path = line.split()
         if verb == "count":
@@ -35,6 +36,15 @@ def main() -> None:
             {"wait": barrier.wait, "set": barrier.create, "lift": barrier.remove}[verb]()
             say("out" if verb == "set" else "in")
             continue
+        if verb == "both":
+            both = client.DoubleBarrier(path[0], int(path[1]))
+            both.enter()
+            say("in")
+            continue
+        if verb == "leave-both":
+            both.leave()
+            say("out")
+            continue
         if verb == "join":
             party = client.Party(path[0], path[2])
             party.join()
@@ -42,6 +52,14 @@ def main() -> None:
             continue
         if verb == "members":
             say(",".join(sorted(party)))
+            continue
+        if verb == "put":
+            client.Queue(path[0]).put(path[1].encode(), int(path[2]))
+            say("in")
+            continue
+        if verb == "get":
+            item = client.Queue(path[0]).get()
+            say("none" if item is None else item.decode())
             continue
         if verb == "part":
             party.leave()

@@ -1,11 +1,14 @@
 //! Locks of synod and of other programs on the same path: they exclude each other, in order, and
 //! are released when a holder dies. The others are real programs, each a process of its own:
-//! Curator and kazoo on ZooKeeper, etcdctl on etcd.
+//! Curator and kazoo on ZooKeeper, etcdctl and the package for Go on etcd.
 
+mod discovery;
 mod election;
 mod group;
 mod peer;
 mod permits;
+mod queue;
+mod stm;
 mod value;
 
 use std::process::ExitCode;
@@ -22,7 +25,9 @@ use synod_testkit::server::zookeeper::{Ensemble, TICK};
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::peer::{PATIENCE, Peer, curator_missing, etcdctl_missing, kazoo_missing};
+use crate::peer::{
+    PATIENCE, Peer, curator_missing, etcdctl_missing, go_missing, go_required, kazoo_missing,
+};
 
 static ZOOKEEPER: LazyLock<Result<Ensemble, String>> = LazyLock::new(|| Ensemble::start(1));
 static ETCD: LazyLock<Result<Cluster, String>> = LazyLock::new(|| Cluster::start(1));
@@ -33,6 +38,7 @@ enum Kind {
     Curator,
     Kazoo,
     Etcdctl,
+    Go,
 }
 
 impl Kind {
@@ -41,13 +47,14 @@ impl Kind {
             Self::Curator => curator_missing().or_else(|| ZOOKEEPER.as_ref().err().cloned()),
             Self::Kazoo => kazoo_missing().or_else(|| ZOOKEEPER.as_ref().err().cloned()),
             Self::Etcdctl => etcdctl_missing().or_else(|| ETCD.as_ref().err().cloned()),
+            Self::Go => go_missing().or_else(|| ETCD.as_ref().err().cloned()),
         }
     }
 
     fn server(self) -> String {
         let first = match self {
             Self::Curator | Self::Kazoo => ZOOKEEPER.as_ref().expect("it runs").addresses()[0],
-            Self::Etcdctl => ETCD.as_ref().expect("it runs").addresses()[0],
+            Self::Etcdctl | Self::Go => ETCD.as_ref().expect("it runs").addresses()[0],
         };
         first.to_string()
     }
@@ -59,7 +66,7 @@ impl Kind {
             Self::Curator | Self::Kazoo => {
                 format!("zk://{server}?acl=open&session=20s&tick={}ms", TICK.as_millis())
             }
-            Self::Etcdctl => format!("etcd://{server}?session=20s"),
+            Self::Etcdctl | Self::Go => format!("etcd://{server}?session=20s"),
         };
         synod::connect(&url).await.expect("a server runs")
     }
@@ -70,8 +77,8 @@ impl Kind {
         let mut peer = match self {
             Self::Curator => Peer::curator(&server).await,
             Self::Kazoo => Peer::kazoo(&server).await,
-            // Its prefix is synod's path followed by a slash.
-            Self::Etcdctl => return Peer::etcdctl(&server, &format!("{path}/")),
+            // Its prefix is synod's path followed by a slash. Its lock is that of the package for Go.
+            Self::Etcdctl | Self::Go => return Peer::etcdctl(&server, &format!("{path}/")),
         };
         peer.write_line(&format!("mutex {path}"));
         peer
@@ -306,12 +313,21 @@ fn main() -> ExitCode {
     ];
     let mut trials = Vec::new();
     let others = election::SCENES.into_iter().chain(permits::SCENES).chain(value::SCENES);
-    for (name, kinds, scene) in scenes.into_iter().chain(others).chain(group::SCENES) {
+    for (name, kinds, scene) in scenes
+        .into_iter()
+        .chain(others)
+        .chain(group::SCENES)
+        .chain(discovery::SCENES)
+        .chain(queue::SCENES)
+        .chain(stm::SCENES)
+    {
         for kind in kinds {
             let full = format!("{name} {kind:?}");
             let trial = Trial::test(full, move || play(name, *kind, scene));
             trials.push(match kind.missing() {
-                Some(why) if !required() => trial.with_ignored_flag(true).with_kind(why),
+                Some(why) if !required() || (*kind == Kind::Go && !go_required()) => {
+                    trial.with_ignored_flag(true).with_kind(why)
+                }
                 _ => trial,
             });
         }

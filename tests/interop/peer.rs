@@ -1,8 +1,9 @@
 //! [`Peer`]: a process that uses the locks of another library.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use synod_testkit::clients::entry::now;
@@ -69,8 +70,18 @@ echo out
 "#;
 
 /// The names of the jars in Debian's packages.
-const JARS: [&str; 3] = ["curator-recipes", "curator-framework", "curator-client"];
-const MORE_JARS: [&str; 5] = ["zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop"];
+const JARS: [&str; 4] =
+    ["curator-recipes", "curator-framework", "curator-client", "curator-x-discovery"];
+const MORE_JARS: [&str; 8] = [
+    "zookeeper",
+    "zookeeper-jute",
+    "guava",
+    "slf4j-api",
+    "slf4j-nop",
+    "jackson-core",
+    "jackson-databind",
+    "jackson-annotations",
+];
 
 fn here(file: &str) -> String {
     format!("{}/tests/interop/{file}", env!("CARGO_MANIFEST_DIR"))
@@ -101,13 +112,68 @@ pub(crate) fn etcdctl_missing() -> Option<String> {
     found.is_err().then(|| "etcdctl is not installed".to_owned())
 }
 
+/// Where Debian has the sources of etcd's client, for Go without modules.
+const GO_PATH: &str = "/usr/share/gocode";
+
+pub(crate) fn go_missing() -> Option<String> {
+    if !Path::new(GO_PATH).join("src/go.etcd.io/etcd/clientv3").exists() {
+        return Some("etcd's package for Go is not installed: dev/bench does it".to_owned());
+    }
+    Command::new("go").arg("version").output().is_err().then(|| "Go is not installed".to_owned())
+}
+
+/// Whether the tests with Go must run. It is large, so a build server does not install it: `dev/test long` does.
+pub(crate) fn go_required() -> bool {
+    std::env::var_os("SYNOD_GO").is_some()
+}
+
+/// The programs in Go, built once.
+static GO_STM: LazyLock<PathBuf> = LazyLock::new(|| build_go("stm"));
+static GO_ENDPOINTS: LazyLock<PathBuf> = LazyLock::new(|| build_go("endpoints"));
+
+fn build_go(name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interop-{name}"));
+    let mut go = Command::new("go");
+    go.envs([("GO111MODULE", "off"), ("GOFLAGS", ""), ("GOPATH", GO_PATH)]);
+    let source = here(&format!("{name}.go"));
+    let built = go.arg("build").arg("-o").args([&program, Path::new(&source)]).output();
+    let built = built.expect("Go is installed");
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    program
+}
+
 impl Peer {
+    /// A process that uses the transactions of etcd's package for Go.
+    pub(crate) async fn go_stm(server: &str) -> Self {
+        Self::go(&GO_STM, server).await
+    }
+
+    /// A process that uses the naming of etcd's package for Go.
+    pub(crate) async fn go_endpoints(server: &str) -> Self {
+        Self::go(&GO_ENDPOINTS, server).await
+    }
+
+    async fn go(program: &Path, server: &str) -> Self {
+        let mut go = Command::new(program);
+        go.arg(server);
+        Self::ready(go).await
+    }
+
     /// A process that uses Curator's locks.
     pub(crate) async fn curator(server: &str) -> Self {
+        Self::java("Curator.java", server).await
+    }
+
+    /// A process that uses Curator's service discovery.
+    pub(crate) async fn curator_discovery(server: &str) -> Self {
+        Self::java("Discovery.java", server).await
+    }
+
+    async fn java(program: &str, server: &str) -> Self {
         let jars: Vec<_> = JARS.iter().chain(&MORE_JARS).map(|name| jar(name)).collect();
         let mut java = Command::new("java");
         java.args(["-XX:TieredStopAtLevel=1", "-Xmx128m", "-cp", &jars.join(":")]);
-        java.args([&here("Curator.java"), server]);
+        java.args([&here(program), server]);
         Self::ready(java).await
     }
 

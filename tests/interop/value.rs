@@ -1,22 +1,24 @@
-//! Numbers and values of Curator's and kazoo's, barriers of both, and keys that etcdctl writes.
+//! Numbers and values of Curator's and kazoo's, and barriers of both.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use synod::Path;
 use synod::recipe::{
-    AtomicValue, Barrier, Counter, LocalCopy, Promotion, SharedCount, SharedValue, Transaction,
+    AtomicValue, Barrier, Counter, DoubleBarrier, LocalCopy, Promotion, SharedCount, SharedValue,
     within,
 };
 use tokio::task::spawn_local;
+use tokio::time::sleep;
 
 use crate::peer::{PATIENCE, Peer};
 use crate::{Kind, Scene, gets, stand};
 
+/// How long it is watched that something does not happen.
+const BRIEF: Duration = Duration::from_millis(300);
+
 pub(crate) const SCENES: [(&str, &[Kind], Scene); 8] = [
-    ("a_transaction_is_shared", &[Kind::Etcdctl], |kind, path| {
-        Box::pin(a_transaction_is_shared(kind, path))
-    }),
     ("a_number_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_number_is_shared(kind, path))),
     ("a_text_is_shared", &[Kind::Curator], |kind, path| Box::pin(a_text_is_shared(kind, path))),
     ("a_number_in_text_is_shared", &[Kind::Kazoo], |kind, path| {
@@ -33,6 +35,9 @@ pub(crate) const SCENES: [(&str, &[Kind], Scene); 8] = [
     }),
     ("a_barrier_is_shared", &[Kind::Curator, Kind::Kazoo], |kind, path| {
         Box::pin(a_barrier_is_shared(kind, path))
+    }),
+    ("a_double_barrier_is_shared", &[Kind::Curator, Kind::Kazoo], |kind, path| {
+        Box::pin(a_double_barrier_is_shared(kind, path))
     }),
 ];
 
@@ -196,7 +201,6 @@ async fn shows<T: PartialEq>(changes: impl futures_util::Stream<Item = LocalCopy
 }
 
 async fn a_barrier_is_shared(kind: Kind, path: Path) {
-    const BRIEF: Duration = Duration::from_millis(300);
     let (client, server) = (kind.client().await, kind.server());
     let mut peer = match kind {
         Kind::Kazoo => Peer::kazoo(&server).await,
@@ -219,43 +223,36 @@ async fn a_barrier_is_shared(kind: Kind, path: Path) {
     assert!(passed.is_some(), "it is lifted");
 }
 
-/// A write of etcdctl's, by `put` or by `txn`, to a key that a transaction has read makes it run again; and `txn` compares
-/// what a transaction has written.
-async fn a_transaction_is_shared(kind: Kind, path: Path) {
+async fn a_double_barrier_is_shared(kind: Kind, path: Path) {
     let (client, server) = (kind.client().await, kind.server());
-    let [a, b, marks] = ["a", "b", "marks"].map(|name| path.join(name).expect("valid"));
-    let (key, ours) = (&format!("{path}//a"), Transaction::new(&client, marks));
-    let write = |round: usize, data: &str| {
-        if round == 0 {
-            return Peer::etcdctl_once(&server, &["put", key, data], "");
-        }
-        // Conditions, what to do then, and otherwise, each with an empty line after it.
-        let txn = format!("value(\"{key}\") = \"0\"\n\nput {key} {data}\n\n\n");
-        Peer::etcdctl_once(&server, &["txn"], &txn)
+    let mut peer = match kind {
+        Kind::Kazoo => Peer::kazoo(&server).await,
+        _ => Peer::curator(&server).await,
     };
-    for round in 0..2 {
-        client.put(&a, "0").await.expect("reachable");
-        let (a, b, write, mut runs) = (&a, &b, &write, 0);
+    let two = DoubleBarrier::new(&client, &path, NonZeroU32::new(2).expect("not zero"));
+    for round in 0..4 {
+        let entered = if round % 2 == 0 {
+            peer.write_line(&format!("both {path} 2"));
+            peer.keeps_silent().await;
+            within(PATIENCE, two.enter()).await
+        } else {
+            let ours = two.clone();
+            let ours = spawn_local(async move { within(PATIENCE, ours.enter()).await });
+            sleep(BRIEF).await;
+            assert!(!ours.is_finished(), "it is alone");
+            peer.write_line(&format!("both {path} 2"));
+            ours.await.expect("it does not panic")
+        };
+        let inside = entered.expect("reachable").expect("all are there");
+        peer.says("in").await;
 
-        let read = ours.run(|run| {
-            runs += 1;
-            let is_first = runs == 1;
-            async move {
-                let read = run.get(a).await?.unwrap_or_default();
-                if is_first {
-                    write(round, "7");
-                }
-                run.put(b, read.clone())?;
-                Ok::<_, synod::Error>(read)
-            }
-        });
-        let read = read.await.expect("reachable");
-
-        assert_eq!((&read[..], runs), (&b"7"[..], 2), "round {round}");
-        // etcdctl finds what the transaction has written.
-        let found = Peer::etcdctl_once(&server, &["get", &format!("{path}//b")], "");
-        assert_eq!(found.lines().last(), Some("7"), "{found}");
+        let leaves = spawn_local(within(PATIENCE, inside.leave()));
+        // Theirs may return from `leave` too early, so only ours is checked.
+        sleep(BRIEF).await;
+        assert!(!leaves.is_finished(), "they are inside");
+        peer.write_line("leave-both");
+        peer.says("out").await;
+        let left = leaves.await.expect("it does not panic");
+        assert!(left.expect("reachable").is_some(), "all have left");
     }
-    let refused = write(1, "8");
-    assert!(refused.starts_with("FAILURE"), "{refused}");
 }

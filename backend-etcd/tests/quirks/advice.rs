@@ -60,7 +60,7 @@ fn options(world: &World) -> EtcdOptions {
 }
 
 fn nobody() -> SocketAddr {
-    let ports = synod_testkit::server::free_ports(1).expect("one is free");
+    let ports = synod_testkit::server::ports::Ports::draw(1).expect("one is free");
     ([127, 0, 0, 1], ports[0]).into()
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use synod_core::error::{Effect, ErrorKind};
 use synod_core::store::{Expect, Lifetime, Query, Status, Txn};
 use synod_testkit::server::etcd::Flavour;
-use tokio::time::Instant;
 
 use crate::world::{World, create, eventually, exists, hears_of, path, set_in_the_end};
 
@@ -47,17 +46,16 @@ pub(crate) async fn a_member_that_stands_still_is_passed_over() {
     for member in 0..3 {
         world.cluster.pause(member).expect("it runs");
 
-        let began = Instant::now();
-        let ttl = ann.session().ttl;
-        let read = async || ann.read(Query::node(path("/e"))).await.is_ok();
-        eventually("a read is answered", read).await;
-        let took = began.elapsed();
-        assert!(took < ttl, "another member was asked only after {took:?}");
+        // A call that was sent to it may fail. The member is passed over after that, at the latest.
+        let first = ann.read(Query::node(path("/e"))).await;
+        if first.is_err() {
+            assert!(exists(&*ann, "/e").await, "another member is asked: {first:?}");
+        }
         let bob = world.session(Duration::from_secs(3)).await;
         let node = format!("/d/{member}");
         create(&*bob, &node, Lifetime::Persistent).await;
         hears_of(&mut watch, &node).await;
-        tokio::time::sleep(ttl * 2).await;
+        tokio::time::sleep(ann.session().ttl * 2).await;
         assert!(matches!(*ann.status().borrow(), Status::Live { .. }), "another keeps it alive");
         assert!(exists(&*bob, "/e").await);
         world.cluster.resume(member).expect("it stands still");

@@ -7,8 +7,8 @@ use synod_core::error::{Effect, ErrorKind, Result};
 use synod_core::store::{Query, Store};
 use synod_etcd::EtcdOptions;
 use synod_testkit::server::child::Child;
-use synod_testkit::server::free_ports;
 use synod_testkit::server::home::Home;
+use synod_testkit::server::ports::Ports;
 use tokio::net::TcpStream;
 
 use crate::world::{World, eventually, open, path};
@@ -22,7 +22,7 @@ struct Proxy {
 /// A proxy in front of the first member, which advertises this address.
 async fn proxy(world: &World, advertised: &str) -> Proxy {
     let home = Home::new("proxy").expect("temporary");
-    let port = free_ports(1).expect("one is free")[0];
+    let port = Ports::draw(1).expect("one is free")[0];
     let address = format!("127.0.0.1:{port}");
     let mut etcd = Command::new("etcd");
     etcd.args(["grpc-proxy", "start", "--endpoints", &world.hosts()[0]]);

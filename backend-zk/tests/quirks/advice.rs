@@ -8,7 +8,7 @@ use std::time::Duration;
 use synod_core::client::{Client, ClientOptions};
 use synod_core::error::{Effect, Error, ErrorKind};
 use synod_core::store::{Backend as _, Expect, Lifetime, Outcome, Query, SessionOptions, Txn};
-use synod_testkit::server::free_ports;
+use synod_testkit::server::ports::Ports;
 use synod_testkit::server::zookeeper::Ensemble;
 use synod_zk::{Access, ZkBackend, ZkOptions};
 use tokio::time::{sleep, timeout};
@@ -34,7 +34,7 @@ pub(super) async fn an_unreachable_server_is_reported_with_the_reason() {
     says(&why(open("no-such-host.invalid:2181")).await, "is the name right?");
 
     let nobody: SocketAddr =
-        (Ipv4Addr::LOCALHOST, free_ports(1).expect("there are ports")[0]).into();
+        (Ipv4Addr::LOCALHOST, Ports::draw(1).expect("there are ports")[0]).into();
     let refused = why(options([nobody]).access(Access::Open)).await;
     says(&refused, &format!("{nobody}: nothing listens there"));
 

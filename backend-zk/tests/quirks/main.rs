@@ -41,6 +41,7 @@ mod alone;
 mod done;
 mod hollow;
 mod judged;
+mod large;
 mod many;
 mod moments;
 #[cfg(feature = "sasl")]
@@ -76,6 +77,7 @@ use hollow::{
     what_replaces_a_container_is_not_collected_for_it,
 };
 use judged::{empty_containers_change_no_judgement, transactions_are_judged_as_the_floor_judges};
+use large::a_tree_that_fits_into_no_request_is_of_one_moment;
 
 use many::ten_thousand_nodes_and_watches_outlive_their_server;
 use moments::{
@@ -149,6 +151,7 @@ quirks![
     a_server_without_extended_types_keeps_no_ttl_nodes,
     a_view_is_of_one_moment_while_all_of_it_is_written,
     a_view_of_more_than_one_request_is_of_one_moment_too,
+    a_tree_that_fits_into_no_request_is_of_one_moment,
     transactions_are_judged_as_the_floor_judges,
     empty_containers_change_no_judgement,
     an_unreachable_server_is_reported_with_the_reason,

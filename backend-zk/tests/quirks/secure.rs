@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use synod_core::error::{Error, ErrorKind};
 use synod_core::store::{Backend as _, Lifetime, SessionOptions, Store, Txn};
-use synod_testkit::server::free_ports;
 use synod_testkit::server::home::Home;
+use synod_testkit::server::ports::Ports;
 use synod_testkit::server::zookeeper::Ensemble;
 use synod_zk::{Access, Tls, ZkBackend, ZkOptions};
 
@@ -63,7 +63,7 @@ pub(super) async fn only_a_server_that_is_vouched_for_is_talked_to() {
     let keys = Keys::new();
     keys.make("right", "localhost");
     keys.make("wrong", "localhost");
-    let port = free_ports(1).expect("there are ports")[0];
+    let port = Ports::draw(1).expect("there are ports")[0];
     let _server = Ensemble::start_with(
         1,
         &[

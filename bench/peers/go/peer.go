@@ -26,6 +26,9 @@ import (
 
 const dir = "/go-bench"
 
+// The number of items in a bunch.
+const bunch = 20
+
 var data = strings.Repeat("x", 100)
 
 type task struct {
@@ -102,6 +105,12 @@ func (p *peer) run(t task) (interface{}, error) {
 		return p.add(t, 1)
 	case "transaction":
 		return p.add(t, nodes)
+	case "queue-take":
+		return p.queues(t, "/taken", 1)
+	case "queue-bunches":
+		return p.queues(t, "/bunches", bunch)
+	case "double-barrier":
+		return p.rounds(t)
 	case "observe":
 		return p.observe(t)
 	case "resign", "resign-late":
@@ -285,6 +294,62 @@ func (p *peer) readWrite(t task) (interface{}, error) {
 			}
 			atomic.AddInt32(&readers, -1)
 			return lock.RUnlock()
+		}, nil
+	})
+}
+
+// rounds enters and leaves a double barrier. A lap is a round of all members.
+// All clients use one queue for each number of items; a lap puts so many and takes as many.
+func (p *peer) queues(t task, path string, items int) (interface{}, error) {
+	return drive(t, func(int) (func() error, error) {
+		queue := recipe.NewQueue(p.client, dir+path)
+		return func() error {
+			for item := 0; item < items; item++ {
+				if err := queue.Enqueue(data); err != nil {
+					return err
+				}
+			}
+			for item := 0; item < items; item++ {
+				if _, err := queue.Dequeue(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, nil
+	})
+}
+
+func (p *peer) rounds(t task) (interface{}, error) {
+	own, err := p.leases(t.Clients)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]*recipe.DoubleBarrier, t.Clients)
+	for member := range members {
+		members[member] = recipe.NewDoubleBarrier(own[member], fmt.Sprint(dir, "/both-", t.Clients), t.Clients)
+	}
+	alone := t
+	alone.Clients = 1
+	return drive(alone, func(int) (func() error, error) {
+		return func() error {
+			failed := make([]error, len(members))
+			var done sync.WaitGroup
+			for member := range members {
+				done.Add(1)
+				go func(member int) {
+					defer done.Done()
+					if failed[member] = members[member].Enter(); failed[member] == nil {
+						failed[member] = members[member].Leave()
+					}
+				}(member)
+			}
+			done.Wait()
+			for _, err := range failed {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
 		}, nil
 	})
 }

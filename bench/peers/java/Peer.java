@@ -22,6 +22,7 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
+import org.apache.curator.framework.recipes.barriers.DistributedDoubleBarrier;
 import org.apache.curator.framework.recipes.cache.CuratorCache;
 import org.apache.curator.framework.recipes.cache.CuratorCacheListener;
 import org.apache.curator.framework.recipes.leader.LeaderLatch;
@@ -38,12 +39,13 @@ import org.apache.zookeeper.data.Stat;
 public final class Peer {
     static final String DIR = "/curator-bench";
     private static final int PERMITS = 4;
-    private static final byte[] DATA = "x".repeat(100).getBytes(StandardCharsets.US_ASCII);
+    static final byte[] DATA = "x".repeat(100).getBytes(StandardCharsets.US_ASCII);
 
     private final String address;
     private final int session;
     private final List<CuratorFramework> clients = new ArrayList<>();
     private final Values values = new Values(this);
+    private final Queues queues = new Queues(this);
     /** Leads until the process ends. */
     private LeaderLatch leading;
     /** Threads stay, as they do in an application. */
@@ -112,6 +114,14 @@ public final class Peer {
                     return values.increment(task, Collections.nCopies(task.clients, sessions(1).get(0)));
                 case "ids":
                     return values.ids(task);
+                case "double-barrier":
+                    return rounds(task);
+                case "queue-take":
+                    return queues.taken(task);
+                case "queue-ack":
+                    return queues.acknowledged(task);
+                case "queue-bunches":
+                    return queues.inBunches(task);
                 case "shared-value":
                     return values.shared(task);
                 case "observe":
@@ -280,6 +290,28 @@ public final class Peer {
                     lock.readLock().release();
                 }
             };
+        });
+    }
+
+    /** A lap is a round of all members. */
+    private String rounds(Task task) throws Exception {
+        String path = DIR + "/both-" + task.clients;
+        List<DistributedDoubleBarrier> members = new ArrayList<>();
+        for (CuratorFramework own : sessions(task.clients)) {
+            members.add(new DistributedDoubleBarrier(own, path, task.clients));
+        }
+        return drive(new Task(task.work, 1, task.millis, task.laps), lane -> () -> {
+            List<Future<Void>> all = new ArrayList<>();
+            for (DistributedDoubleBarrier member : members) {
+                all.add(threads.submit(() -> {
+                    member.enter();
+                    member.leave();
+                    return null;
+                }));
+            }
+            for (Future<Void> one : all) {
+                one.get();
+            }
         });
     }
 

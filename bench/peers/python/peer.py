@@ -9,6 +9,7 @@ from kazoo.client import KazooClient
 
 DIR = "/kazoo-bench"
 PERMITS = 4
+BUNCH = 20
 DATA = b"x" * 100
 # With more threads than these it is no longer kazoo that is measured, but Python.
 MOST_WAITERS = 100
@@ -34,6 +35,10 @@ class Peer:
             "read-write": self.read_write,
             "increment": self.increment,
             "increment-tasks": self.increment_tasks,
+            "double-barrier": self.rounds,
+            "queue-take": self.taken,
+            "queue-ack": self.acknowledged,
+            "queue-bunches": self.in_bunches,
             "observe": self.observe,
         }
         work = works.get(task["work"])
@@ -138,6 +143,43 @@ class Peer:
             raise RuntimeError(f"{done['laps']} additions, and the sum has {counter.value - before}")
         return done
 
+    def rounds(self, task):
+        count, failed = task["clients"], []
+        path = f"{DIR}/both-{count}"
+        members = [client.DoubleBarrier(path, count) for client in self.sessions(count)]
+
+        def take_part(member):
+            try:
+                member.enter()
+                member.leave()
+            except Exception as why:  # any error is reported
+                failed.append(why)
+
+        def lap():
+            threads = [threading.Thread(target=take_part, args=(it,), daemon=True) for it in members]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            if failed:
+                raise failed[0]
+
+        return drive(task, [lap])
+
+    def taken(self, task):
+        own = self.sessions(task["clients"])
+        return drive(task, [put_and_take(client.Queue(f"{DIR}/taken"), 1) for client in own])
+
+    def acknowledged(self, task):
+        own = self.sessions(task["clients"])
+        queues = [client.LockingQueue(f"{DIR}/acknowledged") for client in own]
+        return drive(task, [put_and_acknowledge(queue) for queue in queues])
+
+    def in_bunches(self, task):
+        own = enumerate(self.sessions(task["clients"]))
+        queues = [client.Queue(f"{DIR}/bunches/{lane}") for lane, client in own]
+        return drive(task, [put_and_take(queue, BUNCH) for queue in queues])
+
     def observe(self, task):
         first, second = self.sessions(2)
         node, heard = f"{DIR}/observed", threading.Semaphore(0)
@@ -200,6 +242,27 @@ def increment(counter):
     def lap():
         nonlocal counter
         counter += 1
+
+    return lap
+
+
+def put_and_take(queue, count):
+    def lap():
+        for _ in range(count):
+            queue.put(DATA)
+        for _ in range(count):
+            # It does not wait for an item.
+            while queue.get() is None:
+                pass
+
+    return lap
+
+
+def put_and_acknowledge(queue):
+    def lap():
+        queue.put(DATA)
+        queue.get()
+        queue.consume()
 
     return lap
 

@@ -2,7 +2,9 @@
 
 use async_trait::async_trait;
 
-use super::{Floor, Ours, Plain, leader, lock, node, share, transaction, value, watch};
+use super::{
+    Floor, Ours, Plain, barrier, leader, lock, node, queue, share, transaction, value, watch,
+};
 use crate::racer::{Failure, Racer};
 use crate::report::Report;
 use crate::task::{Task, Work};
@@ -24,6 +26,10 @@ impl Racer for Ours {
             Work::IncrementTasks => value::increment_tasks(self, task).await.map(Some),
             Work::Ids => value::ids(self, task).await.map(Some),
             Work::Transaction => transaction::add(self, task).await.map(Some),
+            Work::QueueTake => queue::taken(self, task).await.map(Some),
+            Work::QueueAck => queue::acknowledged(self, task).await.map(Some),
+            Work::QueueBunches => queue::in_bunches(self, task).await.map(Some),
+            Work::DoubleBarrier => barrier::rounds(self, task).await.map(Some),
             Work::SharedValue => value::shared(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
             Work::Resign | Work::ResignLate => leader::resign(self, task).await.map(Some),

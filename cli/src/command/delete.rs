@@ -32,7 +32,8 @@ pub(crate) async fn tree(common: &Common, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn remove(client: &Client, path: &Path) -> Result<u64, Failure> {
+/// Removes a node and everything below it, and returns how many nodes that were.
+pub(crate) async fn remove(client: &Client, path: &Path) -> Result<u64, Failure> {
     let mut deleted = 0;
     for _ in 0..ROUNDS {
         let mut nodes = below(client, path).await?;

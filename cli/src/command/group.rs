@@ -57,8 +57,8 @@ mod joining {
     use tokio::time::timeout;
 
     use crate::args::{Common, Join};
-    use crate::command::connect;
-    use crate::command::hold::{FAREWELL, grace, refuse_memory, whoami};
+    use crate::command::hold::{FAREWELL, grace, whoami};
+    use crate::command::{connect, refuse_memory};
     use crate::failure::Failure;
     use crate::output;
     use crate::process::Job;
@@ -70,7 +70,7 @@ mod joining {
 
     /// Joins, runs the command, and leaves. The client is closed in any case.
     pub(crate) async fn join(common: &Common, join: Join) -> Result<(), Failure> {
-        refuse_memory(common)?;
+        refuse_memory(common, "it has no other members")?;
         let client = connect(common).await?;
         let done = join_open(common, &client, join).await;
         let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
@@ -102,7 +102,8 @@ mod joining {
             linger(common, &member, &mut signals).await.map(|()| 0)
         } else {
             let environment = vec![("SYNOD_PATH".into(), member.path().as_str().into())];
-            Job { command: join.command, environment, grace }.run(&mut signals).await
+            let job = Job { command: join.command, environment, grace, input: None };
+            job.run(&mut signals).await
         };
         let _left = timeout(FAREWELL, member.leave()).await.is_ok_and(|left| left.is_ok());
         match ended? {

@@ -11,11 +11,10 @@ use synod::client::Client;
 use synod::error::Result as StoreResult;
 use synod::path::Path;
 use synod::recipe::{Election, Hold, Mutex, RwLock, Semaphore};
-use synod::{Address, Scheme};
 use tokio::time::{Instant, timeout};
 
 use crate::args::{Common, Elect, Lock, Running};
-use crate::command::{connect, store};
+use crate::command::{connect, refuse_memory};
 use crate::failure::Failure;
 use crate::output;
 use crate::process::signals::Signals;
@@ -47,7 +46,7 @@ impl fmt::Display for Time {
 
 /// Connects. The time limit covers both connecting and acquiring.
 async fn connected(common: &Common, running: &Running) -> Result<(Client, Time), Failure> {
-    refuse_memory(common)?;
+    refuse_memory(common, "it excludes no other process")?;
     let tries = running.r#try || running.timeout == Some(Duration::ZERO);
     let limit = running.timeout.filter(|_| !tries).unwrap_or(Duration::MAX);
     let (began, mut time) = (Instant::now(), Time { limit, left: limit, tries });
@@ -58,18 +57,6 @@ async fn connected(common: &Common, running: &Running) -> Result<(Client, Time),
     };
     time.left = limit.saturating_sub(began.elapsed());
     Ok((client?, time))
-}
-
-/// What is held in a store in memory is held in this process alone.
-pub(crate) fn refuse_memory(common: &Common) -> Result<(), Failure> {
-    let address: Address = store(common)?.parse()?;
-    if address.scheme() != Scheme::Mem {
-        return Ok(());
-    }
-    Err(Failure::plain(
-        "a store in memory ends with this command and no other process sees it, so it excludes no other process; name a server, \
-         for example --store zk://localhost:2181 or --store etcd://localhost:2379",
-    ))
 }
 
 pub(crate) async fn lock(common: &Common, lock: Lock) -> Result<(), Failure> {
@@ -111,7 +98,7 @@ pub(crate) async fn elect(common: &Common, elect: Elect) -> Result<(), Failure> 
 }
 
 /// Acquires, runs the command, and releases. The client is closed in any case.
-async fn hold<K>(
+async fn hold<K: Send + Sync>(
     common: &Common,
     client: &Client,
     path: &Path,
@@ -123,7 +110,7 @@ async fn hold<K>(
     done
 }
 
-async fn hold_open<K>(
+async fn hold_open<K: Send + Sync>(
     common: &Common,
     client: &Client,
     path: &Path,
@@ -150,7 +137,8 @@ async fn hold_open<K>(
     if running.command.is_empty() {
         return linger(common, client, path, held, &mut signals).await;
     }
-    let job = Job { command: running.command, environment: environment(path, &held), grace };
+    let environment = environment(path, &held);
+    let job = Job { command: running.command, environment, grace, input: None };
     let ended = job.run_while(client, &held, &mut signals).await;
     match ended? {
         End::Exited(code) => {
@@ -164,7 +152,7 @@ async fn hold_open<K>(
 }
 
 /// Without a command: prints the path of the ticket, then holds the lock until a signal arrives.
-async fn linger<K>(
+async fn linger<K: Send + Sync>(
     common: &Common,
     client: &Client,
     path: &Path,
@@ -219,7 +207,11 @@ pub(crate) async fn grace(client: &Client, asked: Option<Duration>) -> Result<Du
 
 /// The default label of this process: host and process id.
 pub(crate) fn whoami() -> String {
+    format!("{} pid {}", host(), std::process::id())
+}
+
+/// The name of this host.
+pub(crate) fn host() -> String {
     let host = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok());
-    let host = host.unwrap_or_else(|| "some host".to_owned());
-    format!("{host} pid {}", std::process::id())
+    host.unwrap_or_else(|| "some host".to_owned())
 }

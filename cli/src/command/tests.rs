@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use synod::path::Path;
-use synod::recipe::{Barrier, Counter};
+use synod::recipe::{Barrier, Counter, Crew, CrewWorker, Discovery, Instance};
 use synod::{Client, Lifetime, Query};
 
 use crate::args::value::{BarrierAction, CounterAction};
 use crate::args::{Common, Create};
-use crate::command::{create, delete, list, node, tree, value, watch};
+use crate::command::{create, delete, discover, list, node, tree, value, watch};
 use crate::failure::Failure;
 
 /// A store of this name, and the options that reach it.
@@ -179,5 +179,123 @@ async fn a_barrier_is_set_waited_for_and_lifted() {
     .await;
     waited.and(lifted).expect("it is lifted");
     assert!(!Barrier::new(&client, path("/b")).is_set().await.expect("answered"));
+    client.close().await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn services_and_their_instances_are_listed() {
+    let (client, common) = store("services").await;
+    let list = async |service| discover::run(&common, &path("/services"), service).await;
+    list(None).await.expect("there are none");
+    list(Some("web")).await.expect("there is none");
+    let discovery = Discovery::new(&client, path("/services"));
+    let instance = Instance::new("web", "10.0.0.7").port(80).payload("text".to_owned());
+    let _registration = discovery.register(instance).await.expect("it is new");
+    client.put(&path("/services/web/bad"), "{").await.expect("answered");
+    for json in [true, false] {
+        let common = Common { json, ..common.clone() };
+        for service in [None, Some("web")] {
+            discover::run(&common, &path("/services"), service).await.expect("they are listed");
+        }
+    }
+    assert!(refused(list(Some("")).await).contains("name"));
+    client.close().await.expect("memory answers");
+}
+
+#[tokio::test]
+async fn tasks_are_submitted_shown_and_cancelled() {
+    use crate::args::crew::{CrewAction, CrewSubmit};
+    use crate::command::crew;
+
+    let (client, common) = store("a-crew").await;
+    let ask = async |action| crew::run(&common, &path("/crew"), action).await;
+    let submit = |id: &str, wait| {
+        let (data, id, needs) = (Some("x".to_owned()), Some(id.to_owned()), Vec::new());
+        CrewAction::Submit(CrewSubmit { data, id, priority: 0, retries: 0, needs, wait })
+    };
+    let status = |id: &str| CrewAction::Status { id: id.to_owned() };
+    ask(submit("a", false)).await.expect("it is new");
+    ask(status("a")).await.expect("it waits");
+    assert!(refused(ask(status("b")).await).contains("there is no task"));
+    assert!(refused(ask(CrewAction::Drain { worker: "w".into() }).await).contains("`list`"));
+    let member = Crew::new(&client, path("/crew"));
+    ask(CrewAction::Pause).await.expect("it is paused");
+    let worker = CrewWorker::new().property("disk", "big");
+    let working = member.work(worker, |task| async move {
+        if task.id == "a" { Ok("done") } else { Err("on purpose") }
+    });
+    let asking = async {
+        for json in [true, false] {
+            let common = Common { json, ..common.clone() };
+            crew::run(&common, &path("/crew"), CrewAction::List).await.expect("it is listed");
+        }
+        ask(CrewAction::Cancel { id: "a".into() }).await.expect("it is there");
+        assert!(
+            refused(crew::run(&plain(&common), &path("/crew"), submit("a", true)).await)
+                .contains("was cancelled")
+        );
+        ask(CrewAction::Resume).await.expect("it goes on");
+        let failed = crew::run(&plain(&common), &path("/crew"), submit("b", true)).await;
+        assert!(refused(failed).contains("the task b failed: on purpose"));
+        assert!(matches!(ask(submit("b", true)).await, Err(Failure::Told)), "as JSON");
+    };
+    let members = futures_util::future::try_join(working, member.lead());
+    futures_util::future::select(Box::pin(asking), Box::pin(members)).await;
+    ask(status("b")).await.expect("it is kept");
+    client.close().await.expect("memory answers");
+}
+
+/// The same store, with text as output.
+fn plain(common: &Common) -> Common {
+    Common { json: false, ..common.clone() }
+}
+
+/// A directory of a test alone.
+#[cfg(unix)]
+fn scratch(name: &str) -> std::path::PathBuf {
+    let directory = std::env::temp_dir().join(format!("synod-{name}-{}", std::process::id()));
+    let _old = std::fs::remove_dir_all(&directory).is_ok();
+    directory
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_subtree_is_kept_as_files() {
+    use std::fs::read_to_string;
+
+    use crate::args::Mirror;
+    use crate::command::mirror;
+
+    let (client, common) = store("mirrored").await;
+    let directory = scratch("mirrored");
+    let read = |file: &str| read_to_string(directory.join(file)).ok();
+    let asked = |once| Mirror {
+        path: path("/app"),
+        directory: directory.clone(),
+        once,
+        grace: None,
+        command: Vec::new(),
+    };
+    client.put(&path("/app/db/url"), "first").await.expect("answered");
+    client.put(&path("/app/mode"), "slow").await.expect("answered");
+    client.put(&path("/other"), "not ours").await.expect("answered");
+    mirror::run(&common, asked(true)).await.expect("it is written");
+    assert_eq!([read("db/url"), read("mode")], [Some("first".into()), Some("slow".into())]);
+
+    let kept = mirror::run(&common, asked(false));
+    let writes = async {
+        client.delete(&path("/app/mode"), synod::store::Expect::Any).await?.required()?;
+        client.put(&path("/app/db/url"), "second").await?;
+        while [read("db/url"), read("mode")] != [Some("second".into()), None] {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok::<(), synod::Error>(())
+    };
+    let ended = futures_util::future::select(Box::pin(kept), Box::pin(writes));
+    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await.expect("in time");
+
+    let futures_util::future::Either::Right((changed, _)) = ended else { panic!("it ended") };
+    changed.expect("answered");
+    std::fs::remove_dir_all(&directory).expect("it is there");
     client.close().await.expect("memory answers");
 }

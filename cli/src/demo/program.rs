@@ -1,13 +1,19 @@
 //! [`Program`]: one of the programs of the demo, with a client of its own.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use synod::mem::{MemBackend, Weather};
 use synod::store::SessionOptions;
-use synod::{Client, ClientOptions};
+use synod::{Client, ClientOptions, Config};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
 use crate::demo::teller::Teller;
 use crate::failure::Failure;
+
+/// How long a session on a server outlives its last heartbeat, if its URL does not say: as little as servers usually allow.
+const TTL: Duration = Duration::from_secs(4);
 
 /// A program that uses the store.
 #[derive(Debug)]
@@ -15,7 +21,16 @@ pub(crate) struct Program {
     pub(crate) name: &'static str,
     pub(crate) client: Client,
     pub(crate) teller: Teller,
-    store: MemBackend,
+    reach: Reach,
+}
+
+/// How a program reaches the store, and how it is cut off.
+#[derive(Debug)]
+enum Reach {
+    /// By a connection in memory, which can be cut. The tasks are what the program runs.
+    Memory(MemBackend, Mutex<JoinSet<()>>),
+    /// By the connections of a runtime of its own. All of them end with it, and no goodbye is sent: as when its machine fails.
+    Network(Mutex<Option<Runtime>>),
 }
 
 impl Program {
@@ -28,17 +43,55 @@ impl Program {
     ) -> Result<Self, Failure> {
         let options = ClientOptions::default().session(SessionOptions::new(ttl));
         let client = Client::open(store.clone(), options).await?;
-        Ok(Self { name, client, teller: teller.clone(), store: store.clone() })
+        Ok(Self {
+            name,
+            client,
+            teller: teller.clone(),
+            reach: Reach::Memory(store.clone(), Mutex::default()),
+        })
+    }
+
+    /// Starts it on a store that its URL names.
+    pub(crate) async fn connect(
+        name: &'static str,
+        url: &str,
+        teller: &Teller,
+    ) -> Result<Self, Failure> {
+        let mut config = Config::new(url)?;
+        config.session = config.session.or(Some(TTL));
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let opened = runtime.spawn(async move { config.connect().await });
+        let reach = Reach::Network(Mutex::new(Some(runtime)));
+        let client = opened.await.map_err(|error| Failure::plain(error.to_string()))??;
+        Ok(Self { name, client, teller: teller.clone(), reach })
+    }
+
+    /// Runs work of this program until that ends, or the program does.
+    pub(crate) fn runs(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match &self.reach {
+            Reach::Memory(_, tasks) => {
+                tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(work);
+            }
+            Reach::Network(runtime) => {
+                if let Some(runtime) = &*runtime.lock().unwrap_or_else(PoisonError::into_inner) {
+                    drop(runtime.spawn(work));
+                }
+            }
+        }
     }
 
     /// Cuts it off from the store, as its machine loses power. It must not be used afterwards.
     pub(crate) async fn lose_power(&self, so: &str) -> Result<(), Failure> {
         let what = format!("fails at {}'s machine: {so}", self.name);
         self.teller.tell("power", &what, None)?;
-        self.cut_off().await
+        self.cut_off().await?;
+        if let Reach::Memory(_, tasks) = &self.reach {
+            tasks.lock().unwrap_or_else(PoisonError::into_inner).abort_all();
+        }
+        Ok(())
     }
 
-    /// Cuts its session off from the store. It can open another one.
+    /// Cuts its session off from the store. In memory it can open another one.
     pub(crate) async fn lose_network(&self, so: &str) -> Result<(), Failure> {
         let what = format!("fails between {} and the store: {so}", self.name);
         self.teller.tell("network", &what, None)?;
@@ -46,18 +99,43 @@ impl Program {
     }
 
     async fn cut_off(&self) -> Result<(), Failure> {
-        let session = self.client.session().await?.info().id;
-        self.store.set_weather(session, Weather::CUT);
+        match &self.reach {
+            Reach::Memory(store, _) => {
+                let session = self.client.session().await?.info().id;
+                store.set_weather(session, Weather::CUT);
+            }
+            Reach::Network(runtime) => stop(runtime),
+        }
         Ok(())
     }
 
-    /// Closes its session.
+    /// Closes its session, unless its machine has failed.
     pub(crate) async fn end(self) -> Result<(), Failure> {
+        if let Reach::Network(runtime) = &self.reach
+            && runtime.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        {
+            return Ok(());
+        }
         Ok(self.client.close().await?)
     }
 
     /// Prints what it does.
     pub(crate) fn tell(&self, what: &str) -> Result<(), Failure> {
         self.teller.tell(self.name, what, None)
+    }
+}
+
+impl Drop for Reach {
+    fn drop(&mut self) {
+        if let Self::Network(runtime) = self {
+            stop(runtime);
+        }
+    }
+}
+
+/// Ends a runtime without waiting for what runs on it.
+fn stop(runtime: &Mutex<Option<Runtime>>) {
+    if let Some(runtime) = runtime.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        runtime.shutdown_background();
     }
 }

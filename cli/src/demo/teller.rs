@@ -66,6 +66,7 @@ impl Teller {
             "ann" => "32",
             "bob" => "33",
             "cat" => "36",
+            "dan" => "35",
             "power" | "network" => "31",
             _ => "2",
         };

@@ -41,6 +41,13 @@ impl Guard {
         Ok(guard)
     }
 
+    /// Lets it end the group: the processes in it get SIGTERM now, and SIGKILL after the grace.
+    pub(super) fn end_group(mut self) {
+        drop(self.0.stdin.take());
+        // This waits for it, so that it is no zombie. It kills itself with the group.
+        std::thread::spawn(move || self.0.wait().is_ok());
+    }
+
     /// The group, for processes that join it.
     pub(super) fn group(&self) -> Pid {
         Pid::from_raw(self.0.id().cast_signed())

@@ -44,6 +44,8 @@ struct Shared {
     forgetful: AtomicBool,
     /// How many subtrees were read or observed.
     subtrees: AtomicUsize,
+    /// How many directories were listed or observed.
+    lists: AtomicUsize,
     /// Whether sessions opened from now on can be reported as lost: [`Gate::lose`].
     losing: AtomicBool,
     /// How many more calls pass before the process ends, if it is to end.
@@ -89,6 +91,7 @@ impl Gate {
             garbles: AtomicBool::new(false),
             forgetful: AtomicBool::new(false),
             subtrees: AtomicUsize::new(0),
+            lists: AtomicUsize::new(0),
             losing: AtomicBool::new(false),
             passing: Mutex::default(),
             dead: watch::Sender::new(false),
@@ -166,6 +169,11 @@ impl Gate {
     /// How many subtrees have been read or observed.
     pub(crate) fn subtrees(&self) -> usize {
         self.shared.subtrees.load(Ordering::Relaxed)
+    }
+
+    /// How many directories have been listed or observed.
+    pub(crate) fn lists(&self) -> usize {
+        self.shared.lists.load(Ordering::Relaxed)
     }
 
     /// Sessions that are opened from now on report nothing after their first status, as if their
@@ -272,6 +280,8 @@ impl Shared {
     fn counts(&self, query: &Query) {
         let subtree = usize::from(query.scope == Scope::Subtree);
         self.subtrees.fetch_add(subtree, Ordering::Relaxed);
+        let list = usize::from(query.scope == Scope::Children);
+        self.lists.fetch_add(list, Ordering::Relaxed);
     }
 
     /// The watch, which may lose changes.

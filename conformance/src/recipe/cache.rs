@@ -449,13 +449,5 @@ async fn a_cache_ends_with_its_client(world: World) {
 
 async fn caches_that_were_dropped_leave_no_watch(world: World) {
     let client = world.client().await;
-    let before = world.harness.watches().await;
-    for _ in 0..5 {
-        let cache = open(&world, &client).await;
-        let watching = async || world.harness.watches().await > before;
-        world.eventually("it is watched", watching).await;
-        drop(cache);
-        let quiet = async || world.harness.watches().await <= before;
-        world.eventually("no watch is left", quiet).await;
-    }
+    world.leaves_no_watch(async || open(&world, &client).await).await;
 }

@@ -129,13 +129,5 @@ async fn a_watched_value_is_stale_while_the_store_is_out_of_reach(world: World) 
 
 async fn watched_values_that_were_dropped_leave_no_watch(world: World) {
     let client = world.client().await;
-    let before = world.harness.watches().await;
-    for _ in 0..5 {
-        let watched = open(&world, &client).await;
-        let watching = async || world.harness.watches().await > before;
-        world.eventually("it is watched", watching).await;
-        drop(watched);
-        let quiet = async || world.harness.watches().await <= before;
-        world.eventually("no watch is left", quiet).await;
-    }
+    world.leaves_no_watch(async || open(&world, &client).await).await;
 }

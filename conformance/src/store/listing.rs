@@ -1,11 +1,15 @@
 //! Children and trees: complete, sorted, and without anything else.
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
+use futures_util::future::join;
 use synod_core::error::ErrorKind;
 use synod_core::path::Path;
-use synod_core::store::{Lifetime, Op, Query, Sequence, Txn};
+use synod_core::store::{Lifetime, Op, Query, Sequence, Txn, View};
 
-use crate::actor::{Actor, names, text_of};
+use crate::actor::{Actor, names, text, text_of};
 use crate::world::World;
 
 cases![
@@ -21,6 +25,7 @@ cases![
     "L-KV-12 C-READ-3" catches [NewestFromTheWrongEnd] => a_window_counts_no_container,
     "L-KV-12 C-READ-3" catches [WindowIgnoresBefore] => the_newest_before_one_are_all_before_it,
     "L-KV-12 C-READ-3" catches [WindowBeforePrefix] => a_window_is_taken_of_what_has_the_prefix,
+    "L-KV-12 C-READ-3" catches [ListingMixesRevisions] => a_tree_that_is_written_all_the_time_is_of_one_moment,
     "L-KV-13 C-READ-3" needs [Crowd] catches [ListingTruncated] => a_crowded_directory_is_listed_whole,
 ];
 
@@ -234,6 +239,54 @@ async fn a_window_is_taken_of_what_has_the_prefix(world: World) {
     assert_eq!(tickets(&ann, having("d-").newest(1).names_only()).await, line[2..3]);
     assert_eq!(tickets(&ann, having("b-").newest_before(1, line[4].1)).await, line[1..2]);
     assert_eq!(tickets(&ann, having("x-").oldest(1)).await, []);
+}
+
+async fn a_tree_that_is_written_all_the_time_is_of_one_moment(world: World) {
+    const NODES: usize = 300;
+
+    let (ann, bob) = (world.ann().await, world.bob().await);
+    let dir = world.at("tree");
+    let nodes: Vec<Path> = (0..NODES).map(|node| world.at(&format!("tree/{node:03}"))).collect();
+    create_all(&ann, nodes.iter().cloned()).await;
+
+    // All over the tree, and every other time the same node.
+    let place = |round: usize| if round.is_multiple_of(2) { round * 271 % NODES } else { 7 };
+    let shows = |view: &View| {
+        let written: Vec<Option<usize>> =
+            view.nodes.iter().map(|node| text(node).parse().ok()).collect();
+        assert_eq!(written.len(), NODES, "as many as there are at any moment");
+        let last = written.iter().flatten().max().copied().unwrap_or_default();
+        let due = (1..=last).map(|round| (place(round), round)).collect::<BTreeMap<_, _>>();
+        for (node, written) in written.into_iter().enumerate() {
+            assert_eq!(written, due.get(&node).copied(), "node {node}, when {last} were written");
+        }
+        last
+    };
+    let stop = Cell::new(false);
+    let writing = async {
+        let mut round = 0;
+        while !stop.get() {
+            round += 1;
+            ann.set(&nodes[place(round)], round.to_string()).await;
+            if round.is_multiple_of(8) {
+                world.think().await;
+            }
+        }
+    };
+    let reading = async {
+        world.think_for(20).await;
+        let (view, watcher) = bob.observe(Query::subtree(&dir)).await;
+        let mut seen = vec![shows(&view)];
+        for query in [Query::subtree(&dir), Query::children(&dir)] {
+            world.think_for(20).await;
+            seen.push(shows(&bob.read(query).await));
+        }
+        drop(watcher);
+        stop.set(true);
+        assert!(seen[0] > 0 && seen.is_sorted(), "{seen:?}");
+    };
+    join(writing, reading).await;
+    shows(&bob.read(Query::subtree(&dir)).await);
 }
 
 async fn a_crowded_directory_is_listed_whole(world: World) {

@@ -148,6 +148,11 @@ impl Client {
 
     /// Removes a node that exists and has no children.
     ///
+    /// On ZooKeeper the versions of a path begin again with each node that is created there. So a request that was sent again
+    /// because its answer was lost, and that arrives late, may remove the next node of the path if that has the expected
+    /// version. Where other clients create the node again, remove it in a transaction that also checks a node of this
+    /// client alone.
+    ///
     /// # Errors
     ///
     /// As every verb.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::{Either, select};
 use synod_core::client::{Client, ClientWatch, Connection};
 use synod_core::clock::sleep;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::{Error, Result};
 use synod_core::path::Path;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
@@ -142,9 +142,10 @@ impl<T: Send + Sync + 'static> Sight<T> {
     }
 
     fn failed(&self, error: &Error) {
-        match error.kind() {
-            ErrorKind::Unreachable | ErrorKind::SessionLost => self.page.stale(),
-            _ => self.page.refused(error),
+        if error.kind().is_outage() {
+            self.page.stale();
+        } else {
+            self.page.refused(error);
         }
     }
 }

@@ -10,7 +10,7 @@ use synod_core::store::{End, Event, Kind, Node, Query};
 
 use crate::line::Line;
 use crate::line::contender::Contender;
-use crate::line::order::{Entry, Queue};
+use crate::line::order::{Entry, Tickets};
 
 /// The state of an observation, between two values.
 struct Observer {
@@ -104,11 +104,11 @@ impl Observer {
         }
         let all = Query::children(self.line.dir().clone()).names_only();
         let view = self.line.client().read(all.clone().oldest(SIGHT)).await?;
-        if let Some(first) = Queue::of(&view).without(&self.vacant).entries().first() {
+        if let Some(first) = Tickets::of(&view).without(&self.vacant).entries().first() {
             return Ok(Some(first.clone()));
         }
         let (view, watch) = self.line.client().watch(all).await?;
-        let first = Queue::of(&view).without(&self.vacant).entries().first().cloned();
+        let first = Tickets::of(&view).without(&self.vacant).entries().first().cloned();
         if first.is_none() {
             self.watch = Some(watch);
         }

@@ -87,7 +87,7 @@ fn lost(path: &Path) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::line::order::Queue;
+    use crate::line::order::Tickets;
     use synod_core::store::{Node, Revision, Sequence, SessionId, Stat, Version, View};
 
     fn path(name: &str) -> Path {
@@ -101,7 +101,7 @@ mod tests {
             Node::new(path(name)).with_sequence(Some(Sequence::new(place))).with_stat(stat)
         };
         let view = View::new(Revision::ZERO, (1..).zip(names).map(node).collect());
-        let queue = Queue::of(&view);
+        let queue = Tickets::of(&view);
         let pairs = queue.entries().iter().zip(&view.nodes);
         pairs.filter_map(|(one, node)| Contender::of(one, node, None)).collect()
     }

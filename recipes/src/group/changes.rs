@@ -99,8 +99,7 @@ impl GroupFollower {
         let chance = self.client.chance();
         let (delays, reported) =
             self.failing.get_or_insert_with(|| (Retry::forever().delays(chance), None));
-        let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
-        if !passes && *reported != Some(error.kind()) {
+        if !error.kind().is_outage() && *reported != Some(error.kind()) {
             *reported = Some(error.kind());
             self.news.push_back(GroupChange::Failed(error));
             return;

@@ -69,9 +69,8 @@ impl KeeperTask {
                 }
                 continue;
             };
-            let passes = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost);
             tracing::debug!(%error, "a node could not be kept");
-            if !passes {
+            if !error.kind().is_outage() {
                 if let Some(made) = made.take() {
                     let _heard = made.send(Err(error)).is_ok();
                     break;
@@ -79,6 +78,10 @@ impl KeeperTask {
                 if self.kept.is_none() {
                     self.page.is_denied(&error);
                 }
+            }
+            if error.kind() == ErrorKind::SessionLost {
+                // So it is for all others at this moment.
+                self.pause(&mut asked).await;
             }
             let delays =
                 delays.get_or_insert_with(|| Retry::forever().delays(self.client.chance()));
@@ -97,7 +100,14 @@ impl KeeperTask {
                 self.pause(asked).await;
                 Ok(())
             }
-            Some(kept) if !kept.is_read => Box::pin(self.look()).await,
+            Some(kept) if !kept.is_read => {
+                Box::pin(self.look()).await?;
+                if self.kept.is_none() {
+                    // Its session may be over, and that not known yet: then all others are gone, too.
+                    self.pause(asked).await;
+                }
+                Ok(())
+            }
             Some(kept) if kept.stored != self.page.wanted().number => Box::pin(self.store()).await,
             Some(_) => self.stay(asked).await,
         }
@@ -233,7 +243,7 @@ impl KeeperTask {
             Ok(true) => self.page.is_stored(&wanted),
             Ok(false) => {}
             // It may be stored, or be stored later: the node is read again, and written again if need be.
-            Err(error) if may_pass(&error) || error.is_ambiguous() => return Err(error),
+            Err(error) if error.kind().is_outage() || error.is_ambiguous() => return Err(error),
             Err(error) => self.page.is_refused(wanted.number, error),
         }
         Ok(())
@@ -258,7 +268,9 @@ impl KeeperTask {
     /// Waits for a random part of a short time: many keepers may have lost their nodes at once.
     async fn pause(&self, asked: &mut Asked) {
         const MOST: u64 = 200;
-        asked.or(sleep(Duration::from_millis(self.client.chance().below(MOST)))).await;
+        let delay = Duration::from_millis(self.client.chance().below(MOST));
+        mistake!(MadeAgainAtOnce: let delay = Duration::ZERO);
+        asked.or(sleep(delay)).await;
     }
 
     fn enters(&mut self, session: SessionId) {
@@ -321,7 +333,7 @@ impl KeeperTask {
             let error = match self.remove_remnant().await {
                 Ok(true) => return Ok(()),
                 Ok(false) => self.refused("the node changes all the time".to_owned()),
-                Err(error) if self.client.is_closed() || !may_pass(&error) => return Err(error),
+                Err(error) if !self.client.is_transient(&error) => return Err(error),
                 Err(error) => error,
             };
             let Some(delay) = delays.next() else { return Err(error.with_unknown_effect()) };
@@ -358,11 +370,6 @@ impl KeeperTask {
             self.last = Some(stat.created);
         }
     }
-}
-
-/// Whether a later try may succeed.
-fn may_pass(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::SessionLost)
 }
 
 fn stat_of(commit: Commit) -> Result<Stat> {

@@ -11,7 +11,7 @@ use crate::line::containers::{containers, with_stats};
 use crate::line::contender::{Contender, contenders};
 use crate::line::downgrade::shares;
 use crate::line::marks::Claim;
-use crate::line::order::{Queue, Turn};
+use crate::line::order::{Tickets, Turn};
 use crate::line::ticket::{Ticket, WaitError};
 use crate::line::{Line, meter};
 use crate::mutant::mistake;
@@ -20,12 +20,12 @@ impl Line {
     /// The first ticket in the line, if there is any.
     pub(crate) async fn first(&self) -> Result<Option<Path>> {
         let view = self.client.read(Query::children(self.dir.clone()).names_only()).await?;
-        let queue = self.past_containers(Queue::of(&view)).await?;
+        let queue = self.past_containers(Tickets::of(&view)).await?;
         Ok(queue.entries().first().map(|first| first.path.clone()))
     }
 
     /// The line without containers, if any name in it may be the name of a container.
-    async fn past_containers(&self, queue: Queue) -> Result<Queue> {
+    async fn past_containers(&self, queue: Tickets) -> Result<Tickets> {
         if !queue.has_suspects(clock::date()) {
             return Ok(queue);
         }
@@ -57,14 +57,14 @@ impl Line {
     async fn sharing_if_free(&self) -> Result<Option<Vec<Path>>> {
         let mut query = self.first_look();
         let mut view = self.client.read(query.clone()).await?;
-        let queue = Queue::of(&view);
+        let queue = Tickets::of(&view);
         let blind = queue.entries().is_empty() || queue.has_suspects(clock::date());
         if query.window.take().is_some() && blind && !view.nodes.is_empty() {
             // The nodes in the window may all be no tickets: read the whole directory.
             view = self.client.read(query).await?;
         }
         let claim = Claim::of_mark(&self.form.mark);
-        let mut queue = Queue::of(&view);
+        let mut queue = Tickets::of(&view);
         if queue.turn_behind(claim, self.form.capacity) != Turn::Now {
             queue = self.past_containers(queue).await?;
         }

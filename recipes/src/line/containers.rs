@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use synod_core::path::Path;
 use synod_core::store::{Query, View};
 
-use crate::line::order::{Entry, Queue};
+use crate::line::order::{Entry, Tickets};
 use crate::line::ticket_name;
 use crate::mutant::mistake;
 
-impl Queue {
+impl Tickets {
     /// Removes these paths, which are no tickets.
     pub(crate) fn without(mut self, paths: &[Path]) -> Self {
         if !paths.is_empty() {

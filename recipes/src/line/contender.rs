@@ -12,7 +12,7 @@ use synod_core::store::{Node, Query, SessionId};
 use crate::line::Line;
 use crate::line::downgrade::{SHARES, shares};
 use crate::line::marks::{Capacity, Claim};
-use crate::line::order::{Entry, Queue, Turn, turn};
+use crate::line::order::{Entry, Tickets, Turn, turn};
 use crate::line::ticket_name::since;
 use crate::mutant::mistake;
 
@@ -62,7 +62,7 @@ pub(crate) async fn contenders(
 ) -> Result<Vec<Contender>> {
     let view = client.read(Query::children(dir.clone())).await?;
     let sharing = view.nodes.iter().filter(|node| shares(node)).map(|node| node.path.clone());
-    let queue = Queue::of(&view).sharing(&sharing.collect::<Vec<_>>());
+    let queue = Tickets::of(&view).sharing(&sharing.collect::<Vec<_>>());
     let capacity =
         if queue.permits(Capacity::Posted) > Some(0) { Capacity::Posted } else { capacity };
     let contenders = queue.entries().iter().filter_map(|one| {
@@ -72,7 +72,7 @@ pub(crate) async fn contenders(
     Ok(contenders.collect())
 }
 
-fn holds(queue: &Queue, one: &Entry, capacity: Capacity) -> Option<bool> {
+fn holds(queue: &Tickets, one: &Entry, capacity: Capacity) -> Option<bool> {
     let capacity = match (one.claim, one.all) {
         (Claim::Permits(_), Some(all)) if capacity == Capacity::One => Capacity::Permits(all),
         (Claim::Permits(_), None) if capacity == Capacity::One => return None,

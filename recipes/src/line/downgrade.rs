@@ -4,14 +4,14 @@ use synod_core::path::Path;
 use synod_core::store::Node;
 
 use crate::line::marks::Claim;
-use crate::line::order::Queue;
+use crate::line::order::Tickets;
 use crate::mutant::mistake;
 
 /// What a writer writes to its ticket, in front of its label, when it downgrades. A ticket that contains this since
 /// it was created is still a writer's.
 pub(crate) const SHARES: &[u8] = b"__READ__";
 
-impl Queue {
+impl Tickets {
     /// Marks these tickets as shared: they were downgraded.
     pub(crate) fn sharing(mut self, paths: &[Path]) -> Self {
         for one in self.entries.iter_mut().filter(|one| paths.contains(&one.path)) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A ticket was granted after this time, and this number of calls to the store.
-pub(super) fn granted(recipe: &'static str, waited: Duration, asked: u32) {
+pub(crate) fn granted(recipe: &'static str, waited: Duration, asked: u32) {
     metrics::histogram!("synod_wait_seconds", "recipe" => recipe).record(waited);
     metrics::histogram!("synod_wait_calls", "recipe" => recipe).record(f64::from(asked));
 }

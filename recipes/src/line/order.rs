@@ -1,4 +1,4 @@
-//! [`Queue`]: the tickets of a line in their order. [`turn`] decides what a ticket does next. Pure: names in, decision
+//! [`Tickets`]: the tickets of a line in their order. [`turn`] decides what a ticket does next. Pure: names in, decision
 //! out.
 //!
 //! Which nodes are tickets, and what each claims, is said by [`marks`].
@@ -7,7 +7,7 @@ use synod_core::path::Path;
 use synod_core::store::{Node, Revision, Sequence, SessionId, View};
 
 use crate::line::marks::{self, Capacity, Claim};
-use crate::line::permit_order::{Share, share};
+use crate::line::permit_order::{PermitTurn, share};
 use crate::mutant::mistake;
 
 /// What a ticket does next.
@@ -37,7 +37,7 @@ pub(crate) struct Entry {
 
 /// The tickets of a view, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Queue {
+pub(crate) struct Tickets {
     pub(super) entries: Vec<Entry>,
     /// How many permits there are, if a node says so.
     posted: Option<u32>,
@@ -46,7 +46,7 @@ pub(crate) struct Queue {
 /// The prefix of the name of the node that says how many permits there are.
 pub(crate) const POSTED: &str = "limit-";
 
-impl Queue {
+impl Tickets {
     pub(crate) fn of(view: &View) -> Self {
         let mut entries: Vec<Entry> = view.nodes.iter().filter_map(Entry::of).collect();
         entries.sort_by_key(|one| one.order);
@@ -101,9 +101,9 @@ impl Queue {
             return blocking.map_or(Turn::Now, |other| Turn::After(other.path.clone()));
         };
         match share(ahead.iter().map(|other| other.claim), claim, permits) {
-            Share::Granted => Turn::Now,
-            Share::Next => Turn::Next,
-            Share::Later => {
+            PermitTurn::Granted => Turn::Now,
+            PermitTurn::Next => Turn::Next,
+            PermitTurn::Later => {
                 ahead.last().map_or(Turn::Next, |other| Turn::After(other.path.clone()))
             }
         }
@@ -136,7 +136,7 @@ impl Entry {
 }
 
 /// Decides, from the line as it was seen, what the ticket `me` does next.
-pub(crate) fn turn(queue: &Queue, me: &Path, capacity: Capacity) -> Turn {
+pub(crate) fn turn(queue: &Tickets, me: &Path, capacity: Capacity) -> Turn {
     let Some(place) = queue.entries.iter().position(|one| one.path == *me) else {
         mistake!(MissingIsFirst: return Turn::Now);
         return Turn::Gone;

@@ -5,7 +5,7 @@ use crate::mutant::mistake;
 
 /// Where a ticket for permits stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Share {
+pub(super) enum PermitTurn {
     /// There are permits for it.
     Granted,
     /// It is the first for which there are too few.
@@ -19,7 +19,7 @@ pub(super) fn share(
     ahead: impl Iterator<Item = Claim> + Clone,
     claim: Claim,
     permits: u32,
-) -> Share {
+) -> PermitTurn {
     let weight = |claim| match claim {
         Claim::Permits(permits) => u64::from(permits),
         // An exclusive claim takes all permits that there are, and at least one.
@@ -30,10 +30,10 @@ pub(super) fn share(
     mistake!(PermitsMiscounted: let taken = weights.clone().count() as u64);
     mistake!(PermitsBarge: let taken = crate::mutant::line::fitting(weights.clone(), permits));
     if taken + weight(claim) <= permits.into() {
-        Share::Granted
+        PermitTurn::Granted
     } else if taken <= permits.into() {
-        Share::Next
+        PermitTurn::Next
     } else {
-        Share::Later
+        PermitTurn::Later
     }
 }

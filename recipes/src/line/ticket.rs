@@ -17,7 +17,7 @@ use crate::line::form::Form;
 use crate::line::hold::Hold;
 use crate::line::marks::Capacity;
 use crate::line::meter;
-use crate::line::order::{Queue, Turn, turn};
+use crate::line::order::{Tickets, Turn, turn};
 use crate::line::ticket_node::TicketNode;
 use crate::line::{Line, SIGHT};
 use crate::mutant::mistake;
@@ -237,7 +237,7 @@ impl Ticket {
 
     /// What the ticket does next, according to the view, and whether the view has no other ticket.
     pub(super) fn think(&mut self, view: &View) -> (Turn, bool) {
-        let mut queue = Queue::of(view).sharing(&self.sharing).without(&self.vacant);
+        let mut queue = Tickets::of(view).sharing(&self.sharing).without(&self.vacant);
         if self.node.counts_by_version() {
             // If a late request created the node again, that is another ticket.
             queue = queue.placed(self.node.path(), self.node.sequence());

@@ -14,7 +14,7 @@ const TOLD: char = '8';
 const UNTOLD: char = '4';
 
 /// An id of 32 digits as a UUID that contains the time `now`, if it is known.
-pub(super) fn dated(id: &str, now: Option<SystemTime>) -> String {
+pub(crate) fn dated(id: &str, now: Option<SystemTime>) -> String {
     mistake!(SinceUntold: let now = None);
     let since_1970 = now.and_then(|now| now.duration_since(SystemTime::UNIX_EPOCH).ok());
     let millis = since_1970.and_then(|time| u64::try_from(time.as_millis()).ok());
@@ -28,7 +28,12 @@ pub(super) fn dated(id: &str, now: Option<SystemTime>) -> String {
 /// The time in the name of a ticket, by the clock of its owner. `None` if the ticket is of a program that does not
 /// write the time there.
 pub(crate) fn since(name: &str) -> Option<SystemTime> {
-    let id = name.strip_prefix("_c_")?.get(..36)?;
+    since_of_id(name.strip_prefix("_c_")?)
+}
+
+/// The time in an id that a text begins with.
+pub(crate) fn since_of_id(text: &str) -> Option<SystemTime> {
+    let id = text.get(..36)?;
     let mut parts = id.split('-');
     let lengths = [8, 4, 4, 4, 12].map(|length| parts.next().filter(|part| part.len() == length));
     let [Some(_), Some(_), Some(version), Some(_), Some(last)] = lengths else { return None };

@@ -2,6 +2,6 @@
 
 use std::time::Duration;
 
-pub(super) const fn granted(_recipe: &'static str, _waited: Duration, _asked: u32) {}
+pub(crate) const fn granted(_recipe: &'static str, _waited: Duration, _asked: u32) {}
 
 pub(super) const fn held(_recipe: &'static str, _held: Duration) {}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use synod_core::path::Path;
-use synod_core::store::{Node, Query, Scope};
+use synod_core::store::{Kind, Node, Query};
 
 /// Which nodes a [`Cache`](crate::Cache) has: one node, the children of one, or one and all below it.
 ///
@@ -23,11 +23,12 @@ use synod_core::store::{Node, Query, Scope};
 /// ```
 #[derive(Clone)]
 pub struct Extent {
-    path: Path,
-    scope: Scope,
+    /// What the store is asked.
+    query: Query,
     depth: Option<usize>,
     filter: Option<Filter>,
-    data: bool,
+    /// The most bytes of data that are kept of a node.
+    data: usize,
 }
 
 type Filter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
@@ -35,21 +36,21 @@ type Filter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 impl Extent {
     /// The node at `path`.
     pub fn node(path: impl Into<Path>) -> Self {
-        Self::of(path.into(), Scope::Node)
+        Self::of(Query::node(path))
     }
 
     /// The children of the node at `path`, and not the node.
     pub fn children(path: impl Into<Path>) -> Self {
-        Self::of(path.into(), Scope::Children)
+        Self::of(Query::children(path))
     }
 
     /// The node at `path` and all nodes below it.
     pub fn subtree(path: impl Into<Path>) -> Self {
-        Self::of(path.into(), Scope::Subtree)
+        Self::of(Query::subtree(path))
     }
 
-    fn of(path: Path, scope: Scope) -> Self {
-        Self { path, scope, depth: None, filter: None, data: true }
+    fn of(query: Query) -> Self {
+        Self { query, depth: None, filter: None, data: usize::MAX }
     }
 
     /// Of a subtree, only nodes that are so many levels below its path at most.
@@ -68,37 +69,34 @@ impl Extent {
     }
 
     /// Without the data of the nodes: they are read, and not kept.
-    pub fn names_only(mut self) -> Self {
-        self.data = false;
+    pub fn names_only(self) -> Self {
+        self.data_up_to(0)
+    }
+
+    /// Without the data of nodes that have more than so many bytes.
+    pub(crate) fn data_up_to(mut self, bytes: usize) -> Self {
+        self.data = bytes;
         self
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        &self.query.path
     }
 
     /// The query that covers it. Names are never enough: a listing of names need not say which of them are nodes.
     pub(super) fn query(&self) -> Query {
-        match self.scope {
-            Scope::Node => Query::node(&self.path),
-            Scope::Children => Query::children(&self.path),
-            Scope::Subtree => Query::subtree(&self.path),
-        }
+        self.query.clone()
     }
 
     /// Whether a node at this path belongs to it.
     pub(super) fn has(&self, path: &Path) -> bool {
-        let reached = match self.scope {
-            Scope::Node => *path == self.path,
-            Scope::Children => path.parent_str() == Some(self.path.as_str()),
-            Scope::Subtree => *path == self.path || path.is_below(&self.path),
-        };
+        let reached = self.query.covers(path, Kind::Updated);
         let near = self.depth.is_none_or(|levels| self.level(path) <= levels);
         reached && near && self.filter.as_ref().is_none_or(|keep| keep(path))
     }
 
     fn level(&self, path: &Path) -> usize {
-        path.segments().count().saturating_sub(self.path.segments().count())
+        path.segments().count().saturating_sub(self.query.path.segments().count())
     }
 
     /// A node as it is kept. `None` if it does not belong here, and for a container.
@@ -106,7 +104,7 @@ impl Extent {
         if node.stat.is_none() || !self.has(&node.path) {
             return None;
         }
-        if !self.data {
+        if node.data.len() > self.data {
             node.data = Bytes::new();
         }
         // Views have it, and events have not.
@@ -132,11 +130,11 @@ impl From<&Path> for Extent {
 impl fmt::Debug for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Extent")
-            .field("path", &self.path)
-            .field("scope", &self.scope)
+            .field("path", &self.query.path)
+            .field("scope", &self.query.scope)
             .field("depth", &self.depth)
             .field("filtered", &self.filter.is_some())
-            .field("data", &self.data)
+            .field("data", &(self.data > 0))
             .finish()
     }
 }

@@ -245,9 +245,10 @@ impl Pursuit {
 
     /// Takes note of an error, and waits before the next step.
     async fn failed(&mut self, error: &Error) {
-        match error.kind() {
-            ErrorKind::Unreachable | ErrorKind::SessionLost => self.board.stale(),
-            _ => self.board.refused(error),
+        if error.kind().is_outage() {
+            self.board.stale();
+        } else {
+            self.board.refused(error);
         }
         self.hearing.missed = true;
         if self.observation.as_ref().is_some_and(|it| it.session.is_lost()) {

@@ -75,6 +75,11 @@ impl Snapshot {
         self.nodes.is_empty()
     }
 
+    /// Whether it is of the same nodes, in the same versions. It may be false for some that are.
+    pub(crate) fn has_same_nodes(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.nodes, &other.nodes)
+    }
+
     /// The first node after one with this path.
     pub(super) fn following(&self, last: Option<&Path>) -> Option<&Node> {
         self.first(last.map_or(Bound::Unbounded, |last| Bound::Excluded(last.as_str())))

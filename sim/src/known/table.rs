@@ -20,7 +20,7 @@ pub struct Row {
     /// The personality of the store.
     pub personality: &'static str,
     /// Its number among the mistakes that every simulation of locks and elections must find, M1 to
-    /// M23, M25 and M35 to M37; empty for any other.
+    /// M27 and M32 to M37; empty for any other.
     pub number: &'static str,
 }
 
@@ -187,12 +187,27 @@ pub const TABLE: &[Row] = &[
     door(Mutant::ResyncUnread, "cache", "L-CA-1"),
     door(Mutant::ResyncOnlyAdds, "cache", "L-CA-1"),
     door(Mutant::CopyIsNeverStale, "cache", "L-CA-5"),
+    door(Mutant::ResyncUnread, "hash_ring", "L-HR-1"),
+    door(Mutant::CopyIsNeverStale, "hash_ring", "L-HR-3"),
+    door(Mutant::GivenUnasked, "partition", "L-SP-3").as_number("M32"),
+    door(Mutant::LateClaimsTrusted, "partition", "L-SP-3"),
+    door(Mutant::BadInstanceEndsAll, "discovery", "L-SD-1"),
+    door(Mutant::DownIsChosen, "discovery", "L-SD-4"),
     door(Mutant::TransactionMixesMoments, "transaction", "L-STM-2"),
     door(Mutant::TransactionRunsAgain, "transaction", "L-OUT-2"),
+    door(Mutant::TransactionRunsAgain, "queue", "L-Q-1").as_number("M26"),
+    door(Mutant::TransactionRunsAgain, "queue", "L-Q-3").as_number("M27"),
     door(Mutant::BlockByGuess, "ids", "L-ID-1"),
     door(Mutant::CountsEachTry, "count_down", "L-CD-3"),
+    door(Mutant::EntersOnAnyEvent, "double_barrier", "L-DB-1").as_number("M24"),
+    door(Mutant::ReadyIsForAll, "double_barrier", "L-DB-1"),
+    door(Mutant::LeavesAlone, "double_barrier", "L-DB-2"),
     door(Mutant::WakeIsLift, "barrier", "L-BAR-1"),
     door(Mutant::LiftIsAnEvent, "barrier", "L-BAR-2").as_number("M23"),
+    door(Mutant::ResultUnguarded, "crew", "L-MW-2").as_number("M33"),
+    door(Mutant::AssignsInTwoCalls, "crew", "L-MW-4").as_number("M34"),
+    door(Mutant::DrainIgnored, "crew", "L-MW-12"),
+    door(Mutant::PauseIgnored, "crew", "L-MW-13"),
     door(Mutant::RemovalNeedsItsCaller, "tickets", "L-SEQ-10"),
 ];
 
@@ -223,7 +238,13 @@ pub const NUMBERED: &[(&str, &str)] = &[
     ("M21", "L-RW-1 L-RW-6"),
     ("M22", "L-SEM-4"),
     ("M23", "L-BAR-2"),
+    ("M24", "L-DB-1"),
     ("M25", "L-CNT-1"),
+    ("M26", "L-Q-1"),
+    ("M27", "L-Q-3"),
+    ("M32", "L-SP-1 L-SP-3"),
+    ("M33", "L-MW-2"),
+    ("M34", "L-MW-4"),
     ("M35", "L-EL-1"),
     ("M36", "L-EL-11"),
     ("M37", "L-EL-6"),

@@ -6,9 +6,10 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, barrier, cache, count_down, election, group, ids, latch, multi, mutex,
-    mutex_variants, presence, register, revocable, rwlock, selector, semaphore, session, shared,
-    ticket, transaction, transfer, value, watcher,
+    Workload, barrier, cache, count_down, crew, discovery, double_barrier, election, group,
+    hash_ring, ids, latch, multi, mutex, mutex_variants, partition, presence, queue, register,
+    revocable, rwlock, selector, semaphore, session, shared, ticket, transaction, transfer, value,
+    watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -35,11 +36,17 @@ pub const ALL: &[&dyn Workload] = &[
     &shared::SharedValues,
     &barrier::Barriers,
     &count_down::CountDowns,
+    &double_barrier::DoubleBarriers,
     &ids::Numbers,
     &transaction::Transactions,
     &cache::Caches,
     &presence::Keepers,
     &group::Groups,
+    &hash_ring::Rings,
+    &partition::Partitions,
+    &queue::Queues,
+    &crew::Crews,
+    &discovery::Discoveries,
 ];
 
 /// The small worlds: those of all workloads that [have one](Workload::has_small_world).

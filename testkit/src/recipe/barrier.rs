@@ -4,7 +4,8 @@ use std::num::NonZeroU32;
 
 use synod_core::client::Client;
 use synod_core::path::Path;
-use synod_recipes::{Barrier, CountDown};
+use synod_core::store::Expect;
+use synod_recipes::{Barrier, CountDown, DoubleBarrier};
 
 use crate::recipe::row::{Leaves, Part, Row, made};
 use crate::recipe::usage::{Act, Call, Use, done};
@@ -72,6 +73,51 @@ pub(super) const COUNT_DOWN: Row = Row {
     family: None,
     ..BARRIER
 };
+
+pub(super) const DOUBLE_BARRIER: Row = Row {
+    name: "DoubleBarrier",
+    module: "double_barrier",
+    cases: "double_barrier",
+    stair: None,
+    make: |client, path| made(both(&client, &path)),
+    shown: "path: /shown, parties: 1",
+    leaves: Leaves::Nodes,
+    dirs: &[""],
+    uses: &[Use {
+        name: "double_barrier",
+        act: Act::Pass {
+            wait: |client, path| {
+                done(async move { both(&client, &path).enter().await?.leave().await })
+            },
+            // A member of an earlier round that does not leave.
+            bar: |client, path| {
+                done(async move {
+                    client.put(&path.join(STAYS)?, "").await?;
+                    client.put(&path.join("ready")?, format!("synod\n{STAYS}")).await
+                })
+            },
+            lift: |client, path| {
+                done(async move {
+                    let _outcome = client.delete(&path.join("ready")?, Expect::Any).await?;
+                    client.delete(&path.join(STAYS)?, Expect::Any).await
+                })
+            },
+        },
+        outlasts: true,
+    }],
+    workloads: Part::Has(&["double_barrier"]),
+    interop: Part::Has(&["a_double_barrier_is_shared"]),
+    bench: Part::Has(&["DoubleBarrier"]),
+    family: None,
+    ..BARRIER
+};
+
+/// A member of a double barrier.
+const STAYS: &str = "member-stays";
+
+fn both(client: &Client, path: &Path) -> DoubleBarrier {
+    DoubleBarrier::new(client, path, NonZeroU32::MIN)
+}
 
 fn latch(client: &Client, path: &Path) -> CountDown {
     CountDown::new(client, path, NonZeroU32::MIN)

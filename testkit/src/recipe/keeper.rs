@@ -1,6 +1,9 @@
 //! The rows of what keeps ephemeral nodes.
 
-use synod_recipes::{Group, PersistentNode};
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_recipes::{Discovery, Group, Instance, PersistentNode};
 
 use crate::recipe::row::made;
 use crate::recipe::row::{Leaves, Part, Row};
@@ -64,3 +67,50 @@ pub(super) const GROUP: Row = Row {
     interop: Part::Has(&["a_group_is_shared"]),
     ..PERSISTENT_NODE
 };
+
+pub(super) const DISCOVERY: Row = Row {
+    name: "Discovery",
+    module: "discovery",
+    cases: "discovery",
+    make: |client, path| made(Discovery::<u64>::new(&client, path)),
+    shown: "base: /shown",
+    dirs: &["web"],
+    uses: &[
+        Use {
+            name: "discovery",
+            act: Act::Change {
+                change: |client, path| done(async move { registers(&client, &path).await }),
+                measured: false,
+            },
+            outlasts: false,
+        },
+        Use {
+            name: "discovery/open",
+            act: Act::Change {
+                change: |client, path| {
+                    done(async move { Discovery::<u64>::new(&client, path).open("web").await })
+                },
+                measured: false,
+            },
+            outlasts: true,
+        },
+    ],
+    workloads: Part::Has(&["discovery"]),
+    interop: Part::Has(&["a_service_is_shared", "an_endpoint_is_shared"]),
+    ..PERSISTENT_NODE
+};
+
+/// Registers an instance that says two things one after the other, and looks at it.
+async fn registers(client: &Client, base: &Path) -> Result<()> {
+    let discovery = Discovery::<u64>::new(client, base);
+    let instance = |payload| Instance::new("web", "10.0.0.7").payload(payload);
+    let registration = discovery.register(instance(1)).await?;
+    registration.update(instance(2)).await?;
+    let all = discovery.instances("web").await?;
+    let payload = all.get(registration.id()).and_then(|it| it.instance.payload);
+    registration.unregister().await?;
+    match payload {
+        Some(2) => Ok(()),
+        _ => Err(Error::new(ErrorKind::Backend, "looking at an instance").at(base)),
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use synod_core::client::Client;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Cache, Watched};
+use synod_recipes::{Cache, HashRing, Watched};
 
 use crate::recipe::row::{Leaves, Part, Row};
 use crate::recipe::usage::{Act, Use};
@@ -71,5 +71,31 @@ pub(super) const WATCHED: Row = Row {
         outlasts: true,
     }],
     bench: Part::None("a read of it is one of memory"),
+    ..CACHE
+};
+
+pub(super) const HASH_RING: Row = Row {
+    name: "HashRing",
+    module: "hash_ring",
+    cases: "hash_ring",
+    make: |client, path| {
+        Box::pin(async move {
+            let ring = HashRing::open(&client, path).await?;
+            Ok(Box::new(ring) as Box<dyn Debug + Send>)
+        })
+    },
+    shown: "HashRing { mirror: /shown, .. }",
+    uses: &[Use {
+        name: "hash_ring",
+        act: Act::Change {
+            change: |client, path| {
+                Box::pin(async move { HashRing::open(&client, path).await.map(drop) })
+            },
+            measured: false,
+        },
+        outlasts: true,
+    }],
+    workloads: Part::Has(&["hash_ring"]),
+    bench: Part::None("a question to it is a search in memory"),
     ..CACHE
 };

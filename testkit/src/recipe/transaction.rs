@@ -12,7 +12,7 @@ pub(super) const TRANSACTION: Row = Row {
     name: "Transaction",
     module: "transaction",
     cases: "transaction",
-    stair: None,
+    stair: Some("stamped"),
     make: |client, path| made(Transaction::new(&client, path)),
     shown: "Transaction { marks: /shown, isolation: SerializableSnapshot, .. }",
     leaves: Leaves::Nodes,
@@ -27,7 +27,11 @@ pub(super) const TRANSACTION: Row = Row {
     }],
     workloads: Part::Has(&["transaction"]),
     faults: Part::None("its processes hold nothing; the simulator has the same faults"),
-    interop: Part::Has(&["a_transaction_is_shared"]),
+    interop: Part::Has(&[
+        "a_transaction_is_shared",
+        "a_transfer_of_either_keeps_the_sum",
+        "a_value_of_either_is_read_by_the_other",
+    ]),
     bench: Part::Has(&["Transaction"]),
     family: None,
 };

@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::server::free_ports;
 use crate::server::home::Home;
+use crate::server::ports::Ports;
 use crate::server::zookeeper::{TICK, class_path};
 
 /// Java runs it from the source: the class path is that of the servers.
@@ -20,6 +20,7 @@ pub struct Counter {
     server: Child,
     talk: Mutex<Talk>,
     _home: Home,
+    _ports: Ports,
 }
 
 #[derive(Debug)]
@@ -44,13 +45,13 @@ impl Counter {
         let home = Home::new("counter")?;
         let source = home.path().join("Counter.java");
         std::fs::write(&source, SOURCE)?;
-        let port = free_ports(1)?[0];
+        let ports = Ports::draw(1)?;
         let mut java = Command::new("java");
         java.args(["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-cp", jars])
             .args(["-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no"])
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
             .arg(&source)
-            .arg(port.to_string())
+            .arg(ports[0].to_string())
             .arg(home.path())
             .arg(TICK.as_millis().to_string());
         java.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -59,8 +60,8 @@ impl Counter {
             return Err(io::Error::other("it has no input or no output"));
         };
         let talk = Mutex::new(Talk { input, output: BufReader::new(output) });
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let counter = Self { address, server, talk, _home: home };
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, ports[0]));
+        let counter = Self { address, server, talk, _home: home, _ports: ports };
         counter.hear("ready")?;
         Ok(counter)
     }

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use crate::server::free_ports;
 use crate::server::members::{Kind, Members};
 use crate::server::newer;
 use crate::server::peers::Callers;
+use crate::server::ports::Ports;
 
 /// How the members of a [`Cluster`] are started.
 #[derive(Clone, Debug, Default)]
@@ -93,9 +93,9 @@ impl Cluster {
             return Err(why);
         }
         let start = || {
-            let ports = free_ports(size * 3)?;
+            let ports = Ports::draw(size * 3)?;
             let own: Vec<u16> = ports.chunks(3).map(|own| own[1]).collect();
-            Self::spawn(&ports, &own, flavour)
+            Ok(Self::spawn(&ports, &own, flavour)?.holding(ports))
         };
         let cluster = start().map_err(|error: io::Error| format!("etcd: {error}"))?;
         cluster.await_ready()?;
@@ -113,10 +113,11 @@ impl Cluster {
             return Err(why);
         }
         let start = || {
-            let ports = free_ports(size * 3)?;
+            let ports = Ports::draw(size * 3)?;
             let own: Vec<u16> = ports.chunks(3).map(|own| own[1]).collect();
             let callers = Callers::start(&own)?;
-            Ok((Self::spawn(&ports, callers.ports(), flavour)?, callers))
+            let cluster = Self::spawn(&ports, callers.ports(), flavour)?;
+            Ok((cluster.holding(ports), callers))
         };
         let (cluster, callers) = start().map_err(|error: io::Error| format!("etcd: {error}"))?;
         cluster.await_ready()?;

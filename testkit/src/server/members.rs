@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::server::child::{Child, Signal};
 use crate::server::home::Home;
+use crate::server::ports::Ports;
 
 /// How long a start may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -36,9 +37,11 @@ pub trait Kind: Debug + Send + Sync + 'static {
 /// removed when this is dropped.
 #[derive(Debug)]
 pub struct Members<K> {
-    members: Vec<Member<K>>,
+    all: Vec<Member<K>>,
     // Declared after the members: their processes end before their files are removed.
     home: Home,
+    /// Theirs, also while a member is down.
+    _ports: Option<Ports>,
 }
 
 #[derive(Debug)]
@@ -53,7 +56,12 @@ impl<K: Kind> Members<K> {
     /// Without members.
     pub(super) fn none() -> io::Result<Self> {
         let home = Home::new(&K::NAME.to_lowercase())?;
-        Ok(Self { members: Vec::new(), home })
+        Ok(Self { all: Vec::new(), home, _ports: None })
+    }
+
+    /// Holds the ports of its members as long as this exists.
+    pub(super) fn holding(self, ports: Ports) -> Self {
+        Self { _ports: Some(ports), ..self }
     }
 
     /// Starts one more. `command` gets its directory, which exists, and returns the program to
@@ -63,18 +71,18 @@ impl<K: Kind> Members<K> {
         kind: K,
         command: impl FnOnce(&Path) -> io::Result<Command>,
     ) -> io::Result<()> {
-        let home = self.home.path().join(self.members.len().to_string());
+        let home = self.home.path().join(self.all.len().to_string());
         fs::create_dir_all(&home)?;
         let command = command(&home)?;
         let mut member = Member { kind, child: None, command, home };
         member.start()?;
-        self.members.push(member);
+        self.all.push(member);
         Ok(())
     }
 
     /// Each of them.
     pub(super) fn each(&self) -> impl Iterator<Item = &K> {
-        self.members.iter().map(|member| &member.kind)
+        self.all.iter().map(|member| &member.kind)
     }
 
     /// Waits until every running server accepts requests.
@@ -84,7 +92,7 @@ impl<K: Kind> Members<K> {
     /// If it takes too long: with the end of the server's log.
     pub fn await_ready(&self) -> Result<(), String> {
         let end = Instant::now() + PATIENCE;
-        for member in self.members.iter().filter(|member| member.child.is_some()) {
+        for member in self.all.iter().filter(|member| member.child.is_some()) {
             while !member.kind.is_ready() {
                 if Instant::now() > end {
                     return Err(format!("{} did not start: {}", K::NAME, member.last_words()));
@@ -106,7 +114,7 @@ impl<K: Kind> Members<K> {
     ///
     /// If it cannot be killed.
     pub fn kill(&mut self, member: usize) -> io::Result<()> {
-        if let Some(child) = self.members[member].child.take() {
+        if let Some(child) = self.all[member].child.take() {
             child.signal(Signal::Kill)?;
         }
         Ok(())
@@ -118,8 +126,8 @@ impl<K: Kind> Members<K> {
     ///
     /// If it cannot be started.
     pub fn restart(&mut self, member: usize) -> io::Result<()> {
-        self.members[member].child = None;
-        self.members[member].start()
+        self.all[member].child = None;
+        self.all[member].start()
     }
 
     /// Stops a server process.
@@ -142,13 +150,13 @@ impl<K: Kind> Members<K> {
 
     /// The process of a server.
     pub(super) fn child(&self, member: usize) -> io::Result<&Child> {
-        let child = self.members[member].child.as_ref();
+        let child = self.all[member].child.as_ref();
         child.ok_or_else(|| io::Error::other("the server does not run"))
     }
 
     /// The directory of a server.
     pub fn home(&self, member: usize) -> &Path {
-        &self.members[member].home
+        &self.all[member].home
     }
 
     /// The index of the leader; `None` while there is none.

@@ -17,7 +17,8 @@ use tokio::time::Instant;
 use crate::clients::entry::Fact;
 use crate::server::members::{Kind, Members, PATIENCE};
 use crate::server::peers::Peers;
-use crate::server::{free_ports, newer, zookeeper_log};
+use crate::server::ports::Ports;
+use crate::server::{newer, zookeeper_log};
 
 /// Where Debian installs it.
 const JAR: &str = "/usr/share/java/zookeeper.jar";
@@ -61,8 +62,9 @@ impl Ensemble {
             return Err(why);
         }
         let start = || {
-            let ports = free_ports(size * 3)?;
-            Self::spawn(&ports, |_from, to| ports[to * 3 + 1..][..2].to_vec(), arguments, lines)
+            let ports = Ports::draw(size * 3)?;
+            let view = |_from, to: usize| ports[to * 3 + 1..][..2].to_vec();
+            Ok(Self::spawn(&ports, view, arguments, lines)?.holding(ports))
         };
         let ensemble = start().map_err(|error: io::Error| format!("ZooKeeper: {error}"))?;
         ensemble.await_ready()?;
@@ -87,14 +89,14 @@ impl Ensemble {
     /// As [`Ensemble::start`].
     pub fn start_apart_with(size: usize, lines: &[&str]) -> Result<(Self, Peers), String> {
         let start = || {
-            let ports = free_ports(size * 3)?;
+            let ports = Ports::draw(size * 3)?;
             let own: Vec<_> = ports.chunks(3).map(|own| own[1..].to_vec()).collect();
             let peers = Peers::start(&own)?;
             let view = |from: usize, to: usize| {
                 if from == to { own[to].clone() } else { peers.ports(from, to) }
             };
             let ensemble = Self::spawn(&ports, view, &[], lines)?;
-            Ok((ensemble, peers))
+            Ok((ensemble.holding(ports), peers))
         };
         if let Some(why) = Self::missing() {
             return Err(why);

@@ -18,8 +18,8 @@ fn owned(name: &str, sequence: u64, owner: u64) -> Node {
     node(name, sequence).with_stat(Stat::new(at, at, Version::new(0), Some(owner)))
 }
 
-fn queue(nodes: impl IntoIterator<Item = Node>) -> Queue {
-    Queue::of(&View::new(Revision::ZERO, nodes.into_iter().collect()))
+fn queue(nodes: impl IntoIterator<Item = Node>) -> Tickets {
+    Tickets::of(&View::new(Revision::ZERO, nodes.into_iter().collect()))
 }
 
 /// What the tickets of a line do next: each waiter with the sequence of its predecessor.

@@ -1,38 +1,16 @@
 //! `synod lock`, `synod elect`, `synod inspect` and `synod watch` with the arguments that a user
 //! types, on real servers.
 
-#![cfg(unix)]
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, Command, ExitCode, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::thread::sleep;
-use std::time::Duration;
-
-use libtest_mimic::{Arguments, Failed, Trial};
-use synod_testkit::limit::{at_limit, limited, waits_for};
+use synod_testkit::limit::waits_for;
 use synod_testkit::server::etcd::Cluster;
-use synod_testkit::server::required;
-use synod_testkit::server::zookeeper::{Ensemble, TICK};
+use synod_testkit::server::zookeeper::Ensemble;
 
-static ZOOKEEPER: LazyLock<Result<Server, String>> =
-    LazyLock::new(|| Ensemble::start(1).map(Server::ZooKeeper));
-static ETCD: LazyLock<Result<Server, String>> =
-    LazyLock::new(|| Cluster::start(1).map(Server::Etcd));
+use crate::{Leash, Running, Scene, Server, eventually, runs, text};
 
-/// How often a condition is checked before the test fails.
-const LOOKS: usize = 3_000;
-
-/// The time limit of one scene, for slow machines. A scene that hangs ends together with the
-/// process that it waits for.
-const LIMIT: Duration = Duration::from_secs(600);
-
-/// A running store.
-enum Server {
-    ZooKeeper(Ensemble),
-    Etcd(Cluster),
-}
+const HOLD: &[&str] = &["sh", "-c", "echo in; exec cat >/dev/null"];
 
 impl Server {
     /// Another server of the same kind.
@@ -52,38 +30,6 @@ impl Server {
         killed.expect("it runs");
     }
 
-    fn url(&self) -> String {
-        match self {
-            Self::ZooKeeper(servers) => {
-                let (address, tick) = (servers.addresses()[0], TICK.as_millis());
-                format!("zk://{address}?acl=open&session=2s&tick={tick}ms")
-            }
-            Self::Etcd(servers) => format!("etcd://{}?session=2s", servers.addresses()[0]),
-        }
-    }
-
-    fn synod(&self, arguments: &[&str]) -> Command {
-        // The parent of the tests may ignore signals, as `nohup` does, and children inherit that.
-        let mut command = Command::new("env");
-        command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_synod")]);
-        command.env("SYNOD_STORE", self.url()).args(arguments);
-        command
-    }
-
-    fn output(&self, arguments: &[&str]) -> Output {
-        let mut command = self.synod(arguments);
-        let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let child = piped.spawn().expect("it starts");
-        let _leash = Leash::of(&child);
-        waits_for(format_args!("the end of synod {arguments:?}"));
-        child.wait_with_output().expect("it was started")
-    }
-
-    /// The exit code of a command that runs to its end.
-    fn code(&self, arguments: &[&str]) -> Option<i32> {
-        self.output(arguments).status.code()
-    }
-
     /// A command that holds the lock until its input ends.
     fn holds(&self, words: &[&str]) -> Running {
         let mut held = Running::start(&mut self.synod(&[words, &["--"], HOLD].concat()));
@@ -96,109 +42,6 @@ impl Server {
         text(&self.output(&["inspect", "--json", path]).stdout).lines().count()
     }
 }
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).trim().to_owned()
-}
-
-/// A running command, which is killed when this is dropped.
-struct Running {
-    child: Child,
-    said: BufReader<std::process::ChildStdout>,
-    _leash: Leash,
-}
-
-impl Running {
-    fn start(command: &mut Command) -> Self {
-        let mut child =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
-        let leash = Leash::of(&child);
-        let said = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, said, _leash: leash }
-    }
-
-    /// The next line of its output; empty at the end.
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        waits_for(format_args!("a line of process {}", self.child.id()));
-        self.said.read_line(&mut line).expect("text");
-        line.trim().to_owned()
-    }
-
-    /// The next line of its output, as a number.
-    fn number(&mut self) -> u32 {
-        self.line().parse().expect("a number")
-    }
-
-    fn signal(&self, name: &str) {
-        signal(name, self.child.id());
-    }
-
-    fn ends_with(mut self, code: i32) {
-        drop(self.child.stdin.take());
-        waits_for(format_args!("the end of process {}, with code {code}", self.child.id()));
-        let status = self.child.wait().expect("it was started");
-        assert_eq!(status.code(), Some(code), "{status:?}");
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ended = self.child.kill().and_then(|()| self.child.wait()).is_ok();
-    }
-}
-
-/// Kills a process if its scene reaches the limit while this exists. A call that waits for the
-/// process then returns.
-struct Leash(Arc<AtomicU32>);
-
-impl Leash {
-    fn of(child: &Child) -> Self {
-        let id = Arc::new(AtomicU32::new(child.id()));
-        let held = id.clone();
-        at_limit(move || {
-            let id = held.load(Ordering::SeqCst);
-            if id != GONE {
-                signal("KILL", id);
-            }
-        });
-        Self(id)
-    }
-}
-
-/// Replaces the id of a process that ended: the system may have reused the id.
-const GONE: u32 = 0;
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        self.0.store(GONE, Ordering::SeqCst);
-    }
-}
-
-fn signal(name: &str, process: u32) {
-    let sent = Command::new("kill").arg(format!("-{name}")).arg(process.to_string()).status();
-    assert!(sent.expect("kill is there").success(), "no process {process}");
-}
-
-/// Whether a process runs and is not a zombie.
-fn runs(process: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    let state = status.rsplit_once(')').map(|(_, rest)| rest.trim_start().chars().next());
-    !matches!(state, None | Some(None | Some('Z' | 'X')))
-}
-
-fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    waits_for(what);
-    for _ in 0..LOOKS {
-        if holds() {
-            return;
-        }
-        sleep(Duration::from_millis(20));
-    }
-    panic!("{what}: not so in the end");
-}
-
-const HOLD: &[&str] = &["sh", "-c", "echo in; exec cat >/dev/null"];
 
 fn two_exclude_each_other(on: &Server) {
     let held = on.holds(&["lock", "/two"]);
@@ -372,6 +215,37 @@ fn members_are_listed_while_their_commands_run(on: &Server) {
     assert_eq!(text(&on.output(&["members", "/members"]).stdout), "");
 }
 
+fn a_command_runs_when_files_have_changed(on: &Server) {
+    const SHOWS: &str = "echo ran $(cat $SYNOD_DIRECTORY/db/url)";
+    let name: String = on.url().chars().filter(char::is_ascii_alphanumeric).collect();
+    let directory = format!("{}/mirror-{name}", env!("CARGO_TARGET_TMPDIR"));
+    let _old = std::fs::remove_dir_all(&directory).is_ok();
+    let mirror = ["mirror", "/config", &*directory];
+    assert_eq!(on.code(&["create", "/config/db/url", "first"]), Some(0));
+
+    let mut kept =
+        Running::start(&mut on.synod(&[&mirror[..], &["--", "sh", "-c", SHOWS]].concat()));
+
+    assert_eq!([kept.line(), kept.line()], ["written db/url", "ran first"]);
+    assert_eq!(on.code(&["set", "/config/db/url", "second"]), Some(0));
+    assert_eq!([kept.line(), kept.line()], ["written db/url", "ran second"]);
+    assert_eq!(on.code(&["create", "/config/mode", "slow"]), Some(0));
+    assert_eq!([kept.line(), kept.line()], ["written mode", "ran second"]);
+    assert_eq!(on.code(&["delete", "/config/mode"]), Some(0));
+    assert_eq!([kept.line(), kept.line()], ["removed mode", "ran second"]);
+    kept.signal("TERM");
+    kept.ends_with(0);
+    // The files stay, and what changed meanwhile is found.
+    assert_eq!(on.code(&["set", "/config/db/url", "third"]), Some(0));
+    let once = on.output(&[&mirror[..], &["--once", "--json", "--", "/no/such/command"]].concat());
+    assert_eq!(once.status.code(), Some(127));
+    assert_eq!(text(&once.stdout), r#"{"event":"written","file":"db/url"}"#);
+    assert_eq!(on.code(&[&mirror[..], &["--once", "--", "/no/such/command"]].concat()), Some(0));
+    let other = text(&on.output(&["mirror", "/other", &*directory]).stderr);
+    assert!(other.contains("is a mirror of /config, not of /other"), "{other}");
+    std::fs::remove_dir_all(&directory).expect("it is there");
+}
+
 fn an_unused_path_is_distinguished_from_a_free_lock(on: &Server) {
     let told = text(&on.output(&["inspect", "/never/used"]).stdout);
     assert!(told.starts_with("/never/used: free; nothing is at this path"), "{told}");
@@ -465,9 +339,7 @@ fn without_a_command_it_is_held_until_interrupted(on: &Server) {
     leads.ends_with(76);
 }
 
-type Scene = (&'static str, fn(&Server));
-
-const SCENES: &[Scene] = &[
+pub(crate) const SCENES: &[Scene] = &[
     ("two_exclude_each_other", two_exclude_each_other),
     ("the_exit_code_is_that_of_the_command", the_exit_code_is_that_of_the_command),
     (
@@ -480,6 +352,7 @@ const SCENES: &[Scene] = &[
     ("a_command_is_ended_when_the_lock_is_lost", a_command_is_ended_when_the_lock_is_lost),
     ("some_share", some_share),
     ("members_are_listed_while_their_commands_run", members_are_listed_while_their_commands_run),
+    ("a_command_runs_when_files_have_changed", a_command_runs_when_files_have_changed),
     (
         "one_candidate_leads_and_the_next_one_after_it",
         one_candidate_leads_and_the_next_one_after_it,
@@ -495,34 +368,3 @@ const SCENES: &[Scene] = &[
         without_a_command_it_is_held_until_interrupted,
     ),
 ];
-
-type Stand = &'static LazyLock<Result<Server, String>>;
-
-/// The scenes on one of the servers.
-fn trials(name: &str, compiled: bool, server: Stand) -> Vec<Trial> {
-    let missing = if compiled {
-        server.as_ref().err().cloned()
-    } else {
-        Some(format!("{name} is not compiled in"))
-    };
-    let trial = |(scene, play): &Scene| {
-        let play = *play;
-        let trial = Trial::test(format!("{name}::{scene}"), move || {
-            let server = server.as_ref().map_err(Clone::clone)?;
-            limited(LIMIT, move || play(server)).map_err(Failed::from)
-        });
-        match &missing {
-            Some(why) if !required() || !compiled => {
-                trial.with_ignored_flag(true).with_kind(why.clone())
-            }
-            _ => trial,
-        }
-    };
-    SCENES.iter().map(trial).collect()
-}
-
-fn main() -> ExitCode {
-    let mut all = trials("zookeeper", cfg!(feature = "zookeeper"), &ZOOKEEPER);
-    all.extend(trials("etcd", cfg!(feature = "etcd"), &ETCD));
-    libtest_mimic::run(&Arguments::from_args(), all).exit_code()
-}

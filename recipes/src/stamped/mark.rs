@@ -7,15 +7,12 @@ use bytes::Bytes;
 use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::session::Session;
-use synod_core::store::{Done, Expect, Lifetime, Op, Stat, Txn, Version};
+use synod_core::store::{Done, Expect, Lifetime, Stat, Txn, Version};
 
 use crate::mutant::mistake;
 
 /// How many marks are kept while no transaction uses them.
 const IDLE: usize = 8;
-
-/// The start of the name of a mark.
-const NAME: &str = "transaction-";
 
 /// An ephemeral node. Its data is the number of the last transaction that was committed with it. Removed when dropped.
 pub(super) struct CommitMark {
@@ -28,17 +25,26 @@ pub(super) struct CommitMark {
 }
 
 /// The marks of one recipe value that no transaction uses at the moment.
-pub(super) struct Marks {
+pub(crate) struct Marks {
     dir: Path,
+    /// The start of the names of its marks.
+    name: &'static str,
+    /// What its transactions fail while doing.
+    doing: &'static str,
     idle: Mutex<Vec<CommitMark>>,
 }
 
 impl Marks {
-    pub(super) fn new(dir: Path) -> Self {
-        Self { dir, idle: Mutex::default() }
+    /// Marks in the directory at `dir`, with names that start so, for transactions that are described so in errors.
+    pub(crate) fn new(dir: Path, name: &'static str, doing: &'static str) -> Self {
+        Self { dir, name, doing, idle: Mutex::default() }
     }
 
-    pub(super) fn dir(&self) -> &Path {
+    pub(super) fn doing(&self) -> &'static str {
+        self.doing
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
@@ -47,7 +53,7 @@ impl Marks {
         if let Some(mark) = self.idle_of(session) {
             return Ok(mark);
         }
-        let name = session.unique(&self.dir.join(NAME)?)?;
+        let name = session.unique(&self.dir.join(self.name)?)?;
         let node = session.create_sequential(&name, "0", Lifetime::Session).await?.required()?;
         let version = node.stat.map(|stat| stat.version);
         Ok(CommitMark { session: session.clone(), node, version, number: 0 })
@@ -87,14 +93,16 @@ impl CommitMark {
         &self.node.path
     }
 
-    /// The transaction of these operations, which is applied once however often it is sent: it changes the version of the
-    /// mark that it expects. And its number, which the mark has then.
-    pub(super) fn stamp(&mut self, ops: Vec<Op>) -> (Txn, Bytes) {
+    /// The transaction that is applied once however often it is sent: it changes the version of the mark that it expects. And
+    /// its number, which the mark has then.
+    pub(super) fn stamp(&mut self, txn: Txn) -> (Txn, Bytes) {
         self.number += 1;
         let number = Bytes::from(self.number.to_string());
         let expect = self.version.map_or(Expect::Any, Expect::Version);
-        let stamped = Txn::new().set(self.path(), number.clone(), expect);
-        (ops.into_iter().fold(stamped, Txn::op), number)
+        let Txn { ops, .. } = Txn::new().set(self.path(), number.clone(), expect);
+        let mut stamped = txn;
+        stamped.ops.splice(..0, ops);
+        (stamped, number)
     }
 
     /// Records what a transaction made of the mark; without it the mark is not used again.

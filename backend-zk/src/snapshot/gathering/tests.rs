@@ -1,0 +1,213 @@
+//! A model of a server and of its connection, on which other clients write between any two requests.
+
+use synod_core::chance::Chance;
+use synod_core::path::Path;
+use zookeeper_client::Stat as ZkStat;
+
+use super::*;
+use crate::snapshot::Found;
+
+/// Path and data of each node.
+type State = BTreeMap<String, Vec<u8>>;
+
+#[derive(Clone)]
+struct Modelled {
+    data: Vec<u8>,
+    czxid: i64,
+    mzxid: i64,
+    pzxid: i64,
+}
+
+/// The server, and every state that it was in.
+struct Server {
+    nodes: BTreeMap<String, Modelled>,
+    history: Vec<State>,
+    /// The events that were not taken from the connection yet.
+    events: Vec<(String, Kind)>,
+}
+
+impl Server {
+    fn new() -> Self {
+        let root = Modelled { data: Vec::new(), czxid: 0, mzxid: 0, pzxid: 0 };
+        let nodes = BTreeMap::from([("/r".to_owned(), root)]);
+        Self {
+            history: vec![State::from([("/r".to_owned(), Vec::new())])],
+            nodes,
+            events: Vec::new(),
+        }
+    }
+
+    /// The next write of some client: nodes are created, written and deleted, some far more often than others.
+    fn write(&mut self, chance: &Chance) {
+        let zxid = i64::try_from(self.history.len()).expect("few");
+        let place = |nodes: &BTreeMap<String, Modelled>| {
+            let hot = chance.below(3) == 0;
+            let count = if hot { nodes.len().min(3) } else { nodes.len() };
+            let index = usize::try_from(chance.below(count as u64)).expect("few");
+            nodes.keys().nth(index).expect("there is the root").clone()
+        };
+        let path = place(&self.nodes);
+        match chance.below(4) {
+            0 if path.matches('/').count() < 4 => {
+                let child = format!("{path}/{}", chance.below(12));
+                if !self.nodes.contains_key(&child) {
+                    let data = zxid.to_string().into_bytes();
+                    let node = Modelled { data, czxid: zxid, mzxid: zxid, pzxid: zxid };
+                    self.nodes.get_mut(&path).expect("it is there").pzxid = zxid;
+                    self.nodes.insert(child.clone(), node);
+                    self.events.push((child, Kind::Created));
+                }
+            }
+            1 if path != "/r" && self.names(&path).is_empty() => {
+                self.nodes.remove(&path);
+                self.nodes.get_mut(parted(&path).0).expect("it has a directory").pzxid = zxid;
+                self.events.push((path, Kind::Deleted));
+            }
+            _ => {
+                let node = self.nodes.get_mut(&path).expect("it is there");
+                (node.data, node.mzxid) = (zxid.to_string().into_bytes(), zxid);
+                self.events.push((path, Kind::Updated));
+            }
+        }
+        self.history
+            .push(self.nodes.iter().map(|(path, it)| (path.clone(), it.data.clone())).collect());
+    }
+
+    fn names(&self, dir: &str) -> Vec<String> {
+        let children = self.nodes.keys().filter(|path| parted(path).0 == dir);
+        children.map(|path| parted(path).1.to_owned()).collect()
+    }
+
+    /// The last change of any node that is gathered.
+    fn newest(&self, reach: &Reach) -> u64 {
+        let gathered = self.nodes.iter().filter(|(path, _)| reach.covers(path));
+        let newest = gathered.map(|(_, node)| node.czxid.max(node.mzxid).max(node.pzxid)).max();
+        newest.and_then(|zxid| u64::try_from(zxid).ok()).unwrap_or_default()
+    }
+
+    fn found(&self, path: &str) -> Option<Found> {
+        let node = self.nodes.get(path)?;
+        let stat = ZkStat {
+            czxid: node.czxid,
+            mzxid: node.mzxid,
+            pzxid: node.pzxid,
+            ctime: 0,
+            mtime: 0,
+            version: 0,
+            cversion: 0,
+            aversion: 0,
+            ephemeral_owner: 0,
+            data_length: 0,
+            num_children: i32::try_from(self.names(path).len()).expect("few"),
+        };
+        Some(Found { data: node.data.clone(), stat })
+    }
+}
+
+/// How much others write between two requests, and how much fits into one.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    writes: u64,
+    fits: usize,
+}
+
+/// The answer to a batch, in as many parts as it takes, and what was reported before it was there.
+fn ask(
+    server: &mut Server,
+    batch: &Batch,
+    reach: &Reach,
+    pace: Pace,
+    chance: &Chance,
+) -> (Snapshot, Reported) {
+    let full = batch.full.iter().flat_map(|path| [(path, true), (path, false)]);
+    let asks: Vec<(&String, bool)> =
+        full.chain(batch.data.iter().map(|path| (path, false))).collect();
+    let mut answer = Snapshot { whole: asks.len() <= pace.fits, ..Snapshot::default() };
+    for part in asks.chunks(pace.fits) {
+        (0..chance.below(pace.writes + 1)).for_each(|_| server.write(chance));
+        for (path, lists) in part {
+            let Some(found) = server.found(path) else { continue };
+            if *lists {
+                answer.names.insert((*path).clone(), server.names(path));
+            } else {
+                answer.revision = answer.revision.max(found.newest());
+                answer.nodes.insert((*path).clone(), found);
+            }
+        }
+    }
+    // What follows the answer may have arrived when the events are taken, or not.
+    let before = server.events.len();
+    (0..chance.below(pace.writes + 1)).for_each(|_| server.write(chance));
+    let after = u64::try_from(server.events.len() - before).expect("few");
+    let taken = before + usize::try_from(chance.below(after + 1)).expect("few");
+    let mut reported = Reported::default();
+    for (path, kind) in server.events.drain(..taken) {
+        reported.add(reach, &path, kind);
+    }
+    (answer, reported)
+}
+
+/// Gathers while others write. Returns how many batches it took.
+fn gather(seed: u64, pace: Pace, reach: &Reach) -> usize {
+    let chance = Chance::seeded(seed);
+    let mut server = Server::new();
+    (0..chance.below(150)).for_each(|_| server.write(&chance));
+    server.events.clear();
+    let since = server.newest(reach);
+
+    let mut gathering = Gathering::new(reach.clone());
+    for batches in 1.. {
+        let batch = gathering.batch();
+        let (answer, reported) = ask(&mut server, &batch, reach, pace, &chance);
+        let Some(snapshot) = gathering.take(batch, answer, reported) else { continue };
+
+        let at = snapshot.revision.get();
+        assert!(at >= since, "[seed {seed}] {at} is older than what was there before, {since}");
+        let state = &server.history[usize::try_from(at).expect("few")];
+        let shown: State =
+            snapshot.nodes.into_iter().map(|(path, found)| (path, found.data)).collect();
+        let expected: State = state
+            .iter()
+            .filter(|(path, _)| reach.covers(path))
+            .map(|(path, data)| (path.clone(), data.clone()))
+            .collect();
+        assert_eq!(shown, expected, "[seed {seed}] {pace:?} as of {at}");
+        return batches;
+    }
+    unreachable!()
+}
+
+fn tree() -> Reach {
+    Reach::of(&Query::subtree(Path::new("/r").expect("valid")))
+}
+
+fn children() -> Reach {
+    Reach::of(&Query::children(Path::new("/r").expect("valid")).starting_with("1"))
+}
+
+#[test]
+fn what_is_gathered_was_there_at_one_moment() {
+    for seed in 0..250 {
+        for pace in
+            [Pace { writes: 2, fits: 5 }, Pace { writes: 4, fits: 30 }, Pace { writes: 1, fits: 1 }]
+        {
+            gather(seed, pace, &tree());
+            gather(seed, pace, &children());
+        }
+    }
+}
+
+#[test]
+fn it_takes_few_requests_however_much_is_written() {
+    let pace = Pace { writes: 3, fits: 50 };
+    let most = (0..300).map(|seed| gather(seed, pace, &tree())).max().expect("some");
+    // A request for each level, and those that find a moment.
+    assert!(most <= 30, "{most}");
+}
+
+#[test]
+fn without_writes_each_level_is_asked_for_once() {
+    let pace = Pace { writes: 0, fits: 1_000 };
+    let most = (0..300).map(|seed| gather(seed, pace, &tree())).max().expect("some");
+    assert_eq!(most, 6, "the data of four levels, and the names below two that are not the first");
+}

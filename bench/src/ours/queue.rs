@@ -1,0 +1,71 @@
+//! Queues: items that are taken one by one, acknowledged, or taken in bunches.
+
+use std::num::NonZeroUsize;
+
+use synod::path::Path;
+use synod::recipe::Queue;
+
+use super::{DATA, Ours};
+use crate::racer::{Failure, drive};
+use crate::report::Report;
+use crate::task::{BUNCH, Task};
+
+/// An item of 98 bytes, which are 100 as JSON.
+fn item() -> String {
+    "x".repeat(DATA.len() - 2)
+}
+
+/// A queue for each client, each with a session of its own. They share a path, if it is the same.
+async fn queues(
+    ours: &mut Ours,
+    task: &Task,
+    path: impl Fn(usize) -> Result<Path, Failure>,
+) -> Result<Vec<Queue<String>>, Failure> {
+    let clients = ours.sessions(task.clients).await?.iter().enumerate();
+    clients.map(|(lane, client)| Ok(Queue::new(client, path(lane)?)?)).collect()
+}
+
+pub(super) async fn taken(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let path = ours.dir.join("taken")?;
+    let all = queues(ours, task, |_lane| Ok(path.clone())).await?;
+    let lanes = all.iter().map(|queue| {
+        async move || {
+            queue.put(&item()).await?;
+            queue.take().await?;
+            Ok(())
+        }
+    });
+    drive(task, lanes.collect()).await
+}
+
+pub(super) async fn acknowledged(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let path = ours.dir.join("acknowledged")?;
+    let all = queues(ours, task, |_lane| Ok(path.clone())).await?;
+    let lanes = all.iter().map(|queue| {
+        async move || {
+            queue.put(&item()).await?;
+            Ok(queue.claim().await?.ack().await?)
+        }
+    });
+    drive(task, lanes.collect()).await
+}
+
+/// Each client has a queue of its own: what others take would have to be waited for.
+pub(super) async fn in_bunches(ours: &mut Ours, task: &Task) -> Result<Report, Failure> {
+    let path = ours.dir.join("bunches")?;
+    let all = queues(ours, task, |lane| Ok(path.join(&lane.to_string())?)).await?;
+    let items = vec![item(); BUNCH.get()];
+    let items = &items;
+    let lanes = all.iter().map(|queue| {
+        async move || {
+            queue.put_many(items).await?;
+            let mut left = Some(BUNCH);
+            while let Some(most) = left {
+                let had = queue.take_many(most).await?.len();
+                left = NonZeroUsize::new(most.get() - had);
+            }
+            Ok(())
+        }
+    });
+    drive(task, lanes.collect()).await
+}

@@ -1,0 +1,110 @@
+//! The arguments of `crew`.
+
+#[cfg(unix)]
+use std::ffi::OsString;
+#[cfg(unix)]
+use std::num::NonZeroU32;
+#[cfg(unix)]
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+#[cfg(unix)]
+use crate::time::time;
+
+/// What to do with a crew.
+#[derive(Debug, Subcommand)]
+pub(crate) enum CrewAction {
+    /// Do tasks: run a command for each, with its data as standard input and its output as the result
+    #[cfg(unix)]
+    #[command(after_help = WORK_NOTES)]
+    Work(CrewWork),
+    /// Submit a task, and print its id
+    Submit(CrewSubmit),
+    /// Print where a task is, and how it ended
+    Status {
+        /// The id of the task
+        id: String,
+    },
+    /// Cancel a task, and print how it ended
+    Cancel {
+        /// The id of the task
+        id: String,
+    },
+    /// List the workers and the tasks, as of one moment
+    List,
+    /// Assign no more tasks to a worker; it ends those that it has
+    Drain {
+        /// The worker, as `list` names it
+        worker: String,
+    },
+    /// Assign no tasks to any worker
+    Pause,
+    /// Assign tasks again
+    Resume,
+}
+
+/// How to work.
+#[cfg(unix)]
+#[derive(Debug, Args)]
+pub(crate) struct CrewWork {
+    /// Do so many tasks at the same time
+    #[arg(long, short = 'n', value_name = "N", default_value = "1")]
+    pub(crate) capacity: NonZeroU32,
+    /// A property, for tasks that need it; may be given again
+    #[arg(long = "property", short, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) properties: Vec<(String, String)>,
+    /// Do not stand for master: another program must
+    #[arg(long)]
+    pub(crate) no_lead: bool,
+    /// How long a command may take to end after SIGTERM, when its task was lost or cancelled
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "2s")]
+    pub(crate) grace: Duration,
+    /// The command and its arguments; after -- if it begins with a hyphen
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// What to submit.
+#[derive(Debug, Args)]
+pub(crate) struct CrewSubmit {
+    /// The data of the task; without it, standard input
+    pub(crate) data: Option<String>,
+    /// The id of the task, with which it can be submitted again without being done again: a new one by default
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// Tasks of a higher priority are assigned first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
+    pub(crate) priority: i32,
+    /// Try it again so often after an attempt that failed
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) retries: u32,
+    /// A property that its worker must have; may be given again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) needs: Vec<(String, String)>,
+    /// Wait until it is over, and print its result in place of its id
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("`{text}` is no property; say NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(unix)]
+const WORK_NOTES: &str = "\
+The command finds the id of its task in SYNOD_TASK, the number of attempts that
+failed before in SYNOD_FAILED, and the path of the crew in SYNOD_PATH. Exit code
+0 means that the task is done; any other that this attempt failed. It runs in a
+process group of its own, which gets SIGTERM, and SIGKILL after --grace, when
+its task was lost or cancelled, or this worker ends.
+
+The worker has the properties `host` and `pid`, and those of --property. It ends
+by a signal; its tasks are then assigned to other workers.
+
+Exit codes:
+  128 + N  signal N ended it
+  126      the command cannot be run    127  there is no such command
+  1        anything else, with a line that says what";

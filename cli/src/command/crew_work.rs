@@ -1,0 +1,121 @@
+//! `crew work`: a worker that runs a command for each task.
+
+use std::future::pending;
+use std::pin::pin;
+
+use futures_util::future::{Either, select, try_join};
+use serde_json::json;
+use synod::client::Client;
+use synod::path::Path;
+use synod::recipe::{Assignment, Crew, CrewWorker};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::args::Common;
+use crate::args::crew::CrewWork;
+use crate::command::hold::{FAREWELL, host};
+use crate::command::{connect, refuse_memory};
+use crate::failure::Failure;
+use crate::output;
+use crate::process::filter::Filter;
+use crate::process::signals::Signals;
+
+/// What each attempt of this worker needs.
+struct Desk {
+    json: bool,
+    path: Path,
+    filter: Filter,
+    /// What ends the worker.
+    broken: mpsc::UnboundedSender<Failure>,
+}
+
+/// An attempt that has begun. It was dropped if it is still open in the end.
+struct Attempt<'a> {
+    desk: &'a Desk,
+    id: String,
+    is_open: bool,
+}
+
+/// Works until a signal arrives. The client is closed in any case.
+pub(crate) async fn run(common: &Common, path: &Path, asked: CrewWork) -> Result<(), Failure> {
+    refuse_memory(common, "it has no other members")?;
+    let client = connect(common).await?;
+    let done = work(common, &client, path, asked).await;
+    let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
+    done
+}
+
+async fn work(
+    common: &Common,
+    client: &Client,
+    path: &Path,
+    asked: CrewWork,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let crew = Crew::new(client, path);
+    let worker = CrewWorker::new().capacity(asked.capacity);
+    let worker = worker.property("host", host()).property("pid", std::process::id().to_string());
+    let worker = asked
+        .properties
+        .into_iter()
+        .fold(worker, |worker, (name, value)| worker.property(name, value));
+    let (broken, mut breaks) = mpsc::unbounded_channel();
+    let filter = Filter { command: asked.command, grace: asked.grace };
+    let desk = &Desk { json: common.json, path: path.clone(), filter, broken };
+    let works = crew.work(worker, |task| desk.attempt(task));
+    let leads = async { if asked.no_lead { pending().await } else { crew.lead().await } };
+    let working = select(Box::pin(try_join(works, leads)), Box::pin(breaks.recv()));
+    match select(working, pin!(signals.fatal())).await {
+        Either::Left((Either::Left((ended, _)), _)) => match ended? {},
+        Either::Left((Either::Right((broken, _)), _)) => Err(broken.unwrap_or(Failure::Told)),
+        Either::Right((signal, _)) => Err(Failure::Exit(signal.exit_code(), None)),
+    }
+}
+
+impl Desk {
+    async fn attempt(&self, task: Assignment) -> Result<Vec<u8>, String> {
+        let mut attempt = Attempt { desk: self, id: task.id.clone(), is_open: true };
+        self.print(&task.id, "begun", "");
+        let environment = [
+            ("SYNOD_TASK", task.id),
+            ("SYNOD_FAILED", task.failed.to_string()),
+            ("SYNOD_PATH", self.path.as_str().to_owned()),
+        ];
+        match self.filter.run(&task.data, &environment).await {
+            Ok(result) => {
+                attempt.is_open = false;
+                match &result {
+                    Ok(output) => {
+                        self.print(&attempt.id, "done", &format!("{} bytes", output.len()));
+                    }
+                    Err(why) => self.print(&attempt.id, "failed", why),
+                }
+                result
+            }
+            // The task is not to blame: it stays assigned until this worker has ended.
+            Err(failure) => {
+                let _ends = self.broken.send(failure).is_ok();
+                pending().await
+            }
+        }
+    }
+
+    fn print(&self, id: &str, event: &str, detail: &str) {
+        let printed = if self.json {
+            output::object(&json!({ "task": id, "event": event, "detail": detail }))
+        } else {
+            output::line(format!("{event:<8}{}  {detail}", id.escape_debug()).trim_end())
+        };
+        if let Err(error) = printed {
+            let _ends = self.broken.send(error.into()).is_ok();
+        }
+    }
+}
+
+impl Drop for Attempt<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.desk.print(&self.id, "dropped", "");
+        }
+    }
+}

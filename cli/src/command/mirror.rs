@@ -1,0 +1,118 @@
+//! `mirror`: a subtree kept as files, for programs that read their configuration from files.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, poll_immediate, select};
+use serde_json::json;
+use synod::client::Client;
+use synod::path::Path;
+use synod::recipe::{Cache, Extent};
+use tokio::time::timeout;
+
+use crate::args::{Common, Mirror};
+use crate::command::connect;
+use crate::command::hold::FAREWELL;
+use crate::failure::Failure;
+use crate::files::{FileChange, Files, wanted};
+use crate::output;
+use crate::process::Job;
+use crate::process::signals::Signals;
+use crate::progress::Progress;
+
+/// How long the command may take to end.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Keeps the files until a signal arrives. The client is closed in any case.
+pub(crate) async fn run(common: &Common, mirror: Mirror) -> Result<(), Failure> {
+    let files = Files::open(&mirror.directory, &mirror.path)?;
+    let client = connect(common).await?;
+    let kept = keep(common, &client, mirror, files).await;
+    let _told = timeout(FAREWELL, client.close()).await.is_ok_and(|closed| closed.is_ok());
+    kept
+}
+
+async fn keep(
+    common: &Common,
+    client: &Client,
+    mirror: Mirror,
+    files: Files,
+) -> Result<(), Failure> {
+    let mut signals = Signals::listen()?;
+    let opening = Cache::open(client, Extent::subtree(&mirror.path));
+    let opening = pin!(Progress::waiting("reading", opening));
+    let cache = match select(opening, pin!(signals.fatal())).await {
+        Either::Left((cache, _)) => cache?,
+        Either::Right(_) => return Ok(()),
+    };
+    let job = if mirror.command.is_empty() {
+        None
+    } else {
+        let environment = vec![("SYNOD_DIRECTORY".into(), mirror.directory.clone().into())];
+        let (command, grace) = (mirror.command, mirror.grace.unwrap_or(GRACE));
+        Some(Job { command, environment, grace, input: None })
+    };
+    let mut keeper = FileKeeper { common, top: mirror.path, files, left_out: Vec::new() };
+    let mut events = pin!(cache.events());
+    loop {
+        let changed = keeper.update(&cache)?;
+        if let Some(job) = job.as_ref().filter(|_| changed) {
+            // Those of this loop stay pending, so that one that ends the command ends this, too.
+            let code = job.clone().run(&mut Signals::listen()?).await?;
+            if code != 0 {
+                output::warning(&format!("the command ended with exit code {code}"));
+            }
+        }
+        if mirror.once {
+            return Ok(());
+        }
+        // First the signals: one may have come while the command ran.
+        match select(pin!(signals.fatal()), events.next()).await {
+            Either::Left(_) => return Ok(()),
+            Either::Right((Some(_), _)) => {}
+            Either::Right((None, _)) => {
+                return Err(Failure::plain("the client is closed; try again"));
+            }
+        }
+        // Several changes are one update.
+        while let Some(Some(_)) = poll_immediate(events.next()).await {}
+    }
+}
+
+struct FileKeeper<'a> {
+    common: &'a Common,
+    top: Path,
+    files: Files,
+    /// The nodes that were said to have no file.
+    left_out: Vec<Path>,
+}
+
+impl FileKeeper<'_> {
+    /// Makes the files what the cache has. Returns whether anything was to be done. A cache that is stale has what was there
+    /// last: so the files stay during an outage.
+    fn update(&mut self, cache: &Cache) -> Result<bool, Failure> {
+        let (wanted, left_out) = wanted(cache.snapshot().iter(), &self.top);
+        for path in left_out.iter().filter(|path| !self.left_out.contains(path)) {
+            output::warning(&format!("{path} becomes no file: its name is that of another one"));
+        }
+        self.left_out = left_out;
+        let done = self.files.update(&wanted)?;
+        for change in &done {
+            self.print(change)?;
+        }
+        Ok(!done.is_empty())
+    }
+
+    fn print(&self, change: &FileChange) -> Result<(), Failure> {
+        let (what, file) = match change {
+            FileChange::Written(file) => ("written", file),
+            FileChange::Removed(file) => ("removed", file),
+        };
+        let file = file.display().to_string();
+        if self.common.json {
+            return Ok(output::object(&json!({ "event": what, "file": file }))?);
+        }
+        Ok(output::line(&format!("{what} {}", file.escape_debug()))?)
+    }
+}

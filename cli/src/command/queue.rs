@@ -1,0 +1,258 @@
+//! `queue`: puts, takes and lists the items of a queue.
+
+use std::pin::pin;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use serde_json::{Value, json};
+use synod::clock;
+use synod::path::Path;
+use synod::recipe::{Delivery, PutOptions, Queue, QueuedItem, within};
+use synod::{Client, Result as StoreResult};
+use tokio::time::sleep;
+
+use crate::args::Common;
+use crate::args::queue::{Put, QueueAction, Take};
+use crate::command::{connect, given, refuse_memory, until_interrupted};
+use crate::failure::Failure;
+use crate::output;
+use crate::progress::Progress;
+
+/// The exit code where there is no item.
+const NO_ITEM: u8 = 75;
+
+pub(crate) async fn run(common: &Common, path: &Path, action: QueueAction) -> Result<(), Failure> {
+    refuse_memory(common, "no other process gets its items")?;
+    // Before there is a session, which would have to be kept meanwhile.
+    let data = match &action {
+        QueueAction::Put(put) => given(&put.data)?,
+        _ => Vec::new(),
+    };
+    let client = connect(common).await?;
+    let done = run_open(common, &client, path, action, data).await;
+    let closed = client.close().await;
+    done?;
+    Ok(closed?)
+}
+
+async fn run_open(
+    common: &Common,
+    client: &Client,
+    path: &Path,
+    action: QueueAction,
+    data: Vec<u8>,
+) -> Result<(), Failure> {
+    let queue = Queue::of_bytes(client, path)?;
+    match action {
+        QueueAction::Put(options) => put(common, &queue, path, options, data.into()).await,
+        QueueAction::Take(options) => take(common, &queue, path, options).await,
+        QueueAction::List => print(common, &Progress::waiting("reading", queue.items()).await?),
+        QueueAction::Dead => print(common, &Progress::waiting("reading", queue.dead()).await?),
+        QueueAction::Revive { names, all } => {
+            let dead = queue.dead().await?;
+            let chosen = if all { dead } else { chosen(dead, &names)? };
+            for item in &chosen {
+                if !queue.revive(item).await? {
+                    output::warning(&format!(
+                        "{} is no dead letter any more, or an item has its id",
+                        shown(item.name())
+                    ));
+                }
+            }
+            Ok(())
+        }
+        QueueAction::Remove { names } => {
+            let all = [queue.items().await?, queue.dead().await?].concat();
+            for item in &chosen(all, &names)? {
+                if !queue.remove(item).await? {
+                    output::warning(&format!(
+                        "{} is not there any more, or was delivered meanwhile",
+                        shown(item.name())
+                    ));
+                }
+            }
+            Ok(())
+        }
+        #[cfg(unix)]
+        QueueAction::Consume(consume) => {
+            crate::command::consume::run(common, client, &queue, path, consume).await
+        }
+    }
+}
+
+async fn put(
+    common: &Common,
+    queue: &Queue<Bytes>,
+    path: &Path,
+    put: Put,
+    data: Bytes,
+) -> Result<(), Failure> {
+    let mut options = PutOptions::default();
+    if let Some(id) = &put.id {
+        options = options.id(id);
+    }
+    if let Some(priority) = put.priority {
+        options = options.priority(priority);
+    }
+    if let Some(delay) = put.delay {
+        options = options.after(delay);
+    }
+    let is_put = Progress::waiting("putting", queue.put_with(&data, options)).await?;
+    if common.json {
+        output::object(&json!({ "path": path.as_str(), "id": put.id, "put": is_put }))?;
+    } else if !is_put {
+        output::warning("an item of this id is in the queue already");
+    }
+    Ok(())
+}
+
+async fn take(
+    common: &Common,
+    queue: &Queue<Bytes>,
+    path: &Path,
+    take: Take,
+) -> Result<(), Failure> {
+    let claiming = async {
+        match take.timeout {
+            _ if take.no_wait => claim_now(queue).await,
+            Some(limit) => within(limit, queue.claim()).await,
+            None => queue.claim().await.map(Some),
+        }
+    };
+    let Some(claimed) = until_interrupted(Progress::waiting("waiting", claiming)).await else {
+        return Err(Failure::plain("interrupted before there was an item"));
+    };
+    let Some(delivery) = claimed? else {
+        return Err(Failure::Exit(NO_ITEM, Some(format!("there is no item in {path}"))));
+    };
+    if common.json {
+        output::object(&taken(&delivery))?;
+    } else {
+        output::bytes(delivery.item())?;
+        if !take.raw {
+            output::bytes(b"\n")?;
+        }
+    }
+    Ok(delivery.ack().await?)
+}
+
+/// Claims an item, if there is one that no consumer has.
+async fn claim_now(queue: &Queue<Bytes>) -> StoreResult<Option<Delivery<Bytes>>> {
+    const LOOK: Duration = Duration::from_millis(100);
+    let there_is_none = async {
+        loop {
+            let now = clock::date();
+            let is_free = |item: &QueuedItem<Bytes>| {
+                item.claim().is_none() && item.not_before().is_none_or(|date| date <= now)
+            };
+            if !queue.items().await?.iter().any(is_free) {
+                return Ok(None);
+            }
+            sleep(LOOK).await;
+        }
+    };
+    match select(pin!(queue.claim()), pin!(there_is_none)).await {
+        Either::Left((claimed, _)) => claimed.map(Some),
+        Either::Right((none, _)) => none,
+    }
+}
+
+/// The items of these names or ids.
+fn chosen(
+    all: Vec<QueuedItem<Bytes>>,
+    names: &[String],
+) -> Result<Vec<QueuedItem<Bytes>>, Failure> {
+    let is = |item: &QueuedItem<Bytes>, name: &String| {
+        item.name() == name || item.id().as_ref() == Some(name)
+    };
+    if let Some(missing) = names.iter().find(|name| !all.iter().any(|item| is(item, name))) {
+        let text =
+            format!("there is no {} here; a name changes with each delivery", shown(missing));
+        return Err(Failure::plain(text));
+    }
+    Ok(all.into_iter().filter(|item| names.iter().any(|name| is(item, name))).collect())
+}
+
+/// With control characters escaped for a terminal.
+fn shown(text: &str) -> String {
+    text.escape_debug().to_string()
+}
+
+fn print(common: &Common, items: &[QueuedItem<Bytes>]) -> Result<(), Failure> {
+    let width = items.iter().map(|item| shown(&label(item)).chars().count()).max().unwrap_or(0);
+    for item in items {
+        if common.json {
+            output::object(&object(item))?;
+        } else {
+            output::line(text(item, width).trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// The id, or the name where there is none.
+fn label(item: &QueuedItem<Bytes>) -> String {
+    item.id().unwrap_or_else(|| item.name().to_owned())
+}
+
+fn text(item: &QueuedItem<Bytes>, width: usize) -> String {
+    let state = match item.claim() {
+        Some(claim) => format!("claimed {} by session {}", ago(claim.since), claim.session),
+        None => match item.not_before().filter(|date| *date > clock::date()) {
+            Some(date) => format!("not before {}", humantime::format_rfc3339_seconds(date)),
+            None => format!("put {}", ago(item.since())),
+        },
+    };
+    let times = match item.delivered() {
+        0 => String::new(),
+        1 => ", delivered once".to_owned(),
+        times => format!(", delivered {times} times"),
+    };
+    let (label, priority) = (shown(&label(item)), item.priority());
+    let data = output::glimpse(item.data());
+    format!("{label:<width$}  priority {priority}, {state}{times}  {data}")
+}
+
+/// How long ago that was, to the second.
+fn ago(date: Option<SystemTime>) -> String {
+    let age = date.and_then(|date| clock::date().duration_since(date).ok());
+    let age = age.map(|age| humantime::format_duration(Duration::from_secs(age.as_secs())));
+    age.map_or_else(|| "some time ago".to_owned(), |age| format!("{age} ago"))
+}
+
+fn date(date: SystemTime) -> String {
+    humantime::format_rfc3339_millis(date).to_string()
+}
+
+fn object(item: &QueuedItem<Bytes>) -> Value {
+    let mut object = json!({
+        "name": item.name(),
+        "id": item.id(),
+        "priority": item.priority(),
+        "delivered": item.delivered(),
+        "not_before": item.not_before().map(date),
+        "since": item.since().map(date),
+        "claimed_by": item.claim().map(|claim| claim.session.to_string()),
+        "claimed_since": item.claim().and_then(|claim| claim.since).map(date),
+    });
+    add_data(&mut object, item.data());
+    object
+}
+
+fn taken(delivery: &Delivery<Bytes>) -> Value {
+    let mut object = json!({
+        "id": delivery.id(),
+        "priority": delivery.priority(),
+        "delivered": delivery.delivered(),
+    });
+    add_data(&mut object, delivery.item());
+    object
+}
+
+fn add_data(object: &mut Value, data: &[u8]) {
+    let (key, data) = output::data(data);
+    if let Value::Object(object) = object {
+        object.insert(key.into(), data);
+    }
+}

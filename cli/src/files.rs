@@ -1,0 +1,302 @@
+//! [`Files`]: a directory with a file for each node of a tree.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path as FilePath, PathBuf};
+
+use synod::path::Path;
+use synod::store::Node;
+
+use crate::failure::Failure;
+
+/// The beginning of the names of files that are no nodes: the one that says what the directory is, and those that are
+/// being written.
+const OWN: &str = ".synod-mirror";
+
+/// The name of the file with the data of a node that has nodes below it, and so is a directory.
+const VALUE: &str = ".value";
+
+/// The files that nodes become, by their paths in the directory.
+pub(crate) type Wanted = BTreeMap<PathBuf, Node>;
+
+/// A directory that has a file for each node. Nothing else is in it.
+#[derive(Debug)]
+pub(crate) struct Files {
+    root: PathBuf,
+    /// The files that are there, with the nodes that they were written from, if this is known.
+    there: BTreeMap<PathBuf, Option<Node>>,
+}
+
+/// What was done to a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum FileChange {
+    Written(PathBuf),
+    Removed(PathBuf),
+}
+
+/// The files that the nodes at a path and below it become, and the nodes that become none because of their names.
+pub(crate) fn wanted<'a>(nodes: impl Iterator<Item = &'a Node>, top: &Path) -> (Wanted, Vec<Path>) {
+    let nodes: Vec<_> = nodes.collect();
+    let directories: BTreeSet<&str> = nodes.iter().flat_map(|node| node.path.above()).collect();
+    let (mut files, mut left_out) = (Wanted::new(), Vec::new());
+    for node in nodes {
+        let Some(below) = node.path.as_str().strip_prefix(top.as_str()) else { continue };
+        let mut file = PathBuf::from(below.trim_start_matches('/'));
+        if file.iter().any(is_reserved) {
+            left_out.push(node.path.clone());
+            continue;
+        }
+        if node.path == *top || directories.contains(node.path.as_str()) {
+            // A directory needs no file to be one.
+            if node.data.is_empty() {
+                continue;
+            }
+            file.push(VALUE);
+        }
+        files.insert(file, node.clone());
+    }
+    (files, left_out)
+}
+
+fn is_reserved(name: &OsStr) -> bool {
+    name == VALUE || name.as_encoded_bytes().starts_with(OWN.as_bytes())
+}
+
+impl Files {
+    /// Takes a directory for the nodes at `top`: a new or empty one, or one that was taken for the same path before. Nothing
+    /// that is in another one is ever removed.
+    pub(crate) fn open(root: &FilePath, top: &Path) -> Result<Self, Failure> {
+        fs::create_dir_all(root)?;
+        let (sign, shown) = (root.join(OWN), root.display());
+        let says = format!("{top}\n");
+        match fs::read(&sign) {
+            Ok(said) if said == says.as_bytes() => {}
+            Ok(said) => {
+                let said = String::from_utf8_lossy(&said);
+                let said = said.trim_end().escape_debug().to_string();
+                return Err(Failure::plain(format!("{shown} is a mirror of {said}, not of {top}")));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                if fs::read_dir(root)?.next().is_some() {
+                    let why = format!(
+                        "{shown} has other files, which would be removed; choose an empty directory"
+                    );
+                    return Err(Failure::plain(why));
+                }
+                fs::write(&sign, says)?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        let mut there = BTreeMap::new();
+        walk(root, FilePath::new(""), &mut there)?;
+        there.remove(FilePath::new(OWN));
+        Ok(Self { root: root.to_owned(), there })
+    }
+
+    /// Makes the files those that are wanted: each is replaced at once, so that a reader sees all of the old one or of the new
+    /// one. Returns what had to be done.
+    pub(crate) fn update(&mut self, wanted: &Wanted) -> io::Result<Vec<FileChange>> {
+        let mut done = Vec::new();
+        let gone: Vec<_> =
+            self.there.keys().filter(|it| !wanted.contains_key(*it)).cloned().collect();
+        for file in gone {
+            self.remove(&file)?;
+            done.push(FileChange::Removed(file));
+        }
+        for (file, node) in wanted {
+            if !self.has(file, node) {
+                self.write(file, &node.data)?;
+                done.push(FileChange::Written(file.clone()));
+            }
+            self.there.insert(file.clone(), Some(node.clone()));
+        }
+        Ok(done)
+    }
+
+    fn has(&self, file: &FilePath, node: &Node) -> bool {
+        match self.there.get(file) {
+            Some(Some(last)) => last.data == node.data,
+            // From an earlier run.
+            Some(None) => fs::read(self.root.join(file)).is_ok_and(|data| *data == *node.data),
+            None => false,
+        }
+    }
+
+    fn write(&self, file: &FilePath, data: &[u8]) -> io::Result<()> {
+        let (whole, new) =
+            (self.root.join(file), self.root.join(format!("{OWN}.{}", std::process::id())));
+        if let Some(directory) = whole.parent() {
+            fs::create_dir_all(directory)?;
+        }
+        let mut written = File::create(&new)?;
+        written.write_all(data)?;
+        // Otherwise a machine that loses its power may find an empty file under the new name.
+        written.sync_all()?;
+        fs::rename(&new, whole)
+    }
+
+    /// Removes a file, and the directories that are empty without it.
+    fn remove(&mut self, file: &FilePath) -> io::Result<()> {
+        match fs::remove_file(self.root.join(file)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.there.remove(file);
+        for above in file.ancestors().skip(1).filter(|it| !it.as_os_str().is_empty()) {
+            if fs::remove_dir(self.root.join(above)).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All files below a directory. A link is a file, whatever it leads to.
+fn walk(
+    root: &FilePath,
+    below: &FilePath,
+    found: &mut BTreeMap<PathBuf, Option<Node>>,
+) -> io::Result<()> {
+    for entry in fs::read_dir(root.join(below))? {
+        let entry = entry?;
+        let file = below.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            walk(root, &file, found)?;
+        } else {
+            found.insert(file, None);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use synod::store::{Revision, Stat, Version};
+
+    use super::*;
+
+    fn path(text: &str) -> Path {
+        Path::new(text).expect("valid")
+    }
+
+    fn nodes(all: &[(&str, &'static str)]) -> Wanted {
+        let stat = Stat::new(Revision::ZERO, Revision::ZERO, Version::new(0), None);
+        let nodes = all.iter().map(|(at, data)| Node::new(path(at)).with((*data).into(), stat));
+        let nodes: Vec<_> = nodes.collect();
+        let (files, left_out) = wanted(nodes.iter(), &path("/app"));
+        assert!(left_out.is_empty(), "{left_out:?}");
+        files
+    }
+
+    /// A directory of this test alone, which is removed with this value.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Self {
+            let name = format!("synod-files-{name}-{}", std::process::id());
+            let _old = fs::remove_dir_all(std::env::temp_dir().join(&name)).is_ok();
+            Self(std::env::temp_dir().join(name))
+        }
+
+        fn open(&self) -> Files {
+            Files::open(&self.0, &path("/app")).expect("it may be taken")
+        }
+
+        /// All files, with what is in them.
+        fn content(&self) -> Vec<String> {
+            let mut found = BTreeMap::new();
+            walk(&self.0, FilePath::new(""), &mut found).expect("readable");
+            let files = found.keys().filter(|it| it.as_os_str() != OWN);
+            let data = |file: &PathBuf| fs::read_to_string(self.0.join(file)).expect("readable");
+            files.map(|file| format!("{}={}", file.display(), data(file))).collect()
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _there = fs::remove_dir_all(&self.0).is_ok();
+        }
+    }
+
+    #[test]
+    fn a_node_is_a_file_and_with_nodes_below_it_a_directory() {
+        let files = |all: &[(&str, &'static str)]| {
+            let files = nodes(all);
+            files.into_keys().map(|it| it.display().to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(files(&[("/app", ""), ("/app/a", ""), ("/app/b/c", "1")]), ["a", "b/c"]);
+        assert_eq!(
+            files(&[("/app", "x"), ("/app/a", "1"), ("/app/a/b", "")]),
+            [".value", "a/.value", "a/b"]
+        );
+        assert_eq!(files(&[("/app", "x")]), [".value"]);
+        let odd =
+            ["/app/.value", "/app/a/.value/b", "/app/.synod-mirror", "/app/.synod-mirror.1/x"];
+        let stat = Stat::new(Revision::ZERO, Revision::ZERO, Version::new(0), None);
+        let all: Vec<_> = odd.iter().map(|at| Node::new(path(at)).with_stat(stat)).collect();
+        let (files, left_out) = wanted(all.iter(), &path("/app"));
+        assert!(files.is_empty() && left_out.len() == odd.len(), "{files:?}");
+    }
+
+    #[test]
+    fn files_become_what_is_wanted_and_nothing_else_is_left() {
+        let scratch = Scratch::new("become");
+        let mut files = scratch.open();
+        let mut becomes = |all: &[(&str, &'static str)], expected: &[&str], changes: usize| {
+            let done = files.update(&nodes(all)).expect("written");
+            assert_eq!(scratch.content(), expected);
+            assert_eq!(done.len(), changes, "{done:?}");
+        };
+        becomes(&[("/app/a", "1"), ("/app/b/c", "2")], &["a=1", "b/c=2"], 2);
+        becomes(&[("/app/a", "1"), ("/app/b/c", "2")], &["a=1", "b/c=2"], 0);
+        // A file becomes a directory, and a directory a file.
+        becomes(
+            &[("/app/a", "1"), ("/app/a/x/y", "3"), ("/app/b", "4")],
+            &["a/.value=1", "a/x/y=3", "b=4"],
+            5,
+        );
+        becomes(&[("/app/a", "5")], &["a=5"], 4);
+        becomes(&[], &[], 1);
+        let left = fs::read_dir(&scratch.0).expect("it is there").count();
+        assert_eq!(left, 1, "empty directories are removed");
+    }
+
+    #[test]
+    fn a_directory_is_taken_again_and_what_is_old_in_it_removed() {
+        let scratch = Scratch::new("again");
+        let all = nodes(&[("/app/a", "1"), ("/app/b/c", "2"), ("/app/b/d", "3")]);
+        scratch.open().update(&all).expect("written");
+        fs::write(scratch.0.join("b/c"), "other").expect("written");
+        fs::write(scratch.0.join(format!("{OWN}.1")), "half").expect("written");
+        let mut again = scratch.open();
+
+        let done = again.update(&nodes(&[("/app/a", "1"), ("/app/b/c", "2")])).expect("written");
+
+        assert_eq!(scratch.content(), ["a=1", "b/c=2"]);
+        let changed = |name: &str| PathBuf::from(name);
+        let half = changed(".synod-mirror.1");
+        let all = [
+            FileChange::Removed(half),
+            FileChange::Removed(changed("b/d")),
+            FileChange::Written(changed("b/c")),
+        ];
+        assert_eq!(done, all);
+    }
+
+    #[test]
+    fn a_directory_with_other_files_is_refused() {
+        let scratch = Scratch::new("refused");
+        let why = |top: &str| match Files::open(&scratch.0, &path(top)) {
+            Err(Failure::Plain(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        drop(scratch.open());
+        assert!(why("/other").contains("is a mirror of /app, not of /other"), "{}", why("/other"));
+        fs::remove_file(scratch.0.join(OWN)).expect("it is there");
+        fs::write(scratch.0.join("precious"), "data").expect("written");
+        assert!(why("/app").contains("has other files"));
+        assert_eq!(scratch.content(), ["precious=data"]);
+    }
+}

@@ -1,0 +1,90 @@
+//! `synod crew` with the arguments that a user types, on real servers.
+
+use std::io::Write as _;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::{Running, Scene, Server, eventually, runs, text};
+
+fn a_command_does_the_tasks_of_a_crew(on: &Server) {
+    let submit = |more: &[&str]| on.output(&[&["crew", "/crew", "submit"], more].concat());
+    let script = "read it; echo $it in $SYNOD_PATH, $SYNOD_TASK, $SYNOD_FAILED; exit $it";
+    let work = ["crew", "/crew", "work", "--property", "size=big", "--", "sh", "-c", script];
+    let worker = Running::start(&mut on.synod(&work));
+    let done = submit(&["0", "--id", "a", "--wait"]);
+    assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(0), "0 in /crew, a, 0"));
+    // Submitted again it is the same task.
+    let again = submit(&["1", "--id", "a", "--wait", "--json"]);
+    let told: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
+    assert_eq!(
+        (told["state"].as_str(), told["data"].as_str()),
+        (Some("done"), Some("0 in /crew, a, 0\n"))
+    );
+
+    let failed = submit(&["3", "--id", "b", "--retries", "1", "--needs", "size=big", "--wait"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(text(&failed.stderr), "error: the task b failed: exit code 3");
+    let mut given =
+        Running::start(&mut on.synod(&["crew", "/crew", "submit", "--id", "c", "--wait"]));
+    given.child.stdin.take().expect("piped").write_all(b"0\n").expect("it reads");
+    assert_eq!(given.line(), "0 in /crew, c, 0");
+    given.ends_with(0);
+
+    let listed = text(&on.output(&["crew", "/crew", "list", "--json"]).stdout);
+    let listed: Vec<serde_json::Value> =
+        listed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let name = listed.iter().find_map(|it| it["worker"].as_str()).expect("it is there").to_owned();
+    assert_eq!(on.code(&["crew", "/crew", "drain", &name]), Some(0));
+    assert_eq!(text(&submit(&["0", "--id", "d"]).stdout), "d");
+    assert_eq!(text(&on.output(&["crew", "/crew", "status", "d"]).stdout), "waiting");
+    assert_eq!(text(&on.output(&["crew", "/crew", "cancel", "d"]).stdout), "cancelled");
+    worker.signal("TERM");
+    worker.ends_with(143);
+
+    // A command that is not there fails no task.
+    assert_eq!(text(&submit(&["0", "--id", "e"]).stdout), "e");
+    assert_eq!(on.code(&["crew", "/crew", "work", "--", "/no/such/command"]), Some(127));
+    let _next = Running::start(&mut on.synod(&work));
+    assert!(text(&submit(&["--id", "e", "--wait"]).stdout).starts_with("0 in /crew, e"));
+}
+
+fn the_task_of_a_killed_worker_is_done_by_another(on: &Server) {
+    let works = |script| on.synod(&["crew", "/kill", "work", "--", "sh", "-c", script]);
+    let mut first = Running::start(&mut works("cat; sleep 1000"));
+    assert_eq!(on.code(&["crew", "/kill", "submit", "data", "--id", "a"]), Some(0));
+    assert_eq!(first.line(), "begun   a");
+    let _second = Running::start(&mut works("cat; echo by the second"));
+
+    first.signal("KILL");
+
+    let done = on.output(&["crew", "/kill", "submit", "--id", "a", "--wait"]);
+    assert_eq!(text(&done.stdout), "databy the second");
+}
+
+fn the_command_of_a_cancelled_task_is_ended(on: &Server) {
+    // The scenes on the other server run at the same time.
+    static SCENE: AtomicU32 = AtomicU32::new(0);
+    let script = "trap '' TERM; echo $$ >$0; sleep 1000";
+    let scene = SCENE.fetch_add(1, Ordering::SeqCst);
+    let file = std::env::temp_dir().join(format!("synod-crew-{}-{scene}", std::process::id()));
+    let at = file.to_str().expect("text");
+    let work = ["crew", "/cancel", "work", "--grace", "200ms", "--", "sh", "-c", script, at];
+    let mut worker = Running::start(&mut on.synod(&work));
+    assert_eq!(on.code(&["crew", "/cancel", "submit", "", "--id", "a"]), Some(0));
+    let process = || std::fs::read_to_string(&file).ok()?.trim().parse().ok();
+    eventually("its command runs", || process().is_some_and(runs));
+
+    assert_eq!(on.code(&["crew", "/cancel", "cancel", "a"]), Some(0));
+
+    eventually("its command is killed", || process().is_some_and(|process| !runs(process)));
+    assert_eq!([worker.line(), worker.line()], ["begun   a", "dropped a"]);
+    std::fs::remove_file(&file).expect("it was written");
+}
+
+pub(crate) const SCENES: &[Scene] = &[
+    ("a_command_does_the_tasks_of_a_crew", a_command_does_the_tasks_of_a_crew),
+    (
+        "the_task_of_a_killed_worker_is_done_by_another",
+        the_task_of_a_killed_worker_is_done_by_another,
+    ),
+    ("the_command_of_a_cancelled_task_is_ended", the_command_of_a_cancelled_task_is_ended),
+];

@@ -1,0 +1,165 @@
+//! Several items of a queue at once: taken in bunches, and worked on.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{join_all, pending};
+use synod_core::error::ErrorKind;
+use synod_recipes::Delivery;
+use synod_testkit::fault::Verb;
+use tokio::sync::{Notify, Semaphore};
+
+use crate::door::{answer, failure};
+use crate::recipe::Waiting;
+use crate::recipe::queue::{put, queue, stored, took};
+use crate::world::World;
+
+cases![
+    "L-Q-7 L-Q-13 L-X-7" breaks [QueueIgnoresOrder] => a_bunch_is_taken_in_one_request_and_in_order,
+    "L-Q-1 L-Q-5" catches [DeleteOfMissingSucceeds] => consumers_that_take_bunches_have_each_item_once,
+    "L-Q-1 L-Q-4" breaks [FailedWorkAcknowledged] => work_is_done_by_so_many_at_once_until_it_succeeds,
+    "L-Q-4" breaks [ClaimsNeverEnd] => work_that_is_dropped_puts_its_items_back,
+];
+
+fn count(number: usize) -> NonZeroUsize {
+    NonZeroUsize::new(number).expect("it is not zero")
+}
+
+async fn a_bunch_is_taken_in_one_request_and_in_order(world: World) {
+    const BUNCH: usize = 20;
+    let (gate, bob) = (world.gate(), world.client().await);
+    let ann = world.client_on(gate.clone(), world.options()).await;
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    let all: Vec<String> = (0..=BUNCH + 5).map(|number| format!("{number:02}")).collect();
+    put(&bobs, &all.iter().map(|item| &**item).collect::<Vec<_>>()).await;
+    assert_eq!(took(&world, &anns).await, all[0]);
+    let before = gate.count(Verb::Commit);
+
+    let bunch = answer(world.in_time("a bunch", anns.take_many(count(BUNCH))).await);
+
+    assert_eq!(bunch, all[1..=BUNCH]);
+    assert_eq!(gate.count(Verb::Commit) - before, 1, "it is one request");
+    answer(bob.put(&world.at("queue/items/entry-100-z"), "no JSON").await);
+    put(&bobs, &["last"]).await;
+    let mut rest = Vec::new();
+    while rest.len() < 5 {
+        let bunch = answer(world.in_time("the rest", anns.take_many(count(BUNCH))).await);
+        rest.extend(bunch);
+    }
+    assert_eq!(rest, all[BUNCH + 1..], "up to what cannot be read");
+    let taken = world.in_time("an item", anns.take_many(count(BUNCH))).await;
+    assert_eq!(failure(taken, "no JSON").kind(), ErrorKind::Corrupt);
+    let last = answer(world.in_time("the last", anns.take_many(count(1_000))).await);
+    assert_eq!(last, ["last"]);
+}
+
+async fn consumers_that_take_bunches_have_each_item_once(world: World) {
+    const CONSUMERS: usize = 3;
+    const ITEMS: usize = 60;
+    let bob = world.client().await;
+    let producer = queue(&world, &bob);
+    put(&producer, &["item"; ITEMS]).await;
+    let mut all = Vec::new();
+    for _ in 0..CONSUMERS {
+        let client = world.client().await;
+        let consumer = queue(&world, &client);
+        all.push(Waiting::new(async move {
+            let mut had = 0;
+            loop {
+                let bunch = consumer.take_many(count(7)).await?;
+                if bunch.iter().any(|item| item == "end") {
+                    return Ok(had);
+                }
+                had += bunch.len();
+            }
+        }));
+    }
+
+    let gone = async || stored(&world, &bob, "items").await.is_empty();
+    world.eventually("all are taken", gone).await;
+    for _ in 0..CONSUMERS {
+        put(&producer, &["end"]).await;
+        world.eventually("an end is taken", gone).await;
+    }
+
+    let had = join_all(all.into_iter().map(|one| one.gets(&world, "the end"))).await;
+    assert_eq!(had.iter().sum::<usize>(), ITEMS, "{had:?}");
+}
+
+async fn work_is_done_by_so_many_at_once_until_it_succeeds(world: World) {
+    const ITEMS: usize = 12;
+    const HANDS: usize = 3;
+    let client = world.client().await;
+    let (queue, stop) = (queue(&world, &client), Notify::new());
+    let items: Vec<String> = (0..ITEMS).map(|number| number.to_string()).collect();
+    answer(queue.put_many(&items).await);
+    let (now, most) = (Cell::new(0), Cell::new(0));
+    let tries = RefCell::new(BTreeMap::new());
+    let work = async |delivery: Arc<Delivery<String>>| {
+        now.set(now.get() + 1);
+        most.set(most.get().max(now.get()));
+        while most.get() < HANDS {
+            world.think().await;
+        }
+        world.think_for(5).await;
+        now.set(now.get() - 1);
+        let mut tries = tries.borrow_mut();
+        let number = tries.entry(delivery.item().clone()).or_insert(0);
+        *number += 1;
+        if *number == 1 && delivery.item().len() == 2 {
+            return Err("not yet");
+        }
+        if tries.values().sum::<i32>() == 14 {
+            stop.notify_one();
+        }
+        Ok(())
+    };
+
+    let consuming = queue.consume(count(HANDS), stop.notified(), work);
+
+    answer(world.in_time("the end", consuming).await);
+    assert_eq!((now.get(), most.get()), (0, HANDS));
+    let expected =
+        items.into_iter().map(|item| (item.clone(), if item.len() == 2 { 2 } else { 1 }));
+    assert_eq!(tries.take(), expected.collect());
+    assert_eq!(stored(&world, &client, "items").await, [""; 0], "all are acknowledged");
+}
+
+async fn work_that_is_dropped_puts_its_items_back(world: World) {
+    let (ann, bob) = (world.client().await, world.client().await);
+    let [anns, bobs] = [&ann, &bob].map(|client| queue(&world, client));
+    put(&anns, &["one", "two", "three", "last"]).await;
+    assert_eq!(took(&world, &bobs).await, "one");
+    let begun = Arc::new(Semaphore::new(0));
+    let begins = begun.clone();
+    let consuming = Waiting::new(async move {
+        let work = |delivery: Arc<Delivery<String>>| {
+            begins.add_permits(1);
+            async move {
+                let _held = delivery;
+                pending::<Result<(), &str>>().await
+            }
+        };
+        anns.consume(count(2), pending(), work).await
+    });
+    let both = world.in_time("the work", begun.acquire_many(2)).await;
+    drop(both.expect("it stays open"));
+    let mut deliveries = pin!(bobs.deliveries());
+    let last = answer(world.in_time("the last", deliveries.next()).await.expect("it never ends"));
+    assert_eq!(last.item(), "last");
+
+    drop(consuming);
+
+    for (item, delivered) in [("two", 2), ("three", 2)] {
+        let next = world.in_time("what was put back", deliveries.next()).await;
+        let delivery = answer(next.expect("it never ends"));
+        assert_eq!((delivery.item().as_str(), delivery.delivered()), (item, delivered));
+        answer(delivery.ack().await);
+    }
+    answer(last.ack().await);
+    assert_eq!(answer(bobs.len().await), 0);
+}

@@ -1,0 +1,183 @@
+//! [`Crew`]: a master that assigns tasks to workers, and results for the submitters.
+//!
+//! | node below the path | what | made by | removed by |
+//! |---|---|---|---|
+//! | `master/` | the election of the master | candidates | with its session |
+//! | `workers/W` | a worker, with its capacity and properties | the worker | with its session |
+//! | `tasks/ID` | a task: its data while it is open, then how it ended | the submitter | the master, after the retention |
+//! | `todo/ID` | that a task waits, with its terms | the submitter, a master, a worker | the master |
+//! | `assigned/W/ID` | that a worker has a task, with its terms | the master | the worker, or a master after it |
+//! | `switch` | whether the crew is paused | the first master, or the client that pauses it | stays |
+//! | `done/ID` | that a task is over | the worker, or the client that cancels it | the master, after the retention |
+//!
+//! Each step is one transaction, so a task is in one place at every moment. What makes a step safe is checked in it:
+//!
+//! - **Every step of a master checks its lead.** The store refuses a master that was replaced.
+//! - **A worker has its name for one session.** What takes its tasks from it checks that it is gone, and what it reports
+//!   checks that it is there and that it has the task.
+//! - **The version of `tasks/ID` changes with each end of an attempt.** An open task becomes a finished one once.
+//! - **A request of unknown effect is repeated until it is answered.** The first one that is applied makes all others fail.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::name::Name;
+use synod_core::path::Path;
+
+use crate::crew::assignment::Assignment;
+use crate::crew::crew_task::CrewTask;
+use crate::crew::crew_worker::CrewWorker;
+use crate::crew::layout::CrewPaths;
+use crate::crew::master::MasterTerm;
+use crate::crew::new_task::NewTask;
+use crate::crew::shift::Shift;
+use crate::leader_selector::LeaderSelector;
+
+mod administer;
+pub(crate) mod assignment;
+mod attempts;
+pub(crate) mod crew_snapshot;
+mod crew_switch;
+pub(crate) mod crew_task;
+pub(crate) mod crew_worker;
+mod feeds;
+mod finished;
+mod insist;
+mod layout;
+mod master;
+pub(crate) mod new_task;
+mod report;
+mod roster;
+mod shift;
+mod step;
+mod steps;
+mod submitting;
+pub(crate) mod task_end;
+mod task_record;
+mod worker_record;
+
+/// How long a finished task is kept, unless the master says otherwise.
+const RETENTION: Duration = Duration::from_secs(60 * 60);
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/crew.md"))]
+#[derive(Clone)]
+pub struct Crew {
+    client: Client,
+    path: Path,
+    retention: Duration,
+}
+
+impl Crew {
+    /// The crew at `path`.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Self {
+        Self { client: client.clone(), path: path.into(), retention: RETENTION }
+    }
+
+    /// Sets how long a task is kept after its end while this client is the master, in place of one hour. A master that takes
+    /// over begins to count anew.
+    pub fn retention(self, retention: Duration) -> Self {
+        Self { retention, ..self }
+    }
+
+    /// Submits a task under an id of the caller's choosing. If there is a task of that id, it stays as it is, and is the one
+    /// that is returned: so a submission whose result is not known can be made again.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too long, [`ErrorKind::TooLarge`](synod_core::error::ErrorKind::TooLarge) if the data is, and as every verb of a
+    /// [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background: the task is submitted, or is not.
+    pub async fn submit(&self, id: &str, task: impl Into<NewTask>) -> Result<CrewTask> {
+        let submitted = self.task(id)?;
+        let (paths, name) = (CrewPaths::of(&self.path)?, Name::encode(id)?);
+        Box::pin(submitting::submit(&self.client, paths, name, task.into())).await?;
+        Ok(submitted)
+    }
+
+    /// The task of this id, whether or not it was submitted. Asks no server.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the id is empty or too long.
+    pub fn task(&self, id: &str) -> Result<CrewTask> {
+        let paths = CrewPaths::of(&self.path)?;
+        CrewTask::new(&self.client, &paths, &Name::encode(id)?)
+    }
+
+    /// Works: `run` is called for each task that is assigned to this worker, for as many at the same time as its capacity
+    /// says. What it returns is the result of the task; an error ends the attempt, and the task is tried again as often as its
+    /// submitter allows. This goes on across sessions, until the call is dropped.
+    ///
+    /// The futures run within this call. One is dropped when this worker has lost its task: with its session, or because
+    /// the task was cancelled.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the store refuses, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed.
+    ///
+    /// # Panics
+    ///
+    /// If `run` or one of its futures does.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call drops all work, and its tasks are assigned to other workers.
+    pub async fn work<F, T, E>(
+        &self,
+        worker: CrewWorker,
+        run: impl Fn(Assignment) -> F,
+    ) -> Result<Infallible>
+    where
+        F: Future<Output = Result<T, E>>,
+        T: Into<Bytes>,
+        E: fmt::Display,
+    {
+        let run = |assignment| {
+            let work = run(assignment);
+            async { work.await.map(Into::into).map_err(|error| error.to_string()) }
+        };
+        loop {
+            let paths = CrewPaths::of(&self.path)?;
+            let shift = Shift::begin(&self.client, paths, &worker).await?;
+            Box::pin(shift.work(&run)).await?;
+        }
+    }
+
+    /// Stands for master, and leads whenever it is elected: assigns the tasks that wait, assigns those of lost workers
+    /// anew, and removes finished tasks after the retention. This goes on across sessions, until the call is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The error with which the store refuses, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call leaves the election. Each task is in its place: a step is made, or is not.
+    pub async fn lead(&self) -> Result<Infallible> {
+        let paths = CrewPaths::of(&self.path)?;
+        let election = LeaderSelector::new(&self.client, paths.master());
+        let failure = election.keep_leading(|lead| async {
+            let term = MasterTerm::new(&paths, self.retention);
+            match Box::pin(term.lead(&self.client, lead)).await {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) if self.client.is_transient(&error) => ControlFlow::Continue(()),
+                Err(error) => ControlFlow::Break(error),
+            }
+        });
+        Err(Box::pin(failure).await?)
+    }
+}
+
+impl fmt::Debug for Crew {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Crew").field("path", &self.path).finish_non_exhaustive()
+    }
+}

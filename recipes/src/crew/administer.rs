@@ -1,0 +1,111 @@
+//! What administers a [`Crew`]: it is paused and goes on, a worker is drained, all of it is shown.
+
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::retry::Retry;
+use synod_core::store::{Expect, Outcome, Query};
+use synod_core::value::{decode, encode};
+
+use crate::cell::repeat::repeat;
+use crate::crew::Crew;
+use crate::crew::crew_snapshot::CrewSnapshot;
+use crate::crew::crew_switch::CrewSwitch;
+use crate::crew::layout::CrewPaths;
+use crate::crew::worker_record::WorkerRecord;
+use crate::mutant::mistake;
+
+impl Crew {
+    /// Pauses the crew: once this has returned nothing is assigned, whichever client leads, until [`Crew::resume`]. Tasks
+    /// are submitted and cancelled as before, and those that workers have come to their end.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`](synod_core::client::Client).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has paused it or has not.
+    pub async fn pause(&self) -> Result<()> {
+        self.switch(CrewSwitch { paused: true }).await
+    }
+
+    /// Ends the pause of a crew.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`](synod_core::client::Client).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has ended the pause or has not.
+    pub async fn resume(&self) -> Result<()> {
+        self.switch(CrewSwitch { paused: false }).await
+    }
+
+    async fn switch(&self, switch: CrewSwitch) -> Result<()> {
+        let paths = CrewPaths::of(&self.path)?;
+        let data = encode(paths.switch(), &switch)?;
+        repeat(&self.client, || self.client.put(paths.switch(), data.clone())).await?;
+        Ok(())
+    }
+
+    /// Drains a worker, which is named as in a [`CrewSnapshot`]: once this has returned `true` it gets no new task, and those that
+    /// it has come to their end. That lasts as long as its session: a worker that lost it registers anew. Returns `false` if
+    /// there is no such worker.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if it is no name, [`ErrorKind::Corrupt`] if its node holds no worker, and as every verb of a
+    /// [`Client`](synod_core::client::Client).
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has drained it or has not.
+    pub async fn drain(&self, worker: &str) -> Result<bool> {
+        let node = CrewPaths::of(&self.path)?.worker(worker)?;
+        let mut delays =
+            Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
+        loop {
+            let Some(found) = self.client.get(&node).await? else { return Ok(false) };
+            let mut record: WorkerRecord = decode(&node, &found.data)?;
+            let Some(stat) = found.stat.filter(|_| !record.drained) else { return Ok(true) };
+            record.drained = true;
+            let (data, expect) = (encode(&node, &record)?, Expect::Version(stat.version));
+            match self.client.set(&node, data, expect).await {
+                Ok(Outcome::Committed(_)) => return Ok(true),
+                // It is read again.
+                Ok(Outcome::Rejected(_)) => {}
+                Err(error) if error.is_ambiguous() && self.client.is_transient(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let Some(delay) = delays.next() else {
+                return Err(Error::new(ErrorKind::Unreachable, "draining a worker")
+                    .at(&node)
+                    .because("it changed again and again; try again"));
+            };
+            sleep(delay).await;
+        }
+    }
+
+    /// The workers and the tasks of this crew, as of one moment. This reads all that the crew has in the store, with the data
+    /// and the results of its tasks.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`](synod_core::client::Client).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn snapshot(&self) -> Result<CrewSnapshot> {
+        let view = self.client.read(Query::subtree(&self.path)).await?;
+        mistake!(SnapshotMixesMoments: let view = {
+            sleep(std::time::Duration::from_millis(1)).await;
+            let (assigned, mut view) = (CrewPaths::of(&self.path)?.all_assigned().clone(), view);
+            view.nodes.retain(|node| !node.path.is_below(&assigned));
+            view.nodes.extend(self.client.read(Query::subtree(assigned)).await?.nodes);
+            view
+        });
+        Ok(CrewSnapshot::of(&self.path, &view))
+    }
+}

@@ -1,0 +1,159 @@
+//! [`CrewTask`]: a task, for its submitters.
+
+use std::fmt;
+use std::sync::OnceLock;
+
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::name::Name;
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn, View};
+
+use crate::cell::repeat::repeat;
+use crate::cell::until::until;
+use crate::crew::layout::CrewPaths;
+use crate::crew::task_end::{TaskEnd, TaskStatus};
+use crate::crew::task_record::{TaskRecord, TaskState};
+
+/// A task of a [`Crew`](crate::Crew), by its id: for those that want its result, in any process.
+#[derive(Clone)]
+pub struct CrewTask {
+    client: Client,
+    task: Path,
+    todo: Path,
+    done: Path,
+}
+
+impl CrewTask {
+    pub(super) fn new(client: &Client, paths: &CrewPaths, name: &Name) -> Result<Self> {
+        let name = name.as_str();
+        let (task, todo, done) = (paths.task(name)?, paths.todo(name)?, paths.done(name)?);
+        Ok(Self { client: client.clone(), task, todo, done })
+    }
+
+    /// The id of the task.
+    pub fn id(&self) -> String {
+        id_of(self.task.name())
+    }
+
+    /// Waits until it is over, and returns how it ended. `None` if there is no such task: it was never submitted, or was
+    /// removed after the retention.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`] once the client is closed, [`ErrorKind::Corrupt`] if its node holds no task, and what the
+    /// store says if it refuses to be read. An outage is no error: the wait continues. [`within`](crate::within) gives it a
+    /// limit.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn wait(&self) -> Result<Option<TaskEnd>> {
+        let seen = OnceLock::new();
+        let is_over = |view: &View| match ended(view) {
+            Some(end) => {
+                let _first = seen.set(end).is_ok();
+                true
+            }
+            None => false,
+        };
+        Box::pin(until(&self.client, Query::node(&self.task), is_over)).await?;
+        seen.into_inner().unwrap_or(Ok(None))
+    }
+
+    /// Where it is now. `None` if there is no such task.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if its node holds no task, and as every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn status(&self) -> Result<Option<TaskStatus>> {
+        let Some((record, waits)) = self.look().await? else { return Ok(None) };
+        Ok(Some(match record.end() {
+            Some(end) => TaskStatus::Over(end),
+            None if waits => TaskStatus::Waiting,
+            None => TaskStatus::Assigned,
+        }))
+    }
+
+    /// Cancels it: when this returned [`TaskEnd::Cancelled`], no result was accepted, nor will be. If it was over before,
+    /// this returns how it ended. `None` if there is no such task.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if its node holds no task, and as every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has cancelled it or has not.
+    pub async fn cancel(&self) -> Result<Option<TaskEnd>> {
+        let mut delays =
+            Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance());
+        loop {
+            if let Some(end) = Box::pin(repeat(&self.client, || self.try_to_cancel())).await? {
+                return end.map_or(Ok(None), |end| Ok(Some(end)));
+            }
+            let Some(delay) = delays.next() else {
+                return Err(Error::new(ErrorKind::Unreachable, "cancelling a task")
+                    .at(&self.task)
+                    .because("it changed again and again"));
+            };
+            sleep(delay).await;
+        }
+    }
+
+    /// How it ended, now that this has tried. `None` if it has changed meanwhile.
+    async fn try_to_cancel(&self) -> Result<Option<Option<TaskEnd>>> {
+        let Some((record, waits)) = self.look().await? else { return Ok(Some(None)) };
+        if let Some(end) = record.end() {
+            return Ok(Some(Some(end)));
+        }
+        let cancelled = TaskState::Cancelled.with(&self.task, &[])?;
+        let txn = Txn::new()
+            .set(self.task.clone(), cancelled, Expect::Version(record.version))
+            .create(self.done.clone(), "", Lifetime::Persistent);
+        // A task that is over never waits.
+        let txn = if waits {
+            txn.delete(self.todo.clone(), Expect::Any)
+        } else {
+            txn.check(self.todo.clone(), Expect::Absent)
+        };
+        Ok(match self.client.transaction(txn).await? {
+            Outcome::Committed(_) => Some(Some(TaskEnd::Cancelled)),
+            Outcome::Rejected(_) => None,
+        })
+    }
+
+    /// What its node holds, and whether it waits, as of one moment.
+    async fn look(&self) -> Result<Option<(TaskRecord, bool)>> {
+        let query = Query::nodes(&self.task, [self.todo.clone()]);
+        let view = self.client.read(query).await?;
+        let at =
+            |path: &Path| view.nodes.iter().find(|node| node.path == *path && node.stat.is_some());
+        let Some(node) = at(&self.task) else { return Ok(None) };
+        Ok(Some((TaskRecord::of(node)?, at(&self.todo).is_some())))
+    }
+}
+
+/// How the task in a view ended: `None` as long as it has not. If there is no task, that is its end.
+fn ended(view: &View) -> Option<Result<Option<TaskEnd>>> {
+    let Some(node) = view.node() else { return Some(Ok(None)) };
+    TaskRecord::of(node).map(|record| record.end()).transpose().map(|end| end.map(Some))
+}
+
+/// The id of the task with this name.
+pub(super) fn id_of(name: &str) -> String {
+    let decoded = Name::new(name).ok().and_then(|name| name.decode());
+    decoded.unwrap_or_else(|| name.to_owned())
+}
+
+impl fmt::Debug for CrewTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CrewTask").field("path", &self.task).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! [`insist`]: repeats a request until it is answered.
+
+use bytes::Bytes;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::session::Session;
+use synod_core::store::{Lifetime, Outcome, Txn, Why};
+
+use crate::keeper::failures;
+
+/// Repeats a request of a session until it is answered, the store refuses, or the session is lost. A request of unknown effect
+/// is repeated, too: the requests must be such that one is applied at most.
+pub(super) async fn insist<T, F>(session: &Session, mut ask: impl FnMut() -> F) -> Result<T>
+where
+    F: Future<Output = Result<T>>,
+{
+    let mut delays = Retry::forever().delays(session.chance());
+    loop {
+        match ask().await {
+            Err(error) if error.kind() == ErrorKind::Unreachable => {
+                sleep(delays.next().unwrap_or_default()).await;
+            }
+            answer => return answer,
+        }
+    }
+}
+
+/// Commits a transaction with the create of a node at its end, or without if there is a node.
+pub(super) async fn commit_with(
+    session: &Session,
+    txn: Txn,
+    path: &Path,
+    data: Bytes,
+) -> Result<Outcome> {
+    let whole = txn.clone().create(path.clone(), data, Lifetime::Persistent);
+    let outcome = insist(session, || session.commit(whole.clone())).await?;
+    let is_there = |outcome: &Outcome| {
+        outcome.rejected().is_some_and(|no| no.why == Why::Exists && no.path == *path)
+    };
+    if is_there(&outcome) {
+        return insist(session, || session.commit(txn.clone())).await;
+    }
+    Ok(outcome)
+}
+
+/// The error once the client is closed.
+pub(super) fn closed(path: &Path) -> Error {
+    failures::closed("working in a crew", path)
+}

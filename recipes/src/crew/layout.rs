@@ -1,0 +1,90 @@
+//! [`CrewPaths`]: where the nodes of a crew are.
+
+use synod_core::error::Result;
+use synod_core::path::Path;
+
+/// The directories of a crew: see the [module](crate::crew).
+#[derive(Clone, Debug)]
+pub(super) struct CrewPaths {
+    master: Path,
+    workers: Path,
+    tasks: Path,
+    todo: Path,
+    assigned: Path,
+    done: Path,
+    switch: Path,
+}
+
+impl CrewPaths {
+    pub(super) fn of(crew: &Path) -> Result<Self> {
+        Ok(Self {
+            master: crew.join("master")?,
+            workers: crew.join("workers")?,
+            tasks: crew.join("tasks")?,
+            todo: crew.join("todo")?,
+            assigned: crew.join("assigned")?,
+            done: crew.join("done")?,
+            switch: crew.join("switch")?,
+        })
+    }
+
+    /// The election of the master.
+    pub(super) fn master(&self) -> &Path {
+        &self.master
+    }
+
+    /// The directory of the workers.
+    pub(super) fn workers(&self) -> &Path {
+        &self.workers
+    }
+
+    /// The directory of the tasks that wait.
+    pub(super) fn all_todo(&self) -> &Path {
+        &self.todo
+    }
+
+    /// The directory of the directories of assigned tasks.
+    pub(super) fn all_assigned(&self) -> &Path {
+        &self.assigned
+    }
+
+    /// The directory of the tasks that are over.
+    pub(super) fn all_done(&self) -> &Path {
+        &self.done
+    }
+
+    /// The node that says whether the crew is paused.
+    pub(super) fn switch(&self) -> &Path {
+        &self.switch
+    }
+
+    /// The node of a worker.
+    pub(super) fn worker(&self, worker: &str) -> Result<Path> {
+        Ok(self.workers.join(worker)?)
+    }
+
+    /// The node of a task. Tasks are named as their nodes.
+    pub(super) fn task(&self, task: &str) -> Result<Path> {
+        Ok(self.tasks.join(task)?)
+    }
+
+    /// The node by which a task waits.
+    pub(super) fn todo(&self, task: &str) -> Result<Path> {
+        Ok(self.todo.join(task)?)
+    }
+
+    /// The directory of the tasks of a worker.
+    pub(super) fn assigned_to(&self, worker: &str) -> Result<Path> {
+        Ok(self.assigned.join(worker)?)
+    }
+
+    /// The node by which a worker has a task.
+    pub(super) fn assigned(&self, worker: &str, task: &str) -> Result<Path> {
+        Ok(self.assigned_to(worker)?.join(task)?)
+    }
+
+    /// The node that says that a task is over.
+    pub(super) fn done(&self, task: &str) -> Result<Path> {
+        Ok(self.done.join(task)?)
+    }
+}

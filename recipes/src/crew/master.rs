@@ -1,0 +1,172 @@
+//! [`MasterTerm`]: what a master does while it leads.
+
+use std::future::pending;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::{Either, poll_immediate, select};
+use futures_util::stream::FuturesUnordered;
+use synod_core::client::Client;
+use synod_core::clock::{Instant, sleep_until};
+use synod_core::error::Result;
+use synod_core::path::Path;
+
+use crate::crew::feeds::{CrewDir, CrewFeeds, CrewNews};
+use crate::crew::finished::Finished;
+use crate::crew::insist::closed;
+use crate::crew::layout::CrewPaths;
+use crate::crew::roster::CrewRoster;
+use crate::crew::step::{MasterStep, StepOutcome};
+use crate::crew::steps::Steps;
+use crate::line::hold::Leadership;
+
+/// How many steps may be on their way at the same time.
+const AT_ONCE: usize = 64;
+
+/// How many changes are taken note of before the next steps.
+const NEWS_AT_ONCE: usize = 1_000;
+
+/// One term of a master: what it knows.
+pub(super) struct MasterTerm<'a> {
+    paths: &'a CrewPaths,
+    roster: CrewRoster,
+    finished: Finished,
+}
+
+/// What makes a master go on.
+enum MasterCause {
+    /// A change, or the end of the client.
+    Heard(Option<CrewNews>),
+    /// A step came to its end.
+    Made(Result<(MasterStep, StepOutcome)>),
+    /// A finished task is to be removed.
+    Due,
+}
+
+impl<'a> MasterTerm<'a> {
+    pub(super) fn new(paths: &'a CrewPaths, retention: Duration) -> Self {
+        Self { paths, roster: CrewRoster::default(), finished: Finished::new(retention) }
+    }
+
+    /// Leads until the store says that another master does. It is dropped when the lead is lost.
+    pub(super) async fn lead(mut self, client: &Client, lead: Leadership) -> Result<()> {
+        let steps = Steps::new(self.paths, lead);
+        if !steps.begin().await? {
+            return Ok(());
+        }
+        let mut feeds = CrewFeeds::open(client, self.paths).await?;
+        let mut making = FuturesUnordered::new();
+        loop {
+            while feeds.are_complete()
+                && making.len() < AT_ONCE
+                && let Some(step) = self.next()
+            {
+                making.push(steps.make(step));
+            }
+            let due = if making.len() < AT_ONCE { self.finished.next() } else { None };
+            let cause =
+                match select(pin!(feeds.next()), select(pin!(some(&mut making)), pin!(until(due))))
+                    .await
+                {
+                    Either::Left((news, _)) => MasterCause::Heard(news),
+                    Either::Right((Either::Left((made, _)), _)) => MasterCause::Made(made),
+                    Either::Right((Either::Right(_), _)) => MasterCause::Due,
+                };
+            match cause {
+                MasterCause::Heard(None) => return Err(closed(self.paths.master())),
+                MasterCause::Heard(Some(news)) => self.learn_all(news, &mut feeds).await,
+                MasterCause::Made(made) => match made? {
+                    (_, StepOutcome::Deposed) => return Ok(()),
+                    (step, made) => self.roster.came_to(step, made),
+                },
+                MasterCause::Due => {}
+            }
+        }
+    }
+
+    /// What to do next.
+    fn next(&mut self) -> Option<MasterStep> {
+        self.roster.next().or_else(|| Some(MasterStep::Remove { task: self.next_removal()? }))
+    }
+
+    /// A finished task that is to be removed now.
+    fn next_removal(&mut self) -> Option<String> {
+        loop {
+            let task = self.finished.due()?;
+            // What a worker still has of one that was cancelled goes first.
+            if self.roster.holder(&task).is_none() {
+                return Some(task);
+            }
+            self.finished.add_later(&task);
+        }
+    }
+
+    /// Takes note of a change, and of others that are there already.
+    async fn learn_all(&mut self, first: CrewNews, feeds: &mut CrewFeeds) {
+        self.learn(first);
+        for _ in 0..NEWS_AT_ONCE {
+            match poll_immediate(feeds.next()).await {
+                Some(Some(news)) => self.learn(news),
+                // The end of the client is found again.
+                Some(None) | None => return,
+            }
+        }
+    }
+
+    fn learn(&mut self, news: CrewNews) {
+        match news {
+            CrewNews::There(CrewDir::Todo, node) => self.roster.waits(&node),
+            CrewNews::Gone(CrewDir::Todo, node) => self.roster.waits_no_more(&node),
+            CrewNews::There(CrewDir::Workers, node) => self.roster.is_there(&node),
+            CrewNews::Gone(CrewDir::Workers, node) => self.roster.is_gone(node.path.name()),
+            CrewNews::There(CrewDir::Assigned, node) => {
+                if let Some(worker) = self.worker_of(&node.path) {
+                    self.roster.has(&worker, node.path.name(), node.data);
+                }
+            }
+            CrewNews::Gone(CrewDir::Assigned, node) => {
+                if let Some(worker) = self.worker_of(&node.path) {
+                    self.roster.gave_up(&worker, node.path.name());
+                }
+            }
+            CrewNews::There(CrewDir::Done, node) => {
+                self.roster.is_over(node.path.name());
+                self.finished.add(node.path.name());
+            }
+            CrewNews::There(CrewDir::Switch, node) => self.roster.is_switched(&node),
+            CrewNews::Gone(CrewDir::Switch, _) | CrewNews::Reset(CrewDir::Switch) => {
+                self.roster.forget_switch();
+            }
+            CrewNews::Gone(CrewDir::Done, _) => {}
+            CrewNews::Reset(CrewDir::Todo) => self.roster.forget_queue(),
+            CrewNews::Reset(CrewDir::Workers) => self.roster.forget_workers(),
+            CrewNews::Reset(CrewDir::Assigned) => self.roster.forget_assigned(),
+            CrewNews::Reset(CrewDir::Done) => self.finished.forget(),
+            CrewNews::Complete => self.roster.find_orphans(),
+        }
+    }
+
+    /// The worker whose assignment a node is, if it is one.
+    fn worker_of(&self, path: &Path) -> Option<String> {
+        let dir = path.parent()?;
+        let is_of_worker = dir.parent_str() == Some(self.paths.all_assigned().as_str());
+        is_of_worker.then(|| dir.name().to_owned())
+    }
+}
+
+/// The next result, when there is one.
+async fn some<F: Future>(all: &mut FuturesUnordered<F>) -> F::Output {
+    match all.next().await {
+        Some(done) => done,
+        None => pending().await,
+    }
+}
+
+/// Waits until this moment, if there is one.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}

@@ -1,0 +1,143 @@
+//! [`Steps`]: the transactions of a master. Each checks its lead.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use synod_core::clock::sleep;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Outcome, Rejected, Why};
+use synod_core::value::encode;
+
+use crate::crew::crew_switch::CrewSwitch;
+use crate::crew::insist::{commit_with, insist};
+use crate::crew::layout::CrewPaths;
+use crate::crew::step::{MasterStep, Queued, StepBasis, StepOutcome};
+use crate::line::hold::Leadership;
+use crate::mutant::mistake;
+
+/// How long a master waits for what keeps it from an assignment and passes by itself.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Makes the steps of one term.
+pub(super) struct Steps<'a> {
+    paths: &'a CrewPaths,
+    lead: Leadership,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(paths: &'a CrewPaths, lead: Leadership) -> Self {
+        Self { paths, lead }
+    }
+
+    /// Makes a step, and returns what came of it.
+    pub(super) async fn make(&self, step: MasterStep) -> Result<(MasterStep, StepOutcome)> {
+        let outcome = match &step {
+            MasterStep::Assign { task, worker, queued, basis } => {
+                self.assign((task, worker), queued, *basis).await?
+            }
+            MasterStep::TakeBack { task, worker, terms } => {
+                self.take_back(task, worker, terms.clone()).await?
+            }
+            MasterStep::Remove { task } => self.remove(task).await?,
+        };
+        let made = match &outcome {
+            Outcome::Committed(_) => StepOutcome::Applied,
+            Outcome::Rejected(no) => self.why_not(no),
+        };
+        tracing::debug!(?step, ?made, "a step of the master");
+        Ok((step, made))
+    }
+
+    /// Makes sure that there is a switch. Returns false if this master was replaced.
+    pub(super) async fn begin(&self) -> Result<bool> {
+        let (session, switch) = (self.lead.node.session(), self.paths.switch());
+        let on = encode(switch, &CrewSwitch { paused: false })?;
+        let txn = self.lead.txn().create(switch.clone(), on, Lifetime::Persistent);
+        let outcome = insist(session, || session.commit(txn.clone())).await?;
+        Ok(outcome.rejected().is_none_or(|no| no.path == *switch))
+    }
+
+    async fn assign(
+        &self,
+        (task, worker): (&str, &str),
+        queued: &Queued,
+        basis: StepBasis,
+    ) -> Result<Outcome> {
+        let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
+        let assigned = self.paths.assigned(worker, task)?;
+        let txn = self
+            .lead
+            .txn()
+            .check(self.paths.worker(worker)?, Expect::Version(basis.worker))
+            .check(self.paths.switch().clone(), Expect::Version(basis.switch));
+        let taken = txn.clone().delete(todo, Expect::Version(queued.version));
+        mistake!(AssignsInTwoCalls: let taken = {
+            let taken = insist(session, || session.commit(taken.clone())).await?;
+            if taken.rejected().is_some() {
+                return Ok(taken);
+            }
+            txn
+        });
+        let whole = taken.create(assigned, queued.stored.clone(), Lifetime::Persistent);
+        let outcome = insist(session, || session.commit(whole.clone())).await?;
+        if outcome.rejected().is_some_and(|no| self.is_passing(no)) {
+            // The worker is about to remove that, or a change is on its way to this master.
+            sleep(PAUSE).await;
+        }
+        Ok(outcome)
+    }
+
+    async fn take_back(&self, task: &str, worker: &str, terms: Bytes) -> Result<Outcome> {
+        let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
+        let (assigned, done) = (self.paths.assigned(worker, task)?, self.paths.done(task)?);
+        let txn = self.lead.txn().check(self.paths.worker(worker)?, Expect::Absent);
+        let open = txn.clone().check(done.clone(), Expect::Absent);
+        let open = open.delete(assigned.clone(), Expect::Any);
+        let outcome = commit_with(session, open, &todo, terms).await?;
+        if outcome.rejected().is_some_and(|no| no.path == done) {
+            // It was cancelled.
+            let over = txn.delete(assigned, Expect::Any);
+            return insist(session, || session.commit(over.clone())).await;
+        }
+        Ok(outcome)
+    }
+
+    /// Whether an assignment was rejected because of what the worker still has, or because this master does not know a
+    /// change yet.
+    fn is_passing(&self, no: &Rejected) -> bool {
+        let is_occupied = no.why == Why::Exists && no.path.is_below(self.paths.all_assigned());
+        let is_changed = no.why == Why::OtherVersion && self.is_worker(&no.path);
+        is_occupied || is_changed || no.path == *self.paths.switch()
+    }
+
+    fn is_worker(&self, path: &Path) -> bool {
+        path.parent_str() == Some(self.paths.workers().as_str())
+    }
+
+    /// Removes a finished task.
+    async fn remove(&self, task: &str) -> Result<Outcome> {
+        let session = self.lead.node.session();
+        let (task, done) = (self.paths.task(task)?, self.paths.done(task)?);
+        let without = self.lead.txn().delete(done, Expect::Any);
+        let whole = without.clone().delete(task.clone(), Expect::Any);
+        let outcome = insist(session, || session.commit(whole.clone())).await?;
+        if outcome.rejected().is_some_and(|no| no.path == task) {
+            // Its node is gone already.
+            return insist(session, || session.commit(without.clone())).await;
+        }
+        Ok(outcome)
+    }
+
+    fn why_not(&self, no: &Rejected) -> StepOutcome {
+        if no.path == *self.lead.seen_path() {
+            StepOutcome::Deposed
+        } else if self.is_passing(no) {
+            StepOutcome::NotNow
+        } else if self.is_worker(&no.path) {
+            StepOutcome::OtherWorker
+        } else {
+            StepOutcome::Elsewhere
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! [`Instance`]: what a program registers, in the JSON of Curator's `x-discovery`.
+
+use std::fmt;
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+use synod_core::chance::Chance;
+use synod_core::clock;
+
+use crate::discovery::uri_spec::UriSpec;
+
+/// One instance of a service: where it is, and what it says about itself.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Instance<T> {
+    /// The name of its service.
+    pub name: String,
+    /// Its id, which no other instance of the service has. Empty until it is registered, if it was not given.
+    pub id: String,
+    /// Its address.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// Its port.
+    #[serde(default)]
+    pub port: Option<u16>,
+    /// Its port for TLS.
+    #[serde(default)]
+    pub ssl_port: Option<u16>,
+    /// What else it says.
+    pub payload: Option<T>,
+    /// When it was registered, in milliseconds since 1970 by the wall clock of its machine. It is for people to read.
+    #[serde(rename = "registrationTimeUTC", default)]
+    pub registered: i64,
+    #[serde(rename = "serviceType", default)]
+    kind: InstanceKind,
+    /// How its URI is made.
+    #[serde(default)]
+    pub uri_spec: Option<UriSpec>,
+    /// Whether it wants to be chosen. A [`Provider`](crate::Provider) chooses no other.
+    #[serde(default = "yes")]
+    pub enabled: bool,
+}
+
+/// How long an instance stays registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum InstanceKind {
+    /// As long as its program is alive. Synod registers no others.
+    #[default]
+    Dynamic,
+    /// As [`Dynamic`](Self::Dynamic), with a sequence at the end of the name of its node.
+    DynamicSequential,
+    /// Until it is removed.
+    Static,
+    /// Until it is removed.
+    Permanent,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl<T> Instance<T> {
+    /// An instance of a service, at an address.
+    pub fn new(service: impl Into<String>, address: impl Into<String>) -> Self {
+        Self {
+            name: service.into(),
+            id: String::new(),
+            address: Some(address.into()),
+            port: None,
+            ssl_port: None,
+            payload: None,
+            registered: 0,
+            kind: InstanceKind::Dynamic,
+            uri_spec: None,
+            enabled: true,
+        }
+    }
+
+    /// With an id of its own. Otherwise it gets one when it is registered.
+    pub fn id(self, id: impl Into<String>) -> Self {
+        Self { id: id.into(), ..self }
+    }
+
+    /// With a port.
+    pub fn port(self, port: u16) -> Self {
+        Self { port: Some(port), ..self }
+    }
+
+    /// With a payload.
+    pub fn payload(self, payload: T) -> Self {
+        Self { payload: Some(payload), ..self }
+    }
+
+    /// With a URI.
+    pub fn uri_spec(self, spec: UriSpec) -> Self {
+        Self { uri_spec: Some(spec), ..self }
+    }
+
+    /// How long it stays registered.
+    pub fn kind(&self) -> InstanceKind {
+        self.kind
+    }
+
+    /// Its URI, if it says how that is made.
+    pub fn uri(&self) -> Option<String> {
+        self.uri_spec.as_ref().map(|spec| spec.fill(|place| self.place(place)))
+    }
+
+    fn place(&self, place: &str) -> Option<String> {
+        match place {
+            "scheme" if self.ssl_port.is_some() => Some("https".to_owned()),
+            "scheme" => Some("http".to_owned()),
+            "name" => Some(self.name.clone()),
+            "id" => Some(self.id.clone()),
+            "address" => self.address.clone(),
+            "port" => self.port.map(|port| port.to_string()),
+            "ssl-port" => self.ssl_port.map(|port| port.to_string()),
+            "registration-time-utc" => Some(self.registered.to_string()),
+            "service-type" => Some(self.kind.lower_case().to_owned()),
+            _ => None,
+        }
+    }
+
+    /// With an id and a date, if it has none.
+    pub(super) fn complete(mut self, chance: &Chance) -> Self {
+        if self.id.is_empty() {
+            self.id = chance.id();
+        }
+        if self.registered == 0 {
+            let since = clock::date().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.registered = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+        }
+        self
+    }
+}
+
+impl InstanceKind {
+    fn lower_case(self) -> &'static str {
+        match self {
+            Self::Dynamic => "dynamic",
+            Self::DynamicSequential => "dynamic_sequential",
+            Self::Static => "static",
+            Self::Permanent => "permanent",
+        }
+    }
+}
+
+/// Shows where it is: the payload is the application's.
+impl<T> fmt::Debug for Instance<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance")
+            .field("name", &self.name)
+            .field("id", &self.id)
+            .field("address", &self.address)
+            .field("port", &self.port)
+            .field("enabled", &self.enabled)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use synod_core::path;
+    use synod_core::value::{decode, encode};
+
+    use super::*;
+
+    /// What Curator writes; by default without `enabled`.
+    const CURATORS: &str = r#"{"name":"web","id":"host-7","address":"10.0.0.7","port":80,"sslPort":null,"payload":{"@class":"com.example.Load","weight":3},"registrationTimeUTC":1700000000000,"serviceType":"DYNAMIC","uriSpec":{"parts":[{"value":"scheme","variable":true},{"value":"://","variable":false},{"value":"address","variable":true}]},"enabled":true}"#;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(tag = "@class", rename = "com.example.Load")]
+    struct Load {
+        weight: u32,
+    }
+
+    fn read(text: &str) -> Option<Instance<Load>> {
+        decode(&path!("/services/web/host-7"), text.as_bytes()).ok()
+    }
+
+    #[test]
+    fn an_instance_is_the_json_of_curator() {
+        let spec = UriSpec::new("{scheme}://{address}").expect("valid");
+        let instance = Instance::new("web", "10.0.0.7").id("host-7").port(80);
+        let mut instance = instance.payload(Load { weight: 3 }).uri_spec(spec);
+        instance.registered = 1_700_000_000_000;
+        let written = encode(&path!("/services/web/host-7"), &instance).expect("JSON");
+        assert_eq!(written, CURATORS);
+        let again = read(CURATORS).expect("it is one");
+        assert!(again == instance && again.kind() == InstanceKind::Dynamic);
+        assert_eq!(again.uri().as_deref(), Some("http://10.0.0.7"));
+    }
+
+    #[test]
+    fn what_is_missing_or_unknown_does_no_harm() {
+        let least = read(r#"{"name":"web","id":"1"}"#).expect("it is one");
+        assert!(least.enabled && least.payload.is_none() && least.uri().is_none());
+        let later = CURATORS.replace("\"enabled\":true", "\"enabled\":false,\"later\":[1]");
+        assert!(!read(&later).expect("it is one").enabled);
+        let sequential = CURATORS.replace("\"DYNAMIC\"", "\"DYNAMIC_SEQUENTIAL\"");
+        assert_eq!(read(&sequential).map(|it| it.kind()), Some(InstanceKind::DynamicSequential));
+        for bad in ["", "{", "null", "[]", r#"{"name":"web"}"#, &CURATORS.replace("80", "\"80\"")] {
+            assert!(read(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_instance_gets_an_id_and_a_date_unless_it_has_them() {
+        let chance = Chance::seeded(1);
+        let first = Instance::<u32>::new("web", "a").complete(&chance);
+        let second = Instance::<u32>::new("web", "a").complete(&chance);
+        assert!(first.id.len() == 32 && first.id != second.id && first.registered > 0);
+        let again = first.clone().complete(&chance);
+        assert!(again == first);
+    }
+}

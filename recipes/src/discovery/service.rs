@@ -1,0 +1,142 @@
+//! [`Service`]: the instances of a service, followed.
+
+use std::fmt;
+use std::mem::discriminant;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures_core::Stream;
+use futures_util::stream::unfold;
+use serde::de::DeserializeOwned;
+use synod_core::chance::Chance;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+
+use crate::discovery::endpoint::Endpoints;
+use crate::discovery::instance_format::InstanceFormat;
+use crate::mirror::Mirror;
+use crate::mirror::event::CacheState;
+use crate::mirror::extent::Extent;
+use crate::mirror::snapshot::Snapshot;
+
+/// The instances of one service, kept equal in the memory of this process. Reading asks no server.
+///
+/// Clones share everything. The service is followed until the last of them is dropped, and keeps its client open.
+pub struct Service<T> {
+    mirror: Mirror,
+    format: InstanceFormat,
+    chance: Chance,
+    last: Arc<Mutex<LastRead<T>>>,
+}
+
+/// The instances of a service, and how they compare with the store.
+#[non_exhaustive]
+pub struct ServiceView<T> {
+    /// The instances. While the store is out of reach, those that were known last.
+    pub endpoints: Arc<Endpoints<T>>,
+    /// [`CacheState::Live`] if every later change will be reported.
+    pub state: CacheState,
+}
+
+/// What was read last, and of what. The nodes are kept, so that no others are taken for them.
+struct LastRead<T> {
+    nodes: Option<Snapshot>,
+    endpoints: Arc<Endpoints<T>>,
+}
+
+impl<T: DeserializeOwned> Service<T> {
+    /// Follows the service at a path, once its instances are known.
+    pub(super) async fn open(client: &Client, path: Path, format: InstanceFormat) -> Result<Self> {
+        let mirror = Mirror::start(client, Extent::children(path), "discovery");
+        mirror.complete().await?;
+        let last = Arc::new(Mutex::new(LastRead { nodes: None, endpoints: Arc::default() }));
+        Ok(Self { mirror, format, chance: client.chance().clone(), last })
+    }
+
+    /// The instances as far as they are known now.
+    pub fn view(&self) -> ServiceView<T> {
+        let nodes = self.mirror.snapshot();
+        let state = nodes.state().clone();
+        ServiceView { endpoints: self.read(nodes), state }
+    }
+
+    /// The view of now, then each that replaces it, also one that differs in its state alone. A reader gets the latest: what was
+    /// replaced before it looked is left out. The stream keeps the service followed, and ends with the client.
+    pub fn changes(&self) -> impl Stream<Item = ServiceView<T>> + Send + use<T>
+    where
+        T: Send + Sync + 'static,
+    {
+        unfold((self.clone(), None), |(service, last)| async move {
+            let is_new =
+                |view: &ServiceView<T>| last.as_ref().is_none_or(|last| !view.is_same(last));
+            let changed = service.mirror.until(|_| Some(service.view()).filter(is_new)).await?;
+            Some((changed.clone(), (service, Some(changed))))
+        })
+    }
+
+    /// Reads nodes outside the lock, as `T` is read by code of the application. Two calls at once may both read.
+    fn read(&self, nodes: Snapshot) -> Arc<Endpoints<T>> {
+        let before = {
+            let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            if last.nodes.as_ref().is_some_and(|seen| seen.has_same_nodes(&nodes)) {
+                return last.endpoints.clone();
+            }
+            last.endpoints.clone()
+        };
+        let endpoints = Arc::new(Endpoints::read(nodes.iter(), self.format, &before));
+        let next = LastRead { nodes: Some(nodes), endpoints: endpoints.clone() };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *last, next);
+        // What it held may be large: not under the lock.
+        drop(last);
+        drop(old);
+        endpoints
+    }
+}
+
+impl<T> Service<T> {
+    /// Where the service is.
+    pub fn path(&self) -> &Path {
+        self.mirror.path()
+    }
+
+    pub(super) fn chance(&self) -> &Chance {
+        &self.chance
+    }
+}
+
+impl<T> ServiceView<T> {
+    fn is_same(&self, other: &Self) -> bool {
+        let same_state = discriminant(&self.state) == discriminant(&other.state);
+        same_state && Arc::ptr_eq(&self.endpoints, &other.endpoints)
+    }
+}
+
+impl<T> Clone for Service<T> {
+    fn clone(&self) -> Self {
+        let Self { mirror, format, chance, last } = self;
+        let (mirror, chance, last) = (mirror.clone(), chance.clone(), last.clone());
+        Self { mirror, format: *format, chance, last }
+    }
+}
+
+impl<T> Clone for ServiceView<T> {
+    fn clone(&self) -> Self {
+        Self { endpoints: self.endpoints.clone(), state: self.state.clone() }
+    }
+}
+
+impl<T> fmt::Debug for Service<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("mirror", &self.mirror).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for ServiceView<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceView")
+            .field("endpoints", &self.endpoints)
+            .field("state", &self.state)
+            .finish()
+    }
+}

@@ -1,0 +1,219 @@
+//! [`Entering`]: a member that waits for its round.
+
+use std::collections::BTreeSet;
+
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{Change, Expect, Kind, Lifetime, Outcome, Query, Txn, View};
+
+use crate::cell::patience::Patience;
+use crate::double_barrier::barrier_place::{BarrierPlace, OnLoss};
+use crate::double_barrier::inside::Inside;
+use crate::double_barrier::member::{ENTERING, GivenUp, MemberNode, is_our_name};
+use crate::double_barrier::member_watch::{MemberWatch, News};
+use crate::double_barrier::present::{NextStep, Present};
+use crate::double_barrier::round::{READY, Round};
+use crate::mutant::mistake;
+
+/// A member that waits, in one session.
+pub(super) struct Entering<'a> {
+    place: &'a BarrierPlace,
+    watch: MemberWatch,
+    /// The members, as far as is known.
+    present: Present,
+    /// The round that began last, as far as is known.
+    last: Option<Round>,
+    /// Whether it is not known if this member has begun a round.
+    in_doubt: bool,
+}
+
+/// Why a member looks again.
+enum Reason {
+    /// A round may have begun.
+    Ready,
+    /// The others may be enough now.
+    Others,
+    /// Another member gave up before all were there.
+    GivenUp(String),
+}
+
+impl<'a> Entering<'a> {
+    pub(super) fn new(place: &'a BarrierPlace) -> Self {
+        Self {
+            place,
+            watch: place.watch(),
+            present: Present::default(),
+            last: None,
+            in_doubt: false,
+        }
+    }
+
+    /// Waits until it is inside. `None` if its node is gone before.
+    pub(super) async fn run(mut self, delays: &mut Patience) -> Result<Option<Inside>> {
+        let session = self.place.client.session().await?;
+        self.watch.open(&session).await?;
+        let (member, mut seen) = MemberNode::join(&session, &self.place.path).await?;
+        let mut reason = Reason::Others;
+        loop {
+            let step = self.look_and_step(&member, seen.take(), &reason).await;
+            if session.is_lost() {
+                return Ok(None);
+            }
+            reason = match step {
+                Ok(Some(NextStep::Gone)) => return Ok(None),
+                Ok(Some(NextStep::Enter(round))) => {
+                    return Ok(Some(self.inside(member, &round, None)));
+                }
+                Ok(Some(NextStep::Begin(_))) => {
+                    let round = self.last.take().unwrap_or_default();
+                    return Ok(Some(self.inside(member, &round, Some(round.clone()))));
+                }
+                Ok(Some(NextStep::Wait)) => {
+                    if let Reason::GivenUp(name) = reason {
+                        return Err(given_up(&name));
+                    }
+                    delays.begin_anew();
+                    let woken = self.reason(&member).await;
+                    mistake!(EntersOnAnyEvent: {
+                        return Ok(Some(self.inside(member, &Round::default(), None)));
+                    });
+                    woken
+                }
+                // Another member has begun a round, or it is not known whether this one has.
+                Ok(None) => Reason::Ready,
+                Err(error) => {
+                    delays.rest(error).await?;
+                    Reason::Others
+                }
+            }
+        }
+    }
+
+    fn inside(self, member: MemberNode, round: &Round, began: Option<Round>) -> Inside {
+        let others = round.others(member.name(), self.present.names());
+        Inside::new(self.place.clone(), member, self.watch, others, began)
+    }
+
+    /// Looks, decides, and begins the round if that is up to this member. `None` if it has to look again.
+    async fn look_and_step(
+        &mut self,
+        member: &MemberNode,
+        seen: Option<View>,
+        reason: &Reason,
+    ) -> Result<Option<NextStep>> {
+        self.look(member, seen, reason).await?;
+        self.step(member).await
+    }
+
+    /// Finds out which round began last, and which members are there.
+    async fn look(
+        &mut self,
+        member: &MemberNode,
+        seen: Option<View>,
+        reason: &Reason,
+    ) -> Result<()> {
+        if let Reason::Ready = reason {
+            self.last = self.read_round(member.session()).await?;
+            if self.last.as_ref().is_some_and(|round| round.has(member.name())) {
+                return Ok(());
+            }
+        }
+        self.present = self.watch.present(seen).await?;
+        self.present.discount(&member.session().local::<GivenUp>());
+        let is_ready = self.present.is_ready();
+        self.last = if is_ready { self.read_round(member.session()).await? } else { None };
+        Ok(())
+    }
+
+    async fn read_round(&self, session: &Session) -> Result<Option<Round>> {
+        let view = session.read(Query::node(self.ready()?)).await?;
+        Ok(view.node().map(Round::of))
+    }
+
+    fn ready(&self) -> Result<Path> {
+        Ok(self.place.path.join(READY)?)
+    }
+
+    async fn step(&mut self, member: &MemberNode) -> Result<Option<NextStep>> {
+        let parties = self.place.parties.get() as usize;
+        let step = self.present.step(member.name(), parties, self.last.as_ref());
+        if self.in_doubt && !matches!(step, NextStep::Enter(_)) {
+            // The request may still begin a round, at any time. Without this member it is refused.
+            return Ok(Some(NextStep::Gone));
+        }
+        let NextStep::Begin(members) = &step else { return Ok(Some(step)) };
+        let version = match member.session().commit(self.begin(member, members)?).await {
+            Ok(Outcome::Committed(commit)) => {
+                commit.done.last().and_then(|done| done.stat).map(|stat| stat.version)
+            }
+            Ok(Outcome::Rejected(_)) => return Ok(None),
+            Err(error) if error.is_ambiguous() => {
+                self.in_doubt = true;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        self.last = Some(Round::new(members.clone(), version));
+        Ok(Some(step))
+    }
+
+    /// Begins the round of these, unless another one has begun since this member looked. So all of them were there at the
+    /// moment of the look, and in no other round.
+    fn begin(&self, member: &MemberNode, members: &BTreeSet<String>) -> Result<Txn> {
+        let (ready, data) = (self.ready()?, Round::data(members));
+        // A write instead of a check: what a call that is dropped only created would be removed again, and others rely on it.
+        let begin = Txn::new().set(member.path(), "", Expect::Any);
+        Ok(match &self.last {
+            Some(last) => begin.set(ready, data, last.expected()),
+            None => begin.create(ready, data, Lifetime::Persistent),
+        })
+    }
+
+    /// Waits for a reason to look again.
+    async fn reason(&mut self, member: &MemberNode) -> Reason {
+        let inside =
+            self.last.as_ref().map(|last| last.others(member.name(), self.present.names()));
+        let inside = inside.unwrap_or_default();
+        loop {
+            let News::Changed(change) = self.watch.news().await else { return Reason::Others };
+            if let Some(reason) = self.reason_of(member, &inside, &change) {
+                return reason;
+            }
+        }
+    }
+
+    fn reason_of(
+        &mut self,
+        member: &MemberNode,
+        inside: &BTreeSet<String>,
+        change: &Change,
+    ) -> Option<Reason> {
+        let name = change.path.name();
+        let parties = self.place.parties.get() as usize;
+        match change.kind {
+            _ if name == READY => Some(Reason::Ready),
+            // The member that comes last begins the round.
+            Kind::Created if is_our_name(name) => {
+                self.present.came(name);
+                None
+            }
+            Kind::Deleted => {
+                let was_there = self.present.went(name);
+                if was_there && self.place.on_loss == OnLoss::Fail && !inside.contains(name) {
+                    return Some(Reason::GivenUp(name.to_owned()));
+                }
+                let may_begin = !self.present.has_any(inside) && self.present.are(parties);
+                (may_begin || name == member.name()).then_some(Reason::Others)
+            }
+            Kind::Updated => None,
+            // Perhaps a member of another library came.
+            _ => Some(Reason::Others),
+        }
+    }
+}
+
+fn given_up(name: &str) -> Error {
+    Error::new(ErrorKind::Refused, ENTERING)
+        .because(format!("another member gave up before all were there: {name}"))
+}

@@ -1,0 +1,129 @@
+//! [`MemberNode`]: owns the node of a member. Dropping it removes the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{Done, Expect, Lifetime, Outcome, Query, Revision, Txn, View};
+
+use crate::mutant::mistake;
+
+/// What a member does, as errors name it.
+pub(super) const ENTERING: &str = "entering a barrier";
+
+/// The start of its name.
+const MEMBER: &str = "member-";
+
+/// The ephemeral node of a member.
+#[derive(Debug)]
+pub(super) struct MemberNode {
+    session: Session,
+    node: Done,
+    /// Whether no request can create it again.
+    settled: bool,
+    gone: bool,
+}
+
+impl MemberNode {
+    /// A new member, and the members after it came, if the store says it in its answer.
+    pub(super) async fn join(session: &Session, dir: &Path) -> Result<(Self, Option<View>)> {
+        let path = session.unique(&dir.join(MEMBER)?)?;
+        let create = Txn::new().create_sequential(path, "", Lifetime::Session).look(names(dir));
+        let (outcome, requests) = session.commit_tracked(create).await?;
+        let commit = outcome.required()?;
+        let node = commit.done.into_iter().next().ok_or_else(|| {
+            Error::new(ErrorKind::Backend, ENTERING).because("the store did not name the node")
+        })?;
+        let settled = requests.is_settled();
+        Ok((Self { session: session.clone(), node, settled, gone: false }, commit.look))
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.node.path
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.node.path.name()
+    }
+
+    /// Removes it. The members after that, if the store says it in its answer.
+    pub(super) async fn leave(&mut self, dir: &Path) -> Result<Option<View>> {
+        let delete = Txn::new().delete(self.path(), Expect::Any).look(names(dir));
+        if self.settled
+            && let Ok(Outcome::Committed(commit)) = self.session.commit(delete).await
+        {
+            self.gone = true;
+            return Ok(commit.look);
+        }
+        self.remove().await?;
+        Ok(None)
+    }
+
+    /// Removes it together with what else is done then, if that is possible. Otherwise it is only removed.
+    pub(super) async fn leave_with(&mut self, rest: Txn) -> Result<()> {
+        let delete = rest.delete(self.path(), Expect::Any);
+        if self.settled
+            && let Ok(Outcome::Committed(_)) = self.session.commit(delete).await
+        {
+            self.gone = true;
+            return Ok(());
+        }
+        self.remove().await
+    }
+
+    async fn remove(&mut self) -> Result<()> {
+        // A request may create it again. Or another client removed it, or an earlier request that was not answered.
+        self.session.remove(&self.node).await?;
+        self.gone = true;
+        Ok(())
+    }
+}
+
+impl Drop for MemberNode {
+    fn drop(&mut self) {
+        mistake!(GivenUpMemberStays: return);
+        if !self.gone {
+            self.session.local::<GivenUp>().add(&self.node);
+            self.session.abandon(&self.node);
+        }
+    }
+}
+
+/// Whether a node of this name is a member of this library.
+pub(super) fn is_our_name(name: &str) -> bool {
+    name.starts_with(MEMBER)
+}
+
+/// The query for the members.
+pub(super) fn names(dir: &Path) -> Query {
+    Query::children(dir).names_only()
+}
+
+/// The members of a session that gave up, until they are known to be gone. A member that comes again at once does not
+/// count what it was before.
+#[derive(Debug, Default)]
+pub(super) struct GivenUp(Mutex<BTreeMap<String, Option<Revision>>>);
+
+impl GivenUp {
+    fn add(&self, node: &Done) {
+        let created = node.stat.map(|stat| stat.created);
+        self.names().insert(node.path.name().to_owned(), created);
+    }
+
+    /// Those that may still be there, by a listing of this revision.
+    pub(super) fn among(&self, listed: impl Fn(&str) -> bool, as_of: Revision) -> BTreeSet<String> {
+        let mut names = self.names();
+        names.retain(|name, created| listed(name) || created.is_none_or(|created| as_of < created));
+        names.keys().cloned().collect()
+    }
+
+    fn names(&self) -> MutexGuard<'_, BTreeMap<String, Option<Revision>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,90 @@
+//! [`MemberWatch`]: the changes at a barrier, followed across sessions.
+
+use std::fmt;
+
+use futures_util::future::poll_immediate;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{Change, Event, Query, View, Watch};
+
+use crate::double_barrier::member::names;
+use crate::double_barrier::present::Present;
+
+/// A watch of the nodes of a barrier. It says when to look; only a view decides.
+pub(super) struct MemberWatch {
+    client: Client,
+    path: Path,
+    open: Option<(Session, Watch)>,
+}
+
+/// What a watch says.
+pub(super) enum News {
+    Changed(Change),
+    /// Anything may have happened.
+    Anything,
+}
+
+impl MemberWatch {
+    /// Watches nothing yet.
+    pub(super) fn new(client: &Client, path: &Path) -> Self {
+        Self { client: client.clone(), path: path.clone(), open: None }
+    }
+
+    /// Watches from here on, in this session. What was reported before is dropped: the caller looks after this.
+    pub(super) async fn open(&mut self, session: &Session) -> Result<()> {
+        if let Some((of, watch)) = &mut self.open
+            && of.info().id == session.info().id
+        {
+            loop {
+                match poll_immediate(watch.next()).await {
+                    None => return Ok(()),
+                    Some(None | Some(Event::Ended(_))) => break,
+                    Some(Some(_)) => {}
+                }
+            }
+        }
+        // With data, because to a watch of names alone some stores do not say which node changed.
+        let (_view, watch) = session.observe(Query::children(&self.path)).await?;
+        self.open = Some((session.clone(), watch));
+        Ok(())
+    }
+
+    /// The members that there are now: as the store said in the answer to a change, or by a look that begins after the watch.
+    pub(super) async fn present(&mut self, seen: Option<View>) -> Result<Present> {
+        let view = if let Some(view) = seen { view } else { self.look().await? };
+        if Present::is_known_by_names(&view) {
+            return Ok(Present::of(&view));
+        }
+        // A node with another name is a member if it is ephemeral, which its owner shows.
+        Ok(Present::of(&self.client.read(Query::children(&self.path)).await?))
+    }
+
+    async fn look(&mut self) -> Result<View> {
+        if self.open.is_none() {
+            let session = self.client.session().await?;
+            self.open(&session).await?;
+        }
+        self.client.read(names(&self.path)).await
+    }
+
+    /// Waits for news.
+    pub(super) async fn news(&mut self) -> News {
+        let Some((_, watch)) = &mut self.open else { return News::Anything };
+        match watch.next().await {
+            Some(Event::Changed(change)) => News::Changed(change),
+            Some(Event::Resync) => News::Anything,
+            _ => {
+                self.open = None;
+                News::Anything
+            }
+        }
+    }
+}
+
+impl fmt::Debug for MemberWatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemberWatch").field("path", &self.path).finish_non_exhaustive()
+    }
+}

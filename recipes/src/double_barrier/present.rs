@@ -1,0 +1,170 @@
+//! [`Present`]: the members that are there, and what follows for one that wants to enter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use synod_core::store::{Node, Revision, Sequence, View};
+
+use crate::double_barrier::member::{GivenUp, is_our_name};
+use crate::double_barrier::round::{READY, Round};
+
+/// The members that are there.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Present {
+    /// With the places of those of this library in the order of arrival.
+    members: BTreeMap<String, Option<Sequence>>,
+    /// Members of this client that gave up, and may still be there.
+    given_up: BTreeSet<String>,
+    is_ready: bool,
+    as_of: Revision,
+}
+
+/// What a member that wants to enter has to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NextStep {
+    /// Its round has begun.
+    Enter(Round),
+    /// All of its round are there, and it is the last of them: it begins the round of these.
+    Begin(BTreeSet<String>),
+    /// Not all are there, or another one begins the round.
+    Wait,
+    /// Its node is gone.
+    Gone,
+}
+
+impl Present {
+    /// The members in a listing. Those of other libraries are known by what owns them.
+    pub(super) fn of(view: &View) -> Self {
+        let is_member = |node: &&Node| {
+            let owned = || node.stat.is_some_and(|stat| stat.owner.is_some());
+            is_our_name(node.path.name()) || owned()
+        };
+        let members = view.nodes.iter().filter(is_member);
+        let members = members.map(|node| (node.path.name().to_owned(), node.sequence)).collect();
+        let is_ready = view.nodes.iter().any(|node| node.path.name() == READY);
+        Self { members, is_ready, as_of: view.revision, given_up: BTreeSet::new() }
+    }
+
+    /// Does not count those that gave up.
+    pub(super) fn discount(&mut self, given_up: &GivenUp) {
+        self.given_up = given_up.among(|name| self.members.contains_key(name), self.as_of);
+    }
+
+    /// Whether the names alone show which nodes are members.
+    pub(super) fn is_known_by_names(view: &View) -> bool {
+        let mut names = view.nodes.iter().map(|node| node.path.name());
+        names.all(|name| name == READY || is_our_name(name))
+    }
+
+    /// Whether the node `ready` is there.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &String> {
+        self.members.keys()
+    }
+
+    pub(super) fn has_any(&self, names: &BTreeSet<String>) -> bool {
+        names.iter().any(|name| self.members.contains_key(name))
+    }
+
+    /// Takes over that a member came. Its place is not known.
+    pub(super) fn came(&mut self, name: &str) {
+        self.members.entry(name.to_owned()).or_default();
+    }
+
+    /// Takes over that a member went. Whether it was there.
+    pub(super) fn went(&mut self, name: &str) -> bool {
+        self.members.remove(name).is_some()
+    }
+
+    /// Whether so many are there.
+    pub(super) fn are(&self, parties: usize) -> bool {
+        self.members.len() >= parties
+    }
+
+    /// What `me` has to do, while this is the last round that began.
+    pub(super) fn step(&self, me: &str, parties: usize, last: Option<&Round>) -> NextStep {
+        if !self.members.contains_key(me) {
+            return NextStep::Gone;
+        }
+        if let Some(round) = last {
+            if round.has(me) {
+                return NextStep::Enter(round.clone());
+            }
+            if round.members().is_some_and(|members| self.has_any(members)) {
+                return NextStep::Wait;
+            }
+        }
+        let counted = self.members.iter().filter(|(name, _)| !self.given_up.contains(*name));
+        let mut waiting: Vec<_> = counted.map(|(name, place)| (*place, name)).collect();
+        waiting.sort();
+        waiting.truncate(parties);
+        // Another library begins its rounds itself.
+        let last_of_ours = waiting.iter().rfind(|(place, _)| place.is_some());
+        if waiting.len() == parties && last_of_ours.is_some_and(|(_, name)| *name == me) {
+            return NextStep::Begin(waiting.into_iter().map(|(_, name)| name.clone()).collect());
+        }
+        NextStep::Wait
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &str) -> BTreeSet<String> {
+        names.chars().map(String::from).collect()
+    }
+
+    /// Members by one letter, in the order of arrival; those in capitals are of another library.
+    fn present(names: &str) -> Present {
+        let place = |(at, name): (usize, char)| {
+            let place = name.is_lowercase().then(|| Sequence::new(at as u64));
+            (name.to_string(), place)
+        };
+        let members = names.chars().enumerate().map(place).collect();
+        Present { members, ..Present::default() }
+    }
+
+    #[test]
+    fn a_member_that_gave_up_counts_for_the_round_that_it_was_in_alone() {
+        let mut present = present("ab");
+        present.given_up = set("a");
+        assert_eq!(present.step("b", 2, None), NextStep::Wait, "it is alone");
+        assert_eq!(present.step("b", 1, None), NextStep::Begin(set("b")));
+        assert_eq!(present.step("b", 1, Some(&round("a"))), NextStep::Wait, "a is inside");
+    }
+
+    fn round(names: &str) -> Round {
+        Round::new(set(names), None)
+    }
+
+    #[test]
+    fn the_last_of_those_that_are_enough_begins_the_round() {
+        assert_eq!(present("a").step("a", 2, None), NextStep::Wait, "one is missing");
+        assert_eq!(present("ab").step("a", 2, None), NextStep::Wait, "b does it");
+        assert_eq!(present("ab").step("b", 2, None), NextStep::Begin(set("ab")));
+        assert_eq!(present("abc").step("c", 2, None), NextStep::Wait, "it is one too many");
+        assert_eq!(present("a").step("a", 1, None), NextStep::Begin(set("a")));
+        assert_eq!(present("a").step("b", 1, None), NextStep::Gone);
+    }
+
+    #[test]
+    fn a_round_is_for_its_members_and_the_next_one_waits_for_all_of_them() {
+        let first = round("ab");
+        assert_eq!(present("abc").step("a", 2, Some(&first)), NextStep::Enter(first.clone()));
+        assert_eq!(present("acd").step("d", 2, Some(&first)), NextStep::Wait, "a is inside");
+        assert_eq!(present("cd").step("d", 2, Some(&first)), NextStep::Begin(set("cd")));
+        // A member of the round has entered although others have left.
+        assert_eq!(present("a").step("a", 2, Some(&first)), NextStep::Enter(first.clone()));
+    }
+
+    #[test]
+    fn a_member_of_another_library_counts_and_its_round_is_for_all() {
+        assert_eq!(present("Xa").step("a", 2, None), NextStep::Begin(set("Xa")));
+        let theirs = Round::default();
+        assert_eq!(present("aX").step("a", 2, Some(&theirs)), NextStep::Enter(theirs.clone()));
+        assert_eq!(theirs.others("a", present("aX").names()), set("X"));
+    }
+}

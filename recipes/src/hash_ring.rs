@@ -1,0 +1,185 @@
+//! [`HashRing`]: which member of a group is responsible for a key.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use futures_core::Stream;
+use futures_util::stream::unfold;
+use synod_core::client::Client;
+use synod_core::error::Result;
+use synod_core::name::Name;
+use synod_core::path::Path;
+use synod_core::store::{Node, Revision};
+use synod_core::task::{self, Task};
+use tokio::sync::watch;
+
+use crate::hash_ring::ring::Ring;
+use crate::mirror::Mirror;
+use crate::mirror::event::CacheState;
+use crate::mirror::extent::Extent;
+use crate::mirror::snapshot::Snapshot;
+
+pub(crate) mod ring;
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/hash_ring.md"))]
+#[cfg_attr(not(doctest), doc = include_str!("../docs/mirrors.md"))]
+#[derive(Clone)]
+pub struct HashRing {
+    inner: Arc<FollowedRing>,
+}
+
+/// A ring, and how it compares with the group.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RingView {
+    /// The ring of the members that are known.
+    pub ring: Arc<Ring>,
+    /// The ring shows what the group was at this revision, or later.
+    pub as_of: Revision,
+    /// Whether each later change of the group will be reported: [`CacheState::Live`]. Otherwise the group may have changed.
+    pub state: CacheState,
+}
+
+struct FollowedRing {
+    mirror: Mirror,
+    last: watch::Receiver<RingView>,
+    /// It ends with this value, and with the client.
+    _task: Task,
+}
+
+/// The weight of a member, by its data.
+type Weigh = Box<dyn Fn(&[u8]) -> u8 + Send + Sync>;
+
+/// What turns the members into a ring.
+struct RingMaker {
+    weigh: Weigh,
+    members: BTreeMap<String, u8>,
+    sender: watch::Sender<RingView>,
+}
+
+impl HashRing {
+    /// The ring of the [`Group`](crate::Group) at `path`, followed from now on. All its members have the same weight.
+    ///
+    /// # Errors
+    ///
+    /// What the store says if it refuses to be read, and [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost)
+    /// once the client is closed. An outage is no error: the call waits for its end. [`within`](crate::within) gives it a limit.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: a dropped call follows nothing.
+    pub async fn open(client: &Client, path: impl Into<Path>) -> Result<Self> {
+        Self::open_weighted(client, path, |_data| 1).await
+    }
+
+    /// [`HashRing::open`], where the data of each member says its weight: of two members the one with twice the weight is
+    /// responsible for about twice as many keys, and one of weight 0 for none. All clients have to weigh alike.
+    ///
+    /// # Errors
+    ///
+    /// As [`HashRing::open`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`HashRing::open`].
+    pub async fn open_weighted(
+        client: &Client,
+        path: impl Into<Path>,
+        weigh: impl Fn(&[u8]) -> u8 + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let mirror = Mirror::start(client, Extent::children(path), "hash_ring");
+        // On the heap, so that the future of a caller stays small.
+        Box::pin(mirror.complete()).await?;
+        let (ring, state) = (Arc::default(), CacheState::Syncing);
+        let (sender, last) = watch::channel(RingView { ring, as_of: Revision::ZERO, state });
+        let mut maker = RingMaker { weigh: Box::new(weigh), members: BTreeMap::new(), sender };
+        maker.learn(&mirror.snapshot());
+        let read = mirror.clone();
+        let making = async move {
+            let learning = read.until(|_state| -> Option<()> {
+                maker.learn(&read.snapshot());
+                None
+            });
+            // Until the client is closed.
+            let _over = learning.await;
+        };
+        let task = task::spawn(making);
+        Ok(Self { inner: Arc::new(FollowedRing { mirror, last, _task: task }) })
+    }
+
+    /// The member that is responsible for a key, as far as is known. Asks no server. `None` if no member has a weight.
+    pub fn owner(&self, key: impl AsRef<[u8]>) -> Option<String> {
+        self.inner.last.borrow().ring.owner(key).map(str::to_owned)
+    }
+
+    /// The members for a key and its copies: [`Ring::owners`].
+    pub fn owners(&self, key: impl AsRef<[u8]>, count: usize) -> Vec<String> {
+        let last = self.inner.last.borrow();
+        last.ring.owners(key, count).into_iter().map(str::to_owned).collect()
+    }
+
+    /// The ring as it is known now, with its revision, and whether it is current. Several questions about one moment are
+    /// for this.
+    pub fn view(&self) -> RingView {
+        let last = self.inner.last.borrow().clone();
+        // As soon as that is so, before any task is notified of it.
+        match self.inner.mirror.state() {
+            CacheState::Live(_) => last,
+            state => RingView { state, ..last },
+        }
+    }
+
+    /// The ring as it is known now, then each that replaces it, also one that differs in its state alone. A reader gets the
+    /// latest: what was replaced before it looked is left out. The stream ends with the client, and when the last clone of
+    /// this value is dropped.
+    pub fn changes(&self) -> impl Stream<Item = RingView> + Send + use<> {
+        let mut receiver = self.inner.last.clone();
+        receiver.mark_changed();
+        unfold(receiver, |mut receiver| async move {
+            receiver.changed().await.ok()?;
+            let last = receiver.borrow_and_update().clone();
+            Some((last, receiver))
+        })
+    }
+}
+
+impl RingView {
+    /// Whether each later change of the group will be reported.
+    pub fn is_current(&self) -> bool {
+        self.state.is_live()
+    }
+}
+
+impl RingMaker {
+    /// Takes note of what the mirror has.
+    fn learn(&mut self, snapshot: &Snapshot) {
+        let members: BTreeMap<_, _> =
+            snapshot.iter().filter_map(|node| member(node, &self.weigh)).collect();
+        let has_changed = members != self.members;
+        self.members = members;
+        self.sender.send_if_modified(|last| {
+            let was = std::mem::replace(&mut last.state, snapshot.state().clone());
+            if let CacheState::Live(revision) = last.state {
+                last.as_of = revision;
+            }
+            if has_changed {
+                last.ring = Arc::new(Ring::new(self.members.clone()));
+            }
+            has_changed || std::mem::discriminant(&was) != std::mem::discriminant(&last.state)
+        });
+    }
+}
+
+/// The name and the weight of the member that a node is. What is not ephemeral is none.
+fn member(node: &Node, weigh: &Weigh) -> Option<(String, u8)> {
+    node.stat?.owner?;
+    let name = Name::new(node.path.name()).ok().and_then(|name| name.decode());
+    Some((name.unwrap_or_else(|| node.path.name().to_owned()), weigh(&node.data)))
+}
+
+impl fmt::Debug for HashRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HashRing").field("mirror", &self.inner.mirror).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,241 @@
+//! [`Partition`]: a set of items, split among the members that are there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use futures_core::Stream;
+use futures_util::stream::unfold;
+use synod_core::client::Client;
+use synod_core::clock::timeout;
+use synod_core::error::{Error, Result};
+use synod_core::held::Token;
+use synod_core::name::Name;
+use synod_core::path::Path;
+use synod_core::store::{Expect, Txn};
+use synod_core::task;
+use tokio::sync::oneshot;
+use tracing::Instrument as _;
+
+use crate::keeper::failures::{closed, late};
+use crate::partition::roster::{PartitionPaths, Roster, name_of};
+use crate::partition::session_share::PartitionTerms;
+use crate::partition::share_change::{ShareChange, ShareReader};
+use crate::partition::share_page::SharePage;
+use crate::partition::share_task::ShareTask;
+
+mod division;
+mod roster;
+mod session_share;
+pub(crate) mod share_change;
+mod share_page;
+mod share_task;
+
+/// What a member fails while doing.
+const DOING: &str = "taking part in a partition";
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/partition.md"))]
+#[derive(Clone, Debug)]
+pub struct Partition {
+    client: Client,
+    path: Path,
+    items: BTreeSet<String>,
+    weight: u32,
+}
+
+/// The part of the items that this member has. Dropping this leaves the partition in the background, as
+/// [`leave`](Self::leave) does.
+#[must_use = "dropping this leaves the partition"]
+pub struct Share {
+    client: Client,
+    terms: Arc<PartitionTerms>,
+    path: Path,
+    page: Arc<SharePage>,
+    left: Option<oneshot::Receiver<Result<()>>>,
+}
+
+impl Partition {
+    /// The partition of these items at `path`. All its members name the same items.
+    pub fn new(
+        client: &Client,
+        path: impl Into<Path>,
+        items: impl IntoIterator<Item = impl Into<String>>,
+    ) -> Self {
+        let items = items.into_iter().map(Into::into).collect();
+        Self { client: client.clone(), path: path.into(), items, weight: 1 }
+    }
+
+    /// The weight of the member that joins through this. One with twice the weight of another one gets twice as many items, and
+    /// one of weight 0 none. It is 1 unless this is called.
+    pub fn weight(self, weight: u32) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// Becomes a member, and takes part in the division of the items from then on, across sessions. The name is for people:
+    /// it need not be unique.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable) if it could not join within the deadline
+    /// of the client, [`ErrorKind::Invalid`](synod_core::error::ErrorKind::Invalid) if the name or that of an item is
+    /// empty or too long, and what the store says. It is no member then.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call leaves the partition in the background.
+    pub async fn join(&self, name: &str) -> Result<Share> {
+        let paths = PartitionPaths::new(&self.path)?;
+        for item in &self.items {
+            paths.claim(item)?;
+        }
+        let prefix = paths.members().join(&format!("{}-", Name::encode(name)?.as_str()))?;
+        let (items, weight) = (self.items.clone(), self.weight);
+        let terms = Arc::new(PartitionTerms { paths, items, prefix, weight });
+        let page = Arc::new(SharePage::new());
+        let (joined, first) = oneshot::channel();
+        let (tell, left) = oneshot::channel();
+        let work = ShareTask::new(&self.client, terms.clone(), page.clone(), joined);
+        let span = tracing::info_span!("sharing", recipe = "partition", path = %self.path);
+        let run = async move {
+            let _heard = tell.send(Box::pin(work.run()).await).is_ok();
+        };
+        // It ends by itself: when the share is left or dropped, and with the client.
+        task::spawn(run.instrument(span)).let_go();
+        let (client, path) = (self.client.clone(), self.path.clone());
+        let share = Share { client, terms, path, page, left: Some(left) };
+        match timeout(self.client.time_limit(), first).await {
+            Ok(Ok(joined)) => joined.map(|()| share),
+            Ok(Err(_ended)) => Err(share.over()),
+            Err(_late) => Err(share.late()),
+        }
+    }
+
+    /// The names of the members by the items that they have now, for people: it is out of date as soon as it is read.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn holders(&self) -> Result<BTreeMap<String, String>> {
+        let paths = PartitionPaths::new(&self.path)?;
+        let roster = Roster::of(&paths, self.client.read(paths.query()).await?);
+        let holders = roster.holders().into_iter();
+        Ok(holders.map(|(item, it)| (item, name_of(&it).unwrap_or(it))).collect())
+    }
+}
+
+impl Share {
+    /// The items that are certainly this member's own now. None while its session is not certain. Asks no server.
+    pub fn items(&self) -> BTreeSet<String> {
+        self.page.items()
+    }
+
+    /// Whether an item is certainly this member's own at this moment. Asks no server.
+    pub fn is_held(&self, item: &str) -> bool {
+        self.page.is_held(item)
+    }
+
+    /// The fencing token of an item that is held: larger for each later member that has the item. `None` if it is not held, or
+    /// for the moment of one call after it was acquired.
+    pub fn token(&self, item: &str) -> Option<Token> {
+        self.page.created(item).map(Token::new)
+    }
+
+    /// A transaction that is applied only while this member is one in this session, and some member has the item. So it is
+    /// refused once this member is taken for dead. `None` if the item is not held.
+    ///
+    /// Release an item only when the writes under it are answered: the transaction does not distinguish this member from one that
+    /// has got the item from it.
+    pub fn txn(&self, item: &str) -> Option<Txn> {
+        let member = self.page.member_of(item)?;
+        let claim = self.terms.paths.claim(item).ok()?;
+        Some(Txn::new().check(member, Expect::Any).check(claim, Expect::Any))
+    }
+
+    /// What is held, as acquired, and then every change. What comes and goes between two looks is left out.
+    ///
+    /// An outage that the session outlives is no change: ask [`is_held`](Self::is_held) before each piece of work. The stream
+    /// ends with the share and with the client; nothing is held then.
+    pub fn changes(&self) -> impl Stream<Item = ShareChange> + Send + use<> {
+        unfold(ShareReader::new(self.page.watch()), |mut reader| async move {
+            let change = reader.next().await?;
+            Some((change, reader))
+        })
+    }
+
+    /// Gives items away that are [asked for](ShareChange::Release): the work on them has stopped. From the call on they are
+    /// not held; when this returned without an error, other members can have them. Items that are not asked for stay.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown effect, if the store did
+    /// not answer within the deadline of the client: the items are given away as soon as it does.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background: the items are given away.
+    pub async fn release(&self, items: &BTreeSet<String>) -> Result<()> {
+        self.page.give(items);
+        let gone = timeout(self.client.time_limit(), self.page.gone(items)).await;
+        gone.map_err(|_late| self.late())
+    }
+
+    /// Waits until each item has the member that it is for, as far as this member knows. That may change at any time.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::SessionLost`](synod_core::error::ErrorKind::SessionLost) once the client is closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only waits.
+    pub async fn settled(&self) -> Result<()> {
+        if self.page.settled().await { Ok(()) } else { Err(self.over()) }
+    }
+
+    /// Leaves the partition: the work on all items has stopped. From the call on none is held; when this returned without an
+    /// error, nothing of this member is in the store.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Unreachable`](synod_core::error::ErrorKind::Unreachable), with an unknown effect, if the store did
+    /// not answer within the deadline of the client: it leaves as soon as the store does, or when its session is over.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call continues in the background: it leaves.
+    pub async fn leave(mut self) -> Result<()> {
+        self.page.stop();
+        let Some(left) = self.left.take() else { return Ok(()) };
+        match timeout(self.client.time_limit(), left).await {
+            Ok(left) => left.unwrap_or(Ok(())),
+            Err(_late) => Err(self.late()),
+        }
+    }
+
+    fn over(&self) -> Error {
+        closed(DOING, &self.path)
+    }
+
+    fn late(&self) -> Error {
+        late(DOING, &self.path)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.page.stop();
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Share")
+            .field("path", &self.path)
+            .field("items", &self.page.items().len())
+            .finish_non_exhaustive()
+    }
+}

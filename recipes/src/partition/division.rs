@@ -1,0 +1,76 @@
+//! [`divide`]: which member is to have which item. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::mutant::mistake;
+
+/// The members by their names, each with its weight.
+pub(super) type Weights = BTreeMap<String, u32>;
+
+/// The members by the items that they have, or are to have.
+pub(super) type Holders = BTreeMap<String, String>;
+
+/// How many items a member is to have, and those that it keeps of what it has.
+struct Part<'a> {
+    member: &'a str,
+    quota: usize,
+    keeps: Vec<&'a str>,
+}
+
+/// Which member is to have each item: as many as its weight says, up to a difference below one, and of those that it has as many
+/// as it may have.
+///
+/// All members that see the same decide the same. While they act on it one after the other, the decision stays the
+/// same: a member keeps the first of its items, and the others go to those that lack some in one order.
+pub(super) fn divide(items: &BTreeSet<String>, members: &Weights, holders: &Holders) -> Holders {
+    let mut parts = parts(items, members, holders);
+    mistake!(DividesAnew: for part in &mut parts {
+        part.keeps.clear();
+    });
+    let mut target = Holders::new();
+    for part in &mut parts {
+        part.keeps.truncate(part.quota);
+        for item in &part.keeps {
+            target.insert((*item).to_owned(), part.member.to_owned());
+        }
+    }
+    let slots = parts.iter().flat_map(|part| {
+        std::iter::repeat_n(part.member, part.quota.saturating_sub(part.keeps.len()))
+    });
+    let free: Vec<_> = items.iter().filter(|item| !target.contains_key(*item)).collect();
+    let given = free.into_iter().zip(slots);
+    target.extend(given.map(|(item, member)| (item.clone(), member.to_owned())));
+    target
+}
+
+/// The parts of all members, by their names. The sum of the quotas is the number of the items.
+fn parts<'a>(
+    items: &'a BTreeSet<String>,
+    members: &'a Weights,
+    holders: &Holders,
+) -> Vec<Part<'a>> {
+    let all: u64 = members.values().copied().map(u64::from).sum();
+    if all == 0 {
+        return Vec::new();
+    }
+    let count = items.len() as u64;
+    let part = |(member, weight): (&'a String, &u32)| {
+        let keeps = items.iter().filter(|item| holders.get(*item) == Some(member));
+        let share = count * u64::from(*weight);
+        let quota = usize::try_from(share / all).unwrap_or(usize::MAX);
+        let part = Part { member, quota, keeps: keeps.map(String::as_str).collect() };
+        (part, !share.is_multiple_of(all))
+    };
+    let (mut parts, has_rest): (Vec<_>, Vec<_>) = members.iter().map(part).unzip();
+    let whole: usize = parts.iter().map(|part| part.quota).sum();
+    // One more for some of those whose part is no whole number: those that have one more already come first.
+    let mut more: Vec<_> = (0..parts.len()).filter(|index| has_rest[*index]).collect();
+    more.sort_by_key(|index| parts[*index].keeps.len() <= parts[*index].quota);
+    for index in more.into_iter().take(items.len().saturating_sub(whole)) {
+        parts[index].quota += 1;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests;

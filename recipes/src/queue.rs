@@ -1,0 +1,308 @@
+//! [`Queue`]: items that wait for consumers, in order.
+
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use synod_core::client::Client;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::Txn;
+
+use crate::cell::patience::Patience;
+use crate::queue::bunch::take;
+use crate::queue::codec::Codec;
+use crate::queue::consumer::{Consumer, Reserved};
+use crate::queue::delivery::Delivery;
+use crate::queue::item_name::ItemName;
+use crate::queue::place::{DOING, QueuePlace, date, refused};
+use crate::queue::put_options::PutOptions;
+use crate::queue::room::{QueueEntry, Room};
+use crate::queue::taking::claim;
+use crate::queue::wait::ItemWait;
+
+mod bunch;
+mod codec;
+mod consume;
+mod consumer;
+pub(crate) mod delivery;
+mod item_name;
+pub(crate) mod listing;
+mod place;
+pub(crate) mod put_options;
+mod room;
+mod stock;
+mod taking;
+mod wait;
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
+pub struct Queue<T> {
+    place: Arc<QueuePlace>,
+    /// Started by the first call that wants an item. Producers need none.
+    consumer: Arc<OnceLock<Consumer>>,
+    codec: Codec<T>,
+    room: Room,
+    /// How often an item is delivered at most.
+    most: u32,
+}
+
+impl<T: Serialize + DeserializeOwned> Queue<T> {
+    /// The queue at `path`, whose items are stored as JSON.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the path is too long for what is below it.
+    pub fn new(client: &Client, path: impl Into<Path>) -> Result<Self> {
+        Self::of(client, path.into(), Codec::JSON)
+    }
+}
+
+impl Queue<Bytes> {
+    /// The queue at `path`, whose items are bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::new`].
+    pub fn of_bytes(client: &Client, path: impl Into<Path>) -> Result<Self> {
+        Self::of(client, path.into(), Codec::RAW)
+    }
+}
+
+impl<T> Queue<T> {
+    fn of(client: &Client, path: Path, codec: Codec<T>) -> Result<Self> {
+        let place = Arc::new(QueuePlace::new(client, path)?);
+        Ok(Self { place, consumer: Arc::default(), codec, room: Room::default(), most: u32::MAX })
+    }
+
+    /// Sets how often an item is [claimed](Queue::claim) through this at most. If its consumers then put it back, or died, it is
+    /// moved to the dead letters. There is no limit, if nothing else is said.
+    pub fn deliver_at_most(mut self, times: NonZeroU32) -> Self {
+        self.most = times.get();
+        self
+    }
+
+    /// Sets how many items may be in the queue, with those that are claimed, when this puts another one there. A put waits for room,
+    /// and [`Queue::try_put`] does not. Without it there is no limit, and nothing to pay.
+    ///
+    /// It limits this producer: all that are to be limited set it, to the same number. Consumers need not.
+    pub fn capacity(mut self, most: NonZeroUsize) -> Self {
+        self.room = Room::of(most);
+        self
+    }
+
+    /// Puts an item into the queue, after all others of its priority.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TooLarge`] if the store takes less data in a node, [`ErrorKind::Invalid`] if the item cannot be written, and as
+    /// every verb of a [`Client`]. With an unknown effect it is in the queue once, or not at all.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has put the item into the queue, or has not.
+    pub async fn put(&self, item: &T) -> Result<()> {
+        self.put_with(item, PutOptions::default()).await.map(drop)
+    }
+
+    /// Puts an item into the queue. Returns false if an item of the same id is there already.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::put`], and [`ErrorKind::Invalid`] for an id that is empty or too long, or a priority above 999.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::put`].
+    pub async fn put_with(&self, item: &T, options: PutOptions) -> Result<bool> {
+        let entry = self.entry(item, &options)?;
+        let refused = self.room.enter(&entry).await?;
+        entry.is_new(refused.as_ref())
+    }
+
+    /// [`Queue::put_with`] that does not wait for room in a queue with a [capacity](Queue::capacity): `None` if it is full.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::put_with`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::put`].
+    pub async fn try_put(&self, item: &T, options: PutOptions) -> Result<Option<bool>> {
+        let entry = self.entry(item, &options)?;
+        let entered = self.room.try_enter(&entry).await?;
+        entered.map(|refused| entry.is_new(refused.as_ref())).transpose()
+    }
+
+    /// Puts several items into the queue, in this order: all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TooLarge`] if they are more operations or more data than the store takes in one transaction, or more than the
+    /// [capacity](Queue::capacity), before anything is put; and as [`Queue::put`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has put all of them, or none.
+    pub async fn put_many(&self, items: &[T]) -> Result<()> {
+        if items.is_empty() {
+            return Ok(());
+        }
+        let bunch = self.place.unique_id();
+        let items = items.iter().enumerate().map(|(number, item)| {
+            let name = ItemName::unique(None, format!("{bunch}-{number:04}"));
+            Ok((name, self.codec.encode(&self.place.dir, item)?))
+        });
+        let items = items.collect::<Result<_>>()?;
+        let entry = QueueEntry { place: &self.place, txn: Txn::new(), items };
+        self.room.enter(&entry).await?.map_or(Ok(()), |no| Err(refused(&no)))
+    }
+
+    fn entry(&self, item: &T, options: &PutOptions) -> Result<QueueEntry<'_>> {
+        let data = self.codec.encode(&self.place.dir, item)?;
+        Ok(QueueEntry {
+            place: &self.place,
+            txn: Txn::new(),
+            items: vec![(self.name(options)?, data)],
+        })
+    }
+
+    fn name(&self, options: &PutOptions) -> Result<ItemName> {
+        if options.priority.is_some_and(|priority| priority > 999) {
+            return Err(Error::new(ErrorKind::Invalid, DOING)
+                .at(&self.place.dir)
+                .because("a priority is at most 999"));
+        }
+        let unique = self.place.unique_id();
+        let name = match &options.id {
+            Some(id) => ItemName::with_id(options.priority, &unique, id)?,
+            None => ItemName::unique(options.priority, unique),
+        };
+        Ok(match options.after {
+            Some(after) => name.not_before(date() + after),
+            None => name,
+        })
+    }
+}
+
+impl<T: Send + 'static> Queue<T> {
+    /// Waits for an item, and takes it out of the queue. Exactly one caller gets each item, and it is gone from the store: if the
+    /// process ends before its work is done, so is the item. For work that must not be lost there is [`Queue::claim`].
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if the item cannot be read; it is moved to the dead letters. With an unknown effect one item may have
+    /// been taken that no caller has: the session was lost before the answer, or the store did not answer within the deadline of a
+    /// call. Otherwise as every verb of a [`Client`], except that an outage only lengthens the wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has taken nothing, or puts back what it has taken, in its place.
+    pub async fn take(&self) -> Result<T> {
+        loop {
+            if let Some(item) = self.take_many(NonZeroUsize::MIN).await?.pop() {
+                return Ok(item);
+            }
+        }
+    }
+
+    /// Waits for an item, and takes it with those that follow it out of the queue: up to so many, and never more than one
+    /// transaction takes. They are in their order. One that cannot be read is left for the next take.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::take`], for all of them together.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Queue::take`].
+    pub async fn take_many(&self, most: NonZeroUsize) -> Result<Vec<T>> {
+        let waiting = async |wait: &mut ItemWait| {
+            let mut patience = Patience::new(&self.place.client);
+            let mut most = most.get();
+            loop {
+                wait.tries += 1;
+                let reserved = self.next(most, &mut patience).await?;
+                match take(self.place.clone(), reserved, self.codec).await {
+                    Ok(Some(taken)) => {
+                        self.consumer().learn(false);
+                        return Ok(taken.received());
+                    }
+                    Ok(None) => {
+                        self.consumer().learn(true);
+                        // One item that another consumer has fails the whole bunch.
+                        most = most.div_ceil(2);
+                    }
+                    Err(error) if error.is_ambiguous() => return Err(error),
+                    Err(error) => patience.rest(error).await?,
+                }
+            }
+        };
+        Box::pin(ItemWait::measured("queue_take", &self.place.dir, waiting)).await
+    }
+
+    /// Waits for an item, and claims it: it stays in the queue until it is [acknowledged](Delivery::ack), and no other consumer
+    /// gets it meanwhile. If this consumer dies, another one gets it when the session is over.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Corrupt`] if the item cannot be read; it is moved to the dead letters. Otherwise as every verb of a
+    /// [`Client`], except that an outage only lengthens the wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: what a dropped call has claimed is put back in the background.
+    pub async fn claim(&self) -> Result<Delivery<T>> {
+        let waiting = async |wait: &mut ItemWait| {
+            let mut patience = Patience::new(&self.place.client);
+            loop {
+                wait.tries += 1;
+                let Some(reserved) = self.next(1, &mut patience).await?.pop() else { continue };
+                match claim(self.place.clone(), reserved, self.codec, self.most).await {
+                    // A claim counts only while its session is certain.
+                    Ok(Some(claimed)) if claimed.hold.is_held() => {
+                        self.consumer().learn(false);
+                        return Ok(Delivery::new(&self.place, &self.consumer, claimed));
+                    }
+                    Ok(Some(_uncertain)) => {}
+                    Ok(None) => self.consumer().learn(true),
+                    Err(error) => patience.rest(error).await?,
+                }
+            }
+        };
+        Box::pin(ItemWait::measured("queue", &self.place.dir, waiting)).await
+    }
+
+    fn consumer(&self) -> &Consumer {
+        self.consumer.get_or_init(|| Consumer::start(&self.place))
+    }
+
+    /// The next item that may be tried, and up to so many that follow it.
+    async fn next(&self, most: usize, patience: &mut Patience) -> Result<Vec<Reserved>> {
+        loop {
+            match self.consumer().next(most, self.place.client.chance()).await {
+                Ok(reserved) => return Ok(reserved),
+                Err(error) => patience.rest(error).await?,
+            }
+        }
+    }
+}
+
+/// Clones share what they know of the queue.
+impl<T> Clone for Queue<T> {
+    fn clone(&self) -> Self {
+        let Self { place, consumer, room, codec, most } = self;
+        let (place, consumer, room) = (place.clone(), consumer.clone(), room.clone());
+        Self { place, consumer, room, codec: *codec, most: *most }
+    }
+}
+
+/// Shows no data.
+impl<T> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").field("path", &self.place.dir).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,234 @@
+//! [`Consumer`]: what one process knows of a queue, and how its tasks choose the item that they try to get.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, select};
+use synod_core::chance::Chance;
+use synod_core::clock::{self, Instant, sleep, sleep_until};
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::task::{self, Task};
+use tokio::sync::Notify;
+
+use crate::mirror::Mirror;
+use crate::mirror::event::{CacheEvent, CacheState};
+use crate::mirror::extent::Extent;
+use crate::mirror::reader::EventReader;
+use crate::mutant::mistake;
+use crate::queue::item_name::ItemName;
+use crate::queue::place::{DOING, QueuePlace, date};
+use crate::queue::stock::{Pick, Stock, StockItem};
+
+/// The most bytes of data of an item that a consumer keeps. Those of larger ones are read when they are wanted.
+const KEPT: usize = 1_024;
+
+/// The largest number of items among which a consumer chooses.
+const WIDEST: usize = 16;
+
+/// How long a consumer waits for each item that it would need more to have one for its choice.
+const STEP: Duration = Duration::from_millis(5);
+
+/// The items of a queue, followed for as long as this value exists.
+///
+/// A consumer tries the first item. Whenever another consumer was faster, it chooses among twice as many from then on, and among
+/// one less whenever it was not. Where there are too few items for its choice, it waits a little for another consumer to have
+/// them. So consumers of other processes seldom try the same item, and a single one gets them in their order.
+pub(super) struct Consumer {
+    shelf: Arc<Shelf>,
+    items: Mirror,
+    claims: Mirror,
+    width: AtomicUsize,
+    _task: Task,
+}
+
+/// What the tasks of a consumer share.
+#[derive(Default)]
+struct Shelf {
+    stock: Mutex<Stock>,
+    news: Notify,
+}
+
+/// An item that a task of this process tries to get. No other task tries it meanwhile.
+pub(super) struct Reserved {
+    shelf: Arc<Shelf>,
+    pub(super) item: StockItem,
+    was_tried: bool,
+}
+
+impl Consumer {
+    /// Begins to follow. Nothing has been sent when this returns.
+    pub(super) fn start(place: &QueuePlace) -> Self {
+        let items = Extent::children(place.items.clone()).data_up_to(KEPT);
+        let items = Mirror::start(&place.client, items, "queue");
+        let claims = Extent::children(place.claims.clone()).names_only();
+        let claims = Mirror::start(&place.client, claims, "queue");
+        let shelf = Arc::<Shelf>::default();
+        let following = follow(shelf.clone(), items.reader(), claims.reader());
+        let task = task::spawn(Box::pin(following));
+        Self { shelf, items, claims, width: AtomicUsize::new(1), _task: task }
+    }
+
+    /// Waits for items that may be tried: one, and up to so many that follow it.
+    pub(super) async fn next(&self, most: usize, chance: &Chance) -> Result<Vec<Reserved>> {
+        // A claim that is not known yet would be a request for nothing.
+        self.claims.complete().await?;
+        let mut place = self.choice(chance) * most;
+        loop {
+            let news = self.shelf.news.notified();
+            let pick = self.shelf.lock().pick_many(place, most, clock::now());
+            match pick {
+                Pick::Item(items) => {
+                    let reserved = items.into_iter().map(|item| Reserved::new(&self.shelf, item));
+                    return Ok(reserved.collect());
+                }
+                Pick::Few(few) => {
+                    let missing = (place - few) / most + 1;
+                    sleep(STEP * u32::try_from(missing).unwrap_or(u32::MAX)).await;
+                    place = 0;
+                }
+                Pick::None(until) => {
+                    self.until_news(news, until).await?;
+                    place = self.choice(chance) * most;
+                }
+            }
+        }
+    }
+
+    fn choice(&self, chance: &Chance) -> usize {
+        let width = self.width.load(Ordering::Relaxed);
+        mistake!(ConsumersHerd: let width = 1);
+        if width < 2 {
+            return 0;
+        }
+        let place = chance.below(u64::try_from(width).unwrap_or(1));
+        usize::try_from(place).unwrap_or(0)
+    }
+
+    /// Records whether another consumer was faster.
+    pub(super) fn learn(&self, lost: bool) {
+        let width = self.width.load(Ordering::Relaxed);
+        let next = if lost { (width * 2).min(WIDEST) } else { width.saturating_sub(1).max(1) };
+        self.width.store(next, Ordering::Relaxed);
+    }
+
+    /// Waits until another look may find an item.
+    async fn until_news(
+        &self,
+        news: impl Future<Output = ()>,
+        until: Option<Instant>,
+    ) -> Result<()> {
+        let rested = async {
+            match until {
+                Some(until) => sleep_until(until).await,
+                None => std::future::pending().await,
+            }
+        };
+        let (mut news, mut rested) = (pin!(news), pin!(rested));
+        let (mut items, mut claims) = (pin!(failure(&self.items)), pin!(failure(&self.claims)));
+        let failed = select(items.as_mut(), claims.as_mut());
+        match select(select(news.as_mut(), rested.as_mut()), failed).await {
+            Either::Left(_) => Ok(()),
+            Either::Right((Either::Left((error, _)) | Either::Right((error, _)), _)) => Err(error),
+        }
+    }
+}
+
+/// Waits until a mirror will not be complete by itself.
+async fn failure(mirror: &Mirror) -> Error {
+    let refused = mirror.until(|state| match state {
+        CacheState::Refused(why) => Some(why),
+        _ => None,
+    });
+    match refused.await {
+        Some(why) => Error::clone(&why),
+        None => closed(mirror.path()),
+    }
+}
+
+/// The error of a call whose client is closed.
+fn closed(path: &Path) -> Error {
+    Error::new(ErrorKind::SessionLost, DOING).at(path).because("the client was closed")
+}
+
+/// Takes over what the mirrors report, until the client is closed.
+async fn follow(shelf: Arc<Shelf>, mut items: EventReader, mut claims: EventReader) {
+    loop {
+        let next = match select(pin!(items.next()), pin!(claims.next())).await {
+            Either::Left((event, _)) => event.map(|event| (event, true)),
+            Either::Right((event, _)) => event.map(|event| (event, false)),
+        };
+        let Some(first) = next else { return };
+        // A part of them would show items in another order.
+        let mut all = vec![first];
+        all.extend(at_hand(&mut items).map(|event| (event, true)));
+        all.extend(at_hand(&mut claims).map(|event| (event, false)));
+        shelf.take_over(all);
+        shelf.news.notify_waiters();
+    }
+}
+
+/// The events that are there already.
+fn at_hand(reader: &mut EventReader) -> impl Iterator<Item = CacheEvent> {
+    std::iter::from_fn(|| reader.next().now_or_never().flatten())
+}
+
+impl Shelf {
+    /// Takes over events: of the items if that is true, otherwise of the claims.
+    fn take_over(&self, events: Vec<(CacheEvent, bool)>) {
+        let (mut stock, now) = (self.lock(), clock::now());
+        for (event, of_items) in events {
+            match (event, of_items) {
+                (CacheEvent::Created(node) | CacheEvent::Updated { node, .. }, true) => {
+                    stock.add(&node, now, date());
+                }
+                (CacheEvent::Deleted(node), true) => stock.remove(node.path.name()),
+                (CacheEvent::Reset, true) => stock.clear_items(),
+                (CacheEvent::Created(node) | CacheEvent::Updated { node, .. }, false) => {
+                    stock.claim(node.path.name(), now);
+                }
+                (CacheEvent::Deleted(node), false) => stock.unclaim(node.path.name(), now),
+                (CacheEvent::Reset, false) => stock.clear_claims(now),
+                (CacheEvent::Complete(_) | CacheEvent::Stale, _) => {}
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Stock> {
+        self.stock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reserved {
+    fn new(shelf: &Arc<Shelf>, item: StockItem) -> Self {
+        Self { shelf: shelf.clone(), item, was_tried: true }
+    }
+
+    /// Ends the reservation of an item for which no request was sent.
+    pub(super) fn was_not_tried(mut self) {
+        self.was_tried = false;
+    }
+
+    /// Records that the item is not in the queue any more under this name: a name is never used again.
+    pub(super) fn is_gone(&self) {
+        let name = self.item.name.to_string();
+        self.shelf.lock().is_gone(&name);
+    }
+
+    /// The reservation of the same item under its next name, for as long as this process has it.
+    pub(super) fn under(&self, name: ItemName) -> Self {
+        self.shelf.lock().reserve(&name.to_string(), clock::now());
+        Self::new(&self.shelf, StockItem { name, ..self.item.clone() })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let name = self.item.name.to_string();
+        self.shelf.lock().give_back(&name, self.was_tried, clock::now());
+        self.shelf.news.notify_waiters();
+    }
+}

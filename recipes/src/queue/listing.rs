@@ -1,0 +1,240 @@
+//! [`QueuedItem`]: the items and the dead letters of a queue, for tools and people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use synod_core::error::Result;
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Node, Query, Rejected, SessionId, Txn, Why};
+
+use crate::queue::Queue;
+use crate::queue::codec::Codec;
+use crate::queue::item_name::ItemName;
+use crate::queue::place::{QueuePlace, date, refused};
+use crate::queue::room::QueueEntry;
+
+/// An item of a [`Queue`], or a dead letter, as it was when it was listed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct QueuedItem<T> {
+    name: ItemName,
+    node: Node,
+    item: Option<T>,
+    claim: Option<QueueClaim>,
+}
+
+/// The claim of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueClaim {
+    /// The session of the consumer.
+    pub session: SessionId,
+    /// When it was claimed, by the clock of the consumer.
+    pub since: Option<SystemTime>,
+}
+
+impl<T> QueuedItem<T> {
+    /// The item; `None` if it cannot be read.
+    pub fn item(&self) -> Option<&T> {
+        self.item.as_ref()
+    }
+
+    /// The id that its producer gave it.
+    pub fn id(&self) -> Option<String> {
+        self.name.id()
+    }
+
+    /// The name of its node, which changes with each delivery.
+    pub fn name(&self) -> &str {
+        self.node.path.name()
+    }
+
+    /// Its data, as it is stored.
+    pub fn data(&self) -> &Bytes {
+        &self.node.data
+    }
+
+    /// Before this date it is not to be delivered.
+    pub fn not_before(&self) -> Option<SystemTime> {
+        SystemTime::UNIX_EPOCH.checked_add(self.name.date()?)
+    }
+
+    /// Its priority: one with a lower number is delivered earlier.
+    pub fn priority(&self) -> u16 {
+        self.name.priority
+    }
+
+    /// How often it was delivered.
+    pub fn delivered(&self) -> u32 {
+        self.name.delivered
+    }
+
+    /// When it was put, by the clock of its producer. `None` for an item of another program.
+    pub fn since(&self) -> Option<SystemTime> {
+        self.name.since()
+    }
+
+    /// The claim of the consumer that has it.
+    pub fn claim(&self) -> Option<QueueClaim> {
+        self.claim
+    }
+}
+
+/// Shows no data.
+impl<T> fmt::Debug for QueuedItem<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuedItem")
+            .field("path", &self.node.path)
+            .field("claim", &self.claim)
+            .finish_non_exhaustive()
+    }
+}
+
+/// # What is in the queue
+impl<T> Queue<T> {
+    /// How many items there are, with those that are claimed.
+    ///
+    /// # Errors
+    ///
+    /// As every verb of a [`Client`](synod_core::client::Client).
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn len(&self) -> Result<usize> {
+        let names = Query::children(&self.place.items).names_only();
+        let nodes = self.place.client.read(names).await?.nodes;
+        Ok(nodes.iter().filter(|node| ItemName::parse(node.path.name()).is_some()).count())
+    }
+
+    /// The items that there are, in their order, with those that are claimed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::len`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn items(&self) -> Result<Vec<QueuedItem<T>>> {
+        let claims = Query::children(&self.place.claims);
+        let claims = self.place.client.read(claims).await?.nodes.into_iter();
+        let claims = claims.filter_map(|node| Some((node.path.name().to_owned(), claim(&node)?)));
+        let claims: BTreeMap<String, _> = claims.collect();
+        let mut items = list(&self.place, self.codec, &self.place.items).await?;
+        for item in &mut items {
+            item.claim = claims.get(item.node.path.name()).copied();
+        }
+        Ok(items)
+    }
+
+    /// The dead letters: items that were rejected, could not be read, or were delivered too often.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::len`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: it only reads.
+    pub async fn dead(&self) -> Result<Vec<QueuedItem<T>>> {
+        list(&self.place, self.codec, &self.place.dead).await
+    }
+
+    /// Moves a dead letter back to the items, as if it had not been delivered before. Returns whether it was as listed, no item has its id,
+    /// and there is [room](Queue::capacity) for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::put`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has moved it, or has not.
+    pub async fn revive(&self, dead: &QueuedItem<T>) -> Result<bool> {
+        // With the date its name is a new one, which it never had as an item.
+        let name = dead.name.anew().not_before(date());
+        let Some(stat) = dead.node.stat else { return Ok(false) };
+        let node = self.place.dead.join(dead.node.path.name())?;
+        let txn = Txn::new().delete(node, Expect::Version(stat.version));
+        let entry =
+            QueueEntry { place: &self.place, txn, items: vec![(name, dead.node.data.clone())] };
+        self.room.try_enter(&entry).await?.map_or(Ok(false), |refused| is_done(refused.as_ref()))
+    }
+
+    /// Changes the data of an item that is not claimed, or of a dead letter. An item keeps its place and its id. Returns whether it was
+    /// still as it was listed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::put`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has changed it, or has not.
+    pub async fn change(&self, item: &QueuedItem<T>, to: &T) -> Result<bool> {
+        let (place, data) = (&self.place, self.codec.encode(&item.node.path, to)?);
+        let Some(stat) = item.node.stat else { return Ok(false) };
+        let txn = if self.is_dead(item) {
+            Txn::new().set(&item.node.path, data, Expect::Version(stat.version))
+        } else {
+            // Consumers keep the data of a name.
+            let changed = place.item(&item.name.changed(stat.created))?;
+            let txn = place.unclaimed(Txn::new(), &item.name)?.delete(&item.node.path, Expect::Any);
+            txn.create(changed, data, Lifetime::Persistent)
+        };
+        is_done(place.insist(&txn).await?.as_ref())
+    }
+
+    fn is_dead(&self, item: &QueuedItem<T>) -> bool {
+        item.node.path.parent().is_some_and(|dir| dir == self.place.dead)
+    }
+
+    /// Removes an item or a dead letter, whatever its claim. Returns whether it was there. A consumer that has claimed it cannot
+    /// acknowledge it any more.
+    ///
+    /// # Errors
+    ///
+    /// As [`Queue::put`].
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has removed it, or has not.
+    pub async fn remove(&self, item: &QueuedItem<T>) -> Result<bool> {
+        let txn = if self.is_dead(item) {
+            Txn::new().delete(&item.node.path, Expect::Any)
+        } else {
+            self.place.without_item(Txn::new(), &item.name)?
+        };
+        is_done(self.place.insist(&txn).await?.as_ref())
+    }
+}
+
+/// Whether a transaction that moves what was listed was applied. An error if no change since then explains its rejection.
+fn is_done(no: Option<&Rejected>) -> Result<bool> {
+    match no {
+        None => Ok(true),
+        Some(no) if matches!(no.why, Why::Missing | Why::Exists | Why::OtherVersion) => Ok(false),
+        Some(no) => Err(refused(no)),
+    }
+}
+
+/// What the node of a claim says.
+fn claim(node: &Node) -> Option<QueueClaim> {
+    let millis = str::from_utf8(&node.data).ok().and_then(|millis| millis.parse().ok());
+    let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis.unwrap_or(0)));
+    Some(QueueClaim { session: node.stat?.owner?, since: since.filter(|_| millis.is_some()) })
+}
+
+async fn list<T>(place: &QueuePlace, codec: Codec<T>, dir: &Path) -> Result<Vec<QueuedItem<T>>> {
+    let nodes = place.client.read(Query::children(dir)).await?.nodes.into_iter();
+    let items = nodes.filter_map(|node| {
+        let name = ItemName::parse(node.path.name())?;
+        let rank = name.rank(node.stat?.created);
+        let item = codec.decode(&node.path, &node.data).ok();
+        Some((rank, QueuedItem { name, node, item, claim: None }))
+    });
+    let items: BTreeMap<_, _> = items.collect();
+    Ok(items.into_values().collect())
+}

@@ -1,0 +1,130 @@
+//! [`Room`]: the limit of a bounded queue. Each of its items fills a slot, which is a node, so the store counts.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use synod_core::chance::Chance;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::store::{Query, Rejected, Txn, View};
+
+use crate::cell::until::until;
+use crate::queue::item_name::ItemName;
+use crate::queue::place::{DOING, QueuePlace, refused};
+
+/// The slots that a producer may fill. Clones share what it knows of them. Without a capacity items fill none.
+#[derive(Clone, Default)]
+pub(super) struct Room {
+    capacity: Option<u64>,
+    /// Slots that were free when they were listed last, in a random order: so producers seldom try the same one.
+    free: Arc<Mutex<Vec<u64>>>,
+}
+
+/// Items that are to come into a queue together, with what else is to happen.
+pub(super) struct QueueEntry<'a> {
+    pub(super) place: &'a QueuePlace,
+    pub(super) txn: Txn,
+    pub(super) items: Vec<(ItemName, Bytes)>,
+}
+
+impl Room {
+    pub(super) fn of(capacity: NonZeroUsize) -> Self {
+        Self { capacity: u64::try_from(capacity.get()).ok(), free: Arc::default() }
+    }
+
+    /// Sends the transaction, when there is room. Returns the rejection for another reason.
+    pub(super) async fn enter(&self, entry: &QueueEntry<'_>) -> Result<Option<Rejected>> {
+        loop {
+            if let Some(entered) = self.try_enter(entry).await? {
+                return Ok(entered);
+            }
+            let place = entry.place;
+            let has_room = |view: &View| self.free_in(view).len() >= entry.items.len();
+            until(&place.client, Query::children(&place.slots).names_only(), has_room).await?;
+        }
+    }
+
+    /// Sends the transaction. `None` if there is no room.
+    pub(super) async fn try_enter(
+        &self,
+        entry: &QueueEntry<'_>,
+    ) -> Result<Option<Option<Rejected>>> {
+        let Some(capacity) = self.capacity else {
+            return entry.place.insist(&entry.filling(&[])?).await.map(Some);
+        };
+        if u64::try_from(entry.items.len()).is_ok_and(|items| items > capacity) {
+            return Err(Error::new(ErrorKind::TooLarge, DOING)
+                .at(&entry.place.dir)
+                .because("these are more items than the queue may have"));
+        }
+        loop {
+            let Some(slots) = self.slots(entry).await? else { return Ok(None) };
+            let no = entry.place.insist(&entry.filling(&slots)?).await?;
+            match no {
+                // Another producer was faster; what was listed is out of date.
+                Some(no) if entry.place.is_filled_slot(&no) => self.remember(Vec::new()),
+                no => return Ok(Some(no)),
+            }
+        }
+    }
+
+    /// As many free slots as there are items. `None` if there are fewer.
+    async fn slots(&self, entry: &QueueEntry<'_>) -> Result<Option<Vec<u64>>> {
+        let count = entry.items.len();
+        if let Some(slots) = self.known(count) {
+            return Ok(Some(slots));
+        }
+        let place = entry.place;
+        let view = place.client.read(Query::children(&place.slots).names_only()).await?;
+        self.remember(shuffled(self.free_in(&view), place.client.chance()));
+        Ok(self.known(count))
+    }
+
+    /// The slots that are free in a view, in a random order.
+    fn free_in(&self, view: &View) -> Vec<u64> {
+        let names = view.nodes.iter().filter_map(|node| node.path.name().parse().ok());
+        let filled: BTreeSet<u64> = names.collect();
+        (0..self.capacity.unwrap_or(0)).filter(|slot| !filled.contains(slot)).collect()
+    }
+
+    fn known(&self, count: usize) -> Option<Vec<u64>> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = free.len().checked_sub(count)?;
+        Some(free.split_off(left))
+    }
+
+    fn remember(&self, slots: Vec<u64>) {
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner) = slots;
+    }
+}
+
+fn shuffled(mut slots: Vec<u64>, chance: &Chance) -> Vec<u64> {
+    for last in (1..slots.len()).rev() {
+        let other = chance.below(u64::try_from(last + 1).unwrap_or(1));
+        slots.swap(last, usize::try_from(other).unwrap_or(0));
+    }
+    slots
+}
+
+impl QueueEntry<'_> {
+    /// The transaction that puts the items there, into these slots.
+    fn filling(&self, slots: &[u64]) -> Result<Txn> {
+        let slots = slots.iter().copied().map(Some).chain(std::iter::repeat(None));
+        let mut all = self.items.iter().zip(slots);
+        all.try_fold(self.txn.clone(), |txn, ((name, data), slot)| {
+            self.place.with_item(txn, &name.clone().in_slot(slot), data.clone())
+        })
+    }
+
+    /// Whether its item was put: it was not if an item of its id is there.
+    pub(super) fn is_new(&self, no: Option<&Rejected>) -> Result<bool> {
+        match no {
+            None => Ok(true),
+            Some(no) if self.items.iter().any(|(name, _)| self.place.is_known_id(no, name)) => {
+                Ok(false)
+            }
+            Some(no) => Err(refused(no)),
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! The tries to claim an item that is reserved, and what they have in common with those to take one. Each is one transaction, and
+//! runs in a task of its own: it is not dropped with its caller.
+
+use std::slice::from_ref;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::held::Token;
+use synod_core::path::Path;
+use synod_core::session::Session;
+use synod_core::store::{
+    Commit, Done, Expect, Lifetime, Node, Query, Rejected, Sequence, Txn, View, Why,
+};
+use synod_core::task;
+use tokio::sync::oneshot;
+
+use crate::line::hold::Hold;
+use crate::line::ticket_node::TicketNode;
+use crate::queue::codec::Codec;
+use crate::queue::consumer::Reserved;
+use crate::queue::item_name::ItemName;
+use crate::queue::place::{DOING, QueuePlace, date, refused};
+use crate::stamped::sent::{Sent, is_only_lost};
+
+/// An item, and the claim of it.
+pub(super) struct ClaimedItem<T> {
+    pub(super) name: ItemName,
+    pub(super) item: T,
+    pub(super) data: Bytes,
+    pub(super) hold: Hold,
+    pub(super) reserved: Reserved,
+}
+
+/// What a try comes to: `None` if another consumer was faster.
+pub(super) type TryOutcome<T> = Result<Option<T>>;
+
+/// Claims an item. If the caller is gone when it is claimed, the claim is removed.
+pub(super) async fn claim<T: Send + 'static>(
+    place: Arc<QueuePlace>,
+    reserved: Reserved,
+    codec: Codec<T>,
+    most: u32,
+) -> TryOutcome<ClaimedItem<T>> {
+    let (tell, told) = oneshot::channel();
+    let work = async move {
+        let tried = claim_once(&place, &reserved, codec, most).await;
+        drop(reserved);
+        let _heard = tell.send(tried).is_ok();
+    };
+    task::spawn(Box::pin(work)).let_go();
+    told.await.unwrap_or_else(|_gone| Err(stopped()))
+}
+
+async fn claim_once<T>(
+    place: &QueuePlace,
+    reserved: &Reserved,
+    codec: Codec<T>,
+    most: u32,
+) -> TryOutcome<ClaimedItem<T>> {
+    let (session, before) = (place.client.session().await?, &reserved.item.name);
+    let Some(data) = data_of(place, &session, reserved).await? else { return Ok(None) };
+    let name = before.next(reserved.item.created);
+    let (node, claim) = (place.item(before)?, place.claim(&name)?);
+    let unclaimed = place.unclaimed(Txn::new(), before)?;
+    let item = match codec.decode(&node, &data) {
+        Ok(item) if before.delivered < most => item,
+        unwanted => {
+            let is_buried = bury(place, &session, reserved, data).await?;
+            return if is_buried { unwanted.map(|_item| None) } else { Ok(None) };
+        }
+    };
+    let txn = unclaimed
+        .delete(node.clone(), Expect::Any)
+        .create(place.item(&name)?, data.clone(), Lifetime::Persistent)
+        .create(claim.clone(), date().as_millis().to_string(), Lifetime::Session)
+        .look(Query::node(claim.clone()));
+    let commit = match place.send(&session, txn, Some(&node)).await {
+        Ok(Sent::Applied(commit)) => commit,
+        Ok(Sent::Lost) => return Ok(None),
+        Ok(Sent::Rejected(no)) => return lost_race(place, from_ref(reserved), &no).map(|()| None),
+        Err(error) => {
+            if error.is_ambiguous() {
+                // It may be there, or may come.
+                session.retract(claim, |_created| Some(false));
+            }
+            return if is_only_lost(&error) { Ok(None) } else { Err(error) };
+        }
+    };
+    reserved.is_gone();
+    let reserved = reserved.under(name.clone());
+    let hold = hold(&session, claim, commit).await?;
+    Ok(hold.map(|hold| ClaimedItem { name, item, data, hold, reserved }))
+}
+
+/// The guard of a claim that was made. `None` if it has gone already.
+async fn hold(session: &Session, claim: Path, commit: Option<Commit>) -> Result<Option<Hold>> {
+    let looked = commit.and_then(|commit| commit.look).and_then(View::into_node);
+    let node: Result<Option<Node>> = match looked {
+        Some(node) => Ok(Some(node)),
+        None => session.read(Query::node(claim.clone())).await.map(View::into_node),
+    };
+    match node.map(|node| node.and_then(|node| node.stat)) {
+        Ok(Some(stat)) => {
+            // The name is used for this claim alone, as that of a sequential node is.
+            let sequence = Sequence::new(Token::new(stat.created).revision().get());
+            let done = Done::new(claim).with_stat(stat).with_sequence(sequence);
+            Ok(Some(Hold::new(TicketNode::new(session.clone(), done)?, "queue", ())))
+        }
+        Ok(None) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::SessionLost => Ok(None),
+        Err(error) => {
+            session.retract(claim, |_created| Some(false));
+            Err(error)
+        }
+    }
+}
+
+/// The data of an item. `None` if it is not there any more.
+pub(super) async fn data_of(
+    place: &QueuePlace,
+    session: &Session,
+    reserved: &Reserved,
+) -> TryOutcome<Bytes> {
+    if let Some(data) = &reserved.item.data {
+        return Ok(Some(data.clone()));
+    }
+    let view = match session.read(Query::node(place.item(&reserved.item.name)?).local()).await {
+        Err(error) if is_only_lost(&error) => return Ok(None),
+        view => view?,
+    };
+    let node = view.into_node();
+    if node.is_none() {
+        reserved.is_gone();
+    }
+    Ok(node.map(|node| node.data))
+}
+
+/// Moves an item that is not to be delivered to the dead letters: it would be in the way of all others. Returns whether it did, and no
+/// other consumer has it.
+pub(super) async fn bury(
+    place: &QueuePlace,
+    session: &Session,
+    reserved: &Reserved,
+    data: Bytes,
+) -> Result<bool> {
+    let name = &reserved.item.name;
+    let without = place.without_item(place.unclaimed(Txn::new(), name)?, name)?;
+    let (node, txn) = (place.item(name)?, place.with_dead(without, name, data)?);
+    match place.send(session, txn, Some(&node)).await {
+        Ok(Sent::Applied(_)) => {
+            reserved.is_gone();
+            Ok(true)
+        }
+        Ok(Sent::Rejected(no)) => lost_race(place, from_ref(reserved), &no).map(|()| false),
+        Ok(Sent::Lost) => Ok(false),
+        Err(error) if is_only_lost(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Learns from the rejection of a transaction that needs these items. An error if no other consumer explains it.
+pub(super) fn lost_race(place: &QueuePlace, tried: &[Reserved], no: &Rejected) -> Result<()> {
+    let missing = tried.iter().find(|it| place.item(&it.item.name).is_ok_and(|at| at == no.path));
+    match (&no.why, missing) {
+        (Why::Missing, Some(missing)) => missing.is_gone(),
+        // It is claimed.
+        (Why::Exists, _) => {}
+        _ => return Err(refused(no)),
+    }
+    Ok(())
+}
+
+/// The error of a try whose task was ended from outside.
+pub(super) fn stopped() -> Error {
+    Error::new(ErrorKind::SessionLost, DOING).because("the runtime ends").with_unknown_effect()
+}

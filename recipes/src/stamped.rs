@@ -1,0 +1,124 @@
+//! [`Stamped`]: transactions that are applied once, and whose effect is found out when an answer is lost.
+//!
+//! Every transaction sets a *mark*, an ephemeral node of its sender, to its number, and expects the version that the mark has.
+//! So it is applied once however often it is sent, and the mark says afterwards whether it was. What holds for all recipes:
+//!
+//! - A transaction in doubt is settled by its mark alone, in whatever session: the mark has its number, or is made void, so that
+//!   a late request is rejected.
+//! - If the mark has gone with its session, [`Evidence`] may prove that nothing was applied. Without it the effect is unknown.
+//! - Each transaction that is on its way has a mark of its own: two that expected the version of one would exclude each other.
+
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::retry::Retry;
+use synod_core::session::Session;
+use synod_core::store::{Commit, Outcome, Rejected, Stat, Txn};
+
+use crate::mutant::mistake;
+use crate::stamped::mark::Marks;
+use crate::stamped::sent::{Evidence, Sent};
+use crate::stamped::settling::Settling;
+
+pub(crate) mod mark;
+pub(crate) mod sent;
+mod settling;
+
+/// Sends transactions of one session.
+pub(crate) struct Stamped<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) marks: &'a Marks,
+    pub(crate) session: &'a Session,
+    pub(crate) evidence: &'a dyn Evidence,
+}
+
+impl Stamped<'_> {
+    /// Sends a transaction until it is answered, or until a call would have failed.
+    pub(crate) async fn send(&self, txn: Txn) -> Result<Sent> {
+        let Self { client, marks, session, evidence } = *self;
+        let doing = marks.doing();
+        let mut mark = marks.take(session).await.map_err(|error| harmless(error, doing))?;
+        let (txn, number) = mark.stamp(txn);
+        let limit = Retry::until_elapsed(session.time_limit());
+        let (mut delays, mut doubt) = (limit.delays(session.chance()), false);
+        let cause = loop {
+            let error = match Answer::of(session.commit(txn.clone()).await, doubt) {
+                Answer::Applied(stat, commit) => {
+                    mark.learn(stat).into_iter().for_each(|mark| marks.give_back(mark));
+                    return Ok(Sent::Applied(Some(commit)));
+                }
+                Answer::Unapplied(end) => {
+                    marks.give_back(mark);
+                    return end;
+                }
+                Answer::MarkGone => return Ok(Sent::Lost),
+                Answer::Failed(error) => return Err(error),
+                Answer::Doubtful(cause) => break cause,
+                Answer::Unanswered(error) => error,
+            };
+            let Some(delay) = delays.next() else { return Err(error.with_unknown_effect()) };
+            doubt = true;
+            sleep(delay).await;
+        };
+        Settling { client, mark: &mark, number: &number, evidence, doing }.settle(cause).await
+    }
+}
+
+/// What one sending of a transaction says.
+enum Answer {
+    /// With the stat of the mark, and what the other operations did.
+    Applied(Option<Stat>, Commit),
+    /// It was not applied, and no request is on its way.
+    Unapplied(Result<Sent>),
+    /// It was not applied, and the mark is of no more use.
+    MarkGone,
+    Failed(Error),
+    /// It has to be sent again.
+    Unanswered(Error),
+    /// An earlier request was applied, or may still be.
+    Doubtful(Option<Error>),
+}
+
+impl Answer {
+    /// `doubt` says whether an earlier sending was not answered.
+    fn of(answer: Result<Outcome>, doubt: bool) -> Self {
+        let error = match answer {
+            Ok(Outcome::Committed(mut commit)) => {
+                let mark = commit.done.drain(..commit.done.len().min(1)).next();
+                return Self::Applied(mark.and_then(|done| done.stat), commit);
+            }
+            Ok(Outcome::Rejected(_)) if doubt => return Self::Doubtful(None),
+            // Another client removed the mark.
+            Ok(Outcome::Rejected(no)) if no.index == 0 => return Self::MarkGone,
+            Ok(Outcome::Rejected(no)) => return Self::Unapplied(Ok(rejected(no))),
+            Err(error) => error,
+        };
+        let doubt = doubt || error.is_ambiguous();
+        mistake!(TransactionRunsAgain: if doubt {
+            return Self::MarkGone;
+        });
+        match error.kind() {
+            ErrorKind::Unreachable if doubt => Self::Unanswered(error),
+            ErrorKind::SessionLost if doubt => Self::Doubtful(Some(error)),
+            ErrorKind::SessionLost => Self::MarkGone,
+            _ if doubt => Self::Failed(error.with_unknown_effect()),
+            _ => Self::Unapplied(Err(error)),
+        }
+    }
+}
+
+/// A rejection of the other operations: without the mark.
+fn rejected(no: Rejected) -> Sent {
+    let Rejected { index, path, why, look, .. } = no;
+    Sent::Rejected(Rejected::new(index - 1, path, why).with_look(look))
+}
+
+/// The error of a preparation, which has no effect on what the transaction writes.
+fn harmless(error: Error, doing: &'static str) -> Error {
+    if !error.is_ambiguous() {
+        return error;
+    }
+    Error::new(error.kind(), doing)
+        .because("the node by which it is recognized could not be made")
+        .caused_by(error)
+}

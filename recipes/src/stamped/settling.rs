@@ -1,0 +1,107 @@
+//! [`Settling`]: finds out whether a transaction was applied.
+
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::retry::{Delays, Retry};
+use synod_core::store::{Expect, Node, Query, Txn, View};
+
+use crate::mutant::mistake;
+use crate::stamped::mark::CommitMark;
+use crate::stamped::sent::{Evidence, Sent};
+
+/// The data of a mark with which no transaction is applied any more.
+const VOID: &str = "void";
+
+/// A transaction that may have been applied.
+pub(super) struct Settling<'a> {
+    pub(super) client: &'a Client,
+    pub(super) mark: &'a CommitMark,
+    pub(super) number: &'a [u8],
+    pub(super) evidence: &'a dyn Evidence,
+    /// What it fails while doing.
+    pub(super) doing: &'static str,
+}
+
+impl Settling<'_> {
+    /// Finds out by the mark whether the transaction was applied, in whatever session. If not, the mark is made void, so
+    /// that it never will be.
+    pub(super) async fn settle(&self, cause: Option<Error>) -> Result<Sent> {
+        let mut tries = Tries::new(self.client);
+        mistake!(LossEndsChange: return Err(unknown(cause, self.doing)));
+        loop {
+            let view = match self.look().await {
+                Ok(view) => view,
+                Err(error) => {
+                    tries.rest(error).await?;
+                    continue;
+                }
+            };
+            let Some(mark) = view.nodes.iter().find(|node| node.path == *self.mark.path()) else {
+                return if self.evidence.is_untouched(&view) {
+                    Ok(Sent::Lost)
+                } else {
+                    Err(unknown(cause, self.doing))
+                };
+            };
+            if mark.data == self.number {
+                return Ok(Sent::Applied(None));
+            }
+            if mark.data == VOID {
+                return Ok(Sent::Lost);
+            }
+            if let Err(error) = self.void(mark).await {
+                tries.rest(error).await?;
+            }
+        }
+    }
+
+    /// The mark, and what the transaction was to write.
+    async fn look(&self) -> Result<View> {
+        let session = self.client.session().await?;
+        let whole = self.evidence.whole();
+        let more = whole.iter().flat_map(Query::nodes_asked).take(Query::MOST_NODES - 1).cloned();
+        session.read(Query::nodes(self.mark.path(), more)).await
+    }
+
+    /// Makes the mark void if no transaction has changed it yet.
+    async fn void(&self, mark: &Node) -> Result<()> {
+        let Some(stat) = mark.stat else { return Ok(()) };
+        let session = self.client.session().await?;
+        let txn = Txn::new().set(self.mark.path(), VOID, Expect::Version(stat.version));
+        session.commit(txn).await.map(drop)
+    }
+}
+
+/// The tries to find out about a transaction.
+struct Tries<'a> {
+    client: &'a Client,
+    delays: Delays,
+}
+
+impl<'a> Tries<'a> {
+    fn new(client: &'a Client) -> Self {
+        Self { client, delays: Retry::until_elapsed(client.time_limit()).delays(client.chance()) }
+    }
+
+    /// Waits before another try, if one may succeed, and a call would not have failed yet.
+    async fn rest(&mut self, error: Error) -> Result<()> {
+        let delay = self.delays.next().filter(|_| self.client.is_transient(&error));
+        let Some(delay) = delay else { return Err(error.with_unknown_effect()) };
+        sleep(delay).await;
+        Ok(())
+    }
+}
+
+/// The error of a transaction whose mark is gone, while nothing proves that it was not applied.
+fn unknown(cause: Option<Error>, doing: &'static str) -> Error {
+    let Some(cause) = cause else {
+        return Error::new(ErrorKind::Corrupt, doing)
+            .because("another client removed the node that says whether it was applied")
+            .with_unknown_effect();
+    };
+    Error::new(ErrorKind::SessionLost, doing)
+        .because("the session was lost before the answer, and what it writes was written since")
+        .with_unknown_effect()
+        .caused_by(cause)
+}

@@ -1,0 +1,359 @@
+//! A queue into which three processes put items, and from which they have them in both ways.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::{Effect, Error};
+use synod_core::path::Path;
+use synod_core::store::{Kind, Query};
+use synod_mem::cluster::Site;
+use synod_recipes::{Delivery, Held as _, PutOptions, Queue};
+
+use crate::findings::Truth;
+use crate::process::{DROPPED, Process};
+use crate::setup::Sim;
+use crate::workload::Workload;
+use crate::workload::belief::{Among, Beliefs, Laws};
+use crate::workload::holding::{self, Holding};
+
+/// Three processes put items, take items, and claim items, and the items are counted.
+pub(super) struct Queues;
+
+const ROUNDS: u64 = 4;
+
+const AGAIN: &str = "an item was delivered again";
+const RESOLVED: &str = "a lost answer was found out";
+const STALE: &str = "a stale consumer acknowledged nothing";
+const UNKNOWN: &str = "a call had an unknown effect";
+const FULL: &str = "a put was refused, as the queue was full";
+
+/// How many items those that are bounded may be.
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(2).expect("it is two");
+
+/// The laws of those that have claimed an item.
+const CLAIM: Laws = Laws {
+    overlap: "L-Q-6",
+    certain: "L-Q-6",
+    order: "L-Q-6",
+    tokens: "L-Q-6",
+    twins: "L-Q-6",
+    silence: None,
+};
+
+impl Workload for Queues {
+    fn name(&self) -> &'static str {
+        "queue"
+    }
+
+    fn about(&self) -> &'static str {
+        "three processes put items into a queue, take and claim them, and none is lost or doubled"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &["L-Q-1", "L-Q-2", "L-Q-3", "L-Q-4", "L-Q-5", "L-Q-6", "L-Q-10", "L-Q-12"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, AGAIN, RESOLVED, STALE, UNKNOWN, FULL, holding::LOST, holding::SILENT]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        vec![Site::SlowReader, Site::NearTheEnd, Site::WallClockSet]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let book = Items::default();
+        let (left, puts, working) = (book.clone(), book.clone(), book.clone());
+        // Strangers would remove items.
+        sim.without_strangers()
+            .processes(3, move |me| work(me, working.clone()))
+            .must_end("L-Q-12")
+            .eventually("L-Q-4", move |me| drain(me, book.clone()))
+            .check("L-Q-1", move |truth| left.none_is_lost(truth))
+            .check("L-Q-3", move |truth| puts.each_is_made_once(truth))
+            .check("L-Q-10", no_slot_is_filled_twice)
+    }
+}
+
+/// What became of each item, as the processes know it. Clones are the same.
+#[derive(Clone, Default)]
+struct Items(Arc<Mutex<Book>>);
+
+#[derive(Default)]
+struct Book {
+    /// The items that were put, or may have been.
+    put: BTreeMap<String, Put>,
+    /// Those that a process took, or has acknowledged.
+    ended: BTreeSet<String>,
+    /// Those whose acknowledgement has an unknown effect.
+    unsure: BTreeSet<String>,
+    beliefs: BTreeMap<String, Beliefs>,
+    /// How many items may have been taken by calls that returned none.
+    open: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Put {
+    Done,
+    Failed,
+    Unknown,
+}
+
+async fn work(me: Process, items: Items) {
+    let Ok(client) = me.impatient_client().await else { return };
+    let queue = Queue::new(&client, dir()).expect("it is short");
+    let worker = Worker { me, client, queue, items };
+    for round in 0..worker.me.rounds(ROUNDS) {
+        worker.puts(round).await;
+        worker.me.rest(Duration::from_millis(100)).await;
+        if worker.me.pick(2) == 0 {
+            worker.takes().await;
+        } else {
+            Box::pin(worker.claims()).await;
+        }
+    }
+}
+
+struct Worker {
+    me: Process,
+    client: Client,
+    queue: Queue<String>,
+    items: Items,
+}
+
+impl Worker {
+    async fn puts(&self, round: u64) {
+        let me = &self.me;
+        let item = format!("{}.{}.{round}", me.name(), me.life());
+        self.items.lock().put.insert(item.clone(), Put::Unknown);
+        let lost = me.suffered(&[Site::ReplyLost]);
+        let putting = async {
+            if me.pick(3) > 0 {
+                return self.queue.put(&item).await.map(|()| true);
+            }
+            let bounded = self.queue.clone().capacity(CAPACITY);
+            Ok(bounded.try_put(&item, PutOptions::default()).await?.is_some())
+        };
+        let put = match me.perhaps(putting).await {
+            Some(Ok(false)) => {
+                me.sometimes(FULL, true);
+                Put::Failed
+            }
+            Some(Ok(true)) => {
+                me.sometimes(RESOLVED, me.suffered(&[Site::ReplyLost]) > lost);
+                Put::Done
+            }
+            Some(Err(error)) => self.failed(&error),
+            None => Put::Unknown,
+        };
+        self.items.lock().put.insert(item, put);
+    }
+
+    fn failed(&self, error: &Error) -> Put {
+        let is_unknown = error.effect() == Effect::Unknown;
+        self.me.sometimes(UNKNOWN, is_unknown);
+        if is_unknown { Put::Unknown } else { Put::Failed }
+    }
+
+    async fn takes(&self) {
+        const MOST: NonZeroUsize = NonZeroUsize::new(2).expect("it is two");
+        self.items.lock().open += MOST.get();
+        let taking = clock::timeout(self.me.ttl() * 2, self.queue.take_many(MOST));
+        match self.me.perhaps(taking).await {
+            Some(Ok(Ok(items))) => {
+                self.items.lock().open -= MOST.get();
+                for item in items {
+                    self.items.ends(&self.me, &item, "L-Q-5");
+                }
+            }
+            Some(Ok(Err(error))) if self.failed(&error) == Put::Failed => {
+                self.items.lock().open -= MOST.get();
+            }
+            _ => {}
+        }
+    }
+
+    async fn claims(&self) {
+        let (me, client) = (&self.me, &self.client);
+        let claiming = clock::timeout(me.ttl() * 2, self.queue.claim());
+        let Some(Ok(Ok(delivery))) = me.perhaps(claiming).await else { return };
+        let item = delivery.item().clone();
+        me.sometimes(AGAIN, delivery.delivered() > 1);
+        self.items.delivers(me, &item);
+        let beliefs = self.items.beliefs(&item);
+        beliefs.entered(me, &delivery, Among::Nobody);
+        Holding { me, client, judge: &beliefs, among: Among::Nobody }.linger(&delivery).await;
+        match me.pick(4) {
+            0 => drop(delivery),
+            1 => drop(me.perhaps(delivery.put_back()).await),
+            _ => Box::pin(self.acknowledges(delivery, &item)).await,
+        }
+    }
+
+    async fn acknowledges(&self, delivery: Delivery<String>, item: &str) {
+        let was_held = delivery.is_held();
+        self.items.lock().unsure.insert(item.to_owned());
+        let answer = self.me.perhaps(delivery.ack()).await;
+        match answer {
+            Some(Ok(())) => self.items.ends(&self.me, item, "L-Q-6"),
+            Some(Err(error)) => {
+                self.me.sometimes(STALE, !was_held && error.effect() == Effect::None);
+                let _is_unknown = self.failed(&error);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Items {
+    /// L-Q-2, L-Q-5: an item is delivered that was put, and had by none before.
+    fn delivers(&self, me: &Process, item: &str) {
+        let book = self.lock();
+        let (put, ended) = (book.put.get(item).copied(), book.ended.contains(item));
+        drop(book);
+        if put.is_none_or(|put| put == Put::Failed) {
+            me.wrong("L-Q-2", || format!("{item} was not put"));
+        }
+        if ended {
+            me.wrong("L-Q-5", || format!("{item} was had before"));
+        }
+    }
+
+    /// A process has an item for good.
+    fn ends(&self, me: &Process, item: &str, law: &str) {
+        self.delivers(me, item);
+        if !self.lock().ended.insert(item.to_owned()) {
+            me.wrong(law, || format!("{item} was had twice"));
+        }
+    }
+
+    fn beliefs(&self, item: &str) -> Beliefs {
+        let mut book = self.lock();
+        book.beliefs.entry(item.to_owned()).or_insert_with(|| Beliefs::new(CLAIM)).clone()
+    }
+
+    /// L-Q-1: every item that was put was had, or is in the queue. A process may have ended with one in its hand.
+    fn none_is_lost(&self, truth: &Truth) -> Result<(), String> {
+        let (left, book) = (left(truth), self.lock());
+        let put = book.put.iter().filter(|(_, put)| **put == Put::Done).map(|(item, _)| item);
+        let had = |item: &String| book.ended.contains(item) || book.unsure.contains(item);
+        let lost: Vec<_> = put.filter(|item| !had(item) && !left.contains(*item)).collect();
+        if lost.len() > book.open {
+            return Err(format!("{lost:?} are lost, and {} may have been taken", book.open));
+        }
+        Ok(())
+    }
+
+    /// L-Q-3: what was put is one node, but for its deliveries.
+    fn each_is_made_once(&self, truth: &Truth) -> Result<(), String> {
+        let mut made = BTreeSet::new();
+        let all = truth.log.iter().flat_map(|entry| &entry.changes);
+        for change in all.filter(|change| is_item(&change.path) && change.kind == Kind::Created) {
+            let first = changing(&change.path).is_none_or(|tokens| tokens.starts_with("d0"));
+            let item = change.node.as_ref().map(|node| text(&node.data)).unwrap_or_default();
+            if first && !made.insert(item.clone()) {
+                return Err(format!("{item} was put twice"));
+            }
+        }
+        let book = self.lock();
+        let failed = book.put.iter().filter(|(_, put)| **put == Put::Failed);
+        match failed.map(|(item, _)| item).find(|item| made.contains(*item)) {
+            Some(item) => Err(format!("{item} was put, although that failed for certain")),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// L-Q-10: each bounded item has a slot of its own, below the capacity.
+fn no_slot_is_filled_twice(truth: &Truth) -> Result<(), String> {
+    let mut filled = BTreeMap::new();
+    for entry in &truth.log {
+        for change in entry.changes.iter().filter(|change| is_item(&change.path)) {
+            match change.node {
+                Some(_) => filled.insert(change.path.clone(), slot(&change.path)),
+                None => filled.remove(&change.path),
+            };
+        }
+        let slots: Vec<_> = filled.values().flatten().collect();
+        let distinct: BTreeSet<_> = slots.iter().collect();
+        if distinct.len() < slots.len() || slots.iter().any(|slot| **slot >= CAPACITY.get()) {
+            return Err(format!("the slots {slots:?} are filled"));
+        }
+    }
+    Ok(())
+}
+
+/// The part of the name of an item that changes.
+fn changing(path: &Path) -> Option<&str> {
+    path.name().split_once("-+")?.1.split('-').next()
+}
+
+/// The slot that an item fills.
+fn slot(path: &Path) -> Option<usize> {
+    changing(path)?.split_once('s')?.1.parse().ok()
+}
+
+/// The items that are in the queue at the end.
+fn left(truth: &Truth) -> BTreeSet<String> {
+    let mut nodes = BTreeMap::new();
+    for change in truth.log.iter().flat_map(|entry| &entry.changes) {
+        match &change.node {
+            _ if !is_item(&change.path) => {}
+            Some(node) => drop(nodes.insert(change.path.clone(), text(&node.data))),
+            None => drop(nodes.remove(&change.path)),
+        }
+    }
+    nodes.into_values().collect()
+}
+
+/// L-Q-4, L-Q-12: when all is repaired, one consumer gets all that is left, whoever had claimed it.
+async fn drain(me: Process, items: Items) -> Result<(), String> {
+    let mut left = Vec::new();
+    for _ in 0..50 {
+        // A part of the servers may be out of reach for ever.
+        let Ok(client) = me.client().await else { continue };
+        let Ok(queue) = Queue::<String>::new(&client, dir()) else { continue };
+        while let Ok(view) = client.read(Query::children(dir_of_items()).names_only()).await {
+            left = view.nodes;
+            if left.is_empty() {
+                return Ok(());
+            }
+            items.lock().open += 1;
+            match clock::timeout(me.ttl() * 20, queue.take()).await {
+                Ok(Ok(item)) => {
+                    items.lock().open -= 1;
+                    items.ends(&me, &item, "L-Q-5");
+                }
+                Ok(Err(_)) => {}
+                // It put back what it may have taken.
+                Err(_late) => break,
+            }
+        }
+        clock::sleep(me.ttl() / 4).await;
+    }
+    if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left")) }
+}
+
+fn text(data: &[u8]) -> String {
+    String::from_utf8_lossy(data).trim_matches('"').to_owned()
+}
+
+fn is_item(path: &Path) -> bool {
+    path.parent().is_some_and(|parent| parent == dir_of_items())
+}
+
+fn dir() -> Path {
+    Path::new("/queue").expect("it is one")
+}
+
+fn dir_of_items() -> Path {
+    Path::new("/queue/items").expect("it is one")
+}
