@@ -262,23 +262,29 @@ async fn a_tree_that_is_written_all_the_time_is_of_one_moment(world: World) {
         }
         last
     };
-    let stop = Cell::new(false);
+    let (stop, written) = (Cell::new(false), Cell::new(0));
     let writing = async {
-        let mut round = 0;
         while !stop.get() {
-            round += 1;
+            let round = written.get() + 1;
             ann.set(&nodes[place(round)], round.to_string()).await;
+            written.set(round);
             if round.is_multiple_of(8) {
                 world.think().await;
             }
         }
     };
+    let further = async |rounds: usize| {
+        let due = written.get() + rounds;
+        while written.get() < due {
+            world.think().await;
+        }
+    };
     let reading = async {
-        world.think_for(20).await;
+        further(20).await;
         let (view, watcher) = bob.observe(Query::subtree(&dir)).await;
         let mut seen = vec![shows(&view)];
         for query in [Query::subtree(&dir), Query::children(&dir)] {
-            world.think_for(20).await;
+            further(20).await;
             seen.push(shows(&bob.read(query).await));
         }
         drop(watcher);
