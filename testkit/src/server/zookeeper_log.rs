@@ -4,7 +4,7 @@
 //! histories are compared with these logs. The format is that of `org.apache.zookeeper.txn` in the
 //! servers' `zookeeper.jute`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -24,8 +24,16 @@ enum Write {
     CloseSession,
 }
 
-/// The logs of one server, by revision: the session, and its writes.
+/// The entries of one server's logs, by revision: the session, and its writes.
 type Log = BTreeMap<u64, (u64, Vec<Write>)>;
+
+/// What one server has on its disk.
+#[derive(Debug, Default)]
+struct Disk {
+    log: Log,
+    /// The revisions of its snapshots. What it was sent as a snapshot is not in its log.
+    snapshots: BTreeSet<u64>,
+}
 
 /// Reads the log of each server below these directories, and returns every change of a node in
 /// order.
@@ -34,31 +42,57 @@ type Log = BTreeMap<u64, (u64, Vec<Write>)>;
 ///
 /// If the logs cannot be read.
 pub fn facts<'a>(homes: impl IntoIterator<Item = &'a Path>) -> io::Result<Vec<Fact>> {
-    let mut logs = Vec::new();
+    let mut disks = Vec::new();
     for home in homes {
-        let mut log = Log::new();
+        let mut disk = Disk::default();
         for file in fs::read_dir(home.join("data").join("version-2"))? {
             let file = file?;
-            if file.file_name().to_string_lossy().starts_with("log.") {
-                read_log(&fs::read(file.path())?, &mut log);
+            let name = file.file_name().to_string_lossy().into_owned();
+            if name.starts_with("log.") {
+                read_log(&fs::read(file.path())?, &mut disk.log);
+            } else if let Some(revision) = name.strip_prefix("snapshot.") {
+                disk.snapshots.extend(u64::from_str_radix(revision, 16).ok());
             }
         }
-        logs.push(log);
+        disks.push(disk);
     }
-    Ok(replay(agreed(logs)))
+    Ok(replay(agreed(disks)))
 }
 
-/// The entries that a majority of the servers has. A leader that was paused may write entries to
-/// its log that no other server accepts, and may keep them there.
-fn agreed(logs: Vec<Log>) -> Log {
-    let majority = logs.len() / 2 + 1;
+/// The entries that a majority of the servers has, and that the next leader had too. A leader that was paused may write
+/// entries to its log that no other server accepts, and may keep them there. A follower that loses its leader may still
+/// write one to its log after it has reported to the next leader what it has (ZOOKEEPER-4712).
+fn agreed(disks: Vec<Disk>) -> Log {
+    let majority = disks.len() / 2 + 1;
     let mut copies: BTreeMap<u64, usize> = BTreeMap::new();
-    for revision in logs.iter().flat_map(Log::keys) {
+    for revision in disks.iter().flat_map(|disk| disk.log.keys()) {
         *copies.entry(*revision).or_default() += 1;
     }
-    let mut all: Log = logs.into_iter().flatten().collect();
-    all.retain(|revision, _| copies.get(revision).is_some_and(|copies| *copies >= majority));
+    copies.retain(|revision, copies| {
+        *copies >= majority && !disks.iter().any(|disk| disk.went_on_without(*revision))
+    });
+    let mut all: Log = disks.into_iter().flat_map(|disk| disk.log).collect();
+    all.retain(|revision, _| copies.contains_key(revision));
     all
+}
+
+/// The number of the leader by whom a revision was given.
+fn epoch(revision: u64) -> u64 {
+    revision >> 32
+}
+
+impl Disk {
+    /// Whether the server took part in what the next leader did from the first entry on, and did not have this one by then: so
+    /// that leader did not have it either.
+    fn went_on_without(&self, revision: u64) -> bool {
+        let next = self.log.keys().find(|other| epoch(**other) > epoch(revision));
+        let Some(next) = next.filter(|next| **next & u64::from(u32::MAX) == 1) else {
+            return false;
+        };
+        let had_it = self.log.contains_key(&revision)
+            || self.snapshots.range(revision..*next).next().is_some();
+        !had_it
+    }
 }
 
 /// Replays the log, to know which nodes were deleted with which session.
@@ -230,15 +264,37 @@ mod tests {
         [vec![0; 8], int(length), entry, END.to_vec()].concat()
     }
 
+    fn disk(revisions: &[u64]) -> Disk {
+        let log = revisions.iter().map(|revision| (*revision, (7, Vec::new())));
+        Disk { log: log.collect(), snapshots: BTreeSet::new() }
+    }
+
+    fn kept(disks: Vec<Disk>) -> Vec<u64> {
+        agreed(disks).into_keys().collect()
+    }
+
     #[test]
     fn what_one_of_three_keeps_alone_never_was() {
-        let log = |revisions: &[u64]| -> Log {
-            revisions.iter().map(|revision| (*revision, (7, Vec::new()))).collect()
-        };
-        let kept = |logs| agreed(logs).into_keys().collect::<Vec<_>>();
-        assert_eq!(kept(vec![log(&[1, 2, 3, 9]), log(&[1, 2]), log(&[1, 3, 9])]), [1, 2, 3, 9]);
-        assert_eq!(kept(vec![log(&[1, 5]), log(&[1, 9]), log(&[1, 9])]), [1, 9]);
-        assert_eq!(kept(vec![log(&[1, 5])]), [1, 5]);
+        assert_eq!(kept(vec![disk(&[1, 2, 3, 9]), disk(&[1, 2]), disk(&[1, 3, 9])]), [1, 2, 3, 9]);
+        assert_eq!(kept(vec![disk(&[1, 5]), disk(&[1, 9]), disk(&[1, 9])]), [1, 9]);
+        assert_eq!(kept(vec![disk(&[1, 5])]), [1, 5]);
+    }
+
+    #[test]
+    fn what_the_next_leader_did_not_have_never_was() {
+        const NEXT: u64 = 1 << 32;
+        let (next, later) = (NEXT + 1, NEXT + 7);
+        // One follower wrote it too late, and the old leader joined again.
+        let late = || vec![disk(&[1, 2, next, later]), disk(&[1, 2, later])];
+        let with = |other: Disk| late().into_iter().chain([other]).collect::<Vec<_>>();
+        assert_eq!(kept(with(disk(&[1, next, later]))), [1, next, later]);
+        // The third one joined later, or was sent a snapshot, or had not gone on: it does not prove anything.
+        assert_eq!(kept(with(disk(&[1, later]))), [1, 2, later]);
+        let sent = Disk { snapshots: [2].into(), ..disk(&[1, next, later]) };
+        assert_eq!(kept(with(sent)), [1, 2, next, later]);
+        let older = Disk { snapshots: [1].into(), ..disk(&[1, next, later]) };
+        assert_eq!(kept(with(older)), [1, next, later]);
+        assert_eq!(kept(with(disk(&[1]))), [1, 2, later]);
     }
 
     #[test]
