@@ -9,8 +9,8 @@ use futures_util::future::{Either, select, try_join};
 use synod_core::chance::Chance;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::store::{
-    End, Event, Feed, Life, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn, View,
-    Watch,
+    End, Event, Feed, Gap, Life, Limits, Loss, Outcome, Query, SessionInfo, Status, Store, Txn,
+    View, Watch,
 };
 use synod_core::task::{Task, spawn};
 use tokio::sync::{Mutex, watch};
@@ -52,6 +52,7 @@ impl EtcdStore {
     ) -> Self {
         let life = Arc::new(life);
         let mut limits = Limits::default();
+        limits.gaps = vec![Gap::NumberedNames];
         limits.operations = OPERATIONS;
         let info = SessionInfo::new(lease::session(lease), life.ttl(), limits);
         let limit = endpoints.timeout().min(life.ttl());

@@ -8,7 +8,7 @@ use crate::mutant::mistake;
 use crate::session::call_context::{CallContext, may_repeat};
 use crate::session::flight::Flight;
 use crate::session::removal::Trail;
-use crate::store::{Commit, Done, Op, Outcome, Rejected, Txn};
+use crate::store::{Commit, Done, Expect, Op, Outcome, Rejected, Txn};
 
 /// A transaction with a sequential create, and how to find the node that it made: whether that node is there
 /// says whether the whole transaction happened.
@@ -28,7 +28,12 @@ enum Step {
 }
 
 impl Sequential {
+    /// `None` if there is no such create; or if the transaction sets a node under the version that it has: then the sender can
+    /// find out by that node whether it was applied, and the name of the create need not be its own.
     pub(super) fn of(txn: &Txn, context: &CallContext) -> Option<Self> {
+        if txn.ops.iter().any(is_compare_and_set) {
+            return None;
+        }
         let index = txn.ops.iter().position(Op::is_sequential)?;
         let trail = Trail::of(&txn.ops[index], context.store.session().id)?;
         Some(Self { txn: txn.clone(), index, trail })
@@ -41,6 +46,10 @@ impl Sequential {
         done[self.index] = node;
         Commit::new(revision, done, None)
     }
+}
+
+fn is_compare_and_set(op: &Op) -> bool {
+    matches!(op, Op::Set { expect: Expect::Version(_), .. })
 }
 
 /// Creates, and goes on until its effect is known: it makes at most one node, under

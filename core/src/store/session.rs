@@ -79,6 +79,8 @@ impl Default for Limits {
 pub enum Gap {
     /// Nodes with a time to live.
     TtlNodes,
+    /// A number at the end of the name of a sequential node. It has a [`Sequence`](super::Sequence) in any case.
+    NumberedNames,
 }
 
 /// Whether a session lives.
