@@ -20,6 +20,8 @@ mod crew {}
 mod discovery {}
 #[doc = include_str!("../recipes/docs/election.md")]
 mod election {}
+#[doc = include_str!("../recipes/docs/foreign_queue.md")]
+mod foreign_queue {}
 #[doc = include_str!("../recipes/docs/group.md")]
 mod group {}
 #[doc = include_str!("../recipes/docs/hash_ring.md")]

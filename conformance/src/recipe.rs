@@ -14,6 +14,7 @@ mod discovery;
 mod double_barrier;
 mod doubt;
 mod election;
+mod foreign_queue;
 mod group;
 mod guard;
 mod handover;
@@ -81,6 +82,7 @@ pub(crate) const ALL: &[&[Case]] = &[
     hash_ring::CASES,
     partition::CASES,
     queue::CASES,
+    foreign_queue::CASES,
     queue_items::CASES,
     queue_room::CASES,
     queue_work::CASES,

@@ -45,6 +45,7 @@ use crate::mutant::mistake;
 mod asking;
 pub(crate) mod contender;
 pub(crate) mod hold;
+pub(crate) mod item_wait;
 pub(crate) mod limit;
 pub(crate) mod marks;
 pub(crate) mod order;

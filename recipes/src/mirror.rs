@@ -102,11 +102,25 @@ impl Mirror {
             CacheState::Refused(why) => Some(Err(Error::clone(&why))),
             CacheState::Syncing | CacheState::Stale(_) => None,
         });
-        settled.await.unwrap_or_else(|| {
-            Err(Error::new(ErrorKind::SessionLost, "reading what is cached")
-                .at(self.path())
-                .because("the client was closed"))
-        })
+        settled.await.unwrap_or_else(|| Err(self.closed()))
+    }
+
+    /// Waits until the content will not be complete by itself.
+    pub(crate) async fn failure(&self) -> Error {
+        let refused = self.until(|state| match state {
+            CacheState::Refused(why) => Some(why),
+            _ => None,
+        });
+        match refused.await {
+            Some(why) => Error::clone(&why),
+            None => self.closed(),
+        }
+    }
+
+    fn closed(&self) -> Error {
+        Error::new(ErrorKind::SessionLost, "reading what is cached")
+            .at(self.path())
+            .because("the client was closed")
     }
 
     /// The events from an empty content on. The reader does not keep the mirror going.

@@ -13,16 +13,17 @@ use synod_core::path::Path;
 use synod_core::store::Txn;
 
 use crate::cell::patience::Patience;
+use crate::line::item_wait::ItemWait;
 use crate::queue::bunch::take;
 use crate::queue::codec::Codec;
 use crate::queue::consumer::{Consumer, Reserved};
 use crate::queue::delivery::Delivery;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, date, refused};
+use crate::queue::place::{DOING, QueuePlace, refused};
 use crate::queue::put_options::PutOptions;
 use crate::queue::room::{QueueEntry, Room};
 use crate::queue::taking::claim;
-use crate::queue::wait::ItemWait;
+use crate::stamped::date::date;
 
 mod bunch;
 mod codec;
@@ -36,7 +37,6 @@ pub(crate) mod put_options;
 mod room;
 mod stock;
 mod taking;
-mod wait;
 
 #[cfg_attr(not(doctest), doc = include_str!("../docs/queue.md"))]
 pub struct Queue<T> {

@@ -20,9 +20,12 @@ use crate::stamped::mark::Marks;
 use crate::stamped::sent::{Evidence, Sent};
 use crate::stamped::settling::Settling;
 
+pub(crate) mod date;
+pub(crate) mod handing;
 pub(crate) mod mark;
 pub(crate) mod sent;
 mod settling;
+pub(crate) mod writes;
 
 /// Sends transactions of one session.
 pub(crate) struct Stamped<'a> {

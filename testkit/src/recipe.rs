@@ -50,6 +50,7 @@ pub const ROWS: &[Row] = &[
     keeper::GROUP,
     partition::PARTITION,
     queue::QUEUE,
+    queue::FOREIGN_QUEUE,
     crew::CREW,
     keeper::DISCOVERY,
 ];

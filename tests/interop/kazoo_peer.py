@@ -1,5 +1,5 @@
 """A process with locks of kazoo, told what to do line by line: `mutex PATH`, `read PATH`, `write PATH`,
-`release`, `wait PATH`, `set PATH`, `lift PATH`, `both PATH PARTIES`, `leave-both`, `count PATH TIMES`, `join PATH NAME DATA`, `members`, `part`, `put PATH TEXT PRIORITY`, `get PATH`. It answers `in`
+`release`, `wait PATH`, `set PATH`, `lift PATH`, `both PATH PARTIES`, `leave-both`, `count PATH TIMES`, `join PATH NAME DATA`, `members`, `part`, `put PATH TEXT PRIORITY`, `get PATH`, `offer PATH TEXT PRIORITY`, `lock-next PATH`, `consume`, `let-go`. It answers `in`
 and `out`, or a number, each with the time (`in @NANOSECONDS`) by the clock that the processes of a machine
 share, and ends with its input."""
 
@@ -19,6 +19,7 @@ def main() -> None:
     held = None
     party = None
     both = None
+    locking = None
     for line in sys.stdin:
         verb, *path = line.split()
         if verb == "count":
@@ -60,6 +61,19 @@ def main() -> None:
         if verb == "get":
             item = client.Queue(path[0]).get()
             say("none" if item is None else item.decode())
+            continue
+        if verb == "offer":
+            client.LockingQueue(path[0]).put(path[1].encode(), int(path[2]))
+            say("in")
+            continue
+        if verb == "lock-next":
+            locking = client.LockingQueue(path[0])
+            item = locking.get(timeout=20)
+            say("none" if item is None else item.decode())
+            continue
+        if verb in ("consume", "let-go"):
+            done = locking.consume() if verb == "consume" else locking.release()
+            say("out" if done else "not held")
             continue
         if verb == "part":
             party.leave()

@@ -130,6 +130,7 @@ pub(crate) fn go_required() -> bool {
 /// The programs in Go, built once.
 static GO_STM: LazyLock<PathBuf> = LazyLock::new(|| build_go("stm"));
 static GO_ENDPOINTS: LazyLock<PathBuf> = LazyLock::new(|| build_go("endpoints"));
+static GO_QUEUE: LazyLock<PathBuf> = LazyLock::new(|| build_go("queue"));
 
 fn build_go(name: &str) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("interop-{name}"));
@@ -153,6 +154,11 @@ impl Peer {
         Self::go(&GO_ENDPOINTS, server).await
     }
 
+    /// A process that uses the queue of etcd's recipes for Go.
+    pub(crate) async fn go_queue(server: &str) -> Self {
+        Self::go(&GO_QUEUE, server).await
+    }
+
     async fn go(program: &Path, server: &str) -> Self {
         let mut go = Command::new(program);
         go.arg(server);
@@ -167,6 +173,11 @@ impl Peer {
     /// A process that uses Curator's service discovery.
     pub(crate) async fn curator_discovery(server: &str) -> Self {
         Self::java("Discovery.java", server).await
+    }
+
+    /// A process that uses Curator's queues.
+    pub(crate) async fn curator_queues(server: &str) -> Self {
+        Self::java("Queues.java", server).await
     }
 
     async fn java(program: &str, server: &str) -> Self {

@@ -9,23 +9,14 @@ use synod_core::error::Result;
 use synod_core::retry::Retry;
 use synod_core::session::Session;
 use synod_core::store::Txn;
-use synod_core::task;
-use tokio::sync::oneshot;
 
-use crate::mutant::mistake;
 use crate::queue::codec::Codec;
 use crate::queue::consumer::Reserved;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{QueuePlace, refused};
-use crate::queue::taking::{TryOutcome, bury, data_of, lost_race, stopped};
+use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::queue::taking::{TryOutcome, bury, data_of, lost_race};
+use crate::stamped::handing::{Handed, hand_over};
 use crate::stamped::sent::{Sent, is_only_lost};
-
-/// Items that were taken out of the queue together.
-pub(super) struct TakenItems<T> {
-    items: Vec<T>,
-    /// Says that the caller has them.
-    received: oneshot::Sender<()>,
-}
 
 /// The transaction that takes items, and what it takes.
 struct Bunch<T> {
@@ -37,43 +28,24 @@ struct Bunch<T> {
     putting_back: Vec<(ItemName, Bytes)>,
 }
 
-impl<T> TakenItems<T> {
-    /// From here on the caller has them.
-    pub(super) fn received(self) -> Vec<T> {
-        let _waiting = self.received.send(()).is_ok();
-        self.items
-    }
-}
-
 /// Takes of these items as many of the first as one transaction takes, up to one that cannot be read. If the caller is gone when
 /// they are taken, they are put back.
 pub(super) async fn take<T: Send + 'static>(
     place: Arc<QueuePlace>,
     reserved: Vec<Reserved>,
     codec: Codec<T>,
-) -> TryOutcome<TakenItems<T>> {
-    let (tell, told) = oneshot::channel();
+) -> TryOutcome<Handed<Vec<T>>> {
+    let own = place.clone();
     let work = async move {
-        let tried = take_once(&place, reserved, codec).await;
-        let Bunch { items, putting_back, .. } = match tried {
-            Ok(Some(taken)) => taken,
-            lost => {
-                let _heard = tell.send(lost.map(|_none| None)).is_ok();
-                return;
-            }
-        };
-        let (received, is_received) = oneshot::channel();
-        // Without its caller it is dropped here or in the channel, and the sender with it.
-        let _heard = tell.send(Ok(Some(TakenItems { items, received }))).is_ok();
-        mistake!(DroppedTakeLost: return);
-        if is_received.await.is_err() {
-            for (name, data) in putting_back {
-                put_back(&place, name, data).await;
-            }
+        let taken = take_once(&own, reserved, codec).await?;
+        Ok(taken.map(|Bunch { items, putting_back, .. }| (items, putting_back)))
+    };
+    let undo = async move |putting_back: Vec<(ItemName, Bytes)>| {
+        for (name, data) in putting_back {
+            put_back(&place, name, data).await;
         }
     };
-    task::spawn(Box::pin(work)).let_go();
-    told.await.unwrap_or_else(|_gone| Err(stopped()))
+    hand_over(DOING, work, undo).await
 }
 
 async fn take_once<T>(
@@ -132,7 +104,7 @@ impl<T> Bunch<T> {
     async fn take(self, place: &QueuePlace, session: &Session) -> TryOutcome<Self> {
         let Some(first) = self.reserved.first() else { return Ok(None) };
         let first = place.item(&first.item.name)?;
-        match place.send(session, self.txn.clone(), Some(&first)).await {
+        match place.writes.send(session, self.txn.clone(), Some(&first)).await {
             Ok(Sent::Applied(_)) => {
                 self.reserved.iter().for_each(Reserved::is_gone);
                 Ok(Some(self))
@@ -151,7 +123,7 @@ async fn put_back(place: &QueuePlace, name: ItemName, data: Bytes) {
     let mut delays = Retry::forever().delays(place.client.chance());
     loop {
         let Ok(txn) = place.with_item(Txn::new(), &name, data.clone()) else { return };
-        let error = match place.insist(&txn).await {
+        let error = match place.writes.insist(&txn).await {
             Ok(None) => return,
             Ok(Some(no)) if place.is_filled_slot(&no) => {
                 name = name.in_slot(None);

@@ -9,19 +9,19 @@ use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use synod_core::chance::Chance;
 use synod_core::clock::{self, Instant, sleep, sleep_until};
-use synod_core::error::{Error, ErrorKind, Result};
-use synod_core::path::Path;
+use synod_core::error::Result;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
 
 use crate::mirror::Mirror;
-use crate::mirror::event::{CacheEvent, CacheState};
+use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
 use crate::mirror::reader::EventReader;
 use crate::mutant::mistake;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, date};
+use crate::queue::place::QueuePlace;
 use crate::queue::stock::{Pick, Stock, StockItem};
+use crate::stamped::date::date;
 
 /// The most bytes of data of an item that a consumer keeps. Those of larger ones are read when they are wanted.
 const KEPT: usize = 1_024;
@@ -128,30 +128,13 @@ impl Consumer {
             }
         };
         let (mut news, mut rested) = (pin!(news), pin!(rested));
-        let (mut items, mut claims) = (pin!(failure(&self.items)), pin!(failure(&self.claims)));
+        let (mut items, mut claims) = (pin!(self.items.failure()), pin!(self.claims.failure()));
         let failed = select(items.as_mut(), claims.as_mut());
         match select(select(news.as_mut(), rested.as_mut()), failed).await {
             Either::Left(_) => Ok(()),
             Either::Right((Either::Left((error, _)) | Either::Right((error, _)), _)) => Err(error),
         }
     }
-}
-
-/// Waits until a mirror will not be complete by itself.
-async fn failure(mirror: &Mirror) -> Error {
-    let refused = mirror.until(|state| match state {
-        CacheState::Refused(why) => Some(why),
-        _ => None,
-    });
-    match refused.await {
-        Some(why) => Error::clone(&why),
-        None => closed(mirror.path()),
-    }
-}
-
-/// The error of a call whose client is closed.
-fn closed(path: &Path) -> Error {
-    Error::new(ErrorKind::SessionLost, DOING).at(path).because("the client was closed")
 }
 
 /// Takes over what the mirrors report, until the client is closed.

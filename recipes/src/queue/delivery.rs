@@ -14,8 +14,9 @@ use synod_core::store::{Expect, Lifetime, Outcome, Rejected, Txn};
 use crate::line::hold::Hold;
 use crate::queue::consumer::{Consumer, Reserved};
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, date, refused};
+use crate::queue::place::{DOING, QueuePlace, refused};
 use crate::queue::taking::ClaimedItem;
+use crate::stamped::date::date;
 use crate::stamped::sent::Sent;
 
 /// An item that this consumer has claimed. While it is held, no other consumer has the item.
@@ -175,7 +176,7 @@ impl<T> Delivery<T> {
     async fn end_with(&self, own: Txn, more: Txn) -> Result<Outcome<()>> {
         let (count, item) = (own.ops.len(), self.place.item(&self.name)?);
         let txn = more.ops.into_iter().fold(own, Txn::op);
-        match self.place.send(self.hold.node.session(), txn, Some(&item)).await? {
+        match self.place.writes.send(self.hold.node.session(), txn, Some(&item)).await? {
             Sent::Applied(_) => {
                 self.hold.node.spend();
                 self.reserved.is_gone();

@@ -12,8 +12,9 @@ use synod_core::store::{Expect, Lifetime, Node, Query, Rejected, SessionId, Txn,
 use crate::queue::Queue;
 use crate::queue::codec::Codec;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{QueuePlace, date, refused};
+use crate::queue::place::{QueuePlace, refused};
 use crate::queue::room::QueueEntry;
+use crate::stamped::date::date;
 
 /// An item of a [`Queue`], or a dead letter, as it was when it was listed.
 #[derive(Clone, PartialEq, Eq)]
@@ -184,7 +185,7 @@ impl<T> Queue<T> {
             let txn = place.unclaimed(Txn::new(), &item.name)?.delete(&item.node.path, Expect::Any);
             txn.create(changed, data, Lifetime::Persistent)
         };
-        is_done(place.insist(&txn).await?.as_ref())
+        is_done(place.writes.insist(&txn).await?.as_ref())
     }
 
     fn is_dead(&self, item: &QueuedItem<T>) -> bool {
@@ -207,7 +208,7 @@ impl<T> Queue<T> {
         } else {
             self.place.without_item(Txn::new(), &item.name)?
         };
-        is_done(self.place.insist(&txn).await?.as_ref())
+        is_done(self.place.writes.insist(&txn).await?.as_ref())
     }
 }
 

@@ -1,22 +1,17 @@
 //! [`QueuePlace`]: where a queue is in the store, and the transactions that move its items there.
 
-use std::time::{Duration, SystemTime};
-
 use bytes::Bytes;
 use synod_core::client::Client;
-use synod_core::clock::{self, sleep};
+use synod_core::clock;
 use synod_core::error::{Error, ErrorKind, Result};
 use synod_core::path::Path;
-use synod_core::retry::Retry;
-use synod_core::session::Session;
-use synod_core::store::{Expect, Lifetime, Query, Rejected, Txn, View};
+use synod_core::store::{Expect, Lifetime, Rejected, Txn};
 
 use crate::line::ticket_name::dated;
 use crate::mutant::mistake;
 use crate::queue::item_name::ItemName;
-use crate::stamped::Stamped;
 use crate::stamped::mark::Marks;
-use crate::stamped::sent::{Evidence, Sent, is_only_lost};
+use crate::stamped::writes::StampedWrites;
 
 /// What a queue fails while doing.
 pub(super) const DOING: &str = "using a queue";
@@ -35,20 +30,7 @@ pub(super) struct QueuePlace {
     pub(super) slots: Path,
     /// The items that no consumer is to have.
     pub(super) dead: Path,
-    marks: Marks,
-}
-
-/// A transaction that needs a node of this path deletes it. While the node is there, the transaction was not applied.
-pub(super) struct StillThere<'a>(pub(super) Option<&'a Path>);
-
-impl Evidence for StillThere<'_> {
-    fn whole(&self) -> Option<Query> {
-        self.0.map(Query::node)
-    }
-
-    fn is_untouched(&self, view: &View) -> bool {
-        self.0.is_some_and(|path| view.nodes.iter().any(|node| node.path == *path))
-    }
+    pub(super) writes: StampedWrites,
 }
 
 impl QueuePlace {
@@ -61,7 +43,7 @@ impl QueuePlace {
             ids: below("ids")?,
             slots: below("slots")?,
             dead: below("dead")?,
-            marks: Marks::new(below("marks")?, "queue-", DOING),
+            writes: StampedWrites::new(client, Marks::new(below("marks")?, "queue-", DOING)),
             dir,
         })
     }
@@ -119,46 +101,6 @@ impl QueuePlace {
     pub(super) fn is_filled_slot(&self, no: &Rejected) -> bool {
         no.path.parent().is_some_and(|dir| dir == self.slots)
     }
-
-    /// Sends a transaction in this session until it is known whether it was applied.
-    pub(super) async fn send(
-        &self,
-        session: &Session,
-        txn: Txn,
-        needed: Option<&Path>,
-    ) -> Result<Sent> {
-        let (client, marks) = (&self.client, &self.marks);
-        Stamped { client, marks, session, evidence: &StillThere(needed) }.send(txn).await
-    }
-
-    /// Sends a transaction in one session after the other, until it is applied or rejected.
-    pub(super) async fn insist(&self, txn: &Txn) -> Result<Option<Rejected>> {
-        let mut delays = None;
-        loop {
-            let session = self.client.session().await?;
-            match self.send(&session, txn.clone(), None).await {
-                Ok(Sent::Applied(_)) => return Ok(None),
-                Ok(Sent::Rejected(no)) => return Ok(Some(no)),
-                Ok(Sent::Lost) => {}
-                Err(error) if is_only_lost(&error) => {}
-                Err(error) => return Err(error),
-            }
-            let delays = delays.get_or_insert_with(|| {
-                Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance())
-            });
-            let Some(delay) = delays.next() else {
-                return Err(Error::new(ErrorKind::Unreachable, DOING)
-                    .at(&self.dir)
-                    .because("its sessions were lost, one after the other"));
-            };
-            sleep(delay).await;
-        }
-    }
-}
-
-/// The time since the beginning of 1970, by the clock of this machine.
-pub(super) fn date() -> Duration {
-    clock::date().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
 /// The error of a transaction that the store never takes.

@@ -51,7 +51,7 @@ impl Room {
         entry: &QueueEntry<'_>,
     ) -> Result<Option<Option<Rejected>>> {
         let Some(capacity) = self.capacity else {
-            return entry.place.insist(&entry.filling(&[])?).await.map(Some);
+            return entry.place.writes.insist(&entry.filling(&[])?).await.map(Some);
         };
         if u64::try_from(entry.items.len()).is_ok_and(|items| items > capacity) {
             return Err(Error::new(ErrorKind::TooLarge, DOING)
@@ -60,7 +60,7 @@ impl Room {
         }
         loop {
             let Some(slots) = self.slots(entry).await? else { return Ok(None) };
-            let no = entry.place.insist(&entry.filling(&slots)?).await?;
+            let no = entry.place.writes.insist(&entry.filling(&slots)?).await?;
             match no {
                 // Another producer was faster; what was listed is out of date.
                 Some(no) if entry.place.is_filled_slot(&no) => self.remember(Vec::new()),

@@ -5,7 +5,7 @@ use std::slice::from_ref;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::error::{ErrorKind, Result};
 use synod_core::held::Token;
 use synod_core::path::Path;
 use synod_core::session::Session;
@@ -20,7 +20,9 @@ use crate::line::ticket_node::TicketNode;
 use crate::queue::codec::Codec;
 use crate::queue::consumer::Reserved;
 use crate::queue::item_name::ItemName;
-use crate::queue::place::{DOING, QueuePlace, date, refused};
+use crate::queue::place::{DOING, QueuePlace, refused};
+use crate::stamped::date::date;
+use crate::stamped::handing::stopped;
 use crate::stamped::sent::{Sent, is_only_lost};
 
 /// An item, and the claim of it.
@@ -49,7 +51,7 @@ pub(super) async fn claim<T: Send + 'static>(
         let _heard = tell.send(tried).is_ok();
     };
     task::spawn(Box::pin(work)).let_go();
-    told.await.unwrap_or_else(|_gone| Err(stopped()))
+    told.await.unwrap_or_else(|_gone| Err(stopped(DOING)))
 }
 
 async fn claim_once<T>(
@@ -75,7 +77,7 @@ async fn claim_once<T>(
         .create(place.item(&name)?, data.clone(), Lifetime::Persistent)
         .create(claim.clone(), date().as_millis().to_string(), Lifetime::Session)
         .look(Query::node(claim.clone()));
-    let commit = match place.send(&session, txn, Some(&node)).await {
+    let commit = match place.writes.send(&session, txn, Some(&node)).await {
         Ok(Sent::Applied(commit)) => commit,
         Ok(Sent::Lost) => return Ok(None),
         Ok(Sent::Rejected(no)) => return lost_race(place, from_ref(reserved), &no).map(|()| None),
@@ -147,7 +149,7 @@ pub(super) async fn bury(
     let name = &reserved.item.name;
     let without = place.without_item(place.unclaimed(Txn::new(), name)?, name)?;
     let (node, txn) = (place.item(name)?, place.with_dead(without, name, data)?);
-    match place.send(session, txn, Some(&node)).await {
+    match place.writes.send(session, txn, Some(&node)).await {
         Ok(Sent::Applied(_)) => {
             reserved.is_gone();
             Ok(true)
@@ -169,9 +171,4 @@ pub(super) fn lost_race(place: &QueuePlace, tried: &[Reserved], no: &Rejected) -
         _ => return Err(refused(no)),
     }
     Ok(())
-}
-
-/// The error of a try whose task was ended from outside.
-pub(super) fn stopped() -> Error {
-    Error::new(ErrorKind::SessionLost, DOING).because("the runtime ends").with_unknown_effect()
 }

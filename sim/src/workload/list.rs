@@ -6,10 +6,10 @@ use synod_mem::cluster::Site;
 
 use crate::setup::Sim;
 use crate::workload::{
-    Workload, barrier, cache, count_down, crew, discovery, double_barrier, election, group,
-    hash_ring, ids, latch, multi, mutex, mutex_variants, partition, presence, queue, register,
-    revocable, rwlock, selector, semaphore, session, shared, ticket, transaction, transfer, value,
-    watcher,
+    Workload, barrier, cache, count_down, crew, discovery, double_barrier, election, foreign_queue,
+    group, hash_ring, ids, latch, multi, mutex, mutex_variants, partition, presence, queue,
+    register, revocable, rwlock, selector, semaphore, session, shared, ticket, transaction,
+    transfer, value, watcher,
 };
 
 /// Every workload that comes with the simulator.
@@ -45,6 +45,7 @@ pub const ALL: &[&dyn Workload] = &[
     &hash_ring::Rings,
     &partition::Partitions,
     &queue::Queues,
+    &foreign_queue::ForeignQueues,
     &crew::Crews,
     &discovery::Discoveries,
 ];

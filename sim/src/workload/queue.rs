@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use synod_core::client::Client;
@@ -19,6 +19,7 @@ use crate::setup::Sim;
 use crate::workload::Workload;
 use crate::workload::belief::{Among, Beliefs, Laws};
 use crate::workload::holding::{self, Holding};
+use crate::workload::items::{Items, Put};
 
 /// Three processes put items, take items, and claim items, and the items are counted.
 pub(super) struct Queues;
@@ -68,45 +69,22 @@ impl Workload for Queues {
     fn prepare(&self, sim: Sim) -> Sim {
         let book = Items::default();
         let (left, puts, working) = (book.clone(), book.clone(), book.clone());
+        let claims = Claims::default();
         // Strangers would remove items.
         sim.without_strangers()
-            .processes(3, move |me| work(me, working.clone()))
+            .processes(3, move |me| work(me, working.clone(), claims.clone()))
             .must_end("L-Q-12")
             .eventually("L-Q-4", move |me| drain(me, book.clone()))
-            .check("L-Q-1", move |truth| left.none_is_lost(truth))
-            .check("L-Q-3", move |truth| puts.each_is_made_once(truth))
+            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth)))
+            .check("L-Q-3", move |truth| each_is_made_once(&puts, truth))
             .check("L-Q-10", no_slot_is_filled_twice)
     }
 }
 
-/// What became of each item, as the processes know it. Clones are the same.
-#[derive(Clone, Default)]
-struct Items(Arc<Mutex<Book>>);
-
-#[derive(Default)]
-struct Book {
-    /// The items that were put, or may have been.
-    put: BTreeMap<String, Put>,
-    /// Those that a process took, or has acknowledged.
-    ended: BTreeSet<String>,
-    /// Those whose acknowledgement has an unknown effect.
-    unsure: BTreeSet<String>,
-    beliefs: BTreeMap<String, Beliefs>,
-    /// How many items may have been taken by calls that returned none.
-    open: usize,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Put {
-    Done,
-    Failed,
-    Unknown,
-}
-
-async fn work(me: Process, items: Items) {
+async fn work(me: Process, items: Items, claims: Claims) {
     let Ok(client) = me.impatient_client().await else { return };
     let queue = Queue::new(&client, dir()).expect("it is short");
-    let worker = Worker { me, client, queue, items };
+    let worker = Worker { me, client, queue, items, claims };
     for round in 0..worker.me.rounds(ROUNDS) {
         worker.puts(round).await;
         worker.me.rest(Duration::from_millis(100)).await;
@@ -123,6 +101,7 @@ struct Worker {
     client: Client,
     queue: Queue<String>,
     items: Items,
+    claims: Claims,
 }
 
 impl Worker {
@@ -184,7 +163,7 @@ impl Worker {
         let item = delivery.item().clone();
         me.sometimes(AGAIN, delivery.delivered() > 1);
         self.items.delivers(me, &item);
-        let beliefs = self.items.beliefs(&item);
+        let beliefs = self.claims.of(&item);
         beliefs.entered(me, &delivery, Among::Nobody);
         Holding { me, client, judge: &beliefs, among: Among::Nobody }.linger(&delivery).await;
         match me.pick(4) {
@@ -209,66 +188,33 @@ impl Worker {
     }
 }
 
-impl Items {
-    /// L-Q-2, L-Q-5: an item is delivered that was put, and had by none before.
-    fn delivers(&self, me: &Process, item: &str) {
-        let book = self.lock();
-        let (put, ended) = (book.put.get(item).copied(), book.ended.contains(item));
-        drop(book);
-        if put.is_none_or(|put| put == Put::Failed) {
-            me.wrong("L-Q-2", || format!("{item} was not put"));
-        }
-        if ended {
-            me.wrong("L-Q-5", || format!("{item} was had before"));
+/// The beliefs of those that have claimed an item. Clones are the same.
+#[derive(Clone, Default)]
+struct Claims(Arc<Mutex<BTreeMap<String, Beliefs>>>);
+
+impl Claims {
+    fn of(&self, item: &str) -> Beliefs {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(item.to_owned()).or_insert_with(|| Beliefs::new(CLAIM)).clone()
+    }
+}
+
+/// L-Q-3: what was put is one node, but for its deliveries.
+fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
+    let mut made = BTreeSet::new();
+    let all = truth.log.iter().flat_map(|entry| &entry.changes);
+    for change in all.filter(|change| is_item(&change.path) && change.kind == Kind::Created) {
+        let first = changing(&change.path).is_none_or(|tokens| tokens.starts_with("d0"));
+        let item = change.node.as_ref().map(|node| text(&node.data)).unwrap_or_default();
+        if first && !made.insert(item.clone()) {
+            return Err(format!("{item} was put twice"));
         }
     }
-
-    /// A process has an item for good.
-    fn ends(&self, me: &Process, item: &str, law: &str) {
-        self.delivers(me, item);
-        if !self.lock().ended.insert(item.to_owned()) {
-            me.wrong(law, || format!("{item} was had twice"));
-        }
-    }
-
-    fn beliefs(&self, item: &str) -> Beliefs {
-        let mut book = self.lock();
-        book.beliefs.entry(item.to_owned()).or_insert_with(|| Beliefs::new(CLAIM)).clone()
-    }
-
-    /// L-Q-1: every item that was put was had, or is in the queue. A process may have ended with one in its hand.
-    fn none_is_lost(&self, truth: &Truth) -> Result<(), String> {
-        let (left, book) = (left(truth), self.lock());
-        let put = book.put.iter().filter(|(_, put)| **put == Put::Done).map(|(item, _)| item);
-        let had = |item: &String| book.ended.contains(item) || book.unsure.contains(item);
-        let lost: Vec<_> = put.filter(|item| !had(item) && !left.contains(*item)).collect();
-        if lost.len() > book.open {
-            return Err(format!("{lost:?} are lost, and {} may have been taken", book.open));
-        }
-        Ok(())
-    }
-
-    /// L-Q-3: what was put is one node, but for its deliveries.
-    fn each_is_made_once(&self, truth: &Truth) -> Result<(), String> {
-        let mut made = BTreeSet::new();
-        let all = truth.log.iter().flat_map(|entry| &entry.changes);
-        for change in all.filter(|change| is_item(&change.path) && change.kind == Kind::Created) {
-            let first = changing(&change.path).is_none_or(|tokens| tokens.starts_with("d0"));
-            let item = change.node.as_ref().map(|node| text(&node.data)).unwrap_or_default();
-            if first && !made.insert(item.clone()) {
-                return Err(format!("{item} was put twice"));
-            }
-        }
-        let book = self.lock();
-        let failed = book.put.iter().filter(|(_, put)| **put == Put::Failed);
-        match failed.map(|(item, _)| item).find(|item| made.contains(*item)) {
-            Some(item) => Err(format!("{item} was put, although that failed for certain")),
-            None => Ok(()),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Book> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    let book = items.lock();
+    let failed = book.put.iter().filter(|(_, put)| **put == Put::Failed);
+    match failed.map(|(item, _)| item).find(|item| made.contains(*item)) {
+        Some(item) => Err(format!("{item} was put, although that failed for certain")),
+        None => Ok(()),
     }
 }
 
@@ -302,7 +248,7 @@ fn slot(path: &Path) -> Option<usize> {
 }
 
 /// The items that are in the queue at the end.
-fn left(truth: &Truth) -> BTreeSet<String> {
+fn left_in(truth: &Truth) -> BTreeSet<String> {
     let mut nodes = BTreeMap::new();
     for change in truth.log.iter().flat_map(|entry| &entry.changes) {
         match &change.node {

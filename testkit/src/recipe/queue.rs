@@ -1,11 +1,11 @@
-//! The row of queues.
+//! The rows of queues.
 
 use std::future::ready;
 
 use synod_core::client::Client;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
-use synod_recipes::{Delivery, PutOptions, Queue};
+use synod_recipes::{Delivery, ForeignQueue, PutOptions, Queue, QueueLayout};
 
 use crate::recipe::proof::held;
 use crate::recipe::row::{Leaves, Part, Row, opened};
@@ -53,6 +53,46 @@ pub(super) const QUEUE: Row = Row {
     bench: Part::Has(&["QueueTake", "QueueAck", "QueueBunches"]),
     family: None,
 };
+
+pub(super) const FOREIGN_QUEUE: Row = Row {
+    name: "ForeignQueue",
+    module: "foreign_queue",
+    cases: "foreign_queue",
+    stair: Some("stamped"),
+    make: |client, path| opened(ready(ForeignQueue::new(&client, path, LAYOUT))),
+    shown: "ForeignQueue { path: /shown, layout: KazooLocking, .. }",
+    leaves: Leaves::Nodes,
+    dirs: &["entries", "taken"],
+    uses: &[Use {
+        name: "foreign_queue",
+        act: Act::Change {
+            change: |client, path| done(takes_two_of_theirs(client, path)),
+            measured: true,
+        },
+        outlasts: true,
+    }],
+    workloads: Part::Has(&["foreign_queue"]),
+    faults: Part::None("the simulator has the same faults"),
+    interop: Part::Has(&[
+        "a_queue_of_curator_is_shared",
+        "a_locking_queue_is_shared",
+        "an_etcd_queue_is_shared",
+    ]),
+    bench: Part::None("the queue itself is measured against these libraries"),
+    family: None,
+};
+
+/// It has locks, too.
+const LAYOUT: QueueLayout = QueueLayout::KazooLocking;
+
+async fn takes_two_of_theirs(client: Client, path: Path) -> Result<()> {
+    let queue = ForeignQueue::new(&client, path, LAYOUT)?;
+    for item in ["one", "two"] {
+        queue.put(item).await?;
+        queue.take().await?;
+    }
+    Ok(())
+}
 
 /// Claims the only item of a queue.
 async fn claims_the_one(client: Client, path: Path) -> Result<Delivery<u64>> {

@@ -9,14 +9,14 @@ use tracing::field::{Empty, debug};
 use crate::line::meter;
 
 /// What a wait for an item has come to.
-pub(super) struct ItemWait {
+pub(crate) struct ItemWait {
     /// How often it tried to get an item.
-    pub(super) tries: u32,
+    pub(crate) tries: u32,
 }
 
 impl ItemWait {
     /// Measures a wait, which is a span.
-    pub(super) async fn measured<T>(
+    pub(crate) async fn measured<T>(
         recipe: &'static str,
         path: &Path,
         work: impl AsyncFnOnce(&mut Self) -> Result<T>,

@@ -1,0 +1,285 @@
+//! [`ForeignQueue`]: a queue of another library, whose items programs of both put and take.
+//!
+//! | node | what | made by | removed by |
+//! |---|---|---|---|
+//! | in the directory of the items | an item, or several | a producer | a consumer |
+//! | in the directory of the locks | that a consumer of the other library has an item | that consumer | that consumer, or with its session |
+//! | `NAME.synod/queue-` for the queue `NAME` | a mark of a transaction, see [`stamped`](crate::stamped) | a client | with its session |
+//!
+//! - **An item is taken by the transaction that deletes its node**, and expects no lock.
+//! - **The marks are not below the path of the queue**: the other library takes all nodes there.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::store::{Expect, Gap, Lifetime, Query, Rejected, Txn, Why};
+
+use crate::cell::patience::Patience;
+use crate::foreign_queue::foreign_consumer::{ForeignConsumer, ForeignItem};
+use crate::foreign_queue::item_place::ItemPlace;
+use crate::foreign_queue::layout::{DOING, NewName, QueueLayout};
+use crate::line::item_wait::ItemWait;
+use crate::stamped::date::date;
+use crate::stamped::handing::{Handed, hand_over};
+use crate::stamped::mark::Marks;
+use crate::stamped::sent::{Sent, is_only_lost};
+use crate::stamped::writes::StampedWrites;
+
+mod curator_items;
+mod foreign_consumer;
+mod foreign_stock;
+pub(crate) mod item_place;
+pub(crate) mod layout;
+
+#[cfg_attr(not(doctest), doc = include_str!("../docs/foreign_queue.md"))]
+#[derive(Clone)]
+pub struct ForeignQueue {
+    place: Arc<ForeignPlace>,
+    /// Started by the first call that wants an item. Producers need none.
+    consumer: Arc<OnceLock<ForeignConsumer>>,
+}
+
+/// After which time a name is free that has the time.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Where a queue is, and how its nodes are written.
+struct ForeignPlace {
+    client: Client,
+    dir: Path,
+    layout: QueueLayout,
+    items: Path,
+    locks: Option<Path>,
+    writes: StampedWrites,
+}
+
+/// What was in a node, and where.
+struct TakenNode {
+    path: Path,
+    data: Bytes,
+}
+
+impl ForeignQueue {
+    /// The queue at `path` that another library writes in this layout.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the path is the root, or too long for what is below it.
+    pub fn new(client: &Client, path: impl Into<Path>, layout: QueueLayout) -> Result<Self> {
+        let dir = path.into();
+        Self::with_locks(client, dir.clone(), layout, layout.locks(&dir)?)
+    }
+
+    /// [`ForeignQueue::new`] for a queue whose consumers lock each item with a node in this directory: the `lockPath` of Curator's
+    /// `DistributedQueue` and its variants.
+    ///
+    /// # Errors
+    ///
+    /// As [`ForeignQueue::new`].
+    pub fn locked_at(
+        client: &Client,
+        path: impl Into<Path>,
+        layout: QueueLayout,
+        locks: impl Into<Path>,
+    ) -> Result<Self> {
+        Self::with_locks(client, path.into(), layout, Some(locks.into()))
+    }
+
+    fn with_locks(
+        client: &Client,
+        dir: Path,
+        layout: QueueLayout,
+        locks: Option<Path>,
+    ) -> Result<Self> {
+        let Some(parent) = dir.parent() else {
+            return Err(Error::new(ErrorKind::Invalid, DOING).because("the root is no queue"));
+        };
+        let marks = Marks::new(parent.join(&format!("{}.synod", dir.name()))?, "queue-", DOING);
+        let (client, items) = (client.clone(), layout.items(&dir)?);
+        let writes = StampedWrites::new(&client, marks);
+        let place = Arc::new(ForeignPlace { client, dir, layout, items, locks, writes });
+        Ok(Self { place, consumer: Arc::default() })
+    }
+
+    /// Puts an item into the queue, after all others.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::TooLarge`] if the store takes less data in a node, and as every verb of a [`Client`]. With an unknown effect it
+    /// is in the queue once, or not at all.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has put the item into the queue, or has not.
+    pub async fn put(&self, item: impl Into<Bytes>) -> Result<()> {
+        self.put_at(&[item.into()], ItemPlace::default()).await
+    }
+
+    /// Puts items into one node of the queue, in this place: they are taken together. Only Curator's `DistributedQueue` and its
+    /// variants have more than one in a node.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Invalid`] if the layout has no such place, or one item in a node, and as [`ForeignQueue::put`].
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`ForeignQueue::put`], for all of them together.
+    pub async fn put_at(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
+        self.place.put(items, place).await
+    }
+
+    /// Waits for the first node that may be had, and takes it out of the queue with its items: mostly one. Exactly one caller gets
+    /// them, here or in a program of the other library, and they are gone from the store. What cannot be read stays there, and is in
+    /// no other's way.
+    ///
+    /// # Errors
+    ///
+    /// With an unknown effect a node may have been taken that no caller has: the session was lost before the answer, or the store
+    /// did not answer within the deadline of a call. Otherwise as every verb of a [`Client`], except that an outage only lengthens
+    /// the wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped call has taken nothing, or puts back what it has taken, in its place.
+    pub async fn take(&self) -> Result<Vec<Bytes>> {
+        let waiting = async |wait: &mut ItemWait| {
+            let mut patience = Patience::new(&self.place.client);
+            loop {
+                wait.tries += 1;
+                match self.try_next().await {
+                    Ok(Some(taken)) => return Ok(taken.received()),
+                    Ok(None) => {}
+                    Err(error) if error.is_ambiguous() => return Err(error),
+                    Err(error) => patience.rest(error).await?,
+                }
+            }
+        };
+        Box::pin(ItemWait::measured("foreign_queue", &self.place.dir, waiting)).await
+    }
+
+    /// Tries to take the next item. `None` if another consumer was faster.
+    async fn try_next(&self) -> Result<Option<Handed<Vec<Bytes>>>> {
+        let ForeignPlace { client, layout, items, locks, .. } = &*self.place;
+        let start = || ForeignConsumer::start(client, *layout, items, locks.as_ref());
+        let item = self.consumer.get_or_init(start).next().await?;
+        let (place, own) = (self.place.clone(), self.place.clone());
+        let take = async move { own.take(&item).await };
+        let undo = async move |taken: TakenNode| place.put_back(taken).await;
+        hand_over(DOING, take, undo).await
+    }
+}
+
+impl ForeignPlace {
+    async fn put(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
+        let data = self.layout.encode(items)?;
+        let session = self.client.session().await?;
+        let numbers = !session.info().limits.gaps.contains(&Gap::NumberedNames);
+        loop {
+            let name = self.layout.new_name(place, date(), numbers)?;
+            let txn = match &name {
+                NewName::Numbered(name) => {
+                    let path = self.items.join(name)?;
+                    Txn::new().create_sequential(path, data.clone(), Lifetime::Persistent)
+                }
+                NewName::Time(name) => {
+                    Txn::new().create(self.items.join(name)?, data.clone(), Lifetime::Persistent)
+                }
+            };
+            match (self.writes.insist(&txn).await?, name) {
+                (None, _) => return Ok(()),
+                // Another program put something at the same time of its clock.
+                (Some(no), NewName::Time(_)) if no.why == Why::Exists => sleep(TICK).await,
+                (Some(no), _) => return Err(refused(&no)),
+            }
+        }
+    }
+
+    /// Takes a node, unless another consumer has it.
+    async fn take(&self, item: &ForeignItem) -> Result<Option<(Vec<Bytes>, TakenNode)>> {
+        let session = self.client.session().await?;
+        let path = self.items.join(&item.name)?;
+        let view = match session.read(Query::node(&path).local()).await {
+            Err(error) if is_only_lost(&error) => return Ok(None),
+            view => view?,
+        };
+        let Some((data, stat)) = view.into_node().and_then(|node| Some((node.data, node.stat?)))
+        else {
+            item.is_gone();
+            return Ok(None);
+        };
+        let Some(items) = self.layout.decode(&data) else {
+            tracing::warn!(%path, "an item of a queue cannot be read, and stays there");
+            item.is_unreadable();
+            return Ok(None);
+        };
+        let txn = self.unlocked(&item.name)?;
+        let txn = txn.delete(path.clone(), Expect::Version(stat.version));
+        match self.writes.send(&session, txn, Some(&path)).await {
+            Ok(Sent::Applied(_)) => {
+                item.is_gone();
+                Ok(Some((items, TakenNode { path, data })))
+            }
+            Ok(Sent::Rejected(no)) if matches!(no.why, Why::Missing) => {
+                item.is_gone();
+                Ok(None)
+            }
+            Ok(Sent::Rejected(no)) if matches!(no.why, Why::Exists | Why::OtherVersion) => {
+                item.rests();
+                Ok(None)
+            }
+            Ok(Sent::Rejected(no)) => Err(refused(&no)),
+            Ok(Sent::Lost) => Ok(None),
+            Err(error) if is_only_lost(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The check that no consumer of the other library has an item.
+    fn unlocked(&self, name: &str) -> Result<Txn> {
+        match &self.locks {
+            Some(locks) => Ok(Txn::new().check(locks.join(name)?, Expect::Absent)),
+            None => Ok(Txn::new()),
+        }
+    }
+
+    /// Puts a node back whose caller is gone.
+    async fn put_back(&self, taken: TakenNode) {
+        let TakenNode { path, data } = taken;
+        let txn = Txn::new().create(path.clone(), data, Lifetime::Persistent);
+        let mut delays = Retry::forever().delays(self.client.chance());
+        loop {
+            let error = match self.writes.insist(&txn).await {
+                Ok(None) => return,
+                Ok(Some(no)) => refused(&no),
+                Err(error) => error,
+            };
+            if error.is_ambiguous() || !self.client.is_transient(&error) {
+                return tracing::warn!(%path, %error, "an item could not be put back");
+            }
+            sleep(delays.next().unwrap_or_default()).await;
+        }
+    }
+}
+
+/// The error of a transaction that the store never takes.
+fn refused(no: &Rejected) -> Error {
+    Error::new(ErrorKind::Refused, DOING).at(&no.path).because(no.why.to_string())
+}
+
+/// Shows no data.
+impl fmt::Debug for ForeignQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ForeignPlace { dir, layout, .. } = &*self.place;
+        f.debug_struct("ForeignQueue")
+            .field("path", dir)
+            .field("layout", layout)
+            .finish_non_exhaustive()
+    }
+}

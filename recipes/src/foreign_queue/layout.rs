@@ -1,0 +1,242 @@
+//! [`QueueLayout`]: how other libraries name the items of their queues, and in which order they take them. Pure.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::store::Revision;
+
+use crate::foreign_queue::curator_items;
+use crate::foreign_queue::item_place::ItemPlace;
+
+/// What a queue of another library fails while doing.
+pub(super) const DOING: &str = "using a queue of another library";
+
+/// The library and the kind of queue whose nodes a [`ForeignQueue`](crate::ForeignQueue) shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueueLayout {
+    /// Curator's `SimpleDistributedQueue`.
+    CuratorSimple,
+    /// Curator's `DistributedQueue`, and its `DistributedIdQueue` for items that are taken.
+    CuratorItems,
+    /// Curator's `DistributedPriorityQueue`.
+    CuratorPriority,
+    /// Curator's `DistributedDelayQueue`.
+    CuratorDelay,
+    /// kazoo's `LockingQueue`.
+    KazooLocking,
+    /// The queue of etcd's `contrib/recipes` for Go, whose prefix is the path with a `/` at its end.
+    EtcdRecipe,
+}
+
+/// The name of a new node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NewName {
+    /// The store adds a number to it.
+    Numbered(String),
+    /// It ends in the time of now. If there is such a node, a later time is free.
+    Time(String),
+}
+
+/// The place of a node in its queue: the first one is taken first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct ForeignRank {
+    /// The milliseconds since the beginning of 1970 before which it is not to be had.
+    pub(super) due: u64,
+    number: u64,
+    name: String,
+}
+
+/// The priority of kazoo's items that are given none.
+const USUAL: i32 = 100;
+
+impl QueueLayout {
+    /// The directory of the items.
+    pub(super) fn items(self, dir: &Path) -> Result<Path> {
+        Ok(match self {
+            Self::KazooLocking => dir.join("entries")?,
+            _ => dir.clone(),
+        })
+    }
+
+    /// The directory with a node for each item that a consumer of the other library has locked, where there always is one.
+    pub(super) fn locks(self, dir: &Path) -> Result<Option<Path>> {
+        Ok(match self {
+            Self::KazooLocking => Some(dir.join("taken")?),
+            _ => None,
+        })
+    }
+
+    /// What all names of its items begin with.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::CuratorSimple => "qn-",
+            Self::CuratorItems | Self::CuratorPriority | Self::CuratorDelay => "queue-",
+            Self::KazooLocking => "entry-",
+            Self::EtcdRecipe => "",
+        }
+    }
+
+    /// The name of a new item. `date` is that of now. Where the store numbers no names, which the other library needs, the date is
+    /// the number.
+    pub(super) fn new_name(
+        self,
+        place: ItemPlace,
+        date: Duration,
+        numbers: bool,
+    ) -> Result<NewName> {
+        let ItemPlace { priority, after } = place;
+        let refuse = |why| Err(Error::new(ErrorKind::Invalid, DOING).because(why));
+        if priority.is_some() && !matches!(self, Self::CuratorPriority | Self::KazooLocking) {
+            return refuse("the items of this layout have no priority");
+        }
+        if after.is_some() && self != Self::CuratorDelay {
+            return refuse("the items of this layout have no delay");
+        }
+        let more = match (self, priority) {
+            (Self::CuratorPriority, priority) => {
+                let priority = priority.unwrap_or(0);
+                let sign = u8::from(priority >= 0);
+                format!("{sign}{:08X}", priority.cast_unsigned())
+            }
+            (Self::CuratorDelay, _) => {
+                format!("|{:08X}|", (date + after.unwrap_or_default()).as_millis())
+            }
+            (Self::KazooLocking, priority) => match priority.unwrap_or(USUAL) {
+                priority @ 0..=999 => format!("{priority:03}-"),
+                _ => return refuse("kazoo's priorities are from 0 to 999"),
+            },
+            _ => String::new(),
+        };
+        let name = format!("{}{more}", self.prefix());
+        if numbers && self != Self::EtcdRecipe {
+            return Ok(NewName::Numbered(name));
+        }
+        Ok(NewName::Time(format!("{name}{}", date.as_nanos())))
+    }
+
+    /// The place of the node of this name. `None` if it is no item.
+    pub(super) fn rank(self, name: &str, created: Option<Revision>) -> Option<ForeignRank> {
+        let rest = name.strip_prefix(self.prefix())?;
+        let number = match self {
+            Self::CuratorSimple => rest.parse().ok()?,
+            Self::EtcdRecipe => created.map_or(0, Revision::get),
+            _ => 0,
+        };
+        let due = match self {
+            Self::CuratorDelay => delay(rest).unwrap_or(0),
+            _ => 0,
+        };
+        Some(ForeignRank { due, number, name: name.to_owned() })
+    }
+
+    /// The data of a node with these items.
+    pub(super) fn encode(self, items: &[Bytes]) -> Result<Bytes> {
+        match (self, items) {
+            (Self::CuratorItems | Self::CuratorPriority | Self::CuratorDelay, items) => {
+                curator_items::encode(items)
+            }
+            (_, [item]) => Ok(item.clone()),
+            _ => Err(Error::new(ErrorKind::Invalid, DOING)
+                .because("a node of this layout has one item: put them one by one")),
+        }
+    }
+
+    /// The items in the data of a node. `None` if it has another format.
+    pub(super) fn decode(self, data: &Bytes) -> Option<Vec<Bytes>> {
+        match self {
+            Self::CuratorItems | Self::CuratorPriority | Self::CuratorDelay => {
+                curator_items::decode(data)
+            }
+            _ => Some(vec![data.clone()]),
+        }
+    }
+}
+
+/// The time in the name of an item with a delay.
+fn delay(rest: &str) -> Option<u64> {
+    let (time, _number) = rest.strip_prefix('|')?.split_once('|')?;
+    u64::from_str_radix(time, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Duration = Duration::from_millis(1_700_000_000_123);
+
+    fn named(layout: QueueLayout, place: ItemPlace) -> String {
+        match layout.new_name(place, NOW, true).expect("it has such a place") {
+            NewName::Numbered(name) => format!("{name}0000000007"),
+            NewName::Time(name) => name,
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_other_libraries() {
+        let (usual, first) = (ItemPlace::default(), ItemPlace::default().priority(-1));
+        let second = ItemPlace::default().priority(5);
+        let later = ItemPlace::default().after(Duration::from_secs(1));
+        for (layout, place, name) in [
+            (QueueLayout::CuratorSimple, usual, "qn-0000000007"),
+            (QueueLayout::CuratorItems, usual, "queue-0000000007"),
+            (QueueLayout::CuratorPriority, usual, "queue-1000000000000000007"),
+            (QueueLayout::CuratorPriority, second, "queue-1000000050000000007"),
+            (QueueLayout::CuratorPriority, first, "queue-0FFFFFFFF0000000007"),
+            (QueueLayout::CuratorDelay, usual, "queue-|18BCFE5687B|0000000007"),
+            (QueueLayout::CuratorDelay, later, "queue-|18BCFE56C63|0000000007"),
+            (QueueLayout::KazooLocking, usual, "entry-100-0000000007"),
+            (QueueLayout::KazooLocking, second, "entry-005-0000000007"),
+            (QueueLayout::EtcdRecipe, usual, "1700000000123000000"),
+        ] {
+            assert_eq!(named(layout, place), name, "{layout:?}");
+            assert!(layout.rank(name, None).is_some(), "{name} is one of {layout:?}");
+        }
+    }
+
+    #[test]
+    fn a_store_without_numbers_has_the_time_in_their_place() {
+        let named = QueueLayout::KazooLocking.new_name(ItemPlace::default(), NOW, false);
+        let name = "entry-100-1700000000123000000".to_owned();
+        assert_eq!(named.expect("it has such a place"), NewName::Time(name));
+    }
+
+    #[test]
+    fn a_place_that_a_layout_does_not_have_is_refused() {
+        let delayed = ItemPlace::default().after(Duration::ZERO);
+        let prior = ItemPlace::default().priority(1);
+        for (layout, place) in [
+            (QueueLayout::CuratorSimple, prior),
+            (QueueLayout::CuratorDelay, prior),
+            (QueueLayout::EtcdRecipe, delayed),
+            (QueueLayout::KazooLocking, delayed),
+            (QueueLayout::KazooLocking, ItemPlace::default().priority(1_000)),
+            (QueueLayout::KazooLocking, ItemPlace::default().priority(-1)),
+        ] {
+            let error = layout.new_name(place, NOW, true).expect_err("it has no such place");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{layout:?}");
+        }
+    }
+
+    #[test]
+    fn items_are_in_the_order_of_the_other_library() {
+        let sorted = |layout: QueueLayout, names: &[(&str, u64)]| {
+            let ranks =
+                names.iter().filter_map(|(name, at)| layout.rank(name, Some(Revision::new(*at))));
+            let mut ranks: Vec<_> = ranks.collect();
+            ranks.sort();
+            ranks.into_iter().map(|rank| rank.name).collect::<Vec<_>>()
+        };
+        let simple = [("qn-0000000010", 1), ("qn-0000000009", 2), ("other", 3), ("qn-x", 4)];
+        assert_eq!(sorted(QueueLayout::CuratorSimple, &simple), ["qn-0000000009", "qn-0000000010"]);
+        let etcd = [("9", 7), ("10", 8)];
+        assert_eq!(sorted(QueueLayout::EtcdRecipe, &etcd), ["9", "10"]);
+        let delays = [("queue-|18BCFE56C63|0000000001", 1), ("queue-|18BCFE5687B|0000000002", 2)];
+        assert_eq!(
+            sorted(QueueLayout::CuratorDelay, &delays),
+            ["queue-|18BCFE5687B|0000000002", "queue-|18BCFE56C63|0000000001"]
+        );
+    }
+}

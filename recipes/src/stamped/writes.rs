@@ -1,0 +1,73 @@
+//! [`StampedWrites`]: the transactions of a recipe that decide by single nodes.
+
+use synod_core::client::Client;
+use synod_core::clock::sleep;
+use synod_core::error::{Error, ErrorKind, Result};
+use synod_core::path::Path;
+use synod_core::retry::Retry;
+use synod_core::session::Session;
+use synod_core::store::{Query, Rejected, Txn, View};
+
+use crate::stamped::Stamped;
+use crate::stamped::mark::Marks;
+use crate::stamped::sent::{Evidence, Sent, is_only_lost};
+
+/// Sends the transactions of one recipe value. Each is applied once, and its effect is found out.
+pub(crate) struct StampedWrites {
+    client: Client,
+    marks: Marks,
+}
+
+/// A transaction that needs a node of this path deletes it. While the node is there, the transaction was not applied.
+struct StillThere<'a>(Option<&'a Path>);
+
+impl Evidence for StillThere<'_> {
+    fn whole(&self) -> Option<Query> {
+        self.0.map(Query::node)
+    }
+
+    fn is_untouched(&self, view: &View) -> bool {
+        self.0.is_some_and(|path| view.nodes.iter().any(|node| node.path == *path))
+    }
+}
+
+impl StampedWrites {
+    pub(crate) fn new(client: &Client, marks: Marks) -> Self {
+        Self { client: client.clone(), marks }
+    }
+
+    /// Sends a transaction in this session until it is known whether it was applied. `needed` is a node that it deletes.
+    pub(crate) async fn send(
+        &self,
+        session: &Session,
+        txn: Txn,
+        needed: Option<&Path>,
+    ) -> Result<Sent> {
+        let (client, marks) = (&self.client, &self.marks);
+        Stamped { client, marks, session, evidence: &StillThere(needed) }.send(txn).await
+    }
+
+    /// Sends a transaction in one session after the other, until it is applied or rejected.
+    pub(crate) async fn insist(&self, txn: &Txn) -> Result<Option<Rejected>> {
+        let mut delays = None;
+        loop {
+            let session = self.client.session().await?;
+            match self.send(&session, txn.clone(), None).await {
+                Ok(Sent::Applied(_)) => return Ok(None),
+                Ok(Sent::Rejected(no)) => return Ok(Some(no)),
+                Ok(Sent::Lost) => {}
+                Err(error) if is_only_lost(&error) => {}
+                Err(error) => return Err(error),
+            }
+            let delays = delays.get_or_insert_with(|| {
+                Retry::until_elapsed(self.client.time_limit()).delays(self.client.chance())
+            });
+            let Some(delay) = delays.next() else {
+                return Err(Error::new(ErrorKind::Unreachable, self.marks.doing())
+                    .at(self.marks.dir())
+                    .because("its sessions were lost, one after the other"));
+            };
+            sleep(delay).await;
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! A queue of another library: three processes put and take its items, and a consumer of that library locks them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use synod_core::client::Client;
+use synod_core::clock;
+use synod_core::error::{Effect, Error};
+use synod_core::path::Path;
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Txn};
+use synod_mem::cluster::Site;
+use synod_recipes::{ForeignQueue, QueueLayout};
+
+use crate::findings::Truth;
+use crate::process::{DROPPED, Process};
+use crate::setup::Sim;
+use crate::workload::Workload;
+use crate::workload::items::{Items, Put};
+
+/// Three processes put items and take them, in two ways, and the items are counted.
+pub(super) struct ForeignQueues;
+
+const ROUNDS: u64 = 4;
+
+const RESOLVED: &str = "a lost answer was found out";
+const UNKNOWN: &str = "a call had an unknown effect";
+const LOCKED: &str = "an item was taken under a lock of the other library";
+
+/// It has locks.
+const LAYOUT: QueueLayout = QueueLayout::KazooLocking;
+
+impl Workload for ForeignQueues {
+    fn name(&self) -> &'static str {
+        "foreign_queue"
+    }
+
+    fn about(&self) -> &'static str {
+        "three processes put and take items beside a consumer of another library, and none is lost or doubled"
+    }
+
+    fn laws(&self) -> &'static [&'static str] {
+        &["L-Q-1", "L-Q-2", "L-Q-3", "L-Q-5", "L-Q-6", "L-Q-12"]
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        &[DROPPED, RESOLVED, UNKNOWN, LOCKED]
+    }
+
+    fn unreached(&self) -> Vec<Site> {
+        vec![Site::SlowReader, Site::NearTheEnd, Site::WallClockSet]
+    }
+
+    fn prepare(&self, sim: Sim) -> Sim {
+        let book = Items::default();
+        let (left, puts, working) = (book.clone(), book.clone(), book.clone());
+        // Strangers would remove items.
+        sim.without_strangers()
+            .processes(3, move |me| work(me, working.clone()))
+            .must_end("L-Q-12")
+            .eventually("L-Q-12", move |me| drain(me, book.clone()))
+            .check("L-Q-1", move |truth| left.none_is_lost(&left_in(truth)))
+            .check("L-Q-3", move |truth| each_is_made_once(&puts, truth))
+    }
+}
+
+async fn work(me: Process, items: Items) {
+    let Ok(client) = me.impatient_client().await else { return };
+    let queue = ForeignQueue::new(&client, dir(), LAYOUT).expect("it is short");
+    let worker = Worker { me, client, queue, items };
+    for round in 0..worker.me.rounds(ROUNDS) {
+        worker.puts(round).await;
+        worker.me.rest(Duration::from_millis(100)).await;
+        if worker.me.pick(3) == 0 {
+            worker.takes_as_the_other_library().await;
+        } else {
+            worker.takes().await;
+        }
+    }
+}
+
+struct Worker {
+    me: Process,
+    client: Client,
+    queue: ForeignQueue,
+    items: Items,
+}
+
+impl Worker {
+    async fn puts(&self, round: u64) {
+        let me = &self.me;
+        let item = format!("{}.{}.{round}", me.name(), me.life());
+        self.items.lock().put.insert(item.clone(), Put::Unknown);
+        let lost = me.suffered(&[Site::ReplyLost]);
+        let put = match me.perhaps(self.queue.put(item.clone())).await {
+            Some(Ok(())) => {
+                me.sometimes(RESOLVED, me.suffered(&[Site::ReplyLost]) > lost);
+                Put::Done
+            }
+            Some(Err(error)) if self.is_unknown(&error) => Put::Unknown,
+            Some(Err(_)) => Put::Failed,
+            None => Put::Unknown,
+        };
+        self.items.lock().put.insert(item, put);
+    }
+
+    fn is_unknown(&self, error: &Error) -> bool {
+        let is_unknown = error.effect() == Effect::Unknown;
+        self.me.sometimes(UNKNOWN, is_unknown);
+        is_unknown
+    }
+
+    async fn takes(&self) {
+        self.items.lock().open += 1;
+        let taking = clock::timeout(self.me.ttl() * 2, self.queue.take());
+        match self.me.perhaps(taking).await {
+            Some(Ok(Ok(items))) => {
+                self.items.lock().open -= 1;
+                items.iter().for_each(|item| self.items.ends(&self.me, &text(item), "L-Q-5"));
+            }
+            Some(Ok(Err(error))) if !self.is_unknown(&error) => self.items.lock().open -= 1,
+            _ => {}
+        }
+    }
+
+    /// As kazoo's `LockingQueue` does it: a lock, then the item and the lock go together.
+    async fn takes_as_the_other_library(&self) {
+        let Some(Ok(view)) = self.me.perhaps(self.client.children(&entries())).await else {
+            return;
+        };
+        let Some(node) = view.into_iter().next() else { return };
+        let item = text(&node.data);
+        let lock = taken().join(node.path.name()).expect("it is short");
+        let locking = self.client.create(&lock, "theirs", Lifetime::Session);
+        let Some(Ok(outcome)) = self.me.perhaps(locking).await else { return };
+        if outcome.committed().is_none() {
+            return;
+        }
+        self.me.rest(Duration::from_millis(50)).await;
+        self.items.lock().unsure.insert(item.clone());
+        let both = Txn::new().delete(node.path, Expect::Any).delete(lock, Expect::Any);
+        if let Some(Ok(Outcome::Committed(_))) =
+            self.me.perhaps(self.client.transaction(both)).await
+        {
+            self.me.sometimes(LOCKED, true);
+            self.items.ends(&self.me, &item, "L-Q-6");
+        }
+    }
+}
+
+/// L-Q-3: what was put is one node. What is put back for a dropped take has the same name.
+fn each_is_made_once(items: &Items, truth: &Truth) -> Result<(), String> {
+    let mut made = BTreeSet::new();
+    let changes = truth.log.iter().flat_map(|entry| &entry.changes);
+    for change in changes.filter(|change| is_item(&change.path)) {
+        let Some(node) = &change.node else { continue };
+        made.insert((text(&node.data), change.path.clone()));
+    }
+    let names: BTreeSet<_> = made.iter().map(|(item, _)| item).collect();
+    if names.len() < made.len() {
+        return Err(format!("some item was put twice: {made:?}"));
+    }
+    let book = items.lock();
+    let failed = book.put.iter().filter(|(_, put)| **put == Put::Failed);
+    match failed.map(|(item, _)| item).find(|item| names.contains(item)) {
+        Some(item) => Err(format!("{item} was put, although that failed for certain")),
+        None => Ok(()),
+    }
+}
+
+/// The items that are in the queue at the end.
+fn left_in(truth: &Truth) -> BTreeSet<String> {
+    let mut nodes = std::collections::BTreeMap::new();
+    for change in truth.log.iter().flat_map(|entry| &entry.changes) {
+        match &change.node {
+            _ if !is_item(&change.path) => {}
+            Some(node) => drop(nodes.insert(change.path.clone(), text(&node.data))),
+            None => drop(nodes.remove(&change.path)),
+        }
+    }
+    nodes.into_values().collect()
+}
+
+/// L-Q-12: when all is repaired, one consumer gets all that is left, whoever had locked it.
+async fn drain(me: Process, items: Items) -> Result<(), String> {
+    let mut left = Vec::new();
+    for _ in 0..50 {
+        // A part of the servers may be out of reach for ever.
+        let Ok(client) = me.client().await else { continue };
+        let Ok(queue) = ForeignQueue::new(&client, dir(), LAYOUT) else { continue };
+        while let Ok(view) = client.read(Query::children(entries()).names_only()).await {
+            left = view.nodes;
+            if left.is_empty() {
+                return Ok(());
+            }
+            items.lock().open += 1;
+            match clock::timeout(me.ttl() * 20, queue.take()).await {
+                Ok(Ok(taken)) => {
+                    items.lock().open -= 1;
+                    taken.iter().for_each(|item| items.ends(&me, &text(item), "L-Q-5"));
+                }
+                Ok(Err(_)) => {}
+                // It put back what it may have taken.
+                Err(_late) => break,
+            }
+        }
+        clock::sleep(me.ttl() / 4).await;
+    }
+    if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left")) }
+}
+
+fn text(data: &[u8]) -> String {
+    String::from_utf8_lossy(data).into_owned()
+}
+
+fn is_item(path: &Path) -> bool {
+    path.parent().is_some_and(|parent| parent == entries())
+}
+
+fn dir() -> Path {
+    Path::new("/foreign").expect("it is one")
+}
+
+fn entries() -> Path {
+    Path::new("/foreign/entries").expect("it is one")
+}
+
+fn taken() -> Path {
+    Path::new("/foreign/taken").expect("it is one")
+}
