@@ -208,6 +208,33 @@ impl Scene {
         self.parted.retain(|parted| *parted != server);
     }
 
+    /// Something random is done to a server, for so long.
+    pub(crate) async fn suffers(&mut self, lasts: Duration) {
+        let server = usize::try_from(self.chance.below(SIZE as u64)).unwrap_or_default();
+        match self.chance.below(3) {
+            0 => {
+                self.kill(server);
+                sleep(lasts).await;
+                self.restart(server);
+            }
+            1 => {
+                self.pause(server);
+                sleep(lasts).await;
+                self.resume(server).await;
+            }
+            _ => {
+                self.part(server);
+                sleep(lasts).await;
+                self.join(server);
+            }
+        }
+    }
+
+    /// The first of so many values that nothing else has.
+    pub(crate) fn values(&self, count: u64) -> u64 {
+        self.values.fetch_add(count, Ordering::Relaxed)
+    }
+
     /// Ends a session before its time.
     pub(crate) async fn expire(&self, session: u64) {
         // Said before: from now on nothing follows from its time to live.
