@@ -25,20 +25,20 @@ async fn a_round(scene: &mut Scene, path: &str, (count, events): (u64, usize), s
     all.extend([Post { part: Part::Submitter, first, count }; 2]);
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
-    team.outlasts(scene, Part::Member, runs).await;
+    team.outlasts(scene, (Part::Member, runs), "L-MW-3").await;
     team.loses(scene, Part::Member, runs).await;
     for _ in 0..events {
         team.suffers(scene, servers).await;
     }
     scene.heal().await;
-    team.await_rest(scene, Part::Submitter).await;
+    team.await_rest(scene, Part::Submitter, "L-MW-1").await;
     team.leaves().await;
     team.joins(scene, Post { part: Part::Remover, first: 0, count: 0 }).await;
     for dir in ["tasks", "done", "todo"] {
-        team.await_empty(dir).await;
+        team.await_empty(scene, dir, "L-MW-9").await;
     }
     team.leaves().await;
-    team.await_empty("workers").await;
+    team.await_empty(scene, "workers", "L-X-5").await;
 }
 
 fn runs(deed: &Deed) -> bool {

@@ -316,7 +316,7 @@ const CREW_FOR_LONG: Scenario = Scenario { act: |s| Box::pin(crews::anything(s))
 const QUEUE_FAULTS: &[Fault] = &[
     Fault::Client(Lapse::WritesFirst),
     Fault::Client(Lapse::PutsAgain),
-    Fault::Core(CertainUntilTold),
+    Fault::Client(Lapse::RemembersYes),
     Fault::Core(ClaimIgnored),
     Fault::Core(ClaimsNeverEnd),
 ];

@@ -25,17 +25,17 @@ async fn a_round(scene: &mut Scene, path: &str, (items, events): (u64, usize), s
     all.push(Post { part: Part::Taker, first: 0, count: 0 });
     let mut team = Team::gather(scene, path, &all).await;
     // Random faults alone seldom meet these.
-    team.outlasts(scene, Part::Consumer, holds).await;
+    team.outlasts(scene, (Part::Consumer, holds), "L-Q-4").await;
     team.loses(scene, Part::Consumer, holds).await;
     team.hears_nothing(scene, Part::Producer).await;
     for _ in 0..events {
         team.suffers(scene, servers).await;
     }
     scene.heal().await;
-    team.await_rest(scene, Part::Producer).await;
-    team.await_empty("items").await;
+    team.await_rest(scene, Part::Producer, "L-Q-1").await;
+    team.await_empty(scene, "items", "L-Q-4").await;
     team.leaves().await;
-    team.await_empty("claims").await;
+    team.await_empty(scene, "claims", "L-Q-4").await;
 }
 
 fn holds(deed: &Deed) -> bool {

@@ -489,11 +489,19 @@ pub(crate) fn shown(end: &End) -> Option<&Seen> {
     }
 }
 
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
+    assert!(in_time(what, holds).await, "{what}: not within {PATIENCE:?}");
+}
+
+/// Waits until it holds. Returns false if it still does not when the patience is at its end.
+pub(crate) async fn in_time(what: &str, mut holds: impl AsyncFnMut() -> bool) -> bool {
     waits_for(what);
     let end = Instant::now() + PATIENCE;
     while !holds().await {
-        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        if Instant::now() > end {
+            return false;
+        }
         sleep(Duration::from_millis(20)).await;
     }
+    true
 }

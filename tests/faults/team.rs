@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use synod_conformance::harness::Link;
+use synod_testkit::check::record::Breach;
 use synod_testkit::clients::client::End;
 use synod_testkit::clients::deed::{Deed, Part};
-use synod_testkit::clients::entry::{Installed, Op, What};
+use synod_testkit::clients::entry::{Entry, Installed, Op, What, now};
 use synod_testkit::history::Value;
 use synod_testkit::limit::waits_for;
 use synod_testkit::server::pipe::Lost;
 use tokio::time::{Instant, sleep};
 
-use crate::scene::{Actor, PATIENCE, Scene, TTL, at, eventually};
+use crate::scene::{Actor, PATIENCE, Scene, TTL, at, in_time};
 
 /// What a process is for. Another one takes its place when it is killed.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +101,29 @@ impl Team {
         }
     }
 
-    /// Stops a process at such a moment for longer than its session lives.
-    pub(crate) async fn outlasts(&self, scene: &Scene, part: Part, is_caught: fn(&Deed) -> bool) {
+    /// Stops a process at such a moment, until another one has what it worked on, which this law
+    /// promises.
+    pub(crate) async fn outlasts(
+        &self,
+        scene: &mut Scene,
+        (part, is_caught): (Part, fn(&Deed) -> bool),
+        law: &'static str,
+    ) {
         let ann = self.catches(scene, part, is_caught).await;
-        sleep(TTL * 3 / 2).await;
+        let (number, since) = (ann.client.number(), now());
+        let work = last(scene, &ann).as_ref().and_then(subject);
+        let is_later = |entry: &Entry| entry.p != number && entry.t > since;
+        let passes_on = async || {
+            let found = scene.book.last(|entry| match &entry.what {
+                What::Deed { deed } if is_later(entry) => (subject(deed) == work).then_some(()),
+                _ => None,
+            });
+            found.is_some()
+        };
+        let what = format!("another {part:?} has {work:?}");
+        if !in_time(&what, passes_on).await {
+            scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
+        }
         ann.client.go_on().expect("it stands still");
     }
 
@@ -152,23 +172,27 @@ impl Team {
     }
 
     /// Whether all processes of this part have done what they were asked to do.
-    pub(crate) fn rests(&self, scene: &Scene, part: Part) -> bool {
+    fn rests(&self, scene: &Scene, part: Part) -> bool {
         let mut players = self.members.iter().filter(|(post, _)| post.part == part);
         players.all(|(_, ann)| last(scene, ann) == Some(Deed::Rests))
     }
 
-    /// Waits for that.
-    pub(crate) async fn await_rest(&self, scene: &Scene, part: Part) {
-        eventually(&format!("each {part:?} is done"), async || self.rests(scene, part)).await;
+    /// Waits for that, which this law promises.
+    pub(crate) async fn await_rest(&self, scene: &mut Scene, part: Part, law: &'static str) {
+        let what = format!("each {part:?} is done");
+        if !in_time(&what, async || self.rests(scene, part)).await {
+            scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
+        }
     }
 
-    /// Waits until this directory of the queue or the crew is empty.
-    pub(crate) async fn await_empty(&self, dir: &str) {
+    /// Waits until this directory of the queue or the crew is empty, which this law promises.
+    pub(crate) async fn await_empty(&self, scene: &mut Scene, dir: &str, law: &'static str) {
         let list = || Op::List { path: format!("{}/{dir}", self.path), local: false };
-        eventually(&format!("{dir} is empty"), async || {
-            self.bob.insists(list).await.nodes.is_empty()
-        })
-        .await;
+        let what = format!("{dir} is empty");
+        let is_empty = async || self.bob.insists(list).await.nodes.is_empty();
+        if !in_time(&what, is_empty).await {
+            scene.breach(Breach::new(law, format!("{what}: not within {PATIENCE:?}")));
+        }
     }
 
     /// All processes leave.
@@ -208,6 +232,16 @@ fn begun(scene: &Scene, ann: &Actor) -> Option<Value> {
         What::Deed { deed: Deed::Puts { item } } if entry.p == number => Some(item),
         _ => None,
     })
+}
+
+/// The item or the task that it has from now on.
+fn subject(deed: &Deed) -> Option<Value> {
+    match deed {
+        Deed::Holds { item, .. } => Some(*item),
+        Deed::Took { item, .. } => *item,
+        Deed::Runs { task, .. } => Some(*task),
+        _ => None,
+    }
 }
 
 /// Its last report.

@@ -147,12 +147,11 @@ impl<'a> Steps<'a> {
         let below = self.below(&fact.path);
         let node = Node::of(below);
         match (fact.kind, node) {
-            (_, Node::Other) => {}
+            (Kind::Updated, _) | (_, Node::Other) => {}
             (Kind::Created, Node::Worker(worker)) => drop(self.workers.insert(worker)),
             (Kind::Deleted, Node::Worker(worker)) => drop(self.workers.remove(worker)),
             (Kind::Created, _) => drop(self.nodes.insert(below)),
             (Kind::Deleted, _) => drop(self.nodes.remove(below)),
-            (Kind::Updated, _) => {}
         }
         match (fact.kind, node) {
             (Kind::Created, Node::Done(task)) => {

@@ -48,6 +48,8 @@ struct OfItem {
     taken: usize,
     /// What was held, as it was reported last, by the token and the time at which it began.
     holds: BTreeMap<(u64, u64), Held>,
+    /// When a process knew that it had the item for good, with the token if it had claimed it.
+    ended: Vec<(u64, Option<u64>)>,
     /// Its acknowledgements by their tokens: whether an effect was written with them, and their end.
     acks: BTreeMap<u64, (bool, Effect)>,
 }
@@ -63,7 +65,7 @@ struct Held {
 impl Said {
     fn of(record: &Record) -> Self {
         let mut said = Self::default();
-        for (_, _, deed) in &record.deeds {
+        for (t, _, deed) in &record.deeds {
             match *deed {
                 Deed::Puts { item } => said.at(item).put = Some(Effect::Unknown),
                 Deed::Put { item, effect } => said.at(item).put = Some(effect),
@@ -72,6 +74,7 @@ impl Said {
                     said.open -= usize::from(effect != Effect::Unknown);
                     if let Some(item) = item {
                         said.at(item).taken += 1;
+                        said.at(item).ended.push((*t, None));
                     }
                 }
                 Deed::Holds { item, token, asked, since, certain } => {
@@ -82,6 +85,9 @@ impl Said {
                 }
                 Deed::Acked { item, token, with, effect } => {
                     said.at(item).acks.insert(token, (with, effect));
+                    if effect == Effect::Done {
+                        said.at(item).ended.push((*t, Some(token)));
+                    }
                 }
                 _ => {}
             }
@@ -141,7 +147,8 @@ fn is_acknowledged(said: &OfItem, token: u64) -> bool {
     said.acks.get(&token).is_some_and(|(_, effect)| *effect != Effect::None)
 }
 
-/// No two hold it at the same time, and each later one has a larger token.
+/// No two hold it at the same time, none when another has it for good, and each later one has a
+/// larger token.
 fn check_holds(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
     let mut found = Vec::new();
     for ((token, _), held) in &said.holds {
@@ -160,6 +167,11 @@ fn check_holds(value: Value, item: &Item, said: &OfItem) -> Vec<Breach> {
             let owners = owners.into_iter().flatten().copied();
             found.push(Breach::new("L-Q-6", what).at(since).of(owners));
         }
+        let over = said.ended.iter().filter(|(t, by)| certain > *t && *by != Some(*token));
+        found.extend(over.map(|(t, _)| {
+            let what = format!("{value}: {token} held it after its end at {t}: {said:?}");
+            Breach::new("L-Q-6", what).at(certain).of([*owner])
+        }));
         let later = said.holds.iter().filter(|((other, _), it)| other < token && it.asked > since);
         found.extend(later.map(|((other, _), _)| {
             let what = format!("{value}: {other} came after {token}: {said:?}");

@@ -103,7 +103,8 @@ async fn holds(post: &Post, delivery: &Delivery<Value>) {
     let (mut first, mut certain, mut looks) = (None, 0, 0);
     loop {
         let asked = now();
-        let is_held = delivery.is_held();
+        let remembered = first.is_some() && post.makes(Lapse::RemembersYes);
+        let is_held = remembered || delivery.is_held();
         if is_held {
             certain = asked;
             first = first.or_else(|| Some((asked, now())));
