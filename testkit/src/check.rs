@@ -3,16 +3,22 @@
 #[cfg(feature = "servers")]
 mod breaches;
 #[cfg(feature = "servers")]
+pub mod crews;
+#[cfg(feature = "servers")]
 pub mod defect;
 #[cfg(feature = "servers")]
 pub mod events;
 #[cfg(feature = "servers")]
 pub mod holders;
 #[cfg(feature = "servers")]
+mod items;
+#[cfg(feature = "servers")]
 pub mod lives;
 pub mod order;
 #[cfg(feature = "servers")]
 pub mod outcomes;
+#[cfg(feature = "servers")]
+pub mod queues;
 #[cfg(feature = "servers")]
 pub mod record;
 pub mod registers;

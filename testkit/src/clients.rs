@@ -9,8 +9,13 @@
 
 pub mod book;
 pub mod client;
+mod crew_post;
+pub mod deed;
 pub mod entry;
 pub mod holder;
 pub mod holding;
+mod post;
+mod posts;
+mod queue_post;
 mod report;
 pub mod worker;

@@ -22,7 +22,10 @@ use synod_conformance::wrong::Mistake::{
     WriteDetachesEphemeral,
 };
 use synod_conformance::wrong::Wrong;
-use synod_core::mutant::Mutant::{self, CertainUntilTold, PredecessorGoneIsTurn, TxnUnguarded};
+use synod_core::mutant::Mutant::{
+    self, AssignsInTwoCalls, CertainUntilTold, ClaimIgnored, ClaimsNeverEnd, PredecessorGoneIsTurn,
+    ResultUnguarded, TxnUnguarded,
+};
 use synod_testkit::check::defect::{Defect, REVOKES_OF_A_DEPOSED_LEADER};
 use synod_testkit::clients::holder::Lapse;
 use synod_testkit::clients::worker;
@@ -32,15 +35,18 @@ use synod_testkit::server::required;
 use crate::scene::Scene;
 use crate::servers::{Etcd, SIZE, Servers, ZooKeeper};
 
+mod crews;
 mod holders;
 mod lives;
 mod minority;
 mod moves;
 mod outages;
+mod queues;
 mod scene;
 mod servers;
 mod signs;
 mod soak;
+mod team;
 mod writes;
 
 /// How many scenarios run at a time, if the arguments do not say. They wait more than they compute.
@@ -86,22 +92,24 @@ impl Scenario {
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     Store(Mistake),
+    /// One of core or a recipe.
     Core(Mutant),
-    Holder(Lapse),
+    /// One of the client's own.
+    Client(Lapse),
 }
 
 impl Fault {
     fn all() -> impl Iterator<Item = Self> {
         let of_stores = Mistake::ALL.iter().copied().map(Self::Store);
         let of_core = Mutant::ALL.iter().copied().map(Self::Core);
-        of_stores.chain(of_core).chain(Lapse::ALL.iter().copied().map(Self::Holder))
+        of_stores.chain(of_core).chain(Lapse::ALL.iter().copied().map(Self::Client))
     }
 
     fn what(self) -> &'static str {
         match self {
             Self::Store(mistake) => mistake.what(),
             Self::Core(mutant) => mutant.what(),
-            Self::Holder(lapse) => lapse.what(),
+            Self::Client(lapse) => lapse.what(),
         }
     }
 }
@@ -111,7 +119,7 @@ impl fmt::Display for Fault {
         match self {
             Self::Store(mistake) => mistake.fmt(f),
             Self::Core(mutant) => mutant.fmt(f),
-            Self::Holder(lapse) => lapse.fmt(f),
+            Self::Client(lapse) => lapse.fmt(f),
         }
     }
 }
@@ -217,14 +225,14 @@ const STOCK: &[Scenario] = &[
 const HOLDERS: &[Scenario] = &[
     scenario("a_holder_that_stood_still_holds_nothing", |s| Box::pin(holders::stopped(s)), &[])
         .and(&[
-            Fault::Holder(Lapse::RemembersYes),
+            Fault::Client(Lapse::RemembersYes),
             Fault::Core(CertainUntilTold),
             Fault::Core(TxnUnguarded),
         ]),
     scenario("a_holder_that_is_killed_holds_nothing", |s| Box::pin(holders::killed(s)), &[])
         .and(&[Fault::Core(PredecessorGoneIsTurn)]),
     scenario("a_holder_that_is_cut_off_holds_nothing", |s| Box::pin(holders::cut_off(s)), &[])
-        .and(&[Fault::Holder(Lapse::RemembersYes)]),
+        .and(&[Fault::Client(Lapse::RemembersYes)]),
     scenario(
         "a_server_that_is_killed_lets_no_two_hold_anything",
         |s| Box::pin(holders::killed_server(s)),
@@ -280,10 +288,40 @@ const SOAK: Scenario = scenario(
     |s| Box::pin(soak::anything(s)),
     &[RetriesBlindly, LocalGoesBack],
 )
-.and(&[Fault::Holder(Lapse::RemembersYes)]);
+.and(&[Fault::Client(Lapse::RemembersYes)]);
 
 /// A short run of it, with a new seed each time. It is too short to find every mistake of a store.
 const PIECE: Scenario = Scenario { act: |s| Box::pin(soak::a_piece(s)), catches: &[], ..SOAK };
+
+/// Processes that share a queue or a crew are killed, paused and cut off.
+const TEAMS: &[Scenario] = &[
+    scenario(
+        "no_item_of_a_queue_is_missing_whichever_clients_are_killed",
+        |s| Box::pin(queues::a_piece(s)),
+        &[],
+    )
+    .and(QUEUE_FAULTS),
+    scenario(
+        "every_task_of_a_crew_has_one_result_whichever_clients_are_killed",
+        |s| Box::pin(crews::a_piece(s)),
+        &[],
+    )
+    .and(CREW_FAULTS),
+];
+
+/// The same for longer, with faults of servers.
+const QUEUE_FOR_LONG: Scenario = Scenario { act: |s| Box::pin(queues::anything(s)), ..TEAMS[0] };
+const CREW_FOR_LONG: Scenario = Scenario { act: |s| Box::pin(crews::anything(s)), ..TEAMS[1] };
+
+const QUEUE_FAULTS: &[Fault] = &[
+    Fault::Client(Lapse::WritesFirst),
+    Fault::Client(Lapse::PutsAgain),
+    Fault::Client(Lapse::RemembersYes),
+    Fault::Core(ClaimIgnored),
+    Fault::Core(ClaimsNeverEnd),
+];
+
+const CREW_FAULTS: &[Fault] = &[Fault::Core(ResultUnguarded), Fault::Core(AssignsInTwoCalls)];
 
 /// One kind of servers, and its scenarios.
 #[derive(Clone, Copy)]
@@ -301,8 +339,8 @@ const ZOOKEEPERS: Stage = Stage {
     start: |size| Ok(Box::new(ZooKeeper::start(size)?)),
     size: SIZE,
     missing: ZooKeeper::missing,
-    scenarios: &[BOTH, MINORITY, ZOOKEEPER, HOLDERS, &[PIECE]],
-    soak: &[SOAK],
+    scenarios: &[BOTH, MINORITY, ZOOKEEPER, HOLDERS, TEAMS, &[PIECE]],
+    soak: &[SOAK, QUEUE_FOR_LONG, CREW_FOR_LONG],
 };
 
 const ETCDS: Stage = Stage {
@@ -310,8 +348,19 @@ const ETCDS: Stage = Stage {
     start: |size| Ok(Box::new(Etcd::start(size)?)),
     size: SIZE,
     missing: Etcd::missing,
-    scenarios: &[BOTH, MINORITY, ETCD, HOLDERS, &[PIECE.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])]],
-    soak: &[SOAK.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])],
+    scenarios: &[
+        BOTH,
+        MINORITY,
+        ETCD,
+        HOLDERS,
+        TEAMS,
+        &[PIECE.may_show(&[REVOKES_OF_A_DEPOSED_LEADER])],
+    ],
+    soak: &[
+        SOAK.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
+        QUEUE_FOR_LONG.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
+        CREW_FOR_LONG.may_show(&[REVOKES_OF_A_DEPOSED_LEADER]),
+    ],
 };
 
 const STOCK_ZOOKEEPERS: Stage = Stage {
@@ -437,14 +486,14 @@ fn work(number: &str, url: &str) -> ExitCode {
     let backend = Config::new(url).and_then(|config| config.backend()).expect("the URL is valid");
     let number = number.parse().expect("a number");
     let lapse = match fault {
-        Some(Fault::Holder(lapse)) => Some(lapse),
+        Some(Fault::Client(lapse)) => Some(lapse),
         _ => None,
     };
     let run = |backend: Arc<dyn Backend>| worker::run(number, backend, lapse);
     let done = match fault {
         Some(Fault::Store(mistake)) => run(Arc::new(Wrong::new(backend, mistake))),
         Some(Fault::Core(mutant)) => with(mutant, || run(backend)),
-        Some(Fault::Holder(_)) | None => run(backend),
+        Some(Fault::Client(_)) | None => run(backend),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -208,6 +208,33 @@ impl Scene {
         self.parted.retain(|parted| *parted != server);
     }
 
+    /// Something random is done to a server, for so long.
+    pub(crate) async fn suffers(&mut self, lasts: Duration) {
+        let server = usize::try_from(self.chance.below(SIZE as u64)).unwrap_or_default();
+        match self.chance.below(3) {
+            0 => {
+                self.kill(server);
+                sleep(lasts).await;
+                self.restart(server);
+            }
+            1 => {
+                self.pause(server);
+                sleep(lasts).await;
+                self.resume(server).await;
+            }
+            _ => {
+                self.part(server);
+                sleep(lasts).await;
+                self.join(server);
+            }
+        }
+    }
+
+    /// The first of so many values that nothing else has.
+    pub(crate) fn values(&self, count: u64) -> u64 {
+        self.values.fetch_add(count, Ordering::Relaxed)
+    }
+
     /// Ends a session before its time.
     pub(crate) async fn expire(&self, session: u64) {
         // Said before: from now on nothing follows from its time to live.
@@ -462,11 +489,19 @@ pub(crate) fn shown(end: &End) -> Option<&Seen> {
     }
 }
 
-pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, holds: impl AsyncFnMut() -> bool) {
+    assert!(in_time(what, holds).await, "{what}: not within {PATIENCE:?}");
+}
+
+/// Waits until it holds. Returns false if it still does not when the patience is at its end.
+pub(crate) async fn in_time(what: &str, mut holds: impl AsyncFnMut() -> bool) -> bool {
     waits_for(what);
     let end = Instant::now() + PATIENCE;
     while !holds().await {
-        assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        if Instant::now() > end {
+            return false;
+        }
         sleep(Duration::from_millis(20)).await;
     }
+    true
 }

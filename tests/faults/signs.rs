@@ -10,17 +10,23 @@ use synod_testkit::clients::holder::Lapse;
 use crate::Fault;
 
 /// Two hold what one can hold.
-const EXCLUSION: &[&str] = &["L-MX-1:", "L-RW-1:", "L-SEM-1:", "L-EL-1:"];
+const EXCLUSION: &[&str] = &["L-MX-1:", "L-RW-1:", "L-SEM-1:", "L-EL-1:", "L-Q-6:"];
 
 /// What is in the report of a scene that shows this mistake: one of these.
 pub(crate) fn of(fault: Fault) -> &'static [&'static str] {
     match fault {
         Fault::Store(mistake) => of_a_store(mistake),
-        Fault::Holder(Lapse::RemembersYes)
+        Fault::Client(Lapse::RemembersYes)
         | Fault::Core(Mutant::CertainUntilTold | Mutant::PredecessorGoneIsTurn) => EXCLUSION,
         // No guarded write was refused, as the scene wants to see.
         Fault::Core(Mutant::TxnUnguarded) => &["L-MX-5:", "L-EL-10:", "no write was refused"],
-        Fault::Core(_) | Fault::Holder(_) => panic!("{fault} needs a row in tests/faults/signs.rs"),
+        Fault::Client(Lapse::PutsAgain) => &["L-Q-3:"],
+        Fault::Client(Lapse::WritesFirst) => &["L-Q-6:"],
+        Fault::Core(Mutant::ClaimIgnored) => &["L-Q-5:", "L-Q-6:"],
+        Fault::Core(Mutant::ClaimsNeverEnd) => &["L-Q-4:"],
+        Fault::Core(Mutant::ResultUnguarded) => &["L-MW-1:", "L-MW-2:"],
+        Fault::Core(Mutant::AssignsInTwoCalls) => &["L-MW-4:"],
+        Fault::Core(_) | Fault::Client(_) => panic!("{fault} needs a row in tests/faults/signs.rs"),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::check::record::{Breach, Called, End, Record};
-use crate::check::{events, holders, lives, order, outcomes, registers, sight, tickets};
+use crate::check::{
+    crews, events, holders, lives, order, outcomes, queues, registers, sight, tickets,
+};
 use crate::clients::entry::Op;
 use crate::history::{Action, Answer as Replied, Call, History};
 
@@ -19,6 +21,8 @@ impl Record {
         found.extend(events::check(self));
         found.extend(lives::check(self));
         found.extend(holders::check(self));
+        found.extend(queues::check(self));
+        found.extend(crews::check(self));
         found.extend(self.check_registers());
         found
     }

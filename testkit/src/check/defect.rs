@@ -24,7 +24,7 @@ pub struct Defect {
 /// when it resumes, although the next leader renewed them in the meantime.
 pub const REVOKES_OF_A_DEPOSED_LEADER: Defect = Defect {
     what: "before 3.4.31 a deposed etcd leader revokes leases that its successor renewed",
-    laws: &["L-SES-2", "L-MX-1", "L-MX-3", "L-RW-1", "L-RW-8", "L-SEM-1", "L-EL-1"],
+    laws: &["L-SES-2", "L-MX-1", "L-MX-3", "L-RW-1", "L-RW-8", "L-SEM-1", "L-EL-1", "L-Q-6"],
     mended: [3, 4, 31],
     proved: is_of_a_lease_that_was_revoked_too_early,
 };

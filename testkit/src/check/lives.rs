@@ -29,7 +29,7 @@ fn ephemerals(record: &Record) -> BTreeMap<&str, u64> {
             _ => drop(shared.insert(path)),
         }
     }
-    alone.retain(|path, _| !shared.contains(path) && !record.is_in_line(path));
+    alone.retain(|path, _| !shared.contains(path) && !record.is_of_a_recipe(path));
     alone
 }
 

@@ -85,7 +85,10 @@ fn check_undeleted(record: &Record) -> Vec<Breach> {
     let deleted = record.calls.iter().filter(|call| matches!(call.op, Op::Delete { .. }));
     let deleted: BTreeSet<&str> = deleted.map(Called::path).collect();
     let undeleted = record.facts.iter().filter(|fact| {
-        fact.kind == Kind::Deleted && fact.owner.is_none() && !deleted.contains(fact.path.as_str())
+        fact.kind == Kind::Deleted
+            && fact.owner.is_none()
+            && !deleted.contains(fact.path.as_str())
+            && !record.is_of_a_recipe(&fact.path)
     });
     undeleted
         .map(|fact| Breach::new("L-KV-8", format!("{fact:?}, and no call deleted it")))

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::clients::deed::{Deed, Part};
 use crate::clients::entry::{Answer, Entry, Fact, Installed, Kind, Op, Seen, Told, What};
 use crate::clients::holding::{Holding, Room};
 use crate::history::Value;
@@ -24,6 +25,12 @@ pub struct Record {
     pub holdings: Vec<(usize, Holding)>,
     /// The locks: the kind, the line, and the node that its holder writes.
     pub stands: BTreeSet<(Room, String, String)>,
+    /// The paths of queues.
+    pub queues: BTreeSet<String>,
+    /// The paths of crews.
+    pub crews: BTreeSet<String>,
+    /// What processes did there: the time of the report, and the process.
+    pub deeds: Vec<(u64, usize, Deed)>,
     /// Sessions that were ended from outside before their time.
     pub ended: BTreeSet<u64>,
     /// What servers reported about leases: the time of the report, the session, and the time until
@@ -116,7 +123,8 @@ impl Called {
             | Op::Read { path, .. }
             | Op::List { path, .. }
             | Op::Observe { path }
-            | Op::Stand { path, .. } => path,
+            | Op::Stand { path, .. }
+            | Op::Serve { path, .. } => path,
             Op::Open { .. } | Op::Close | Op::Exit | Op::Ping => "",
         }
     }
@@ -165,6 +173,8 @@ impl Record {
                 (What::Inv { op: Op::Stand { room, path, data, .. } }, ..) => {
                     record.stands.insert((*room, path.clone(), data.clone()));
                 }
+                (What::Inv { op: Op::Serve { part, path, .. } }, ..) => record.serves(*part, path),
+                (What::Deed { deed }, ..) => record.deeds.push((entry.t, entry.p, deed.clone())),
                 (What::Inv { op }, Some(id), _) => {
                     places.insert(id, record.calls.len());
                     record.calls.push(Called {
@@ -205,6 +215,11 @@ impl Record {
         record
     }
 
+    fn serves(&mut self, part: Part, path: &str) {
+        let places = if part.is_of_a_crew() { &mut self.crews } else { &mut self.queues };
+        places.insert(path.to_owned());
+    }
+
     /// Adds a report of a holding.
     fn believe(&mut self, process: usize, holding: &Holding) {
         let same = |(by, before): &&mut (usize, Holding)| {
@@ -228,11 +243,13 @@ impl Record {
         ticket?.owner
     }
 
-    /// Whether it is a ticket in a line with contenders: tickets are created and deleted as locks
-    /// are held.
-    pub(crate) fn is_in_line(&self, path: &str) -> bool {
-        self.stands.iter().any(|(_, line, _)| {
-            path.strip_prefix(line.as_str()).is_some_and(|below| below.starts_with('/'))
+    /// Whether it is a node of a recipe: a ticket in a line with contenders, or a node of a queue or
+    /// a crew. Recipes create and delete them as locks are held and work is done.
+    pub(crate) fn is_of_a_recipe(&self, path: &str) -> bool {
+        let lines = self.stands.iter().map(|(_, line, _)| line);
+        let mut places = lines.chain(&self.queues).chain(&self.crews);
+        places.any(|place| {
+            path.strip_prefix(place.as_str()).is_some_and(|below| below.starts_with('/'))
         })
     }
 

@@ -3,6 +3,7 @@
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::clients::deed::{Deed, Part};
 use crate::clients::holding::{Holding, Room};
 use crate::history::Value;
 
@@ -74,6 +75,12 @@ pub enum What {
         /// The belief.
         holding: Holding,
     },
+    /// What a process did with a queue or a crew.
+    Deed {
+        /// What.
+        #[serde(flatten)]
+        deed: Deed,
+    },
     /// A fault is injected.
     Nemesis {
         /// The fault, and its target.
@@ -116,7 +123,7 @@ pub enum Op {
         /// Its time to live in milliseconds.
         ttl: u64,
     },
-    /// Closes the session, or the client of the contenders.
+    /// Closes the session, or the client of what the process contends for or takes part in.
     Close,
     /// Ends the process without closing the session.
     Exit,
@@ -189,6 +196,20 @@ pub enum Op {
         path: String,
         /// The node that the holder writes.
         data: String,
+        /// The time to live of the client's sessions in milliseconds.
+        ttl: u64,
+    },
+    /// Takes this part in a queue or a crew from now on, with a client of the process, until that is
+    /// closed.
+    Serve {
+        /// The part.
+        part: Part,
+        /// The path of the queue or the crew.
+        path: String,
+        /// The first of its items or tasks.
+        first: Value,
+        /// How many there are.
+        count: u64,
         /// The time to live of the client's sessions in milliseconds.
         ttl: u64,
     },
@@ -298,6 +319,7 @@ pub struct Fact {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clients::deed::Effect;
 
     #[test]
     fn a_line_is_read_as_it_was_written() {
@@ -308,6 +330,8 @@ mod tests {
             What::Inv { op },
             What::Event { told },
             What::Belief { status: "live".into(), certain: Some(1) },
+            What::Deed { deed: Deed::Took { item: Some(1), effect: Effect::Done } },
+            What::Deed { deed: Deed::Rests },
             What::Nemesis { what: "kill 0".into(), outcome: Installed::Skipped },
         ] {
             let entry = Entry { t: now(), p: 1, s: Some(u64::MAX), id: None, what };

@@ -31,9 +31,11 @@ const STAY: (u64, u64) = (150, 250);
 const REST: u64 = 60;
 
 synod_core::mistakes! {
-    /// A mistake of a holder.
+    /// A mistake of a client.
     pub enum Lapse {
         RemembersYes = "asks once whether it holds something, and goes by that",
+        PutsAgain = "puts an item again when the effect of its put is unknown",
+        WritesFirst = "writes what the work on an item came to, and then acknowledges it",
     }
 }
 

@@ -19,6 +19,7 @@ use tokio::time::sleep;
 
 use crate::clients::entry::{Answer, Kind, Op, Seen, Told, What, now};
 use crate::clients::holder::{Holders, Lapse};
+use crate::clients::posts::Posts;
 use crate::clients::report::{GLANCE, GLANCES, report};
 
 /// The input of a process: a call, and its number.
@@ -36,7 +37,7 @@ pub struct Order {
 const DRAWS: usize = 5;
 
 /// Executes the input until it ends, in process number `p`, which makes this mistake where it holds
-/// something.
+/// something or takes part in something.
 ///
 /// # Errors
 ///
@@ -54,7 +55,8 @@ pub fn run(p: usize, backend: Arc<dyn Backend>, lapse: Option<Lapse>) -> io::Res
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let holders = Holders::new(p, backend.clone(), lapse);
-    let worker = Worker { p, backend, session: None, holders, tasks: Vec::new() };
+    let posts = Posts::new(p, backend.clone(), lapse);
+    let worker = Worker { p, backend, session: None, holders, posts, tasks: Vec::new() };
     runtime.block_on(worker.work(incoming));
     runtime.shutdown_background();
     Ok(())
@@ -65,6 +67,7 @@ struct Worker {
     backend: Arc<dyn Backend>,
     session: Option<Session>,
     holders: Holders,
+    posts: Posts,
     tasks: Vec<Task>,
 }
 
@@ -90,6 +93,17 @@ impl Worker {
                     let (path, data, ttl) = (at(&path), at(&data), Duration::from_millis(ttl));
                     let stands = self.holders.stand(room, path, data, ttl).await;
                     self.end(id, stands);
+                }
+                Op::Serve { part, path, first, count, ttl } => {
+                    let op = Op::Serve { part, path: path.clone(), first, count, ttl };
+                    report(self.p, None, Some(id), What::Inv { op });
+                    let ttl = Duration::from_millis(ttl);
+                    let serves = self.posts.add(part, at(&path), (first, count), ttl).await;
+                    self.end(id, serves);
+                }
+                Op::Close if !self.posts.is_empty() => {
+                    let left = self.posts.leave().await;
+                    self.end(id, left);
                 }
                 Op::Close if !self.holders.is_empty() => {
                     let left = self.holders.leave().await;
@@ -178,7 +192,7 @@ impl Session {
                 spawn(self.clone().listen(id, query, watch)).let_go();
                 Ok(shown(&view))
             }
-            Op::Open { .. } | Op::Stand { .. } | Op::Exit | Op::Ping => {
+            Op::Open { .. } | Op::Stand { .. } | Op::Serve { .. } | Op::Exit | Op::Ping => {
                 unreachable!("these are for the process")
             }
         }

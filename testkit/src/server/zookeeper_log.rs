@@ -172,17 +172,21 @@ fn read_entry(mut entry: Bytes<'_>) -> Option<(u64, u64, Vec<Write>)> {
     Some((revision, session, read_writes(kind, &mut entry).unwrap_or_default()))
 }
 
+/// The kind of a request that failed, and of a part of one.
+const ERROR: i32 = -1;
+
 fn read_writes(kind: i32, entry: &mut Bytes<'_>) -> Option<Vec<Write>> {
     if kind == 14 {
         let count = entry.int()?;
-        let mut writes = Vec::new();
+        let (mut writes, mut is_failed) = (Vec::new(), false);
         for _ in 0..count {
             let kind = entry.int()?;
+            is_failed |= kind == ERROR;
             let mut part = Bytes(entry.buffer()?);
-            // A failed transaction is an entry with only errors.
             writes.extend(read_writes(kind, &mut part)?);
         }
-        return Some(writes);
+        // Of a failed transaction the entry has the operations up to the one that failed, too.
+        return Some(if is_failed { Vec::new() } else { writes });
     }
     let write = match kind {
         -11 => Write::CloseSession,
@@ -317,6 +321,7 @@ mod tests {
             entry(4, -1, &int(-101)),
             entry(5, 19, &[text("/c"), text("")].concat()),
             entry(6, 2, &text("/a")),
+            entry(10, 14, &[int(2), part(2, text("/b")), part(-1, int(-101))].concat()),
             entry(9, 14, &[int(4), part(1, create("/b", "", false)), both, once, gone].concat()),
             entry(7, 20, &text("/c")),
             entry(8, -11, &int(0)),

@@ -1,0 +1,43 @@
+//! A queue whose producers and consumers are killed, paused and cut off: no item is missing.
+
+use synod_testkit::clients::deed::{Deed, Part};
+
+use crate::scene::Scene;
+use crate::team::{Post, Team, posts};
+
+/// How many items each producer puts, and how many things happen meanwhile.
+const PIECE: (u64, usize) = (100, 8);
+/// The same in one round of a long run.
+const ROUND: (u64, usize) = (400, 40);
+
+pub(crate) async fn a_piece(scene: &mut Scene) {
+    a_round(scene, "queue", PIECE, false).await;
+}
+
+pub(crate) async fn anything(scene: &mut Scene) {
+    a_round(scene, "queue", ROUND, true).await;
+}
+
+async fn a_round(scene: &mut Scene, path: &str, (items, events): (u64, usize), servers: bool) {
+    let first = scene.values(4 * items);
+    let mut all = posts(Part::Producer, 4, first, items);
+    all.extend(posts(Part::Consumer, 3, 0, 0));
+    all.push(Post { part: Part::Taker, first: 0, count: 0 });
+    let mut team = Team::gather(scene, path, &all).await;
+    // Random faults alone seldom meet these.
+    team.outlasts(scene, (Part::Consumer, holds), "L-Q-4").await;
+    team.loses(scene, Part::Consumer, holds).await;
+    team.hears_nothing(scene, Part::Producer).await;
+    for _ in 0..events {
+        team.suffers(scene, servers).await;
+    }
+    scene.heal().await;
+    team.await_rest(scene, Part::Producer, "L-Q-1").await;
+    team.await_empty(scene, "items", "L-Q-4").await;
+    team.leaves().await;
+    team.await_empty(scene, "claims", "L-Q-4").await;
+}
+
+fn holds(deed: &Deed) -> bool {
+    matches!(deed, Deed::Holds { .. })
+}
