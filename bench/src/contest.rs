@@ -95,7 +95,7 @@ impl Contest {
             let address = stand.address();
             let noise = if case.busy { Some(Noise::start(server, address).await?) } else { None };
             let found = match case.work {
-                Work::Lead => self.kill(server, address, case).await?,
+                work if work.kills() => self.kill(server, address, case).await?,
                 _ => Race::new(pace).run(case, &mut racers).await,
             };
             drop(noise);
@@ -114,7 +114,7 @@ impl Contest {
         Ok(records)
     }
 
-    /// Kills the process of the leader again and again. A killed racer cannot be used again, so
+    /// Kills the process that does the work again and again. A killed racer cannot be used again, so
     /// each round starts its own.
     async fn kill(
         &self,
@@ -154,9 +154,8 @@ impl Contest {
         let mut records = Vec::new();
         // One racer after the other: requests of other racers would be counted as well.
         for named in &mut racers {
-            let is_counted = |case: &&Case| {
-                !case.busy && case.work != Work::Lead && was_raced(raced, case, &named.0)
-            };
+            let is_counted =
+                |case: &&Case| !case.busy && !case.work.kills() && was_raced(raced, case, &named.0);
             let cases: Vec<&Case> = cases.iter().filter(is_counted).collect();
             for case in cases {
                 let fact = match stand.count(&pipe, case, named).await {
@@ -171,8 +170,8 @@ impl Contest {
     }
 }
 
-/// One process leads, another waits, and the first is killed after a while: the time until the
-/// second leads.
+/// One process does the work, another waits, and the first is killed after a while: the time until the
+/// second has taken over.
 async fn kill(
     start: impl Fn() -> Result<Process, Failure>,
     task: &Task,
@@ -185,13 +184,13 @@ async fn kill(
         return Ok(None);
     }
     let killed = async {
-        // By then the second one waits in line.
+        // By then the second one waits.
         sleep(after).await;
         drop(leader);
         Instant::now()
     };
     let led = async {
-        let led = heir.run(task).await;
+        let led = heir.run(&Task { heir: true, ..*task }).await;
         (led, Instant::now())
     };
     let (killed, (led, now)) = join(killed, led).await;

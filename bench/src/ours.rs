@@ -3,6 +3,7 @@
 //! One file for each group of tasks: plain nodes, locks and so on. To add a recipe, add a file here
 //! and a line in `run.rs`.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use synod::client::Client;
@@ -10,10 +11,12 @@ use synod::path::Path;
 use synod::recipe::Leader;
 use synod::store::{Expect, Outcome, Query, SessionOptions, Store};
 use synod::{Config, Lifetime};
+use tokio::task::JoinSet;
 
 use crate::racer::Failure;
 
 mod barrier;
+mod crew;
 mod leader;
 mod lock;
 mod node;
@@ -35,6 +38,8 @@ pub struct Ours {
     clients: Vec<Client>,
     /// The leadership that is held until the end.
     leader: Option<Leader>,
+    /// What a member of a crew does until the end.
+    background: JoinSet<synod::Result<Infallible>>,
 }
 
 /// The same, without the optional features of recipes.
@@ -60,6 +65,7 @@ impl Ours {
             dir: Path::new(dir)?,
             clients: Vec::new(),
             leader: None,
+            background: JoinSet::new(),
         };
         ours.sessions(1).await?;
         Ok(ours)
@@ -71,6 +77,7 @@ impl Ours {
     ///
     /// If the store does not answer.
     pub async fn clean_up(mut self) -> Result<(), Failure> {
+        self.background.shutdown().await;
         if let Some(leader) = self.leader.take() {
             leader.resign().await?;
         }
@@ -154,7 +161,7 @@ mod tests {
                     | Work::Observe
                     | Work::Resign
                     | Work::ResignLate => 2,
-                    Work::Lead => 1,
+                    Work::Lead | Work::CrewWorker | Work::CrewMaster => 1,
                     _ => 6,
                 };
                 assert_eq!(report.laps, laps, "{work}");

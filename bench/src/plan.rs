@@ -54,7 +54,9 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         | Work::SetIfThere
         | Work::Ids
         | Work::SharedValue
-        | Work::Lead => &[],
+        | Work::Lead
+        | Work::CrewWorker
+        | Work::CrewMaster => &[],
         Work::Get | Work::QueueBunches | Work::Observe => &[1],
         Work::CreateDelete | Work::Lock => &[1, 16],
         Work::LockContended => &[2, 8, 64],
@@ -64,7 +66,7 @@ fn clients_in_short(work: Work) -> &'static [usize] {
         Work::Increment => &[1, 8],
         Work::DoubleBarrier => &[2, 8],
         Work::QueueTake => &[1, 4],
-        Work::QueueAck => &[4],
+        Work::QueueAck | Work::CrewTasks => &[4],
         Work::Semaphore | Work::ReadWrite | Work::Transaction => &[8],
         Work::Resign | Work::ResignLate => &[2],
     }
@@ -84,9 +86,11 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::IncrementTasks => &[64],
         Work::DoubleBarrier => &[2, 8],
         Work::QueueTake | Work::QueueAck => &[1, 4],
+        Work::CrewTasks => &[4],
         Work::Ids => &[8],
         Work::QueueBunches | Work::SharedValue | Work::Observe => &[1],
-        Work::Resign | Work::ResignLate | Work::Lead => &[2],
+        Work::Resign | Work::ResignLate => &[2],
+        Work::Lead | Work::CrewWorker | Work::CrewMaster => &[2],
     }
 }
 

@@ -51,6 +51,8 @@ pub enum Work {
     QueueAck,
     /// Puts a bunch of items into a queue of its own, and takes as many.
     QueueBunches,
+    /// Submits a task to a crew, and waits for its result. For each client there is a worker, too, and one master.
+    CrewTasks,
     /// Enters a double barrier and leaves it, as all clients do. A lap is a round of all of them.
     DoubleBarrier,
     /// Sets a shared value, and waits until the copy of another session shows it.
@@ -64,6 +66,12 @@ pub enum Work {
     /// Leads, and does not stop while its process lives. A lap of the race begins when the leader's
     /// process is killed, and ends when another process leads.
     Lead,
+    /// Works for a crew, and does not stop while its process lives. A lap begins when the process is killed, and ends when
+    /// its task was done by another worker.
+    CrewWorker,
+    /// Is the master of a crew, and does not stop while its process lives. A lap begins when the process is killed, and ends
+    /// when a task was done that the next master has assigned.
+    CrewMaster,
 }
 
 /// The number of permits in [`Work::Semaphore`].
@@ -102,11 +110,14 @@ pub struct Task {
     /// How many laps each client does; zero if `millis` is given.
     #[serde(default)]
     pub laps: u64,
+    /// Whether this process lives on when another one is killed that does the same work.
+    #[serde(default)]
+    pub heir: bool,
 }
 
 impl Work {
     /// All kinds, in the order of the table.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::GetLocal,
         Self::Get,
         Self::Set,
@@ -125,23 +136,30 @@ impl Work {
         Self::QueueTake,
         Self::QueueAck,
         Self::QueueBunches,
+        Self::CrewTasks,
         Self::DoubleBarrier,
         Self::SharedValue,
         Self::Observe,
         Self::Resign,
         Self::ResignLate,
         Self::Lead,
+        Self::CrewWorker,
+        Self::CrewMaster,
     ];
 
     /// Decides which racer is faster.
     pub fn measure(self) -> Measure {
         match self {
             // Between the laps, clients have to get into position.
-            Self::SharedValue | Self::Observe | Self::Resign | Self::ResignLate | Self::Lead => {
-                Measure::Latency
-            }
+            Self::SharedValue | Self::Observe | Self::Resign | Self::ResignLate => Measure::Latency,
+            _ if self.kills() => Measure::Latency,
             _ => Measure::Rate,
         }
+    }
+
+    /// Whether it ends with the process that does it, which is killed.
+    pub fn kills(self) -> bool {
+        matches!(self, Self::Lead | Self::CrewWorker | Self::CrewMaster)
     }
 }
 
@@ -149,12 +167,12 @@ impl Task {
     /// A task that lasts for this time.
     pub fn lasting(work: Work, clients: usize, time: Duration) -> Self {
         let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        Self { work, clients, millis, laps: 0 }
+        Self { work, clients, millis, laps: 0, heir: false }
     }
 
     /// A task of this many laps per client.
     pub fn laps(work: Work, clients: usize, laps: u64) -> Self {
-        Self { work, clients, millis: 0, laps }
+        Self { work, clients, millis: 0, laps, heir: false }
     }
 }
 
@@ -179,12 +197,15 @@ impl fmt::Display for Work {
             Self::QueueTake => "queue, put and take",
             Self::QueueAck => "queue, put and acknowledge",
             Self::QueueBunches => "queue, bunches of 20",
+            Self::CrewTasks => "crew, a task",
             Self::DoubleBarrier => "double barrier",
             Self::SharedValue => "shared value",
             Self::Observe => "observe",
             Self::Resign => "leader resigns",
             Self::ResignLate => "leader resigns, later",
             Self::Lead => "leader is killed",
+            Self::CrewWorker => "worker is killed",
+            Self::CrewMaster => "master is killed",
         })
     }
 }

@@ -51,9 +51,7 @@ fn chosen(scheme: Scheme, bench: &Bench) -> Result<Vec<Case>, Failure> {
     let mut cases = cases(scheme.as_str(), false, extent);
     // The background load is not for a cluster that may have other users, and there is no process
     // to kill.
-    cases.retain(|case| {
-        !case.busy && case.work != Work::Lead && case.work.to_string().contains(only)
-    });
+    cases.retain(|case| !case.busy && !case.work.kills() && case.work.to_string().contains(only));
     if cases.is_empty() {
         return Err(Failure::plain("nothing has that in its name; leave --only out to see all"));
     }

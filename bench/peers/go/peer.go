@@ -26,9 +26,6 @@ import (
 
 const dir = "/go-bench"
 
-// The number of items in a bunch.
-const bunch = 20
-
 var data = strings.Repeat("x", 100)
 
 type task struct {
@@ -53,6 +50,10 @@ type peer struct {
 	client   *clientv3.Client
 	sessions []*concurrency.Session
 	ttl      int
+	// The number of workers that take tasks.
+	workers int
+	// Why a worker has ended.
+	ended chan error
 }
 
 var background = context.Background()
@@ -69,7 +70,7 @@ func main() {
 		os.Exit(1)
 	}
 	// Whole seconds, and not less than one.
-	p := &peer{client: client, ttl: (millis + 999) / 1000}
+	p := &peer{client: client, ttl: (millis + 999) / 1000, ended: make(chan error, 1)}
 	tasks := bufio.NewScanner(os.Stdin)
 	for tasks.Scan() {
 		var t task
@@ -106,9 +107,11 @@ func (p *peer) run(t task) (interface{}, error) {
 	case "transaction":
 		return p.add(t, nodes)
 	case "queue-take":
-		return p.queues(t, "/taken", 1)
+		return p.queues(t, func(int) string { return dir + "/taken" }, 1)
 	case "queue-bunches":
-		return p.queues(t, "/bunches", bunch)
+		return p.queues(t, func(lane int) string { return fmt.Sprint(dir, "/bunches-", lane) }, bunch)
+	case "crew-tasks":
+		return p.tasks(t)
 	case "double-barrier":
 		return p.rounds(t)
 	case "observe":
@@ -299,26 +302,6 @@ func (p *peer) readWrite(t task) (interface{}, error) {
 }
 
 // rounds enters and leaves a double barrier. A lap is a round of all members.
-// All clients use one queue for each number of items; a lap puts so many and takes as many.
-func (p *peer) queues(t task, path string, items int) (interface{}, error) {
-	return drive(t, func(int) (func() error, error) {
-		queue := recipe.NewQueue(p.client, dir+path)
-		return func() error {
-			for item := 0; item < items; item++ {
-				if err := queue.Enqueue(data); err != nil {
-					return err
-				}
-			}
-			for item := 0; item < items; item++ {
-				if _, err := queue.Dequeue(); err != nil {
-					return err
-				}
-			}
-			return nil
-		}, nil
-	})
-}
-
 func (p *peer) rounds(t task) (interface{}, error) {
 	own, err := p.leases(t.Clients)
 	if err != nil {

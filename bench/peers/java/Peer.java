@@ -122,6 +122,8 @@ public final class Peer {
                     return queues.acknowledged(task);
                 case "queue-bunches":
                     return queues.inBunches(task);
+                case "crew-tasks":
+                    return queues.tasks(task);
                 case "shared-value":
                     return values.shared(task);
                 case "observe":
@@ -392,7 +394,7 @@ public final class Peer {
         return clients.subList(0, count);
     }
 
-    private static void ensure(CuratorFramework client, String path) throws Exception {
+    static void ensure(CuratorFramework client, String path) throws Exception {
         client.create().orSetData().creatingParentsIfNeeded().forPath(path, DATA);
     }
 
@@ -410,10 +412,13 @@ public final class Peer {
     }
 
     String drive(Task task, Lanes lanes) throws Exception {
+        List<Lap> ready = new ArrayList<>();
+        for (int number = 0; number < task.clients; number++) {
+            ready.add(lanes.lane(number));
+        }
         List<Callable<List<Long>>> works = new ArrayList<>();
         long begun = System.nanoTime();
-        for (int number = 0; number < task.clients; number++) {
-            Lap lane = lanes.lane(number);
+        for (Lap lane : ready) {
             works.add(() -> {
                 List<Long> laps = new ArrayList<>();
                 while (goesOn(task, laps.size(), begun)) {

@@ -1,9 +1,15 @@
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
+import java.util.UUID;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.Stream;
 import org.apache.curator.framework.CuratorFramework;
+import org.apache.curator.framework.api.CuratorWatcher;
 import org.apache.curator.framework.recipes.queue.DistributedQueue;
 import org.apache.curator.framework.recipes.queue.MultiItem;
 import org.apache.curator.framework.recipes.queue.QueueBuilder;
@@ -15,6 +21,8 @@ import org.apache.curator.framework.state.ConnectionState;
 /** Queues: items that are taken one by one, consumed under a lock, or consumed in bunches. */
 final class Queues {
     private static final int BUNCH = 20;
+    private static final String RESULTS = Peer.DIR + "/results";
+    private static final String DATA = new String(Peer.DATA, StandardCharsets.US_ASCII);
 
     private final Peer peer;
 
@@ -40,7 +48,7 @@ final class Queues {
         try (Started queues = new Started()) {
             return peer.drive(task, lane -> {
                 DistributedQueue<byte[]> queue = queues.start(
-                    builder(own.get(lane), consumed, "/acknowledged").lockPath(Peer.DIR + "/acknowledged-locks"));
+                    builder(own.get(lane), item -> consumed.release(), "/acknowledged").lockPath(Peer.DIR + "/acknowledged-locks"));
                 return () -> {
                     queue.put(Peer.DATA);
                     consumed.acquire();
@@ -55,7 +63,8 @@ final class Queues {
         try (Started queues = new Started()) {
             return peer.drive(task, lane -> {
                 Semaphore consumed = new Semaphore(0);
-                DistributedQueue<byte[]> queue = queues.start(builder(own.get(lane), consumed, "/bunches-" + lane));
+                DistributedQueue<byte[]> queue = queues.start(
+                    builder(own.get(lane), item -> consumed.release(), "/bunches-" + lane));
                 return () -> {
                     Iterator<byte[]> items = Stream.generate(() -> Peer.DATA).limit(BUNCH).iterator();
                     MultiItem<byte[]> bunch = () -> items.hasNext() ? items.next() : null;
@@ -64,6 +73,50 @@ final class Queues {
                 };
             });
         }
+    }
+
+    /**
+     * A task is an item of a queue with a lock path: a number of sixteen digits, and its data. The consumer that has it makes
+     * a node with its result, which the submitter reads and deletes.
+     */
+    String tasks(Peer.Task task) throws Exception {
+        List<CuratorFramework> own = peer.sessions(2 * task.clients());
+        Peer.ensure(own.get(0), RESULTS);
+        String run = UUID.randomUUID().toString();
+        AtomicLong numbers = new AtomicLong();
+        try (Started queues = new Started()) {
+            for (CuratorFramework worker : own.subList(task.clients(), own.size())) {
+                queues.start(builder(worker, item -> answer(worker, run, item), "/tasks")
+                        .lockPath(Peer.DIR + "/tasks-locks"));
+            }
+            return peer.drive(task, lane -> {
+                CuratorFramework submitter = own.get(lane);
+                DistributedQueue<byte[]> queue = queues.start(builder(submitter, null, "/tasks"));
+                return () -> {
+                    String id = String.format("%016x", numbers.incrementAndGet());
+                    CountDownLatch made = new CountDownLatch(1);
+                    String result = RESULTS + "/" + run + "-" + id;
+                    // The watch is set before the task is there, and fires when the node of the result is made.
+                    submitter.checkExists().usingWatcher((CuratorWatcher) event -> made.countDown()).forPath(result);
+                    queue.put((id + DATA).getBytes(StandardCharsets.US_ASCII));
+                    made.await();
+                    if (!Arrays.equals(submitter.getData().forPath(result), Peer.DATA)) {
+                        throw new IllegalStateException("a task has another result than its data");
+                    }
+                    submitter.delete().forPath(result);
+                };
+            });
+        }
+    }
+
+    private static void answer(CuratorFramework worker, String run, byte[] item) throws Exception {
+        String id = new String(item, 0, 16, StandardCharsets.US_ASCII);
+        byte[] result = Arrays.copyOfRange(item, 16, item.length);
+        worker.create().forPath(RESULTS + "/" + run + "-" + id, result);
+    }
+
+    private interface Consume {
+        void item(byte[] item) throws Exception;
     }
 
     /** The queues of one task. */
@@ -85,11 +138,12 @@ final class Queues {
         }
     }
 
-    private static QueueBuilder<byte[]> builder(CuratorFramework client, Semaphore consumed, String path) {
-        QueueConsumer<byte[]> consumer = new QueueConsumer<>() {
+    /** A queue that only puts items if it has nothing that consumes them. */
+    private static QueueBuilder<byte[]> builder(CuratorFramework client, Consume consume, String path) {
+        QueueConsumer<byte[]> consumer = consume == null ? null : new QueueConsumer<>() {
             @Override
-            public void consumeMessage(byte[] item) {
-                consumed.release();
+            public void consumeMessage(byte[] item) throws Exception {
+                consume.item(item);
             }
 
             @Override

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{
-    Floor, Ours, Plain, barrier, leader, lock, node, queue, share, transaction, value, watch,
+    Floor, Ours, Plain, barrier, crew, leader, lock, node, queue, share, transaction, value, watch,
 };
 use crate::racer::{Failure, Racer};
 use crate::report::Report;
@@ -29,6 +29,9 @@ impl Racer for Ours {
             Work::QueueTake => queue::taken(self, task).await.map(Some),
             Work::QueueAck => queue::acknowledged(self, task).await.map(Some),
             Work::QueueBunches => queue::in_bunches(self, task).await.map(Some),
+            Work::CrewTasks => crew::tasks(self, task).await.map(Some),
+            Work::CrewWorker => crew::worker(self, task).await.map(Some),
+            Work::CrewMaster => crew::master(self, task).await.map(Some),
             Work::DoubleBarrier => barrier::rounds(self, task).await.map(Some),
             Work::SharedValue => value::shared(self, task).await.map(Some),
             Work::Observe => watch::observe(self, task).await.map(Some),
