@@ -345,6 +345,14 @@ pub const LAWS: &[Law] = &[
     law("L-MW-13", "while a crew is paused nothing is assigned"),
     law("L-MW-14", "a snapshot of a crew is of one moment"),
     law(
+        "L-MW-15",
+        "a task goes to the worker that the policy of the master chooses, of those that can have it",
+    ),
+    law(
+        "L-MW-16",
+        "a task that is not over by its deadline expires, and no result of it is accepted afterwards",
+    ),
+    law(
         "L-SD-1",
         "what is shown of an instance is one version of it, and never one that is older than the one before",
     ),

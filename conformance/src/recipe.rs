@@ -10,6 +10,7 @@ mod container;
 mod count_down;
 mod counter;
 mod crew;
+mod crew_terms;
 mod discovery;
 mod double_barrier;
 mod doubt;
@@ -87,5 +88,6 @@ pub(crate) const ALL: &[&[Case]] = &[
     queue_room::CASES,
     queue_work::CASES,
     crew::CASES,
+    crew_terms::CASES,
     discovery::CASES,
 ];

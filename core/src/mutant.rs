@@ -262,6 +262,8 @@ mistakes! {
         ResultUnguarded = "accepts a result of a worker from which the task was taken",
         AssignsInTwoCalls = "takes a task off the queue in one call and assigns it in the next",
         DrainIgnored = "assigns tasks to a worker that was drained",
+        CrewPolicyIgnored = "assigns to the first worker that can have the task, whatever the policy",
+        DeadlineEndsWithTheWait = "lets a task go on after its deadline once a worker has it",
         PauseIgnored = "assigns tasks while the crew is paused",
         SnapshotMixesMoments = "shows the tasks of a crew at one moment, and what its workers have later",
         MadeAgainAtOnce = "makes the nodes of many owners again at the same moment",

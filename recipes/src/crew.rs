@@ -5,10 +5,10 @@
 //! | `master/` | the election of the master | candidates | with its session |
 //! | `workers/W` | a worker, with its capacity and properties | the worker | with its session |
 //! | `tasks/ID` | a task: its data while it is open, then how it ended | the submitter | the master, after the retention |
-//! | `todo/ID` | that a task waits, with its terms | the submitter, a master, a worker | the master |
+//! | `todo/ID` | that a task waits, with its terms, such as its deadline | the submitter, a master, a worker | the master |
 //! | `assigned/W/ID` | that a worker has a task, with its terms | the master | the worker, or a master after it |
 //! | `switch` | whether the crew is paused | the first master, or the client that pauses it | stays |
-//! | `done/ID` | that a task is over | the worker, or the client that cancels it | the master, after the retention |
+//! | `done/ID` | that a task is over | the worker, the client that cancels it, or the master when it expires | the master, after the retention |
 //!
 //! Each step is one transaction, so a task is in one place at every moment. What makes a step safe is checked in it:
 //!
@@ -30,6 +30,7 @@ use synod_core::name::Name;
 use synod_core::path::Path;
 
 use crate::crew::assignment::Assignment;
+use crate::crew::crew_policy::CrewPolicy;
 use crate::crew::crew_task::CrewTask;
 use crate::crew::crew_worker::CrewWorker;
 use crate::crew::layout::CrewPaths;
@@ -41,12 +42,15 @@ use crate::leader_selector::LeaderSelector;
 mod administer;
 pub(crate) mod assignment;
 mod attempts;
+pub(crate) mod crew_policy;
 pub(crate) mod crew_snapshot;
 mod crew_switch;
 pub(crate) mod crew_task;
 pub(crate) mod crew_worker;
+mod deadlines;
 mod feeds;
 mod finished;
+pub(crate) mod free_worker;
 mod insist;
 mod layout;
 mod master;
@@ -59,6 +63,8 @@ mod steps;
 mod submitting;
 pub(crate) mod task_end;
 mod task_record;
+mod todo_queue;
+pub(crate) mod waiting_task;
 mod worker_record;
 
 /// How long a finished task is kept, unless the master says otherwise.
@@ -70,18 +76,25 @@ pub struct Crew {
     client: Client,
     path: Path,
     retention: Duration,
+    policy: CrewPolicy,
 }
 
 impl Crew {
     /// The crew at `path`.
     pub fn new(client: &Client, path: impl Into<Path>) -> Self {
-        Self { client: client.clone(), path: path.into(), retention: RETENTION }
+        let (path, policy) = (path.into(), CrewPolicy::default());
+        Self { client: client.clone(), path, retention: RETENTION, policy }
     }
 
     /// Sets how long a task is kept after its end while this client is the master, in place of one hour. A master that takes
     /// over begins to count anew.
     pub fn retention(self, retention: Duration) -> Self {
         Self { retention, ..self }
+    }
+
+    /// Sets which worker gets a task while this client is the master, in place of [`CrewPolicy::LeastLoaded`].
+    pub fn policy(self, policy: CrewPolicy) -> Self {
+        Self { policy, ..self }
     }
 
     /// Submits a task under an id of the caller's choosing. If there is a task of that id, it stays as it is, and is the one
@@ -152,7 +165,8 @@ impl Crew {
     }
 
     /// Stands for master, and leads whenever it is elected: assigns the tasks that wait, assigns those of lost workers
-    /// anew, and removes finished tasks after the retention. This goes on across sessions, until the call is dropped.
+    /// anew, lets tasks expire at their deadlines, and removes finished tasks after the retention. This goes on across
+    /// sessions, until the call is dropped.
     ///
     /// # Errors
     ///
@@ -165,7 +179,7 @@ impl Crew {
         let paths = CrewPaths::of(&self.path)?;
         let election = LeaderSelector::new(&self.client, paths.master());
         let failure = election.keep_leading(|lead| async {
-            let term = MasterTerm::new(&paths, self.retention);
+            let term = MasterTerm::new(&paths, self.retention, self.policy.clone());
             match Box::pin(term.lead(&self.client, lead)).await {
                 Ok(()) => ControlFlow::Continue(()),
                 Err(error) if self.client.is_transient(&error) => ControlFlow::Continue(()),

@@ -4,12 +4,12 @@
 use std::ffi::OsString;
 #[cfg(unix)]
 use std::num::NonZeroU32;
-#[cfg(unix)]
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-
 #[cfg(unix)]
+use synod::recipe::CrewPolicy;
+
 use crate::time::time;
 
 /// What to do with a crew.
@@ -54,6 +54,10 @@ pub(crate) struct CrewWork {
     /// A property, for tasks that need it; may be given again
     #[arg(long = "property", short, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) properties: Vec<(String, String)>,
+    /// Which worker gets a task while this program is the master: least-loaded, round-robin, or property:NAME for the one
+    /// whose property is as the task prefers
+    #[arg(long, value_name = "POLICY", value_parser = policy, default_value = "least-loaded")]
+    pub(crate) policy: CrewPolicy,
     /// Do not stand for master: another program must
     #[arg(long)]
     pub(crate) no_lead: bool,
@@ -82,6 +86,12 @@ pub(crate) struct CrewSubmit {
     /// A property that its worker must have; may be given again
     #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
     pub(crate) needs: Vec<(String, String)>,
+    /// A property that its worker should have, for a master with that policy; may be given again
+    #[arg(long, value_name = "NAME=VALUE", value_parser = pair)]
+    pub(crate) prefers: Vec<(String, String)>,
+    /// Let it expire if it is not over after this time, by the wall clocks of this machine and of the master
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) deadline: Option<Duration>,
     /// Wait until it is over, and print its result in place of its id
     #[arg(long)]
     pub(crate) wait: bool,
@@ -91,6 +101,16 @@ fn pair(text: &str) -> Result<(String, String), String> {
     let (name, value) =
         text.split_once('=').ok_or_else(|| format!("`{text}` is no property; say NAME=VALUE"))?;
     Ok((name.to_owned(), value.to_owned()))
+}
+
+#[cfg(unix)]
+fn policy(text: &str) -> Result<CrewPolicy, String> {
+    match text.split_once(':') {
+        None if text == "least-loaded" => Ok(CrewPolicy::LeastLoaded),
+        None if text == "round-robin" => Ok(CrewPolicy::RoundRobin),
+        Some(("property", name)) if !name.is_empty() => Ok(CrewPolicy::property(name)),
+        _ => Err(format!("`{text}` is no policy; say least-loaded, round-robin or property:NAME")),
+    }
 }
 
 #[cfg(unix)]

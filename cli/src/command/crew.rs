@@ -77,6 +77,8 @@ async fn submit(
     let id = asked.id.unwrap_or_else(|| client.chance().id());
     let new = NewTask::new(data).priority(asked.priority).retries(asked.retries);
     let new = asked.needs.into_iter().fold(new, |new, (name, value)| new.needs(name, value));
+    let new = asked.prefers.into_iter().fold(new, |new, (name, value)| new.prefers(name, value));
+    let new = asked.deadline.into_iter().fold(new, NewTask::deadline);
     let task = Progress::waiting("submitting", crew.submit(&id, new)).await?;
     if !asked.wait {
         return if common.json {
@@ -110,6 +112,9 @@ fn finish(common: &Common, task: &CrewTask, end: TaskEnd) -> Result<(), Failure>
             Err(Failure::plain(format!("the task {} failed: {why}", task.id())))
         }
         TaskEnd::Cancelled => Err(Failure::plain(format!("the task {} was cancelled", task.id()))),
+        TaskEnd::Expired => {
+            Err(Failure::plain(format!("the task {} was not over by its deadline", task.id())))
+        }
     }
 }
 
@@ -174,6 +179,7 @@ fn state(status: &TaskStatus) -> &'static str {
         TaskStatus::Over(TaskEnd::Done(_)) => "done",
         TaskStatus::Over(TaskEnd::Failed(_)) => "failed",
         TaskStatus::Over(TaskEnd::Cancelled) => "cancelled",
+        TaskStatus::Over(TaskEnd::Expired) => "expired",
         _ => "unknown",
     }
 }

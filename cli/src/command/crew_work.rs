@@ -52,7 +52,7 @@ async fn work(
     asked: CrewWork,
 ) -> Result<(), Failure> {
     let mut signals = Signals::listen()?;
-    let crew = Crew::new(client, path);
+    let crew = Crew::new(client, path).policy(asked.policy);
     let worker = CrewWorker::new().capacity(asked.capacity);
     let worker = worker.property("host", host()).property("pid", std::process::id().to_string());
     let worker = asked

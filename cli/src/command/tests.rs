@@ -210,8 +210,13 @@ async fn tasks_are_submitted_shown_and_cancelled() {
     let (client, common) = store("a-crew").await;
     let ask = async |action| crew::run(&common, &path("/crew"), action).await;
     let submit = |id: &str, wait| {
-        let (data, id, needs) = (Some("x".to_owned()), Some(id.to_owned()), Vec::new());
-        CrewAction::Submit(CrewSubmit { data, id, priority: 0, retries: 0, needs, wait })
+        let (data, id) = (Some("x".to_owned()), Some(id.to_owned()));
+        // One task is late when it is submitted.
+        let deadline = (id.as_deref() == Some("late")).then_some(Duration::ZERO);
+        let (needs, prefers) = (Vec::new(), vec![("disk".to_owned(), "big".to_owned())]);
+        let (priority, retries) = (0, 0);
+        let asked = CrewSubmit { data, id, priority, retries, needs, prefers, deadline, wait };
+        CrewAction::Submit(asked)
     };
     let status = |id: &str| CrewAction::Status { id: id.to_owned() };
     ask(submit("a", false)).await.expect("it is new");
@@ -234,6 +239,8 @@ async fn tasks_are_submitted_shown_and_cancelled() {
             refused(crew::run(&plain(&common), &path("/crew"), submit("a", true)).await)
                 .contains("was cancelled")
         );
+        let late = crew::run(&plain(&common), &path("/crew"), submit("late", true)).await;
+        assert!(refused(late).contains("the task late was not over by its deadline"));
         ask(CrewAction::Resume).await.expect("it goes on");
         let failed = crew::run(&plain(&common), &path("/crew"), submit("b", true)).await;
         assert!(refused(failed).contains("the task b failed: on purpose"));
@@ -241,7 +248,9 @@ async fn tasks_are_submitted_shown_and_cancelled() {
     };
     let members = futures_util::future::try_join(working, member.lead());
     futures_util::future::select(Box::pin(asking), Box::pin(members)).await;
-    ask(status("b")).await.expect("it is kept");
+    for id in ["b", "late"] {
+        ask(status(id)).await.expect("it is kept");
+    }
     client.close().await.expect("memory answers");
 }
 

@@ -8,7 +8,8 @@ use crate::{Running, Scene, Server, eventually, runs, text};
 fn a_command_does_the_tasks_of_a_crew(on: &Server) {
     let submit = |more: &[&str]| on.output(&[&["crew", "/crew", "submit"], more].concat());
     let script = "read it; echo $it in $SYNOD_PATH, $SYNOD_TASK, $SYNOD_FAILED; exit $it";
-    let work = ["crew", "/crew", "work", "--property", "size=big", "--", "sh", "-c", script];
+    let options = ["--property", "size=big", "--policy", "property:size"];
+    let work = [&["crew", "/crew", "work"], &options[..], &["--", "sh", "-c", script]].concat();
     let worker = Running::start(&mut on.synod(&work));
     let done = submit(&["0", "--id", "a", "--wait"]);
     assert_eq!((done.status.code(), text(&done.stdout).as_str()), (Some(0), "0 in /crew, a, 0"));
@@ -23,6 +24,11 @@ fn a_command_does_the_tasks_of_a_crew(on: &Server) {
     let failed = submit(&["3", "--id", "b", "--retries", "1", "--needs", "size=big", "--wait"]);
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(text(&failed.stderr), "error: the task b failed: exit code 3");
+    let late = ["0", "--id", "late", "--needs", "size=other", "--deadline", "100ms", "--wait"];
+    let late = submit(&late);
+    assert_eq!(late.status.code(), Some(1));
+    assert_eq!(text(&late.stderr), "error: the task late was not over by its deadline");
+    assert_eq!(text(&on.output(&["crew", "/crew", "status", "late"]).stdout), "expired");
     let mut given =
         Running::start(&mut on.synod(&["crew", "/crew", "submit", "--id", "c", "--wait"]));
     given.child.stdin.take().expect("piped").write_all(b"0\n").expect("it reads");
@@ -40,6 +46,7 @@ fn a_command_does_the_tasks_of_a_crew(on: &Server) {
     worker.signal("TERM");
     worker.ends_with(143);
 
+    assert_eq!(on.code(&["crew", "/crew", "work", "--policy", "any", "--", "true"]), Some(2));
     // A command that is not there fails no task.
     assert_eq!(text(&submit(&["0", "--id", "e"]).stdout), "e");
     assert_eq!(on.code(&["crew", "/crew", "work", "--", "/no/such/command"]), Some(127));

@@ -43,18 +43,18 @@ cases![
     "L-MW-14" breaks [SnapshotMixesMoments] => a_snapshot_shows_each_task_in_one_place,
 ];
 
-fn crew(world: &World, client: &Client) -> Crew {
+pub(super) fn crew(world: &World, client: &Client) -> Crew {
     Crew::new(client, world.at("crew"))
 }
 
 /// A master in a task of its own.
-fn leads(world: &World, client: &Client) -> Waiting<Infallible> {
+pub(super) fn leads(world: &World, client: &Client) -> Waiting<Infallible> {
     let crew = crew(world, client);
     Waiting::new(async move { crew.lead().await })
 }
 
 /// A worker in a task of its own, which has a name that it adds to the data.
-fn works(world: &World, client: &Client, name: &'static str) -> Waiting<Infallible> {
+pub(super) fn works(world: &World, client: &Client, name: &'static str) -> Waiting<Infallible> {
     works_as(world, client, CrewWorker::new(), move |task: Assignment| async move {
         Ok(Bytes::from(format!("{} by {name}", String::from_utf8_lossy(&task.data))))
     })
@@ -75,7 +75,7 @@ where
 
 /// A worker whose work waits until it is let go, and counts what was begun and what was dropped or done.
 #[derive(Clone, Default)]
-struct Slow {
+pub(super) struct Slow {
     begun: Arc<AtomicUsize>,
     over: Arc<AtomicUsize>,
     free: Arc<watch::Sender<bool>>,
@@ -90,7 +90,12 @@ impl Drop for Over {
 }
 
 impl Slow {
-    fn works(&self, world: &World, client: &Client, worker: CrewWorker) -> Waiting<Infallible> {
+    pub(super) fn works(
+        &self,
+        world: &World,
+        client: &Client,
+        worker: CrewWorker,
+    ) -> Waiting<Infallible> {
         let slow = self.clone();
         works_as(world, client, worker, move |_task| {
             let (slow, mut free) = (slow.clone(), slow.free.subscribe());
@@ -103,25 +108,30 @@ impl Slow {
         })
     }
 
-    fn let_go(&self) {
+    pub(super) fn let_go(&self) {
         self.free.send_replace(true);
     }
 
-    fn begun(&self) -> usize {
+    pub(super) fn begun(&self) -> usize {
         self.begun.load(Ordering::Relaxed)
     }
 
-    fn over(&self) -> usize {
+    pub(super) fn over(&self) -> usize {
         self.over.load(Ordering::Relaxed)
     }
 }
 
 impl World {
-    async fn submits(&self, client: &Client, id: &str, task: impl Into<NewTask>) -> CrewTask {
+    pub(super) async fn submits(
+        &self,
+        client: &Client,
+        id: &str,
+        task: impl Into<NewTask>,
+    ) -> CrewTask {
         answer(self.in_time("submitting", crew(self, client).submit(id, task)).await)
     }
 
-    async fn ends(&self, task: &CrewTask, expected: TaskEnd) {
+    pub(super) async fn ends(&self, task: &CrewTask, expected: TaskEnd) {
         let end = answer(self.in_time("the end of a task", task.wait()).await);
         assert_eq!(end.as_ref(), Some(&expected), "{}: {:?}", task.id(), shown(end.as_ref()));
     }
@@ -134,7 +144,7 @@ fn shown(end: Option<&TaskEnd>) -> String {
     }
 }
 
-fn by(text: &'static str) -> TaskEnd {
+pub(super) fn by(text: &'static str) -> TaskEnd {
     TaskEnd::Done(Bytes::from_static(text.as_bytes()))
 }
 
@@ -214,14 +224,25 @@ async fn a_submission_whose_answer_is_lost_is_one_task(world: World) {
 
 /// A worker that has begun with a task, and from then on is notified of nothing.
 async fn unaware(world: &World, slow: &Slow, task: &CrewTask) -> (Gate, Waiting<Infallible>) {
+    let (gate, working) = reads_only(world, slow).await;
+    world.eventually("it is begun", async || slow.begun() == 1).await;
+    assert_eq!(answer(task.status().await), Some(TaskStatus::Assigned));
+    reads_no_more(&gate);
+    (gate, working)
+}
+
+/// A worker that is notified of nothing but by its reads.
+pub(super) async fn reads_only(world: &World, slow: &Slow) -> (Gate, Waiting<Infallible>) {
     let gate = world.gate();
     let client = world.client_on(gate.clone(), world.options()).await;
     gate.lose_events(true);
     let working = slow.works(world, &client, CrewWorker::new());
-    world.eventually("it is begun", async || slow.begun() == 1).await;
-    assert_eq!(answer(task.status().await), Some(TaskStatus::Assigned));
-    gate.hold_behind(Some((Verb::Read, gate.count(Verb::Read))));
     (gate, working)
+}
+
+/// Its reads are answered no more.
+pub(super) fn reads_no_more(gate: &Gate) {
+    gate.hold_behind(Some((Verb::Read, gate.count(Verb::Read))));
 }
 
 async fn a_result_of_a_former_worker_is_refused(world: World) {

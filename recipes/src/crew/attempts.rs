@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use futures_util::future::AbortHandle;
 use synod_core::path::Path;
 use synod_core::store::{Node, Revision};
@@ -19,6 +20,8 @@ pub(super) struct Given {
     /// Since when: no two assignments have the same revision.
     pub(super) since: Revision,
     pub(super) terms: TaskTerms,
+    /// The terms as they are stored: perhaps with some that this worker does not know.
+    pub(super) stored: Bytes,
 }
 
 /// The assignments of a worker, by the path of each.
@@ -35,7 +38,8 @@ impl Given {
     fn of(node: &Node) -> Option<Self> {
         let terms = decode(&node.path, &node.data).ok()?;
         let (task, assigned) = (node.path.name().to_owned(), node.path.clone());
-        Some(Self { task, assigned, since: node.stat?.created, terms })
+        let (since, stored) = (node.stat?.created, node.data.clone());
+        Some(Self { task, assigned, since, terms, stored })
     }
 }
 

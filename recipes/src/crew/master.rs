@@ -1,5 +1,6 @@
 //! [`MasterTerm`]: what a master does while it leads.
 
+use std::collections::BTreeSet;
 use std::future::pending;
 use std::pin::pin;
 use std::time::Duration;
@@ -8,10 +9,13 @@ use futures_util::StreamExt as _;
 use futures_util::future::{Either, poll_immediate, select};
 use futures_util::stream::FuturesUnordered;
 use synod_core::client::Client;
-use synod_core::clock::{Instant, sleep_until};
+use synod_core::clock::{self, Instant, sleep_until};
 use synod_core::error::Result;
 use synod_core::path::Path;
+use synod_core::store::Node;
 
+use crate::crew::crew_policy::CrewPolicy;
+use crate::crew::deadlines::{Deadlines, date};
 use crate::crew::feeds::{CrewDir, CrewFeeds, CrewNews};
 use crate::crew::finished::Finished;
 use crate::crew::insist::closed;
@@ -20,6 +24,7 @@ use crate::crew::roster::CrewRoster;
 use crate::crew::step::{MasterStep, StepOutcome};
 use crate::crew::steps::Steps;
 use crate::line::hold::Leadership;
+use crate::mutant::mistake;
 
 /// How many steps may be on their way at the same time.
 const AT_ONCE: usize = 64;
@@ -32,6 +37,9 @@ pub(super) struct MasterTerm<'a> {
     paths: &'a CrewPaths,
     roster: CrewRoster,
     finished: Finished,
+    deadlines: Deadlines,
+    /// The tasks that are about to expire: until it is known whether they have, they are not removed.
+    expiring: BTreeSet<String>,
 }
 
 /// What makes a master go on.
@@ -40,13 +48,15 @@ enum MasterCause {
     Heard(Option<CrewNews>),
     /// A step came to its end.
     Made(Result<(MasterStep, StepOutcome)>),
-    /// A finished task is to be removed.
+    /// A finished task is to be removed, or one that is not finished expires.
     Due,
 }
 
 impl<'a> MasterTerm<'a> {
-    pub(super) fn new(paths: &'a CrewPaths, retention: Duration) -> Self {
-        Self { paths, roster: CrewRoster::default(), finished: Finished::new(retention) }
+    pub(super) fn new(paths: &'a CrewPaths, retention: Duration, policy: CrewPolicy) -> Self {
+        let (roster, finished) = (CrewRoster::new(policy), Finished::new(retention));
+        let (deadlines, expiring) = (Deadlines::default(), BTreeSet::new());
+        Self { paths, roster, finished, deadlines, expiring }
     }
 
     /// Leads until the store says that another master does. It is dropped when the lead is lost.
@@ -64,7 +74,7 @@ impl<'a> MasterTerm<'a> {
             {
                 making.push(steps.make(step));
             }
-            let due = if making.len() < AT_ONCE { self.finished.next() } else { None };
+            let due = if making.len() < AT_ONCE { self.next_due(&feeds) } else { None };
             let cause =
                 match select(pin!(feeds.next()), select(pin!(some(&mut making)), pin!(until(due))))
                     .await
@@ -78,7 +88,7 @@ impl<'a> MasterTerm<'a> {
                 MasterCause::Heard(Some(news)) => self.learn_all(news, &mut feeds).await,
                 MasterCause::Made(made) => match made? {
                     (_, StepOutcome::Deposed) => return Ok(()),
-                    (step, made) => self.roster.came_to(step, made),
+                    (step, made) => self.came_to(step, made),
                 },
                 MasterCause::Due => {}
             }
@@ -87,7 +97,40 @@ impl<'a> MasterTerm<'a> {
 
     /// What to do next.
     fn next(&mut self) -> Option<MasterStep> {
+        while let Some(task) = self.deadlines.reached(clock::now()) {
+            let waits = self.roster.ends(&task);
+            // A step that is on its way goes on until the task is over.
+            if self.expiring.insert(task.clone()) {
+                return Some(MasterStep::Expire { task, waits });
+            }
+        }
         self.roster.next().or_else(|| Some(MasterStep::Remove { task: self.next_removal()? }))
+    }
+
+    /// When time alone brings the next step.
+    fn next_due(&self, feeds: &CrewFeeds) -> Option<Instant> {
+        let due = [self.finished.next(), self.deadlines.next()];
+        due.into_iter().flatten().min().filter(|_| feeds.are_complete())
+    }
+
+    /// Takes note of what came of a step.
+    fn came_to(&mut self, step: MasterStep, made: StepOutcome) {
+        match &step {
+            MasterStep::Expire { task, .. } => drop(self.expiring.remove(task)),
+            MasterStep::Assign { task, .. } | MasterStep::TakeBack { task, .. } => {
+                let task = task.clone();
+                self.roster.came_to(step, made);
+                self.settle(&task);
+            }
+            MasterStep::Remove { .. } => {}
+        }
+    }
+
+    /// Forgets the deadline of a task that is over.
+    fn settle(&mut self, task: &str) {
+        if !self.roster.knows(task) {
+            self.deadlines.forget(task);
+        }
     }
 
     /// A finished task that is to be removed now.
@@ -95,7 +138,7 @@ impl<'a> MasterTerm<'a> {
         loop {
             let task = self.finished.due()?;
             // What a worker still has of one that was cancelled goes first.
-            if self.roster.holder(&task).is_none() {
+            if self.roster.holder(&task).is_none() && !self.expiring.contains(&task) {
                 return Some(task);
             }
             self.finished.add_later(&task);
@@ -116,34 +159,60 @@ impl<'a> MasterTerm<'a> {
 
     fn learn(&mut self, news: CrewNews) {
         match news {
-            CrewNews::There(CrewDir::Todo, node) => self.roster.waits(&node),
-            CrewNews::Gone(CrewDir::Todo, node) => self.roster.waits_no_more(&node),
-            CrewNews::There(CrewDir::Workers, node) => self.roster.is_there(&node),
-            CrewNews::Gone(CrewDir::Workers, node) => self.roster.is_gone(node.path.name()),
-            CrewNews::There(CrewDir::Assigned, node) => {
-                if let Some(worker) = self.worker_of(&node.path) {
-                    self.roster.has(&worker, node.path.name(), node.data);
-                }
-            }
-            CrewNews::Gone(CrewDir::Assigned, node) => {
-                if let Some(worker) = self.worker_of(&node.path) {
-                    self.roster.gave_up(&worker, node.path.name());
-                }
-            }
-            CrewNews::There(CrewDir::Done, node) => {
-                self.roster.is_over(node.path.name());
-                self.finished.add(node.path.name());
-            }
-            CrewNews::There(CrewDir::Switch, node) => self.roster.is_switched(&node),
-            CrewNews::Gone(CrewDir::Switch, _) | CrewNews::Reset(CrewDir::Switch) => {
-                self.roster.forget_switch();
-            }
-            CrewNews::Gone(CrewDir::Done, _) => {}
+            CrewNews::There(dir, node) => self.learn_of(dir, node),
+            CrewNews::Gone(dir, node) => self.forget(dir, &node),
             CrewNews::Reset(CrewDir::Todo) => self.roster.forget_queue(),
             CrewNews::Reset(CrewDir::Workers) => self.roster.forget_workers(),
             CrewNews::Reset(CrewDir::Assigned) => self.roster.forget_assigned(),
             CrewNews::Reset(CrewDir::Done) => self.finished.forget(),
-            CrewNews::Complete => self.roster.find_orphans(),
+            CrewNews::Reset(CrewDir::Switch) => self.roster.forget_switch(),
+            CrewNews::Complete => {
+                self.roster.find_orphans();
+                self.deadlines.retain(|task| self.roster.knows(task));
+            }
+        }
+    }
+
+    /// A node is there.
+    fn learn_of(&mut self, dir: CrewDir, node: Node) {
+        match dir {
+            CrewDir::Todo => {
+                self.deadlines.learn(&node, clock::now(), date());
+                self.roster.waits(&node);
+            }
+            CrewDir::Workers => self.roster.is_there(&node),
+            CrewDir::Assigned => {
+                if let Some(worker) = self.worker_of(&node.path) {
+                    self.deadlines.learn(&node, clock::now(), date());
+                    mistake!(DeadlineEndsWithTheWait: self.deadlines.forget(node.path.name()));
+                    self.roster.has(&worker, node.path.name(), node.data);
+                }
+            }
+            CrewDir::Done => {
+                self.roster.is_over(node.path.name());
+                self.finished.add(node.path.name());
+                self.settle(node.path.name());
+            }
+            CrewDir::Switch => self.roster.is_switched(&node),
+        }
+    }
+
+    /// A node is gone.
+    fn forget(&mut self, dir: CrewDir, node: &Node) {
+        match dir {
+            CrewDir::Todo => {
+                self.roster.waits_no_more(node);
+                self.settle(node.path.name());
+            }
+            CrewDir::Workers => self.roster.is_gone(node.path.name()),
+            CrewDir::Assigned => {
+                if let Some(worker) = self.worker_of(&node.path) {
+                    self.roster.gave_up(&worker, node.path.name());
+                    self.settle(node.path.name());
+                }
+            }
+            CrewDir::Done => {}
+            CrewDir::Switch => self.roster.forget_switch(),
         }
     }
 

@@ -4,7 +4,6 @@ use bytes::Bytes;
 use synod_core::error::{ErrorKind, Result};
 use synod_core::path::Path;
 use synod_core::store::{Expect, Query, Txn};
-use synod_core::value::encode;
 
 use crate::crew::attempts::Given;
 use crate::crew::insist::{commit_with, insist};
@@ -63,8 +62,7 @@ impl<'a> Reports<'a> {
         let (task, todo) = (self.paths.task(&self.given.task)?, self.paths.todo(&self.given.task)?);
         let data = TaskState::Open { failed }.with(&task, &record.bytes)?;
         let txn = self.given_up().set(task, data, Expect::Version(record.version));
-        let terms = encode(&todo, &self.given.terms)?;
-        self.report(txn, &todo, terms).await
+        self.report(txn, &todo, self.given.stored.clone()).await
     }
 
     /// Sends a report. If another client has written to the task, this worker does not have it any more.

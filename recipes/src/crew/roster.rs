@@ -1,24 +1,28 @@
 //! [`CrewRoster`]: what a master knows of its crew, and what it does next. Pure.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
-use synod_core::store::{Node, Revision, Version};
+use synod_core::store::{Node, Version};
 use synod_core::value::decode;
 
+use crate::crew::crew_policy::{CrewPolicy, CrewTurns};
 use crate::crew::crew_switch::CrewSwitch;
+use crate::crew::crew_task::id_of;
+use crate::crew::free_worker::FreeWorker;
 use crate::crew::new_task::TaskTerms;
 use crate::crew::step::{MasterStep, Queued, StepBasis, StepOutcome};
+use crate::crew::todo_queue::TodoQueue;
+use crate::crew::waiting_task::WaitingTask;
 use crate::crew::worker_record::KnownWorker;
 use crate::mutant::mistake;
 
 /// What a master knows. What it has just done is in it before its mirrors show that.
 #[derive(Debug, Default)]
 pub(super) struct CrewRoster {
-    queue: BTreeMap<TaskPlace, Queued>,
-    places: BTreeMap<String, TaskPlace>,
+    todo: TodoQueue,
     workers: BTreeMap<String, KnownWorker>,
+    turns: CrewTurns,
     /// The version in which the switch allows assignments: `None` while the crew is paused.
     switch: Option<Version>,
     /// The tasks of each worker.
@@ -28,9 +32,6 @@ pub(super) struct CrewRoster {
     /// Tasks of workers that are gone.
     orphans: VecDeque<(String, String)>,
 }
-
-/// The place of a task among those that wait: by its priority, then by when it began to wait.
-type TaskPlace = (Reverse<i32>, Revision, String);
 
 /// A task that a worker has.
 #[derive(Clone, Debug)]
@@ -42,6 +43,10 @@ struct Assigned {
 }
 
 impl CrewRoster {
+    pub(super) fn new(policy: CrewPolicy) -> Self {
+        Self { turns: CrewTurns::new(policy), ..Self::default() }
+    }
+
     /// A task waits.
     pub(super) fn waits(&mut self, node: &Node) {
         let (Ok(terms), Some(stat)) = (decode::<TaskTerms>(&node.path, &node.data), node.stat)
@@ -49,29 +54,18 @@ impl CrewRoster {
             return;
         };
         let task = node.path.name();
-        self.leaves_queue(task);
+        self.todo.leaves(task);
         self.has_no_more(task);
         let (version, since, stored) = (stat.version, stat.created, node.data.clone());
-        self.enters_queue(task, Queued { version, since, terms, stored });
-    }
-
-    fn enters_queue(&mut self, task: &str, queued: Queued) {
-        let place = (Reverse(queued.terms.priority), queued.since, task.to_owned());
-        self.places.insert(task.to_owned(), place.clone());
-        self.queue.insert(place, queued);
+        self.todo.enters(task, Queued { version, since, terms, stored });
     }
 
     /// A task does not wait any more. A later incarnation of it may.
     pub(super) fn waits_no_more(&mut self, node: &Node) {
         let created = node.stat.map(|stat| stat.created);
-        if self.places.get(node.path.name()).is_some_and(|place| Some(place.1) == created) {
-            self.leaves_queue(node.path.name());
+        if created.is_some() && self.todo.since(node.path.name()) == created {
+            self.todo.leaves(node.path.name());
         }
-    }
-
-    fn leaves_queue(&mut self, task: &str) -> Option<Queued> {
-        let place = self.places.remove(task)?;
-        self.queue.remove(&place)
     }
 
     /// A worker is there.
@@ -162,10 +156,19 @@ impl CrewRoster {
         self.holders.get(task).map(String::as_str)
     }
 
+    /// Whether a task waits, or a worker has it, as far as this master knows.
+    pub(super) fn knows(&self, task: &str) -> bool {
+        self.todo.has(task) || self.holders.contains_key(task)
+    }
+
+    /// A task is about to end. It is not assigned any more. Returns whether it waited.
+    pub(super) fn ends(&mut self, task: &str) -> bool {
+        self.todo.leaves(task).is_some()
+    }
+
     /// Forgets the tasks that wait: they are reported anew.
     pub(super) fn forget_queue(&mut self) {
-        self.queue.clear();
-        self.places.clear();
+        self.todo.clear();
     }
 
     /// Forgets the workers: they are reported anew, and then [`CrewRoster::find_orphans`] is called.
@@ -203,22 +206,37 @@ impl CrewRoster {
         self.next_assignment()
     }
 
-    /// The first task that waits for which there is a worker, and the least loaded one of these.
+    /// The first task that waits for which there is a worker, and the one of these that the policy chooses.
     fn next_assignment(&mut self) -> Option<MasterStep> {
         let switch = self.switch?;
-        if self.queue.is_empty() || !self.workers.keys().any(|worker| self.has_room(worker)) {
-            return None;
-        }
-        let mut found = self.queue.iter().filter_map(|(place, queued)| {
-            let (name, worker) = self.least_loaded(&queued.terms)?;
-            Some((place.2.clone(), name.to_owned(), StepBasis { worker: worker.version, switch }))
-        });
-        let (task, worker, basis) = found.next()?;
-        drop(found);
-        let queued = self.leaves_queue(&task)?;
+        let (task, worker) = self.first_choice()?;
+        let basis = StepBasis { worker: self.workers.get(&worker)?.version, switch };
+        self.turns.chose(&worker);
+        let queued = self.todo.leaves(&task)?;
         let assigned = Assigned { stored: queued.stored.clone(), is_seen: false };
         self.will_have(&worker, &task, assigned);
         Some(MasterStep::Assign { task, worker, queued, basis })
+    }
+
+    /// The first task that waits for which the policy chooses a worker, and that worker.
+    fn first_choice(&self) -> Option<(String, String)> {
+        let free: Vec<_> = self.free().collect();
+        if free.is_empty() || self.todo.is_empty() {
+            return None;
+        }
+        let mut able = Vec::with_capacity(free.len());
+        self.todo.iter().find_map(|(name, Queued { terms, .. })| {
+            able.clear();
+            able.extend(free.iter().filter(|worker| worker.offers.has(&terms.needs)).copied());
+            if able.is_empty() {
+                return None;
+            }
+            let id = id_of(name);
+            let (needs, prefers) = (&terms.needs, &terms.prefers);
+            let task = WaitingTask { id: &id, priority: terms.priority, needs, prefers };
+            let chosen = self.turns.choose(&task, &able)?;
+            Some((name.to_owned(), chosen.name.to_owned()))
+        })
     }
 
     /// Takes note of what came of a step.
@@ -227,7 +245,7 @@ impl CrewRoster {
             // It keeps its task.
             (MasterStep::TakeBack { .. }, StepOutcome::OtherWorker)
             | (MasterStep::Assign { .. }, StepOutcome::Applied | StepOutcome::Deposed)
-            | (MasterStep::Remove { .. }, _) => {}
+            | (MasterStep::Remove { .. } | MasterStep::Expire { .. }, _) => {}
             (
                 MasterStep::Assign { task, worker, queued, .. },
                 StepOutcome::OtherWorker | StepOutcome::NotNow,
@@ -236,8 +254,8 @@ impl CrewRoster {
                 if made == StepOutcome::OtherWorker {
                     self.is_gone(&worker);
                 }
-                if !self.places.contains_key(&task) && !self.holders.contains_key(&task) {
-                    self.enters_queue(&task, queued);
+                if !self.knows(&task) {
+                    self.todo.enters(&task, queued);
                 }
             }
             (MasterStep::Assign { task, worker, .. }, StepOutcome::Elsewhere) => {
@@ -247,28 +265,14 @@ impl CrewRoster {
         }
     }
 
-    fn least_loaded(&self, terms: &TaskTerms) -> Option<(&str, &KnownWorker)> {
-        let able = self
-            .workers
-            .iter()
-            .filter(|(name, worker)| worker.offers.has(&terms.needs) && self.has_room(name));
-        // By how much of its capacity is left.
-        let load = |name: &str, worker: &KnownWorker| {
-            let load = u64::try_from(self.load(name)).unwrap_or(u64::MAX);
-            load.saturating_mul(1_000_000) / u64::from(worker.offers.capacity.get())
-        };
-        able.min_by_key(|(name, worker)| load(name, worker))
-            .map(|(name, worker)| (name.as_str(), worker))
-    }
-
-    fn has_room(&self, worker: &str) -> bool {
-        let taking = self.workers.get(worker).filter(|it| !it.drained);
-        let capacity = taking.map_or(0, |it| it.offers.capacity.get());
-        self.load(worker) < usize::try_from(capacity).unwrap_or(usize::MAX)
-    }
-
-    fn load(&self, worker: &str) -> usize {
-        self.assigned.get(worker).map_or(0, BTreeMap::len)
+    /// The workers that have room.
+    fn free(&self) -> impl Iterator<Item = FreeWorker<'_>> {
+        let taking = self.workers.iter().filter(|(_, worker)| !worker.drained);
+        let loaded = taking.map(|(name, worker)| {
+            let load = self.assigned.get(name).map_or(0, BTreeMap::len);
+            FreeWorker { name, offers: &worker.offers, load }
+        });
+        loaded.filter(FreeWorker::has_room)
     }
 }
 
@@ -277,7 +281,7 @@ mod tests {
     use std::num::NonZeroU32;
 
     use synod_core::path::Path;
-    use synod_core::store::{SessionId, Stat};
+    use synod_core::store::{Revision, SessionId, Stat};
     use synod_core::value::encode;
 
     use super::*;
@@ -329,7 +333,9 @@ mod tests {
         let assigned = steps.map(|step| match step {
             MasterStep::Assign { task, worker, .. } => (task, worker),
             MasterStep::TakeBack { task, worker, .. } => (format!("-{task}"), worker),
-            MasterStep::Remove { .. } => unreachable!("a roster removes nothing"),
+            MasterStep::Expire { .. } | MasterStep::Remove { .. } => {
+                unreachable!("a roster ends nothing")
+            }
         });
         assigned.collect()
     }

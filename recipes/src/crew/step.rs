@@ -12,6 +12,8 @@ pub(super) enum MasterStep {
     Assign { task: String, worker: String, queued: Queued, basis: StepBasis },
     /// The worker is gone, and the task waits again.
     TakeBack { task: String, worker: String, terms: Bytes },
+    /// The task is not over by its deadline.
+    Expire { task: String, waits: bool },
     /// The task is over, and has been for long enough.
     Remove { task: String },
 }
@@ -47,6 +49,6 @@ pub(super) enum StepOutcome {
     OtherWorker,
     /// The worker still has an earlier task of this name or is drained, or the crew is paused: the task waits.
     NotNow,
-    /// The task is elsewhere.
+    /// The task is elsewhere, or is over.
     Elsewhere,
 }

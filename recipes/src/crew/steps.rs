@@ -6,13 +6,14 @@ use bytes::Bytes;
 use synod_core::clock::sleep;
 use synod_core::error::Result;
 use synod_core::path::Path;
-use synod_core::store::{Expect, Lifetime, Outcome, Rejected, Why};
+use synod_core::store::{Expect, Lifetime, Outcome, Query, Rejected, Why};
 use synod_core::value::encode;
 
 use crate::crew::crew_switch::CrewSwitch;
 use crate::crew::insist::{commit_with, insist};
 use crate::crew::layout::CrewPaths;
 use crate::crew::step::{MasterStep, Queued, StepBasis, StepOutcome};
+use crate::crew::task_record::TaskState;
 use crate::line::hold::Leadership;
 use crate::mutant::mistake;
 
@@ -33,6 +34,11 @@ impl<'a> Steps<'a> {
     /// Makes a step, and returns what came of it.
     pub(super) async fn make(&self, step: MasterStep) -> Result<(MasterStep, StepOutcome)> {
         let outcome = match &step {
+            MasterStep::Expire { task, waits } => {
+                let made = self.expire(task, *waits).await?;
+                tracing::debug!(?step, ?made, "a step of the master");
+                return Ok((step, made));
+            }
             MasterStep::Assign { task, worker, queued, basis } => {
                 self.assign((task, worker), queued, *basis).await?
             }
@@ -101,6 +107,36 @@ impl<'a> Steps<'a> {
             return insist(session, || session.commit(over.clone())).await;
         }
         Ok(outcome)
+    }
+
+    /// Ends a task that is late, if it is not over. Its data is not read.
+    async fn expire(&self, task: &str, mut waits: bool) -> Result<StepOutcome> {
+        let (session, todo) = (self.lead.node.session(), self.paths.todo(task)?);
+        let (task, done) = (self.paths.task(task)?, self.paths.done(task)?);
+        let (query, expired) = (Query::node(&task).names_only(), TaskState::Expired);
+        let expired = expired.with(&task, &[])?;
+        loop {
+            let view = insist(session, || session.read(query.clone())).await?;
+            let Some(stat) = view.node().and_then(|node| node.stat) else {
+                return Ok(StepOutcome::Elsewhere);
+            };
+            let txn = self.lead.txn().create(done.clone(), "", Lifetime::Persistent);
+            let txn = txn.set(task.clone(), expired.clone(), Expect::Version(stat.version));
+            // A task that is over never waits.
+            let txn = if waits {
+                txn.delete(todo.clone(), Expect::Any)
+            } else {
+                txn.check(todo.clone(), Expect::Absent)
+            };
+            let outcome = insist(session, || session.commit(txn.clone())).await?;
+            match outcome.rejected() {
+                None => return Ok(StepOutcome::Applied),
+                Some(no) if no.path == todo => waits = !waits,
+                // An attempt has failed meanwhile.
+                Some(no) if no.path == task => {}
+                Some(no) => return Ok(self.why_not(no)),
+            }
+        }
     }
 
     /// Whether an assignment was rejected because of what the worker still has, or because this master does not know a

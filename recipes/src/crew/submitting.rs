@@ -14,6 +14,7 @@ use synod_core::value::encode;
 use tokio::sync::oneshot;
 
 use crate::cell::repeat::repeat;
+use crate::crew::deadlines::date;
 use crate::crew::insist::closed;
 use crate::crew::layout::CrewPaths;
 use crate::crew::new_task::NewTask;
@@ -32,7 +33,7 @@ pub(super) async fn submit(
     let task = paths.task(name.as_str())?;
     let data = TaskState::Open { failed: 0 }.with(&task, &new.data)?;
     let todo = paths.todo(name.as_str())?;
-    let terms: Bytes = encode(&todo, &new.terms)?;
+    let terms: Bytes = encode(&todo, &new.terms.submitted(date(), new.time))?;
     let txn = Txn::new().create(task.clone(), data, Lifetime::Persistent).create(
         todo,
         terms,

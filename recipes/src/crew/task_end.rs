@@ -26,6 +26,8 @@ pub enum TaskEnd {
     Failed(String),
     /// It was cancelled: no result was accepted, nor will be.
     Cancelled,
+    /// It was not over by its [deadline](crate::NewTask::deadline): no result was accepted, nor will be.
+    Expired,
 }
 
 /// Shows no result: it is the application's.
@@ -46,6 +48,7 @@ impl fmt::Debug for TaskEnd {
             Self::Done(result) => write!(f, "Done({} bytes)", result.len()),
             Self::Failed(_) => f.write_str("Failed(..)"),
             Self::Cancelled => f.write_str("Cancelled"),
+            Self::Expired => f.write_str("Expired"),
         }
     }
 }

@@ -22,6 +22,7 @@ pub(super) enum TaskState {
     Done,
     Failed,
     Cancelled,
+    Expired,
 }
 
 /// The content of the node of a task.
@@ -55,6 +56,7 @@ impl TaskRecord {
                 Some(TaskEnd::Failed(String::from_utf8_lossy(&self.bytes).into_owned()))
             }
             TaskState::Cancelled => Some(TaskEnd::Cancelled),
+            TaskState::Expired => Some(TaskEnd::Expired),
         }
     }
 }
@@ -90,6 +92,7 @@ mod tests {
             (TaskState::Done, Some(TaskEnd::Done(Bytes::from_static(b"a\nb\xff")))),
             (TaskState::Failed, Some(TaskEnd::Failed("a\nb\u{fffd}".to_owned()))),
             (TaskState::Cancelled, Some(TaskEnd::Cancelled)),
+            (TaskState::Expired, Some(TaskEnd::Expired)),
         ] {
             let data = state.with(&path!("/crew/tasks/a"), b"a\nb\xff").expect("JSON");
             let record = TaskRecord::of(&node(data)).expect("it is one");

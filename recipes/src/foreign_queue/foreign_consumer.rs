@@ -128,7 +128,7 @@ impl ForeignShelf {
         let mut stock = self.stock();
         match event {
             CacheEvent::Created(node) | CacheEvent::Updated { node, .. } => {
-                stock.add(&node, clock::now(), date())
+                stock.add(&node, clock::now(), date());
             }
             CacheEvent::Deleted(node) => stock.remove(node.path.name()),
             CacheEvent::Reset => stock.clear(),

@@ -139,7 +139,9 @@ mod tests {
 
     fn stock(layout: QueueLayout, names: &[&str]) -> ForeignStock {
         let mut stock = ForeignStock::new(layout);
-        names.iter().for_each(|name| stock.add(&node(name), clock::now(), DATE));
+        for name in names {
+            stock.add(&node(name), clock::now(), DATE);
+        }
         stock
     }
 

@@ -11,7 +11,7 @@ use synod_core::path::Path;
 use synod_core::store::{Change, Kind};
 use synod_core::task::{Task, spawn};
 use synod_mem::cluster::{By, Entry, Site};
-use synod_recipes::{Assignment, Crew, CrewWorker, NewTask, TaskEnd};
+use synod_recipes::{Assignment, Crew, CrewPolicy, CrewWorker, NewTask, TaskEnd};
 
 use crate::findings::Truth;
 use crate::process::{DROPPED, Process};
@@ -35,6 +35,7 @@ const SILENT: &str = "a worker was silent for longer than its session lives";
 const DONE: &str = "a task was done";
 const DRAINED: &str = "a worker was drained";
 const PAUSED: &str = "the crew was paused";
+const EXPIRED: &str = "a task expired";
 
 /// How often each task was begun. Clones share it.
 #[derive(Clone, Default)]
@@ -52,12 +53,12 @@ impl Workload for Crews {
     fn laws(&self) -> &'static [&'static str] {
         &[
             "L-MW-1", "L-MW-2", "L-MW-3", "L-MW-4", "L-MW-5", "L-MW-7", "L-MW-8", "L-MW-10",
-            "L-MW-12", "L-MW-13",
+            "L-MW-12", "L-MW-13", "L-MW-16",
         ]
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        &[DROPPED, AGAIN, STOPPED, FAILED, CANCELLED, SILENT, DONE, DRAINED, PAUSED]
+        &[DROPPED, AGAIN, STOPPED, FAILED, CANCELLED, SILENT, DONE, DRAINED, PAUSED, EXPIRED]
     }
 
     fn unreached(&self) -> Vec<Site> {
@@ -79,6 +80,7 @@ impl Workload for Crews {
             .check("L-MW-5", |truth| judge(truth, "L-MW-5"))
             .check("L-MW-12", |truth| judge(truth, "L-MW-12"))
             .check("L-MW-13", |truth| judge(truth, "L-MW-13"))
+            .check("L-MW-16", |truth| judge(truth, "L-MW-16"))
     }
 }
 
@@ -87,6 +89,12 @@ async fn work(me: Process, begun: Begun) {
     let crew = Crew::new(&client, Path::new("/crew").expect("it is one"));
     // Some masters remove what others wait for.
     let crew = if me.pick(3) == 0 { crew.retention(me.ttl() * 2) } else { crew };
+    // Each has its own policy.
+    let crew = crew.policy(match me.number() % 3 {
+        0 => CrewPolicy::LeastLoaded,
+        1 => CrewPolicy::RoundRobin,
+        _ => CrewPolicy::chosen(|_, able| able.len().checked_sub(1)),
+    });
     let member = Member { me, client, crew, begun };
     let _working = member.works();
     for round in 0..member.me.rounds(ROUNDS) {
@@ -155,9 +163,12 @@ impl Member {
     /// Submits a task that others may submit, too, and waits for its end.
     async fn round(&self, round: u64) {
         let me = &self.me;
-        let id = format!("{round}-{}", me.pick(3));
+        let which = me.pick(3);
+        let id = format!("{round}-{which}");
         let new = NewTask::new(id.clone()).retries(u32::try_from(me.pick(3)).unwrap_or(0));
         let new = new.priority(i32::try_from(me.pick(2)).unwrap_or(0));
+        // The wall clocks of two processes may be a year apart: such a task is late at once, or never.
+        let new = if which == 2 { new.deadline(me.ttl()) } else { new };
         let Some(Ok(task)) = me.perhaps(self.crew.submit(&id, new)).await else { return };
         let mut cancelled = None;
         if me.pick(4) == 0 {
@@ -175,6 +186,7 @@ impl Member {
         me.sometimes(DONE, matches!(end, Some(TaskEnd::Done(_))));
         me.sometimes(FAILED, matches!(end, Some(TaskEnd::Failed(_))));
         me.sometimes(CANCELLED, matches!(end, Some(TaskEnd::Cancelled)));
+        me.sometimes(EXPIRED, matches!(end, Some(TaskEnd::Expired)));
         if cancelled.is_some() && end.is_some() && cancelled != end {
             me.wrong("L-MW-8", || format!("{id} ended as {cancelled:?}, and as {end:?}"));
         }
@@ -229,6 +241,8 @@ struct Crewed {
     /// How often a task of this name was submitted.
     submitted: BTreeMap<String, u64>,
     todo: BTreeSet<String>,
+    /// The tasks that have a deadline.
+    limited: BTreeSet<String>,
     /// Workers and tasks, and which of the tasks of this name it is.
     assigned: BTreeMap<(String, String), u64>,
     workers: BTreeSet<String>,
@@ -274,7 +288,7 @@ impl Crewed {
         broken
     }
 
-    /// L-MW-1, L-MW-2: a task ends once, by a worker that is there and has it.
+    /// L-MW-1, L-MW-2, L-MW-16: a task ends once, by a worker that is there and has it, or by the master if it has a deadline.
     fn accepts(&self, entry: &Entry) -> Vec<(&'static str, String)> {
         let mut broken = Vec::new();
         for change in &entry.changes {
@@ -290,6 +304,14 @@ impl Crewed {
                     broken.push(("L-MW-1", format!("{task} was removed before its end")));
                 }
                 _ => {}
+            }
+            let leader = self.masters.first().map(|(_, by)| *by);
+            if now == Some("expired") && (leader != Some(entry.by) || !self.limited.contains(*task))
+            {
+                broken.push((
+                    "L-MW-16",
+                    format!("{task} expires by another than {leader:?}, or without a deadline"),
+                ));
             }
             let is_result = now.is_some_and(|state| state == "done" || state == "failed");
             let is_holder = self.assigned.keys().any(|(worker, of)| {
@@ -362,7 +384,12 @@ impl Crewed {
                     self.tasks.remove(*task);
                 }
             },
-            Some(["todo", task]) => put(&mut self.todo, (*task).to_owned(), there),
+            Some(["todo", task]) => {
+                put(&mut self.todo, (*task).to_owned(), there);
+                if there {
+                    put(&mut self.limited, (*task).to_owned(), says(change, "\"deadline\":"));
+                }
+            }
             Some(["assigned", worker, task]) => {
                 let key = ((*worker).to_owned(), (*task).to_owned());
                 let of = self.submitted.get(*task).copied().unwrap_or_default();
@@ -415,7 +442,7 @@ fn says(change: &Change, text: &str) -> bool {
 /// The state in the node of a task, if there is one now.
 fn state(change: &Change) -> Option<&'static str> {
     let data = &change.node.as_ref()?.data;
-    let states = ["open", "done", "failed", "cancelled"];
+    let states = ["open", "done", "failed", "cancelled", "expired"];
     states.into_iter().find(|state| data.starts_with(format!("{{\"state\":\"{state}\"").as_bytes()))
 }
 

@@ -115,7 +115,9 @@ impl Worker {
         match self.me.perhaps(taking).await {
             Some(Ok(Ok(items))) => {
                 self.items.lock().open -= 1;
-                items.iter().for_each(|item| self.items.ends(&self.me, &text(item), "L-Q-5"));
+                for item in items {
+                    self.items.ends(&self.me, &text(&item), "L-Q-5");
+                }
             }
             Some(Ok(Err(error))) if !self.is_unknown(&error) => self.items.lock().open -= 1,
             _ => {}
@@ -196,7 +198,9 @@ async fn drain(me: Process, items: Items) -> Result<(), String> {
             match clock::timeout(me.ttl() * 20, queue.take()).await {
                 Ok(Ok(taken)) => {
                     items.lock().open -= 1;
-                    taken.iter().for_each(|item| items.ends(&me, &text(item), "L-Q-5"));
+                    for item in taken {
+                        items.ends(&me, &text(&item), "L-Q-5");
+                    }
                 }
                 Ok(Err(_)) => {}
                 // It put back what it may have taken.

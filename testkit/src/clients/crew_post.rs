@@ -80,6 +80,6 @@ async fn sees(post: &Post, crew: &Crew, task: Value) {
 fn run_of(end: TaskEnd) -> Option<Value> {
     match end {
         TaskEnd::Done(bytes) => std::str::from_utf8(&bytes).ok()?.parse().ok(),
-        TaskEnd::Failed(_) | TaskEnd::Cancelled => None,
+        TaskEnd::Failed(_) | TaskEnd::Cancelled | TaskEnd::Expired => None,
     }
 }

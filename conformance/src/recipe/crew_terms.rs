@@ -1,0 +1,218 @@
+//! The crew: which worker gets a task, and when a task expires.
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use synod_core::client::Client;
+use synod_recipes::{Crew, CrewPolicy, CrewTask, CrewWorker, NewTask, TaskEnd, TaskStatus};
+use tokio::time::sleep;
+
+use crate::door::answer;
+use crate::recipe::Waiting;
+use crate::recipe::crew::{Slow, by, crew, leads, reads_no_more, reads_only, works};
+use crate::world::World;
+
+cases![
+    "L-MW-15 L-MW-10" breaks [CrewPolicyIgnored] => a_task_goes_to_the_worker_that_the_policy_chooses,
+    "L-MW-16" breaks [DeadlineEndsWithTheWait] => a_task_that_is_late_expires_wherever_it_is,
+    "L-MW-16 L-MW-7 L-X-2" needs [Expiry] breaks [WakeIsLift] => a_task_expires_whichever_call_its_master_ends_at,
+    "L-MW-16 L-MW-2" breaks [ResultUnguarded] => no_result_is_accepted_after_a_task_has_expired,
+];
+
+/// The crew whose master has this policy, with a worker for eight tasks on the red rack, and one for two on the blue one. All tasks
+/// wait when it begins to lead.
+async fn led_by(
+    world: &World,
+    client: &Client,
+    name: &str,
+    policy: CrewPolicy,
+    tasks: Vec<NewTask>,
+) -> (Crew, Vec<CrewTask>, Vec<Waiting<Infallible>>) {
+    let crew = Crew::new(client, world.at(&format!("crew/{name}"))).policy(policy);
+    let workers = [(8, "red"), (2, "blue")].map(|(capacity, rack)| {
+        let capacity = NonZeroU32::new(capacity).expect("not zero");
+        let worker = CrewWorker::new().capacity(capacity).property("rack", rack);
+        let crew = crew.clone();
+        Waiting::new(async move {
+            crew.work(worker, |_task| pending::<Result<Bytes, Infallible>>()).await
+        })
+    });
+    let are_there = async || answer(crew.snapshot().await).workers.len() == 2;
+    world.eventually("both workers are there", are_there).await;
+    let mut submitted = Vec::new();
+    for (place, task) in tasks.into_iter().enumerate() {
+        submitted.push(answer(crew.submit(&place.to_string(), task).await));
+    }
+    let leading = crew.clone();
+    let master = Waiting::new(async move { leading.lead().await });
+    (crew, submitted, workers.into_iter().chain([master]).collect())
+}
+
+/// The racks of the workers that have these tasks, once the last one has a worker. The master decides in their order.
+async fn racks(world: &World, crew: &Crew, tasks: &[CrewTask]) -> Vec<Option<String>> {
+    let last = tasks.last().expect("there are some");
+    let is_assigned = async || answer(last.status().await) == Some(TaskStatus::Assigned);
+    world.eventually("the last one is assigned", is_assigned).await;
+    let shown = answer(crew.snapshot().await);
+    let rack_of = |task: &CrewTask| {
+        let shown_task = shown.tasks.iter().find(|it| it.id == task.id()).expect("it is shown");
+        let name = shown_task.worker.as_ref()?;
+        let worker = shown.workers.iter().find(|it| it.name == *name).expect("it is there");
+        worker.offers.properties().get("rack").cloned()
+    };
+    tasks.iter().map(rack_of).collect()
+}
+
+fn some(racks: &[&str]) -> Vec<Option<String>> {
+    racks.iter().map(|rack| Some((*rack).to_owned())).collect()
+}
+
+async fn a_task_goes_to_the_worker_that_the_policy_chooses(world: World) {
+    let ann = world.client().await;
+    let plain = |count| vec![NewTask::new(""); count];
+    let blue = || NewTask::new("").prefers("rack", "blue");
+
+    let (crew, tasks, _running) =
+        led_by(&world, &ann, "load", CrewPolicy::LeastLoaded, plain(4)).await;
+    let found = racks(&world, &crew, &tasks).await;
+    assert_eq!(found.iter().flatten().filter(|rack| *rack == "red").count(), 3, "{found:?}");
+
+    let (crew, tasks, _running) =
+        led_by(&world, &ann, "round", CrewPolicy::RoundRobin, plain(4)).await;
+    let found = racks(&world, &crew, &tasks).await;
+    assert_eq!(found[..2], found[2..], "in turn");
+    assert_ne!(found[0], found[1], "in turn");
+
+    // The third one finds no room where it would rather be.
+    let policy = CrewPolicy::property("rack");
+    let tasks = vec![blue(), blue(), blue(), NewTask::new("")];
+    let (crew, tasks, _running) = led_by(&world, &ann, "property", policy, tasks).await;
+    assert_eq!(racks(&world, &crew, &tasks).await, some(&["blue", "blue", "red", "red"]));
+
+    // What a function says counts only if it is one of the workers that can have the task.
+    let policy = CrewPolicy::chosen(|task, able| match task.priority {
+        2 => Some(usize::MAX),
+        1 => None,
+        _ if !task.needs.is_empty() => Some(0),
+        _ => able
+            .iter()
+            .position(|it| it.offers.properties().get("rack").is_some_and(|it| it == "blue")),
+    });
+    let needy = NewTask::new("").needs("rack", "red");
+    let tasks = vec![
+        NewTask::new("").priority(2),
+        NewTask::new("").priority(1),
+        NewTask::new(""),
+        NewTask::new(""),
+        NewTask::new(""),
+        needy,
+    ];
+    let (crew, tasks, _running) = led_by(&world, &ann, "chosen", policy, tasks).await;
+    let mut expected = vec![None, None];
+    expected.extend(some(&["blue", "blue"]));
+    expected.extend([None, Some("red".to_owned())]);
+    assert_eq!(racks(&world, &crew, &tasks).await, expected);
+}
+
+/// A task that a worker has begun before its deadline.
+async fn begun(world: &World, client: &Client, slow: &Slow) -> CrewTask {
+    let before = slow.begun();
+    loop {
+        let id = format!("begun-{}", client.chance().id());
+        let task = NewTask::new("data").deadline(world.brief() * 4);
+        let task = world.submits(client, &id, task).await;
+        let is_over = async || matches!(answer(task.status().await), Some(TaskStatus::Over(_)));
+        let is_begun = async || slow.begun() > before || is_over().await;
+        world.eventually("it is begun or is over", is_begun).await;
+        // On a slow machine it was late before that.
+        if slow.begun() > before {
+            return task;
+        }
+    }
+}
+
+async fn a_task_that_is_late_expires_wherever_it_is(world: World) {
+    let (ann, slow) = (world.client().await, Slow::default());
+    // No client leads until it is late, and then a worker is there.
+    let late = world.submits(&ann, "late", NewTask::new("").deadline(Duration::ZERO)).await;
+    let _working = slow.works(&world, &ann, CrewWorker::new());
+    let is_there = async || answer(crew(&world, &ann).snapshot().await).workers.len() == 1;
+    world.eventually("the worker is there", is_there).await;
+    let master = leads(&world, &ann);
+    world.ends(&late, TaskEnd::Expired).await;
+    assert_eq!(slow.begun(), 0, "it was late");
+
+    // It waits, for a worker that there is not.
+    let task = NewTask::new("").needs("disk", "big").deadline(world.brief());
+    let waits = world.submits(&ann, "waits", task).await;
+    world.ends(&waits, TaskEnd::Expired).await;
+
+    // A worker has it, which drops its work.
+    let has = begun(&world, &ann, &slow).await;
+    world.ends(&has, TaskEnd::Expired).await;
+    world.eventually("its work is dropped", async || slow.over() == slow.begun()).await;
+
+    // Another client leads when it is late.
+    let has = begun(&world, &ann, &slow).await;
+    drop(master);
+    let bob = world.client().await;
+    let _next = leads(&world, &bob);
+    world.ends(&has, TaskEnd::Expired).await;
+    assert_eq!(answer(has.cancel().await), Some(TaskEnd::Expired));
+    world.eventually("its work is dropped", async || slow.over() == slow.begun()).await;
+}
+
+async fn a_task_expires_whichever_call_its_master_ends_at(world: World) {
+    let bob = world.client().await;
+    for calls in 0.. {
+        let gate = world.gate();
+        let ann = world.client_on(gate.clone(), world.options()).await;
+        let session = answer(ann.session().await).info().id;
+        let late = NewTask::new("data").deadline(Duration::ZERO);
+        let task = world.submits(&bob, &format!("{calls}"), late).await;
+        gate.die_after(calls);
+        let mut dying = leads(&world, &ann);
+        let (died, expired) = (gate.died(), world.ends(&task, TaskEnd::Expired));
+        let either = select(Box::pin(died), Box::pin(expired)).await;
+        let survived = matches!(either, Either::Right(_));
+        drop(either);
+        if survived {
+            return assert!(calls > 4, "a master makes more than {calls} calls");
+        }
+        assert!(!dying.ends_before(async {}).await);
+        world.expire(session).await;
+
+        let next = leads(&world, &bob);
+
+        world.ends(&task, TaskEnd::Expired).await;
+        drop(next);
+    }
+}
+
+async fn no_result_is_accepted_after_a_task_has_expired(world: World) {
+    let (ann, slow) = (world.client().await, Slow::default());
+    let _master = leads(&world, &ann);
+    let (gate, unaware) = reads_only(&world, &slow).await;
+    let task = begun(&world, &ann, &slow).await;
+    reads_no_more(&gate);
+
+    world.ends(&task, TaskEnd::Expired).await;
+    slow.let_go();
+
+    // The result of its worker is sent now.
+    world.eventually("its worker is done", async || slow.over() == slow.begun()).await;
+    sleep(world.brief()).await;
+    world.ends(&task, TaskEnd::Expired).await;
+    gate.hold_behind(None);
+    drop(unaware);
+
+    // One that is over by its deadline stays as it is.
+    let _worker = works(&world, &ann, "ann");
+    let hour = Duration::from_secs(60 * 60);
+    let task = world.submits(&ann, "in time", NewTask::new("data").deadline(hour)).await;
+    world.ends(&task, by("data by ann")).await;
+}

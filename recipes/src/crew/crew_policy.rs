@@ -1,0 +1,196 @@
+//! [`CrewPolicy`]: which of the workers that can have a task gets it. [`CrewTurns`]: the same, with what it remembers. Pure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::crew::free_worker::FreeWorker;
+use crate::crew::waiting_task::WaitingTask;
+use crate::mutant::mistake;
+
+/// Which of the workers that can have a task gets it, while this client is the master. Only these are chosen among: they have
+/// room, are not drained, and have what the task [needs](crate::NewTask::needs).
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum CrewPolicy {
+    /// The one with the largest part of its capacity free.
+    #[default]
+    LeastLoaded,
+    /// One after the other, in the order of their names. One that comes or goes does not disturb the order.
+    RoundRobin,
+    /// One that has the value of this property that the task [prefers](crate::NewTask::prefers). If none of these has room, or
+    /// the task prefers none, any. Of several the least loaded one.
+    Property(String),
+    /// The one that this function chooses.
+    Chosen(ChooseWorker),
+}
+
+/// Chooses a worker for a task, by its place among those that can have it. With `None`, or a place where none is, the task
+/// waits until the crew changes.
+type ChooseWorker = Arc<dyn Fn(&WaitingTask<'_>, &[FreeWorker<'_>]) -> Option<usize> + Send + Sync>;
+
+impl CrewPolicy {
+    /// [`CrewPolicy::Property`] by its name.
+    pub fn property(name: impl Into<String>) -> Self {
+        Self::Property(name.into())
+    }
+
+    /// [`CrewPolicy::Chosen`] by a function of the task and the workers that can have it, in the order of their names. It is
+    /// called for each task that waits, whenever the crew has changed and a worker has room, so it should be quick. With
+    /// `None`, or a place where none is, the task waits, and is in the way of no other.
+    ///
+    /// # Panics
+    ///
+    /// [`Crew::lead`](crate::Crew::lead) does if the function does.
+    pub fn chosen(
+        choose: impl Fn(&WaitingTask<'_>, &[FreeWorker<'_>]) -> Option<usize> + Send + Sync + 'static,
+    ) -> Self {
+        Self::Chosen(Arc::new(choose))
+    }
+}
+
+/// Shows no function.
+impl fmt::Debug for CrewPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LeastLoaded => f.write_str("LeastLoaded"),
+            Self::RoundRobin => f.write_str("RoundRobin"),
+            Self::Property(name) => f.debug_tuple("Property").field(name).finish(),
+            Self::Chosen(_) => f.write_str("Chosen(..)"),
+        }
+    }
+}
+
+/// A policy, and the worker that was chosen last.
+#[derive(Debug, Default)]
+pub(super) struct CrewTurns {
+    policy: CrewPolicy,
+    last: Option<String>,
+}
+
+impl CrewTurns {
+    pub(super) fn new(policy: CrewPolicy) -> Self {
+        Self { policy, last: None }
+    }
+
+    /// Chooses among the workers that can have a task, which are in the order of their names.
+    pub(super) fn choose<'a>(
+        &self,
+        task: &WaitingTask<'_>,
+        able: &[FreeWorker<'a>],
+    ) -> Option<FreeWorker<'a>> {
+        let chosen = match &self.policy {
+            CrewPolicy::LeastLoaded => least_loaded(able.iter()),
+            CrewPolicy::RoundRobin => {
+                let last = self.last.as_deref();
+                let next = able.iter().find(|it| last.is_none_or(|last| it.name > last));
+                next.or_else(|| able.first())
+            }
+            CrewPolicy::Property(name) => {
+                let wanted = task.prefers.get(name);
+                let has_it = |it: &&FreeWorker<'_>| {
+                    wanted.is_some() && it.offers.properties().get(name) == wanted
+                };
+                least_loaded(able.iter().filter(has_it)).or_else(|| least_loaded(able.iter()))
+            }
+            CrewPolicy::Chosen(choose) => choose(task, able).and_then(|place| able.get(place)),
+        };
+        mistake!(CrewPolicyIgnored: let chosen = able.first());
+        chosen.copied()
+    }
+
+    /// Takes note of the worker that got a task.
+    pub(super) fn chose(&mut self, worker: &str) {
+        if matches!(self.policy, CrewPolicy::RoundRobin) {
+            self.last = Some(worker.to_owned());
+        }
+    }
+}
+
+/// The first of those of whose capacity the smallest part is taken.
+fn least_loaded<'w, 'a>(
+    mut workers: impl Iterator<Item = &'w FreeWorker<'a>>,
+) -> Option<&'w FreeWorker<'a>> {
+    let first = workers.next()?;
+    Some(workers.fold(first, |least, it| if it.taken() < least.taken() { it } else { least }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::crew::crew_worker::CrewWorker;
+
+    fn free<'a>(name: &'a str, offers: &'a CrewWorker, load: usize) -> FreeWorker<'a> {
+        FreeWorker { name, offers, load }
+    }
+
+    /// The names of the workers that get so many tasks that prefer this, one after the other.
+    fn choices(
+        policy: CrewPolicy,
+        able: &[FreeWorker<'_>],
+        prefers: &[(&str, &str)],
+        count: usize,
+    ) -> Vec<String> {
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let (prefers, needs) = (prefers.iter().map(owned).collect(), BTreeMap::new());
+        let task = WaitingTask { id: "a", priority: 0, needs: &needs, prefers: &prefers };
+        let mut turns = CrewTurns::new(policy);
+        let choose = || {
+            let chosen = turns.choose(&task, able)?;
+            turns.chose(chosen.name);
+            Some(chosen.name.to_owned())
+        };
+        std::iter::repeat_with(choose).take(count).flatten().collect()
+    }
+
+    #[test]
+    fn each_policy_chooses_as_it_says() {
+        let ten = CrewWorker::new().capacity(10.try_into().expect("not zero"));
+        let (red, blue) = (ten.clone().property("rack", "red"), ten.property("rack", "blue"));
+        let able = [
+            free("ann", &blue, 2),
+            free("bob", &red, 1),
+            free("cid", &red, 1),
+            free("dan", &blue, 3),
+        ];
+        let by_rack = || CrewPolicy::property("rack");
+        let last = CrewPolicy::chosen(|_, able| able.len().checked_sub(1));
+        let none = CrewPolicy::chosen(|_, _| None);
+        let nonsense = CrewPolicy::chosen(|_, able| Some(able.len()));
+
+        assert_eq!(choices(CrewPolicy::default(), &able, &[], 2), ["bob", "bob"]);
+        let round = ["ann", "bob", "cid", "dan", "ann"];
+        assert_eq!(choices(CrewPolicy::RoundRobin, &able, &[], 5), round);
+        assert_eq!(choices(by_rack(), &able, &[("rack", "blue")], 1), ["ann"]);
+        assert_eq!(choices(by_rack(), &able, &[("rack", "green")], 1), ["bob"]);
+        assert_eq!(choices(by_rack(), &able, &[("disk", "blue")], 1), ["bob"]);
+        assert_eq!(choices(last, &able, &[], 1), ["dan"]);
+        assert!(choices(none, &able, &[], 1).is_empty());
+        assert!(choices(nonsense, &able, &[], 1).is_empty());
+        for policy in [CrewPolicy::LeastLoaded, CrewPolicy::RoundRobin, by_rack()] {
+            assert!(choices(policy, &[], &[("rack", "blue")], 1).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_worker_without_a_property_is_not_one_that_was_preferred() {
+        let (plain, red) = (CrewWorker::new(), CrewWorker::new().property("rack", "red"));
+        let able = [free("ann", &red, 1), free("bob", &plain, 0)];
+        assert_eq!(choices(CrewPolicy::property("disk"), &able, &[], 1), ["bob"]);
+        assert_eq!(choices(CrewPolicy::property("rack"), &able, &[("rack", "red")], 1), ["ann"]);
+    }
+
+    #[test]
+    fn a_turn_goes_on_after_a_worker_that_left() {
+        let offers = CrewWorker::new();
+        let (needs, prefers) = (BTreeMap::new(), BTreeMap::new());
+        let task = WaitingTask { id: "a", priority: 0, needs: &needs, prefers: &prefers };
+        let mut turns = CrewTurns::new(CrewPolicy::RoundRobin);
+        turns.chose("bob");
+        let able = [free("ann", &offers, 0), free("cid", &offers, 0)];
+        assert_eq!(turns.choose(&task, &able).map(|it| it.name), Some("cid"));
+        turns.chose("cid");
+        assert_eq!(turns.choose(&task, &able).map(|it| it.name), Some("ann"));
+    }
+}
