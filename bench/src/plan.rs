@@ -89,8 +89,7 @@ fn clients_in_full(work: Work) -> &'static [usize] {
         Work::CrewTasks => &[4],
         Work::Ids => &[8],
         Work::QueueBunches | Work::SharedValue | Work::Observe => &[1],
-        Work::Resign | Work::ResignLate => &[2],
-        Work::Lead | Work::CrewWorker | Work::CrewMaster => &[2],
+        Work::Resign | Work::ResignLate | Work::Lead | Work::CrewWorker | Work::CrewMaster => &[2],
     }
 }
 

@@ -10,7 +10,6 @@ use synod_bench::race::{Named, QUICK, Race, THOROUGH};
 use synod_bench::racer;
 use synod_bench::record::{self, Case, Record};
 use synod_bench::table::{OURS, Table};
-use synod_bench::task::Work;
 
 use crate::args::Common;
 use crate::args::bench::Bench;

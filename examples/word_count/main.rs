@@ -153,10 +153,8 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
             Asked::Now(Some(TaskEnd::Failed(why))) => {
                 return Err(format!("{}: not counted: {why}", piece.file).into());
             }
-            Asked::Now(Some(TaskEnd::Cancelled)) => {
-                return Err(
-                    format!("{}: its task {id} was cancelled: count again", piece.file).into()
-                );
+            Asked::Now(Some(TaskEnd::Cancelled | TaskEnd::Expired)) => {
+                return Err(format!("{}: its task {id} was ended: count again", piece.file).into());
             }
         }
     }

@@ -64,12 +64,12 @@ async fn connect(store: &str) -> Client {
 async fn work_and_be_lost(store: &str, done: usize) {
     let client = connect(store).await;
     let crew = crew(&client);
-    let (begin, mut begun) = mpsc::unbounded_channel();
+    let (tell, mut begun) = mpsc::unbounded_channel();
     let left = Cell::new(done);
     let working = crew.work(CrewWorker::new().capacity(3.try_into().expect("not zero")), |task| {
         let is_done = left.get() > 0;
         left.set(left.get().saturating_sub(1));
-        let _heard = is_done || begin.send(()).is_ok();
+        let _heard = is_done || tell.send(()).is_ok();
         async move { if is_done { attempt(task).await } else { pending().await } }
     });
     let two_have_begun = async {
@@ -96,11 +96,11 @@ async fn totals_are_exact_although_workers_are_lost_in_the_middle() {
         work(&connect(store).await, CrewWorker::new()).await
     };
     let counting = pin!(count(&client, files.pieces()));
-    let counted = match timeout(LIMIT, select(counting, pin!(lose_some))).await {
-        Ok(Either::Left((counted, _))) => counted.expect("all are counted"),
-        Ok(Either::Right((Err(error), _))) => panic!("the last worker has failed: {error}"),
-        Ok(Either::Right((Ok(ended), _))) => match ended {},
-        Err(_) => panic!("not counted within the limit"),
+    let counted = timeout(LIMIT, select(counting, pin!(lose_some))).await;
+    let counted = match counted.expect("counted within the limit") {
+        Either::Left((counted, _)) => counted.expect("all are counted"),
+        Either::Right((Err(error), _)) => panic!("the last worker has failed: {error}"),
+        Either::Right((Ok(ended), _)) => match ended {},
     };
     assert_eq!(counted, files.plain());
 

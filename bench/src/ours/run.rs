@@ -30,7 +30,7 @@ impl Racer for Ours {
             Work::QueueAck => queue::acknowledged(self, task).await.map(Some),
             Work::QueueBunches => queue::in_bunches(self, task).await.map(Some),
             Work::CrewTasks => crew::tasks(self, task).await.map(Some),
-            Work::CrewWorker => crew::worker(self, task).await.map(Some),
+            Work::CrewWorker => Box::pin(crew::worker(self, task)).await.map(Some),
             Work::CrewMaster => crew::master(self, task).await.map(Some),
             Work::DoubleBarrier => barrier::rounds(self, task).await.map(Some),
             Work::SharedValue => value::shared(self, task).await.map(Some),
