@@ -96,7 +96,8 @@ async fn totals_are_exact_although_workers_are_lost_in_the_middle() {
         work(&connect(store).await, CrewWorker::new()).await
     };
     let counting = pin!(count(&client, files.pieces()));
-    let counted = timeout(LIMIT, select(counting, pin!(lose_some))).await;
+    let lost = pin!(lose_some);
+    let counted = timeout(LIMIT, select(counting, lost)).await;
     let counted = match counted.expect("counted within the limit") {
         Either::Left((counted, _)) => counted.expect("all are counted"),
         Either::Right((Err(error), _)) => panic!("the last worker has failed: {error}"),
