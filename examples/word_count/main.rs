@@ -153,8 +153,10 @@ async fn counted(client: &Client, piece: Piece) -> Result<Words, Failure> {
             Asked::Now(Some(TaskEnd::Failed(why))) => {
                 return Err(format!("{}: not counted: {why}", piece.file).into());
             }
+            // These tasks have no deadline: another program has submitted the same with one.
             Asked::Now(Some(TaskEnd::Cancelled | TaskEnd::Expired)) => {
-                return Err(format!("{}: its task {id} was ended: count again", piece.file).into());
+                let file = piece.file;
+                return Err(format!("{file}: its task {id} was cancelled: count again").into());
             }
         }
     }

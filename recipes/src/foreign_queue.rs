@@ -10,6 +10,7 @@
 //! - **The marks are not below the path of the queue**: the other library takes all nodes there.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -57,6 +58,8 @@ struct ForeignPlace {
     items: Path,
     locks: Option<Path>,
     writes: StampedWrites,
+    /// Whether the directory of the items is known to be there.
+    has_dir: AtomicBool,
 }
 
 /// What was in a node, and where.
@@ -103,7 +106,9 @@ impl ForeignQueue {
         let marks = Marks::new(parent.join(&format!("{}.synod", dir.name()))?, "queue-", DOING);
         let (client, items) = (client.clone(), layout.items(&dir)?);
         let writes = StampedWrites::new(&client, marks);
-        let place = Arc::new(ForeignPlace { client, dir, layout, items, locks, writes });
+        let has_dir = AtomicBool::new(false);
+        let place = ForeignPlace { client, dir, layout, items, locks, writes, has_dir };
+        let place = Arc::new(place);
         Ok(Self { place, consumer: Arc::default() })
     }
 
@@ -179,6 +184,7 @@ impl ForeignQueue {
 impl ForeignPlace {
     async fn put(&self, items: &[Bytes], place: ItemPlace) -> Result<()> {
         let data = self.layout.encode(items)?;
+        self.make_dir().await?;
         let session = self.client.session().await?;
         let numbers = !session.info().limits.gaps.contains(&Gap::NumberedNames);
         loop {
@@ -199,6 +205,19 @@ impl ForeignPlace {
                 (Some(no), _) => return Err(refused(&no)),
             }
         }
+    }
+
+    /// Makes the directory of the items a node, as kazoo does. A container is removed when it is empty, and its numbers begin again:
+    /// then another item could have the name of one that was read.
+    async fn make_dir(&self) -> Result<()> {
+        if !self.has_dir.load(Ordering::Relaxed) {
+            // It belongs to no client, so it stays even if this call is dropped.
+            if !self.client.exists(&self.items).await? {
+                self.client.put(&self.items, "").await?;
+            }
+            self.has_dir.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Takes a node, unless another consumer has it.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use synod_core::store::Gap;
+
 use crate::apply::Naming;
 use crate::cluster::site::{Fault, Rates, Site};
 use crate::world::Habits;
@@ -40,6 +42,14 @@ impl Personality {
             Self::Etcd | Self::Etcd34 => {
                 Habits { naming: Naming::Revision, linger: false, tick: Duration::ZERO }
             }
+        }
+    }
+
+    /// What the store does not have.
+    pub(super) fn gaps(self) -> Vec<Gap> {
+        match self {
+            Self::Etcd | Self::Etcd34 => vec![Gap::NumberedNames],
+            Self::Ideal | Self::Zk => Vec::new(),
         }
     }
 

@@ -68,7 +68,9 @@ impl Backend for ClusterBackend {
         let Some(told) = told else { return Err(Error::new(ErrorKind::Unreachable, DOING)) };
         match clock::timeout(ttl, told).await {
             Ok(Ok(Answer::Opened(id, ttl))) => {
-                let info = SessionInfo::new(id, ttl, Limits::default());
+                let mut limits = Limits::default();
+                limits.gaps = self.cluster.state().personality.gaps();
+                let info = SessionInfo::new(id, ttl, limits);
                 Ok(Box::new(ClusterStore::start(way, info, sent)))
             }
             _ => Err(Error::new(ErrorKind::Unreachable, DOING).because("no server answered")),

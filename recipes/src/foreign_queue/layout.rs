@@ -9,6 +9,7 @@ use synod_core::store::Revision;
 
 use crate::foreign_queue::curator_items;
 use crate::foreign_queue::item_place::ItemPlace;
+use crate::mutant::mistake;
 
 /// What a queue of another library fails while doing.
 pub(super) const DOING: &str = "using a queue of another library";
@@ -129,7 +130,9 @@ impl QueueLayout {
             Self::CuratorDelay => delay(rest).unwrap_or(0),
             _ => 0,
         };
-        Some(ForeignRank { due, number, name: name.to_owned() })
+        let name = name.to_owned();
+        mistake!(QueueIgnoresOrder: let name = name.chars().rev().collect::<String>());
+        Some(ForeignRank { due, number, name })
     }
 
     /// The data of a node with these items.

@@ -129,17 +129,22 @@ impl Worker {
         let Some(Ok(view)) = self.me.perhaps(self.client.children(&entries())).await else {
             return;
         };
-        let Some(node) = view.into_iter().next() else { return };
-        let item = text(&node.data);
-        let lock = taken().join(node.path.name()).expect("it is short");
+        let Some(path) = view.into_iter().next().map(|node| node.path) else { return };
+        let lock = taken().join(path.name()).expect("it is short");
         let locking = self.client.create(&lock, "theirs", Lifetime::Session);
         let Some(Ok(outcome)) = self.me.perhaps(locking).await else { return };
         if outcome.committed().is_none() {
             return;
         }
+        let Some(Ok(Some(node))) = self.me.perhaps(self.client.get(&path)).await else {
+            // It was taken before. The lock goes with the session, or is removed.
+            drop(self.me.perhaps(self.client.delete(&lock, Expect::Any)).await);
+            return;
+        };
+        let item = text(&node.data);
         self.me.rest(Duration::from_millis(50)).await;
         self.items.lock().unsure.insert(item.clone());
-        let both = Txn::new().delete(node.path, Expect::Any).delete(lock, Expect::Any);
+        let both = Txn::new().delete(path, Expect::Any).delete(lock, Expect::Any);
         if let Some(Ok(Outcome::Committed(_))) =
             self.me.perhaps(self.client.transaction(both)).await
         {
@@ -182,7 +187,7 @@ fn left_in(truth: &Truth) -> BTreeSet<String> {
     nodes.into_values().collect()
 }
 
-/// L-Q-12: when all is repaired, one consumer gets all that is left, whoever had locked it.
+/// L-Q-12: when all is repaired, one consumer takes the other items, whichever process had locked them.
 async fn drain(me: Process, items: Items) -> Result<(), String> {
     let mut left = Vec::new();
     for _ in 0..50 {
