@@ -56,7 +56,7 @@ fn a_command_does_the_tasks_of_a_crew(on: &Server) {
 
 fn the_task_of_a_killed_worker_is_done_by_another(on: &Server) {
     let works = |script| on.synod(&["crew", "/kill", "work", "--", "sh", "-c", script]);
-    let mut first = Running::start(&mut works("cat; sleep 1000"));
+    let mut first = Running::start(&mut works("cat; exec sleep 1000"));
     assert_eq!(on.code(&["crew", "/kill", "submit", "data", "--id", "a"]), Some(0));
     assert_eq!(first.line(), "begun   a");
     let _second = Running::start(&mut works("cat; echo by the second"));

@@ -122,7 +122,8 @@ fn a_command_is_ended_when_its_claim_is_lost(on: &Server) {
     assert_eq!(on.code(&["delete", &claim]), Some(0));
 
     let next = consumer.number();
-    assert!(next != process && !runs(process));
+    assert_ne!(next, process);
+    eventually("its command is ended", || !runs(process));
     eventually("the second try is acknowledged", || on.queue("/claim", &["list"]).is_empty());
     consumer.signal("TERM");
     consumer.ends_with(0);
@@ -137,7 +138,7 @@ fn the_item_of_a_consumer_that_was_killed_is_delivered_again(on: &Server) {
     killed.signal("KILL");
 
     assert_eq!(next.line(), "one 2");
-    assert!(!runs(process));
+    eventually("its command is ended", || !runs(process));
     eventually("it is acknowledged", || on.queue("/killed", &["list"]).is_empty());
     next.signal("TERM");
     next.ends_with(0);
