@@ -210,13 +210,17 @@ impl ForeignPlace {
     /// Makes the directory of the items a node, as kazoo does. A container is removed when it is empty, and its numbers begin again:
     /// then another item could have the name of one that was read.
     async fn make_dir(&self) -> Result<()> {
-        if !self.has_dir.load(Ordering::Relaxed) {
-            // It belongs to no client, so it stays even if this call is dropped.
-            if !self.client.exists(&self.items).await? {
-                self.client.put(&self.items, "").await?;
-            }
-            self.has_dir.store(true, Ordering::Relaxed);
+        if self.has_dir.load(Ordering::Relaxed) {
+            return Ok(());
         }
+        // It belongs to no client, so it stays even if this call is dropped.
+        if !self.client.exists(&self.items).await?
+            && let Err(error) = self.client.put(&self.items, "").await
+        {
+            // A container that has nodes already stays while it has. The next put tries again.
+            return if error.kind() == ErrorKind::Refused { Ok(()) } else { Err(error) };
+        }
+        self.has_dir.store(true, Ordering::Relaxed);
         Ok(())
     }
 
