@@ -45,6 +45,7 @@ mod event_log;
 pub(crate) mod extent;
 mod follower;
 mod hearing;
+pub(crate) mod news;
 pub(crate) mod reader;
 pub(crate) mod snapshot;
 

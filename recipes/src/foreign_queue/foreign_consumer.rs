@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::{Either, select};
 use synod_core::client::Client;
-use synod_core::clock::{self, Instant, sleep_until};
-use synod_core::error::{Error, Result};
+use synod_core::clock;
+use synod_core::error::Result;
 use synod_core::path::Path;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
@@ -17,6 +17,7 @@ use crate::foreign_queue::layout::QueueLayout;
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
+use crate::mirror::news::until_news;
 use crate::mirror::reader::EventReader;
 use crate::stamped::date::date;
 
@@ -71,37 +72,11 @@ impl ForeignConsumer {
                 ForeignPick::Item(name) => {
                     return Ok(ForeignItem { known: self.known.clone(), name });
                 }
-                ForeignPick::None(until) => self.until_news(news, until).await?,
+                ForeignPick::None(until) => {
+                    until_news(news, until, [&self.items].into_iter().chain(&self.locks)).await?;
+                }
             }
         }
-    }
-
-    async fn until_news(
-        &self,
-        news: impl Future<Output = ()>,
-        until: Option<Instant>,
-    ) -> Result<()> {
-        let rested = async {
-            match until {
-                Some(until) => sleep_until(until).await,
-                None => pending().await,
-            }
-        };
-        let (mut news, mut rested) = (pin!(news), pin!(rested));
-        let (mut items, mut locks) =
-            (pin!(self.items.failure()), pin!(failure(self.locks.as_ref())));
-        let failed = select(items.as_mut(), locks.as_mut());
-        match select(select(news.as_mut(), rested.as_mut()), failed).await {
-            Either::Left(_) => Ok(()),
-            Either::Right((Either::Left((error, _)) | Either::Right((error, _)), _)) => Err(error),
-        }
-    }
-}
-
-async fn failure(mirror: Option<&Mirror>) -> Error {
-    match mirror {
-        Some(mirror) => mirror.failure().await,
-        None => pending().await,
     }
 }
 

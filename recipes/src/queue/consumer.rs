@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use synod_core::chance::Chance;
-use synod_core::clock::{self, Instant, sleep, sleep_until};
+use synod_core::clock::{self, sleep};
 use synod_core::error::Result;
 use synod_core::task::{self, Task};
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::mirror::Mirror;
 use crate::mirror::event::CacheEvent;
 use crate::mirror::extent::Extent;
+use crate::mirror::news::until_news;
 use crate::mirror::reader::EventReader;
 use crate::mutant::mistake;
 use crate::queue::item_name::ItemName;
@@ -91,7 +92,7 @@ impl Consumer {
                     place = 0;
                 }
                 Pick::None(until) => {
-                    self.until_news(news, until).await?;
+                    until_news(news, until, [&self.items, &self.claims]).await?;
                     place = self.choice(chance) * most;
                 }
             }
@@ -113,27 +114,6 @@ impl Consumer {
         let width = self.width.load(Ordering::Relaxed);
         let next = if lost { (width * 2).min(WIDEST) } else { width.saturating_sub(1).max(1) };
         self.width.store(next, Ordering::Relaxed);
-    }
-
-    /// Waits until another look may find an item.
-    async fn until_news(
-        &self,
-        news: impl Future<Output = ()>,
-        until: Option<Instant>,
-    ) -> Result<()> {
-        let rested = async {
-            match until {
-                Some(until) => sleep_until(until).await,
-                None => std::future::pending().await,
-            }
-        };
-        let (mut news, mut rested) = (pin!(news), pin!(rested));
-        let (mut items, mut claims) = (pin!(self.items.failure()), pin!(self.claims.failure()));
-        let failed = select(items.as_mut(), claims.as_mut());
-        match select(select(news.as_mut(), rested.as_mut()), failed).await {
-            Either::Left(_) => Ok(()),
-            Either::Right((Either::Left((error, _)) | Either::Right((error, _)), _)) => Err(error),
-        }
     }
 }
 
